@@ -1,0 +1,106 @@
+"""Other tools' logs. One file per agent: the file is its own registration.
+
+``names()`` lists the agents without importing any; ``load(name)`` imports one. A package elsewhere adds its
+own through the entry point group ``backstory.agents`` (name = the agent, value = a module with ``AGENT``).
+To add an agent here: one file with an ``AGENT``, and one folder of cases in ``tests/agents/cases``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+from backstory.errors import UnknownAgent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from importlib.metadata import EntryPoint
+
+    from backstory.model import LogIdentity, Parsed, SessionFacts, Turn
+
+ENTRY_POINTS = "backstory.agents"
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """A folder where an agent keeps logs, and the agent's own folder that it lies in."""
+
+    folder: Path
+    root: Path
+
+
+class Agent(Protocol):
+    """What an agent's file says about it."""
+
+    name: str
+    title: str
+
+    def places(self, environ: Mapping[str, str], home: Path) -> list[Place]:
+        """Where this agent's logs would be, whether or not the folders exist."""
+
+    def is_log(self, path: Path) -> bool:
+        """Whether a file below one of the places is meant to be a log, by its name alone."""
+
+    def identify(self, path: Path, head: bytes) -> LogIdentity | None:
+        """Whose log it is, from the file's place and its first 64 KB; None when no record of ours is in them."""
+
+    def reader(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> LogReader:
+        """A reader that goes on from ``state`` (None: from the start).
+
+        ``earlier`` gives the log's lines before that point again, for the rare record that points far back.
+        """
+
+    def is_whole(self, line: bytes) -> bool:
+        """Whether a last line without its end looks like a whole record."""
+
+    def native_id_of(self, line: bytes) -> str | None:
+        """The id a record carries, for matching a rewritten log with what is kept; None when it has none."""
+
+
+class LogReader(Protocol):
+    """Folds a log's records, in order, into events, turns and facts about their session. It invents nothing."""
+
+    session: SessionFacts
+    unknown: dict[str, int]
+    """Types of records that the adapter neither maps nor names as kept, with how often each came."""
+
+    def read(self, line: bytes, seq: int) -> Parsed:
+        """Take one record (a line without its end), whose number in the session is ``seq``."""
+
+    def touched(self) -> Iterator[Turn]:
+        """The turns that records since the last call began or changed."""
+
+    def state(self) -> bytes:
+        """All that is needed to go on later; small, whatever the log's size."""
+
+
+def names() -> list[str]:
+    """The agents known here, in alphabetical order; none is imported."""
+    own = {found.name for found in pkgutil.iter_modules([str(Path(__file__).parent)]) if not found.name.startswith("_")}
+    return sorted(own | {point.name for point in _entry_points()})
+
+
+def load(name: str) -> Agent:
+    """The agent called ``name``; raises UnknownAgent."""
+    if name not in names():
+        raise UnknownAgent(name, names())
+    for point in _entry_points():
+        if point.name == name:
+            return _agent_of(point.load())
+    return _agent_of(importlib.import_module(f"{__name__}.{name}"))
+
+
+def _agent_of(module: object) -> Agent:
+    agent: Agent = module.AGENT  # type: ignore[attr-defined]
+    return agent
+
+
+@cache
+def _entry_points() -> tuple[EntryPoint, ...]:
+    from importlib.metadata import entry_points  # costs 50 ms, so only where agents are looked for
+
+    return tuple(entry_points(group=ENTRY_POINTS))

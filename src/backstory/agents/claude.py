@@ -1,0 +1,608 @@
+"""Claude Code's logs: ``projects/<encoded cwd>/<session>.jsonl`` below CLAUDE_CONFIG_DIR (else ~/.claude).
+
+Source: recorded logs of 2.0 to 2.1.330. A line is a record with a ``type``; those of a conversation carry
+``uuid`` and ``parentUuid``. An assistant message is several records (one content block each) with one
+``message.id`` and a growing ``usage``. A helper's log lies in ``<session>/subagents/agent-<id>.jsonl``
+(older builds: beside the session) and carries the parent's session id. Resumed and forked copies repeat
+records with the same uuid, so a turn, known by the uuid of its prompt, is the same turn in both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct, field
+
+from backstory import ids
+from backstory.agents import Place, _jsonl
+from backstory.model import (
+    AssistantText,
+    Command,
+    Compacted,
+    Error,
+    Event,
+    Hook,
+    LogIdentity,
+    Outcome,
+    Parsed,
+    Plan,
+    Relation,
+    Retry,
+    SessionFacts,
+    Thinking,
+    Tokens,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Unknown,
+    UserMessage,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+NAME = "claude"
+
+TOOLS = {
+    "Read": Tool.READ,
+    "NotebookRead": Tool.READ,
+    "Edit": Tool.EDIT,
+    "MultiEdit": Tool.EDIT,
+    "NotebookEdit": Tool.EDIT,
+    "Write": Tool.WRITE,
+    "Bash": Tool.SHELL,
+    "BashOutput": Tool.SHELL,
+    "Grep": Tool.GREP,
+    "Glob": Tool.GLOB,
+    "Task": Tool.TASK,
+    "Agent": Tool.TASK,
+    "WebFetch": Tool.FETCH,
+    "WebSearch": Tool.SEARCH,
+}
+
+KEPT = frozenset(
+    {
+        "agent-setting", "api-request", "api-request-blob", "api-request-shape", "atis-latch", "bridge-session",
+        "file-history-snapshot", "frame-link", "last-prompt", "mode", "permission-mode", "pr-link", "progress",
+        "queue-operation", "tools-used", "worktree-state",
+    }
+)  # fmt: skip
+"""Types whose records say nothing that is shown; their bytes are kept."""
+
+KEPT_SYSTEM = frozenset(
+    {
+        "away_summary", "compact_boundary", "informational", "microcompact_boundary", "model_fallback",
+        "scheduled_task_fire", "turn_duration",
+    }
+)  # fmt: skip
+KEPT_ATTACHMENTS = frozenset(
+    {
+        "agent_listing_delta", "auto_mode", "auto_mode_exit", "budget_usd", "companion_intro", "compact_file_reference",
+        "date", "date_change", "deferred_tools_delta", "diagnostics", "directory", "edited_text_file", "environment",
+        "file", "goal_status", "invoked_skills", "mcp_instructions_delta", "mcp_resource", "model", "nested_memory",
+        "opened_file_in_ide", "output_style", "plan_mode", "plan_mode_exit", "plan_file_reference", "prompt_snapshot",
+        "relevant_memories", "remote_session_change", "selected_lines_in_ide", "session_context", "silent_turn_reminder",
+        "skill_listing", "structured_output", "task_reminder", "task_status", "todo", "todo_reminder", "token_usage",
+        "total_tokens_reminder", "ultra_memory",
+    }
+)  # fmt: skip
+KEPT_BLOCKS = frozenset({"redacted_thinking", "document", "container_upload", "fallback"})
+
+_TITLE_RANK = {"summary": 1, "ai-title": 2, "agent-name": 3, "custom-title": 4}
+_CALLS_OPEN_MAX = 2_000
+_RECENT_ANCHORS = 64
+_HEADS_MAX = 2_000
+
+_OURS = re.compile(rb'"(?:sessionId|leafUuid|parentUuid|messageId)"\s*:')
+_SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"]+)"')
+_WRAPPED = re.compile(r"<(ide_opened_file|ide_selection|system-reminder)>.*?</\1>\s*", re.DOTALL)
+_TAG = re.compile(r"</?[a-z-]+>")
+_NOTICE = re.compile(
+    r"No response requested\.|API Error|Invalid API key|Credit balance|Claude (?:AI )?usage limit|Prompt is too long"
+    r"|Please run /login"
+)
+_COMMAND_NAME = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
+_COMMAND_ARGS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
+
+
+class _Usage(Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+
+
+class _Block(Struct):
+    type: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+    tool_use_id: str | None = None
+    content: Any = None
+    is_error: bool | None = None
+
+
+class _Message(Struct):
+    id: str | None = None
+    model: str | None = None
+    content: str | list[_Block | str] | None = None
+    usage: _Usage | None = None
+    stop_reason: str | None = None
+
+
+class _Line(Struct, rename="camel"):
+    type: str = ""
+    subtype: str | None = None
+    uuid: str | None = None
+    parent_uuid: str | None = None
+    timestamp: str | int | float | None = None
+    cwd: str | None = None
+    git_branch: str | None = None
+    version: str | None = None
+    is_meta: bool | None = None
+    is_sidechain: bool | None = None
+    is_compact_summary: bool | None = None
+    is_api_error_message: bool | None = None
+    request_id: str | None = None
+    message: _Message | None = None
+    attachment: Any = None
+    content: Any = None
+    duration_ms: int | float | None = None
+    retry_attempt: int | None = None
+    error: Any = None
+    hook_errors: Any = None
+    api_error_status: int | str | None = None
+    summary: Any = None
+    ai_title: Any = None
+    custom_title: Any = None
+    agent_name: Any = None
+    cost_usd: float | None = field(default=None, name="costUSD")
+    total_cost_usd: float | None = field(default=None, name="totalCostUSD")
+
+
+class _State(Struct, kw_only=True):
+    """What a reader needs to go on: bounded, whatever the log's size."""
+
+    session: SessionFacts = field(default_factory=SessionFacts)
+    title_rank: int = 0
+    turn: Turn | None = None
+    turns_seen: int = 0
+    usage: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
+    calls: dict[str, tuple[str, str | None]] = field(default_factory=dict)
+    last_anchor: str | None = None
+    recent: dict[str, str | None] = field(default_factory=dict)
+    heads: dict[str, tuple[str | None, int | None]] = field(default_factory=dict)
+    cost_seen: float | None = None
+
+
+_decoder = msgspec.json.Decoder(_Line)
+_state_decoder = msgspec.json.Decoder(_State)
+
+
+class Claude:
+    """Claude Code."""
+
+    name = NAME
+    title = "Claude Code"
+
+    def places(self, environ: Mapping[str, str], home: Path) -> list[Place]:
+        root = Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
+        return [Place(folder=root / "projects", root=root)]
+
+    def is_log(self, path: Path) -> bool:
+        return path.name.endswith(_jsonl.ENDINGS) and path.name != "journal.jsonl"
+
+    def identify(self, path: Path, head: bytes) -> LogIdentity | None:
+        if not _OURS.search(head):
+            return None
+        stem = _jsonl.stem(path)
+        if not stem.startswith("agent-"):
+            return LogIdentity(native_id=stem)
+        parent = next((folder.parent.name for folder in path.parents if folder.name == "subagents"), None)
+        if parent is None:
+            found = _SESSION_ID.search(head)
+            parent = found.group(1).decode("utf-8", "replace") if found else None
+        if parent is None:
+            return LogIdentity(native_id=stem)
+        native_id = f"{parent}/{stem.removeprefix('agent-')}"
+        return LogIdentity(native_id=native_id, parent_native_id=parent, relation=Relation.SUBAGENT)
+
+    def reader(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> Reader:
+        return Reader(identity, state, earlier)
+
+    def is_whole(self, line: bytes) -> bool:
+        return _jsonl.is_whole(line)
+
+    def native_id_of(self, line: bytes) -> str | None:
+        try:
+            return _jsonl.decode(line, _decoder)[0].uuid
+        except _jsonl.NotJson:
+            return None
+
+
+class Reader:
+    """Folds one log. See ``agents.LogReader``."""
+
+    def __init__(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> None:
+        self._is_helper = identity.relation == Relation.SUBAGENT
+        self._native_id = identity.native_id
+        self._state = _state_decoder.decode(state) if state else _State()
+        self._anchors = dict(self._state.recent)
+        self._earlier: Callable[[], Iterable[bytes]] | None = earlier if state else None
+        self._touched: dict[str, Turn] = {}
+        self.unknown: dict[str, int] = Counter()
+
+    @property
+    def session(self) -> SessionFacts:
+        return self._state.session
+
+    def touched(self) -> Iterator[Turn]:
+        turns, self._touched = self._touched, {}
+        return iter(turns.values())
+
+    def state(self) -> bytes:
+        self._state.recent = dict(list(self._anchors.items())[-_RECENT_ANCHORS:])
+        return msgspec.json.encode(self._state)
+
+    def read(self, line: bytes, seq: int) -> Parsed:
+        try:
+            records = _jsonl.decode(line, _decoder)
+        except _jsonl.NotJson:
+            return Parsed(None, [(0, self._unknown("not JSON"))], self._turn_at(seq))
+        at, events = None, []
+        for record in records:
+            at = ids.parse_time_ms(record.timestamp)
+            events += self._record(record, at, seq)
+        turn = self._turn_at(seq)
+        if turn is not None and events:
+            self._close(turn, events, at)
+        return Parsed(at, list(enumerate(events)), turn)
+
+    def _record(self, record: _Line, at: int | None, seq: int) -> list[Event]:
+        self._note_session(record)
+        if record.uuid is None:
+            return self._control(record)
+        nearest = self._anchor_of(record.parent_uuid)
+        events = self._conversation(record, at, seq, nearest)
+        aside = record.is_sidechain and not self._is_helper
+        said = record.type == "assistant" or (bool(events) and isinstance(events[0], UserMessage))
+        self._anchors[record.uuid] = record.uuid if said and not aside else nearest
+        self._state.last_anchor = self._anchors[record.uuid]
+        return events
+
+    def _note_session(self, record: _Line) -> None:
+        session = self._state.session
+        if record.cwd:
+            session.cwd = session.cwd or record.cwd
+            session.agent_version = record.version or session.agent_version
+            if record.git_branch and record.git_branch != "HEAD":
+                session.branch = record.git_branch
+
+    def _control(self, record: _Line) -> list[Event]:
+        kind = record.type
+        if kind in _TITLE_RANK:
+            title = record.summary or record.ai_title or record.agent_name or record.custom_title
+            if isinstance(title, str) and title.strip() and _TITLE_RANK[kind] >= self._state.title_rank:
+                self._state.session.title, self._state.title_rank = title.strip(), _TITLE_RANK[kind]
+            return []
+        if kind == "cost-state":
+            self._note_total_cost(record.total_cost_usd)
+            return []
+        if kind == "system":
+            return self._system(record)
+        return [] if kind in KEPT else [self._unknown(kind or "record without a type")]
+
+    def _conversation(self, record: _Line, at: int | None, seq: int, nearest: str | None) -> list[Event]:
+        match record.type:
+            case "assistant":
+                return self._assistant(record)
+            case "user":
+                return self._user(record, at, seq, nearest)
+            case "attachment":
+                return self._attachment(record, at, seq, nearest)
+            case "system":
+                return self._system(record)
+            case _:
+                return self._control(record)
+
+    # what the model said ------------------------------------------------------------------------------------
+
+    def _assistant(self, record: _Line) -> list[Event]:
+        message = record.message or _Message()
+        text = _text_of(message.content)
+        if record.is_api_error_message:
+            return [Error(message=text, code=str(record.api_error_status or ""))]
+        if message.model == "<synthetic>":
+            # Mostly the client's own notice; some versions also wrap what the model had said when it was cut off.
+            if not text:
+                return []
+            return [Hook(name="notice", output=text) if _NOTICE.match(text) else AssistantText(text=text)]
+        self._note_answer(record, message)
+        if isinstance(message.content, str):
+            return [AssistantText(text=message.content)]
+        events: list[Event] = []
+        for block in message.content or ():
+            events += self._answer_block(_Block(type="text", text=block) if isinstance(block, str) else block)
+        return events
+
+    def _answer_block(self, block: _Block) -> list[Event]:
+        match block.type:
+            case "text":
+                return [AssistantText(text=block.text)] if block.text else []
+            case "thinking":
+                return [Thinking(text=block.thinking)] if block.thinking else []
+            case "tool_use" | "server_tool_use" | "mcp_tool_use":
+                return self._tool_call(block)
+            case kind if kind.endswith("_tool_result"):
+                return [self._tool_result(block)]
+            case kind if kind in KEPT_BLOCKS:
+                return []
+            case kind:
+                return [self._unknown(f"assistant/{kind}")]
+
+    def _tool_call(self, block: _Block) -> list[Event]:
+        given = block.input if isinstance(block.input, dict) else {}
+        path = given.get("file_path") or given.get("notebook_path") or given.get("path")
+        name, path = block.name or "", path if isinstance(path, str) else None
+        self._state.calls[block.id or ""] = (name, path)
+        if len(self._state.calls) > _CALLS_OPEN_MAX:
+            self._state.calls.pop(next(iter(self._state.calls)))
+        call = ToolCall(
+            tool_use_id=block.id or "", tool_name=name, tool=TOOLS.get(name, Tool.OTHER), file_path=path, input=given
+        )
+        plan = given.get("plan")
+        if name == "ExitPlanMode" and isinstance(plan, str):
+            return [call, Plan(name=name, content=plan)]
+        return [call]
+
+    def _note_answer(self, record: _Line, message: _Message) -> None:
+        turn = self._state.turn
+        if turn is None:
+            return
+        turn.model = message.model or turn.model
+        turn.stop_reason = message.stop_reason or turn.stop_reason
+        if record.cost_usd is not None:
+            turn.cost_usd, turn.cost_source = (turn.cost_usd or 0.0) + record.cost_usd, "reported"
+        if message.usage is not None:
+            self._note_usage(turn, f"{message.id}/{record.request_id or ''}", message.usage)
+
+    def _note_usage(self, turn: Turn, key: str, usage: _Usage) -> None:
+        # Each block of a message repeats its usage, growing: the largest counts, once.
+        before = self._state.usage.get(key, (0, 0, 0, 0))
+        said = (
+            usage.input_tokens or 0,
+            usage.output_tokens or 0,
+            usage.cache_read_input_tokens or 0,
+            usage.cache_creation_input_tokens or 0,
+        )
+        now = self._state.usage[key] = tuple(map(max, before, said))  # type: ignore[assignment]
+        grown = [new - old for new, old in zip(now, before, strict=True)]
+        tokens = turn.tokens
+        turn.tokens = Tokens(
+            input=(tokens.input or 0) + grown[0],
+            output=(tokens.output or 0) + grown[1],
+            cache_read=(tokens.cache_read or 0) + grown[2],
+            cache_write=(tokens.cache_write or 0) + grown[3],
+        )
+        turn.tokens_source = "reported"
+
+    def _note_total_cost(self, total: float | None) -> None:
+        """The running total of a session. Its first value may hold a parent's cost, unless this is its first turn."""
+        before, self._state.cost_seen = self._state.cost_seen, total
+        turn = self._state.turn
+        if total is None or turn is None:
+            return
+        if before is None:
+            before = 0.0 if self._state.turns_seen == 1 else None
+        if before is not None and total >= before:
+            turn.cost_usd, turn.cost_source = (turn.cost_usd or 0.0) + (total - before), "reported"
+            self._touched[turn.uid] = turn
+
+    # what was typed, and what was put beside it ---------------------------------------------------------------
+
+    def _user(self, record: _Line, at: int | None, seq: int, nearest: str | None) -> list[Event]:
+        content = record.message.content if record.message else None
+        if record.is_compact_summary:
+            return [Compacted(summary=_text_of(content))]
+        events: list[Event] = []
+        if isinstance(content, list):
+            for block in content:
+                if isinstance(block, _Block) and block.type == "tool_result":
+                    events.append(self._tool_result(block))
+        if record.is_meta:
+            return events
+        typed = self._typed(record, _text_of(content), at, seq, nearest)
+        # A prompt opens its turn, so that results in the same record stand after it.
+        return typed + events if typed and isinstance(typed[0], UserMessage) else events + typed
+
+    def _typed(self, record: _Line, text: str, at: int | None, seq: int, nearest: str | None) -> list[Event]:
+        if not text.strip():
+            return []
+        if aside := _not_typed(text):
+            return [aside]
+        prompt = _command_prompt(text) or _WRAPPED.sub("", text)
+        if not prompt.strip():
+            return [Hook(name="context", output=text)]
+        if record.is_sidechain and not self._is_helper:
+            return [Hook(name="subagent prompt", output=prompt)]
+        self._begin_turn(record.uuid or "", prompt, at, seq, nearest)
+        return [UserMessage(content=prompt)]
+
+    def _attachment(self, record: _Line, at: int | None, seq: int, nearest: str | None) -> list[Event]:
+        given = record.attachment if isinstance(record.attachment, dict) else {}
+        kind = str(given.get("type", ""))
+        if kind == "queued_command":
+            text = given.get("prompt")
+            text = _plain(text) if text is not None else ""
+            return self._typed(record, text, at, seq, nearest) if given.get("commandMode", "prompt") == "prompt" else []
+        if kind.startswith("hook_") or kind.endswith("_hook"):
+            output = next((given[key] for key in ("content", "stdout", "stderr", "blockingError") if given.get(key)), "")
+            return [Hook(name=str(given.get("hookName", kind)), output=_plain(output))] if output else []
+        return [] if kind in KEPT_ATTACHMENTS else [self._unknown(f"attachment/{kind}")]
+
+    def _system(self, record: _Line) -> list[Event]:
+        kind = record.subtype or ""
+        if kind == "api_error":
+            return [Retry(attempt=record.retry_attempt or 0, message=_plain(record.error))]
+        if kind == "local_command":
+            return [_command(_plain(record.content))]
+        if kind == "stop_hook_summary":
+            problems = record.hook_errors or []
+            return [Hook(name="Stop", output=_plain(problems))] if problems else []
+        if kind == "turn_duration" and self._state.turn is not None and record.duration_ms is not None:
+            self._state.turn.duration_ms = int(record.duration_ms)
+        return [] if kind in KEPT_SYSTEM else [self._unknown(f"system/{kind}")]
+
+    def _tool_result(self, block: _Block) -> ToolResult:
+        name, path = self._state.calls.pop(block.tool_use_id or "", ("", None))
+        return ToolResult(
+            tool_use_id=block.tool_use_id or "",
+            tool_name=name,
+            tool=TOOLS.get(name, Tool.OTHER if name else ""),
+            file_path=path,
+            content=_plain(block.content),
+            is_error=bool(block.is_error),
+        )
+
+    # turns and their tree -----------------------------------------------------------------------------------
+
+    def _begin_turn(self, native_id: str, prompt: str, at: int | None, seq: int, nearest: str | None) -> None:
+        state = self._state
+        before = state.turn
+        parent = (before.uid, before.last_seq) if before else (None, None)
+        if nearest is not None:
+            # Two prompts after the same word are two branches of one conversation.
+            parent = state.heads.setdefault(nearest, parent)
+            if len(state.heads) > _HEADS_MAX:
+                state.heads.pop(next(iter(state.heads)))
+        state.turn = Turn(
+            uid=ids.turn_uid(NAME, native_id or f"{self._native_id}/{state.turns_seen + 1}"),
+            agent=NAME,
+            native_id=native_id,
+            first_seq=seq,
+            last_seq=seq,
+            parent_uid=parent[0],
+            parent_seq=parent[1],
+            prompt=prompt,
+            started=at,
+        )
+        state.turns_seen += 1
+        state.usage = {}
+
+    def _turn_at(self, seq: int) -> Turn | None:
+        turn = self._state.turn
+        if turn is not None:
+            turn.last_seq = seq
+            self._touched[turn.uid] = turn
+        return turn
+
+    def _close(self, turn: Turn, events: list[Event], at: int | None) -> None:
+        """Note how the turn stands after these events: the last thing said tells how it ended."""
+        # A notice or a command typed later, such as what a resume writes, does not make the turn longer.
+        if at is not None and not isinstance(events[-1], Hook | Command):
+            turn.ended = at if turn.ended is None else max(turn.ended, at)
+        match events[-1]:
+            case AssistantText() | Plan():
+                turn.outcome = Outcome.COMPLETED
+            case Error(code="interrupted"):
+                turn.outcome = Outcome.CANCELLED
+            case Error():
+                turn.outcome = Outcome.FAILED
+            case ToolCall() | ToolResult() | Thinking() | UserMessage():
+                turn.outcome = None
+
+    def _anchor_of(self, uuid: str | None) -> str | None:
+        """The nearest prompt or answer at or above a record; a missing parent is the record before."""
+        if uuid is None:
+            return self._state.last_anchor
+        if uuid not in self._anchors and self._earlier is not None:
+            earlier, self._earlier = self._earlier, None
+            self._recall(earlier())
+        return self._anchors.get(uuid, self._state.last_anchor)
+
+    def _recall(self, lines: Iterable[bytes]) -> None:
+        past = Reader(LogIdentity(native_id=self._native_id), None, lambda: ())
+        past._is_helper = self._is_helper
+        for line in lines:
+            past.read(line, 0)
+        self._anchors = past._anchors | self._anchors
+
+    def _unknown(self, kind: str) -> Unknown:
+        self.unknown[kind] = self.unknown.get(kind, 0) + 1
+        return Unknown(type=kind)
+
+
+def _plain(value: Any) -> str:
+    """The text of a content value: a string, blocks, or anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return "\n".join(_plain(each) for each in value)
+    if isinstance(value, dict):
+        if isinstance(value.get("text"), str):
+            return str(value["text"])
+        if value.get("type") in ("image", "document"):
+            return f"[{value['type']}]"
+        if isinstance(value.get("message"), str):
+            return str(value["message"])
+    return msgspec.json.encode(value).decode()
+
+
+def _text_of(content: str | list[_Block | str] | None) -> str:
+    """What a message says in words, its tool results left out; an image is named."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    said = []
+    for block in content:
+        if isinstance(block, str):
+            said.append(block)
+        elif block.type == "text" and block.text:
+            said.append(block.text)
+        elif block.type in ("image", "document"):
+            said.append(f"[{block.type}]")
+    return "\n".join(said)
+
+
+def _not_typed(text: str) -> Event | None:
+    """The event for text in the user's place that the user did not type, or None for a prompt."""
+    start = text.lstrip()
+    if start.startswith("[Request interrupted by user"):
+        return Error(message=start, code="interrupted")
+    if start.startswith(("<command-name>", "<local-command-", "<bash-input>", "<bash-stdout>", "<bash-stderr>")):
+        return _command(text)
+    if start.startswith(("<task-notification>", "<user-prompt-submit-hook>", "<local-command-caveat>")):
+        return Hook(name=start[1 : start.index(">")], output=text)
+    return None
+
+
+def _command(text: str) -> Command:
+    name = _COMMAND_NAME.search(text)
+    if name:
+        args = _COMMAND_ARGS.search(text)
+        return Command(name=f"{name.group(1).strip()} {args.group(1).strip() if args else ''}".strip())
+    start = text.lstrip()
+    if start.startswith("<bash-input>"):
+        return Command(name="! " + _TAG.sub("", text).strip())
+    return Command(name="", output=_TAG.sub("", text).strip())
+
+
+def _command_prompt(text: str) -> str | None:
+    """A command that expands to a prompt, as it was typed: ``/review 12``. The agent's own commands do not."""
+    if not text.lstrip().startswith("<command-message>"):
+        return None
+    name = _COMMAND_NAME.search(text)
+    args = _COMMAND_ARGS.search(text)
+    typed = f"{name.group(1) if name else ''} {args.group(1) if args else ''}".strip()
+    return typed or None
+
+
+AGENT = Claude()

@@ -1,0 +1,851 @@
+"""Codex CLI's logs: ``sessions/Y/M/D/rollout-<time>-<thread>.jsonl`` (or ``.zst``) below CODEX_HOME (else ~/.codex).
+
+Source: recorded logs of 0.124 to 0.169. A line is ``{timestamp, type, payload}``. The conversation is told
+twice: by ``response_item`` (what the model is sent) and by ``event_msg`` (what the screen showed). Answers and
+tools are taken from the first, prompts and endings from the second. A task is a turn, known by its ``turn_id``;
+forks and helpers begin with copies of their parent's records, whose turns keep their ids. Token counts are a
+running total of the thread. There are no costs in these logs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct, field
+
+from backstory import ids
+from backstory.agents import Place, _jsonl
+from backstory.model import (
+    AssistantText,
+    Compacted,
+    Complete,
+    Error,
+    Event,
+    Hook,
+    Init,
+    LogIdentity,
+    ModelSwitch,
+    Outcome,
+    Parsed,
+    Plan,
+    Relation,
+    Retry,
+    SessionFacts,
+    Thinking,
+    Tokens,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Unknown,
+    UserMessage,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+NAME = "codex"
+
+TOOLS = {
+    "exec_command": Tool.SHELL,
+    "shell": Tool.SHELL,
+    "shell_command": Tool.SHELL,
+    "local_shell": Tool.SHELL,
+    "write_stdin": Tool.SHELL,
+    "unified_exec": Tool.SHELL,
+    "container.exec": Tool.SHELL,
+    "apply_patch": Tool.EDIT,
+    "view_image": Tool.READ,
+    "read_file": Tool.READ,
+    "grep_files": Tool.GREP,
+    "list_dir": Tool.GLOB,
+    "web_search": Tool.SEARCH,
+    "spawn_agent": Tool.TASK,
+    "spawn": Tool.TASK,
+}
+
+KEPT = frozenset(
+    {
+        "inter_agent_communication", "inter_agent_communication_metadata", "item_completed", "realtime_item",
+        "security_risk_score", "token_count", "token_usage_record", "world_state",
+    }
+)  # fmt: skip
+"""Types whose records say nothing that is shown; their bytes are kept."""
+
+KEPT_RESPONSES = frozenset(
+    {
+        "additional_tools", "compaction", "compaction_summary", "compaction_trigger", "context_compaction",
+        "ghost_snapshot", "other",
+    }
+)  # fmt: skip
+KEPT_EVENTS = frozenset(
+    {
+        "agent_message", "agent_message_content_delta", "agent_message_delta", "agent_reasoning",
+        "agent_reasoning_delta", "agent_reasoning_raw_content", "agent_reasoning_raw_content_delta",
+        "agent_reasoning_section_break", "apply_patch_approval_request", "background_event",
+        "collab_agent_interaction_begin", "collab_agent_interaction_end", "collab_agent_spawn_begin",
+        "collab_agent_spawn_end", "collab_close_begin", "collab_close_end", "collab_resume_begin", "collab_resume_end",
+        "collab_waiting_begin", "collab_waiting_end", "context_compacted", "dynamic_tool_call_request",
+        "dynamic_tool_call_response", "elicitation_request", "entered_review_mode", "exec_approval_request",
+        "exec_command_begin", "exec_command_end", "exec_command_output_delta", "exited_review_mode", "hook_completed",
+        "hook_started", "image_generation_begin", "image_generation_end", "item_started", "mcp_startup_complete",
+        "mcp_startup_update", "mcp_tool_call_begin", "mcp_tool_call_end", "model_reroute", "patch_apply_begin",
+        "patch_apply_end", "patch_apply_updated", "plan_delta", "plan_update", "raw_response_item",
+        "reasoning_content_delta", "reasoning_raw_content_delta", "request_permissions", "request_user_input",
+        "session_configured", "shutdown_complete", "terminal_interaction", "thread_goal_updated",
+        "thread_settings_applied", "turn_diff", "undo_completed", "undo_started", "view_image_tool_call",
+        "web_search_begin", "web_search_end",
+    }
+)  # fmt: skip
+KEPT_ITEMS = frozenset(
+    {
+        "AgentMessage", "CollabAgentToolCall", "CommandExecution", "ContextCompaction", "DynamicToolCall",
+        "EnteredReviewMode", "ExitedReviewMode", "FileChange", "HookPrompt", "ImageGeneration", "ImageView",
+        "McpToolCall", "Plan", "Reasoning", "SubAgentActivity", "WebSearch",
+    }
+)  # fmt: skip
+
+_CALLS_OPEN_MAX = 2_000
+_PATH_MAX = 200
+_TELLINGS_MAX = 200
+
+_OURS = re.compile(rb'"type"\s*:\s*"(?:session_meta|turn_context|response_item|event_msg|compacted|world_state)"')
+_PAYLOAD = re.compile(rb'"payload"\s*:')
+_META = re.compile(rb'"type"\s*:\s*"session_meta"')
+_ID = re.compile(rb'"id"\s*:\s*"([^"\\]+)"')
+_FORKED_FROM = re.compile(rb'"forked_from_id"\s*:\s*"([^"\\]+)"')
+_SPAWNED_BY = re.compile(rb'"thread_spawn"\s*:\s*\{[^{}]*?"parent_thread_id"\s*:\s*"([^"\\]+)"')
+_FILE_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_UNIQUE_ID = re.compile(r"[a-z]+_[0-9a-f-]{24,}$")
+_PATCHED = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+?)\s*$", re.MULTILINE)
+_EXIT = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)", re.MULTILINE)
+_ENVELOPE = re.compile(r"(?:Chunk ID|Exit code|Wall time|Process exited|Script )")
+_FAILED = re.compile(
+    "apply_patch verification failed|failed to parse function arguments|unsupported call|exec_command failed"
+    "|write_stdin failed|Script failed|(?:Wall time: [^\n]*\n)?aborted(?: by user)?$"
+)
+_SYNTHETIC = re.compile(
+    r"\s*(?:# AGENTS\.md instructions"
+    r"|<(?:environment_context|user_instructions|INSTRUCTIONS|permissions|turn_aborted|subagent_notification"
+    r"|user_shell_command|user_action|skill|goal|goal_context|plugin|plugins_instructions|recommended_plugins"
+    r"|collaboration_mode|personality_spec|model_switch|hook_prompt|app-context|apps_instructions"
+    r"|codex_internal_context|realtime_conversation)\b)"
+)
+_IDE_CONTEXT = re.compile(r"\A# Context from my IDE setup:.*?^## My request for Codex:\s*\n", re.DOTALL | re.MULTILINE)
+_IMAGE_TAG = re.compile(r"\s*</?image\b[^>]*>\s*\Z")
+_PROPOSED = re.compile(r"<proposed_plan>\s*(.*?)\s*</proposed_plan>", re.DOTALL)
+
+
+class _Usage(Struct):
+    input_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    cache_write_input_tokens: int | None = None
+    output_tokens: int | None = None
+    reasoning_output_tokens: int | None = None
+
+    def spent(self) -> int:
+        return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+    def since(self, before: _Usage) -> _Usage:
+        return _Usage(
+            input_tokens=_grown(before.input_tokens, self.input_tokens),
+            cached_input_tokens=_grown(before.cached_input_tokens, self.cached_input_tokens),
+            cache_write_input_tokens=_grown(before.cache_write_input_tokens, self.cache_write_input_tokens),
+            output_tokens=_grown(before.output_tokens, self.output_tokens),
+            reasoning_output_tokens=_grown(before.reasoning_output_tokens, self.reasoning_output_tokens),
+        )
+
+
+class _Info(Struct):
+    total_token_usage: _Usage | None = None
+    last_token_usage: _Usage | None = None
+
+
+class _Item(Struct):
+    type: str = ""
+    id: Any = None
+    content: Any = None
+    message: Any = None
+    status: Any = None
+    command: Any = None
+    cwd: Any = None
+    aggregated_output: Any = None
+    exit_code: Any = None
+    changes: Any = None
+    stdout: Any = None
+    stderr: Any = None
+    server: Any = None
+    tool: Any = None
+    arguments: Any = None
+    result: Any = None
+    error: Any = None
+
+
+class _Payload(Struct):
+    type: str = ""
+    id: Any = None
+    turn_id: Any = None
+    role: Any = None
+    content: Any = None
+    summary: Any = None
+    name: Any = None
+    namespace: Any = None
+    call_id: Any = None
+    arguments: Any = None
+    input: Any = None
+    action: Any = None
+    output: Any = None
+    tools: Any = None
+    author: Any = None
+    revised_prompt: Any = None
+    message: Any = None
+    kind: Any = None
+    images: Any = None
+    local_images: Any = None
+    info: _Info | None = None
+    item: _Item | None = None
+    error: Any = None
+    codex_error_info: Any = None
+    last_agent_message: Any = None
+    duration_ms: Any = None
+    reason: Any = None
+    num_turns: Any = None
+    thread_name: Any = None
+    exit_code: Any = None
+    success: Any = None
+    result: Any = None
+    cwd: Any = None
+    model: Any = None
+    cli_version: Any = None
+    git: Any = None
+
+
+class _Record(Struct):
+    type: str = ""
+    timestamp: str | int | float | None = None
+    payload: _Payload | None = None
+
+
+class _Call(Struct):
+    name: str
+    tool: str
+    path: str | None = None
+    failed: bool = False
+
+
+class _State(Struct, kw_only=True):
+    """What a reader needs to go on: bounded, whatever the log's size."""
+
+    session: SessionFacts = field(default_factory=SessionFacts)
+    thread: str | None = None
+    has_copies: bool = False
+    has_events: bool = False
+    model: str | None = None
+    task: str | None = None
+    tells_tasks: bool = False
+    task_prompts: int = 0
+    task_error: str | None = None
+    tellings: dict[str, dict[str, int]] = field(default_factory=dict)
+    turn: Turn | None = None
+    turn_task: str | None = None
+    turns_seen: int = 0
+    path: list[tuple[str, int]] = field(default_factory=list)
+    totals: _Usage | None = None
+    calls: dict[str, _Call] = field(default_factory=dict)
+
+
+_decoder = msgspec.json.Decoder(_Record)
+_state_decoder = msgspec.json.Decoder(_State)
+_any_decoder = msgspec.json.Decoder()
+
+
+class Codex:
+    """Codex CLI."""
+
+    name = NAME
+    title = "Codex CLI"
+
+    def places(self, environ: Mapping[str, str], home: Path) -> list[Place]:
+        root = Path(environ.get("CODEX_HOME") or home / ".codex")
+        return [Place(folder=root / name, root=root) for name in ("sessions", "archived_sessions")]
+
+    def is_log(self, path: Path) -> bool:
+        return path.name.startswith("rollout-") and path.name.endswith(_jsonl.ENDINGS)
+
+    def identify(self, path: Path, head: bytes) -> LogIdentity | None:
+        if not (_OURS.search(head) and _PAYLOAD.search(head)):
+            return None
+        # The first session_meta only: a fork repeats its parent's after its own.
+        meta = next((line for line in _jsonl.lines_in(head) if _META.search(line)), b"")
+        found = _ID.search(meta, meta.find(b'"payload"')) if meta else None
+        in_name = _FILE_ID.search(_jsonl.stem(path))
+        native_id = _word(found) or (in_name.group() if in_name else _jsonl.stem(path))
+        if spawned_by := _word(_SPAWNED_BY.search(meta)):
+            return LogIdentity(native_id=native_id, parent_native_id=spawned_by, relation=Relation.SUBAGENT)
+        if forked_from := _word(_FORKED_FROM.search(meta)):
+            return LogIdentity(native_id=native_id, parent_native_id=forked_from, relation=Relation.FORK)
+        return LogIdentity(native_id=native_id)
+
+    def reader(
+        self,
+        identity: LogIdentity,
+        state: bytes | None,
+        earlier: Callable[[], Iterable[bytes]],  # noqa: ARG002
+    ) -> Reader:
+        # No record of these logs points further back than the state remembers.
+        return Reader(identity, state)
+
+    def native_id_of(self, line: bytes) -> str | None:
+        """Ids that Codex or the model's server drew at random; a short one may come twice in a log."""
+        try:
+            record = _jsonl.decode(line, _decoder)[0]
+        except _jsonl.NotJson:
+            return None
+        given = record.payload.id if record.type == "response_item" and record.payload else None
+        return given if isinstance(given, str) and _UNIQUE_ID.match(given) else None
+
+
+class Reader:
+    """Folds one log. See ``agents.LogReader``."""
+
+    def __init__(self, identity: LogIdentity, state: bytes | None) -> None:
+        self._is_helper = identity.relation == Relation.SUBAGENT
+        self._native_id = identity.native_id
+        self._state = _state_decoder.decode(state) if state else _State()
+        self._touched: dict[str, Turn] = {}
+        self.unknown: dict[str, int] = Counter()
+
+    @property
+    def session(self) -> SessionFacts:
+        return self._state.session
+
+    def touched(self) -> Iterator[Turn]:
+        turns, self._touched = self._touched, {}
+        return iter(turns.values())
+
+    def state(self) -> bytes:
+        return msgspec.json.encode(self._state)
+
+    def read(self, line: bytes, seq: int) -> Parsed:
+        try:
+            records = _jsonl.decode(line, _decoder)
+        except _jsonl.NotJson:
+            return Parsed(None, [(0, self._unknown("not JSON"))], self._turn_at(seq))
+        at, slots = None, list[Event | None]()
+        for record in records:
+            at = ids.parse_time_ms(record.timestamp)
+            slots += self._record(record, at, seq)
+        turn = self._turn_at(seq)
+        # A telling that repeats another leaves its slot empty, so that parts never depend on what came before.
+        events = [(part, event) for part, event in enumerate(slots) if event is not None]
+        if turn is not None and events:
+            self._close(turn, events[-1][1], at)
+        return Parsed(at, events, turn)
+
+    def _record(self, record: _Record, at: int | None, seq: int) -> list[Event | None]:
+        payload = record.payload or _Payload()
+        match record.type:
+            case "session_meta":
+                return self._session_meta(payload)
+            case "turn_context":
+                return self._turn_context(payload)
+            case "response_item":
+                return self._response(payload, at, seq)
+            case "event_msg":
+                return self._event(payload, at, seq)
+            case "compacted":
+                return [Compacted(summary=_text(payload.message))]
+            case kind:
+                return [] if kind in KEPT else [self._unknown(kind or "record without a type")]
+
+    # the thread and its tasks ---------------------------------------------------------------------------------
+
+    def _session_meta(self, payload: _Payload) -> list[Event | None]:
+        state, thread = self._state, _text(payload.id)
+        if state.thread == thread:
+            return [None]
+        first, state.thread, state.totals = state.thread is None, thread, None
+        if not first:
+            state.has_copies = True
+            return [None]
+        git = payload.git if isinstance(payload.git, dict) else {}
+        session = state.session
+        session.cwd = _text(payload.cwd) or session.cwd
+        session.agent_version = _text(payload.cli_version) or session.agent_version
+        session.branch = _text(git.get("branch")) or session.branch
+        session.repository = _text(git.get("repository_url")) or session.repository
+        return [Init(cwd=session.cwd or "", model=_text(payload.model), version=session.agent_version or "")]
+
+    def _turn_context(self, payload: _Payload) -> list[Event | None]:
+        state, model = self._state, _text(payload.model)
+        if payload.turn_id:
+            self._begin_task(payload)
+        state.session.cwd = state.session.cwd or _text(payload.cwd) or None
+        if not model:
+            return [None]
+        before, state.model = state.model, model
+        turn = state.turn
+        if turn is not None and (turn.model is None or (payload.turn_id and payload.turn_id == state.turn_task)):
+            turn.model = model
+        return [ModelSwitch(model=model) if before not in (None, model) else None]
+
+    def _begin_task(self, payload: _Payload) -> None:
+        state, task = self._state, _text(payload.turn_id) or None
+        state.tells_tasks = True
+        if task is None or task != state.task:
+            state.task, state.task_prompts, state.task_error, state.tellings = task, 0, None, {}
+
+    # what the model said --------------------------------------------------------------------------------------
+
+    def _response(self, payload: _Payload, at: int | None, seq: int) -> list[Event | None]:
+        match payload.type:
+            case "message":
+                return self._message(payload, at, seq)
+            case "reasoning":
+                text = _plain(payload.summary) or _plain(payload.content)
+                return [Thinking(text=text)] if text else []
+            case "agent_message":
+                return self._agent_message(payload, at, seq)
+            case kind if kind.endswith("_call"):
+                return [self._tool_call(payload)]
+            case kind if kind.endswith("_output"):
+                return [self._tool_result(payload)]
+            case kind:
+                return [] if kind in KEPT_RESPONSES else [self._unknown(f"response_item/{kind}")]
+
+    def _message(self, payload: _Payload, at: int | None, seq: int) -> list[Event | None]:
+        match payload.role:
+            case "assistant":
+                return _answer(_plain(payload.content))
+            case "user":
+                return [self._doubled_prompt(payload, at, seq)]
+            case "developer" | "system":
+                return []
+            case role:
+                return [self._unknown(f"response_item/message/{role}")]
+
+    def _doubled_prompt(self, payload: _Payload, at: int | None, seq: int) -> Event | None:
+        """The model's copy of a prompt counts only where nothing else tells it: in old logs, and in copied turns."""
+        text, images = _typed(payload.content)
+        if _SYNTHETIC.match(text) or (self._state.has_events and not self._state.has_copies):
+            return None
+        return self._prompt("response_item", text, images, at, seq)
+
+    def _agent_message(self, payload: _Payload, at: int | None, seq: int) -> list[Event | None]:
+        """Words from another agent: to a helper that has none yet they are its prompt."""
+        text = _plain(payload.content)
+        if self._is_helper and self._state.task_prompts == 0:
+            return [self._prompt("agent_message", text.partition("Payload:\n")[2].strip() or text, 0, at, seq)]
+        return [Hook(name=f"message from {_text(payload.author)}", output=text)]
+
+    def _tool_call(self, payload: _Payload) -> ToolCall:
+        name, given, path = _call_of(payload)
+        call_id = _text(payload.call_id) or _text(payload.id)
+        tool = TOOLS.get(_text(payload.name) or name, Tool.OTHER)
+        self._state.calls[call_id] = _Call(name, tool, path)
+        if len(self._state.calls) > _CALLS_OPEN_MAX:
+            self._state.calls.pop(next(iter(self._state.calls)))
+        return ToolCall(tool_use_id=call_id, tool_name=name, tool=tool, file_path=path, input=given)
+
+    def _tool_result(self, payload: _Payload) -> ToolResult:
+        call_id = _text(payload.call_id)
+        call = self._state.calls.pop(call_id, None) or _Call("", "")
+        content, failed = _output_of(payload.tools if payload.output is None else payload.output)
+        return ToolResult(
+            tool_use_id=call_id,
+            tool_name=call.name,
+            tool=call.tool,
+            file_path=call.path,
+            content=content,
+            is_error=failed or call.failed,
+        )
+
+    # what the screen showed -----------------------------------------------------------------------------------
+
+    def _event(self, payload: _Payload, at: int | None, seq: int) -> list[Event | None]:
+        self._state.has_events = True
+        match payload.type:
+            case "user_message":
+                if payload.kind not in (None, "plain"):
+                    return [None]
+                images = _length(payload.images) + _length(payload.local_images)
+                return [self._prompt("user_message", _text(payload.message), images, at, seq)]
+            case "item_completed" if payload.item is not None:
+                return self._item(payload.item, at, seq)
+            case "task_started" | "turn_started":
+                self._begin_task(payload)
+                return []
+            case "task_complete" | "turn_complete":
+                return self._complete(payload)
+            case "turn_aborted":
+                return [self._aborted(payload)]
+            case "error":
+                self._state.task_error = _text(payload.message)
+                return [Error(message=_text(payload.message), code=_code(payload.codex_error_info))]
+            case "stream_error":
+                return [Retry(message=_text(payload.message))]
+            case "warning" | "guardian_warning" | "deprecation_notice":
+                return [Hook(name=payload.type, output=_text(payload.message) or _text(payload.summary))]
+            case kind:
+                return self._note(kind, payload)
+
+    def _note(self, kind: str, payload: _Payload) -> list[Event | None]:
+        """Records that change what is known without being an event."""
+        match kind:
+            case "token_count":
+                self._note_tokens(payload.info)
+            case "thread_rolled_back":
+                self._roll_back(payload.num_turns)
+            case "thread_name_updated":
+                self._state.session.title = _text(payload.thread_name).strip() or self._state.session.title
+            case kind if kind in KEPT_EVENTS:
+                self._note_failure(_text(payload.call_id), _event_failed(payload))
+            case _:
+                return [self._unknown(f"event_msg/{kind}")]
+        return []
+
+    def _item(self, item: _Item, at: int | None, seq: int) -> list[Event | None]:
+        if item.type == "UserMessage":
+            text, images = _typed(item.content)
+            return [self._prompt("item_completed", text, images, at, seq)]
+        if item.type == "Error":
+            return [Error(message=_text(item.message))]
+        if item.type not in KEPT_ITEMS:
+            return [self._unknown(f"event_msg/item_completed/{item.type}")]
+        # What a script of the model's calls is told by its item alone; all other items repeat a response_item.
+        if _text(item.id).startswith("exec-") and (nested := _nested_call(item)):
+            return [*nested]
+        self._note_failure(_text(item.id), _item_failed(item))
+        return []
+
+    def _note_failure(self, call_id: str, failed: bool) -> None:
+        if failed and call_id in self._state.calls:
+            self._state.calls[call_id].failed = True
+
+    def _complete(self, payload: _Payload) -> list[Event | None]:
+        error = payload.error if isinstance(payload.error, dict) else {"message": payload.error}
+        message, told = _text(error.get("message")), self._state.task_error
+        failed = bool(payload.error) or (told is not None and not payload.last_agent_message)
+        duration_ms = _whole(payload.duration_ms)
+        self._end_turn(payload, Outcome.FAILED if failed else Outcome.COMPLETED, duration_ms)
+        events: list[Event | None] = [Complete(success=not failed, duration_ms=duration_ms)]
+        if payload.error:
+            repeated = told is not None and told == message
+            events.insert(0, None if repeated else Error(message=message, code=_code(error.get("codex_error_info"))))
+        return events
+
+    def _aborted(self, payload: _Payload) -> Error:
+        reason = _text(payload.reason)
+        turn = self._end_turn(payload, Outcome.CANCELLED, _whole(payload.duration_ms))
+        if turn is not None:
+            turn.stop_reason = reason or None
+        return Error(message=f"turn aborted: {reason}", code="interrupted")
+
+    def _end_turn(self, payload: _Payload, outcome: Outcome, duration_ms: int | None) -> Turn | None:
+        """The turn that a task's end is about; none when the task had no prompt of its own."""
+        turn, ours = self._state.turn, self._state.turn_task
+        if turn is None or not (payload.turn_id is None or ours is None or payload.turn_id == ours):
+            return None
+        turn.outcome, turn.duration_ms = outcome, duration_ms
+        return turn
+
+    def _note_tokens(self, info: _Info | None) -> None:
+        if info is None or info.total_token_usage is None:
+            return
+        state, total = self._state, info.total_token_usage
+        before, state.totals = state.totals, total
+        if before is None or total.spent() < before.spent():
+            # Another count begins, and its first total may hold what a parent spent.
+            grown = info.last_token_usage or total
+        else:
+            grown = total.since(before)
+        if state.turn is not None and (grown.spent() or state.turn.tokens_source is None):
+            state.turn.tokens, state.turn.tokens_source = _added(state.turn.tokens, grown), "reported"
+
+    # turns and their tree -------------------------------------------------------------------------------------
+
+    def _prompt(self, channel: str, text: str, images: int, at: int | None, seq: int) -> Event | None:
+        """Begin a turn, unless another channel has told this prompt of the task already."""
+        text = _IDE_CONTEXT.sub("", text)
+        shown = "\n".join([text] * bool(text.strip()) + ["[image]"] * images)
+        if not shown or self._is_repeated(channel, text.strip()):
+            return None
+        self._begin_turn(shown, at, seq)
+        return UserMessage(content=shown)
+
+    def _is_repeated(self, channel: str, text: str) -> bool:
+        # Counted per channel: the same words typed twice are two prompts, told twice each.
+        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+        tellings = self._state.tellings
+        counts = tellings.setdefault(digest, {})
+        most = max(counts.values(), default=0)
+        counts[channel] = counts.get(channel, 0) + 1
+        if len(tellings) > _TELLINGS_MAX:
+            tellings.pop(next(iter(tellings)))
+        return counts[channel] <= most
+
+    def _begin_turn(self, prompt: str, at: int | None, seq: int) -> None:
+        state = self._state
+        state.task_prompts += 1
+        state.turns_seen += 1
+        native_id = state.task or f"{self._native_id}/{state.turns_seen}"
+        if state.task and state.task_prompts > 1:
+            native_id = f"{state.task}/{state.task_prompts}"
+        uid = ids.turn_uid(NAME, native_id)
+        self._leave_turn()
+        # A turn that is told again, as copies are, keeps its place.
+        again = next((place for place, (known, _) in enumerate(state.path) if known == uid), len(state.path))
+        del state.path[again:]
+        parent = state.path[-1] if state.path else (None, None)
+        state.path = [*state.path, (uid, seq)][-_PATH_MAX:]
+        state.turn_task = state.task
+        state.turn = Turn(
+            uid=uid,
+            agent=NAME,
+            native_id=native_id,
+            first_seq=seq,
+            last_seq=seq,
+            parent_uid=parent[0],
+            parent_seq=parent[1],
+            prompt=prompt,
+            model=state.model,
+            started=at,
+        )
+
+    def _leave_turn(self) -> None:
+        """Note in the path where the turn ended that a new one follows, unless a rollback took it off."""
+        turn, path = self._state.turn, self._state.path
+        if turn is not None and path and path[-1][0] == turn.uid:
+            path[-1] = (turn.uid, turn.last_seq)
+
+    def _roll_back(self, turns: Any) -> None:
+        self._leave_turn()
+        count = _whole(turns) or 0
+        if count > 0:
+            del self._state.path[-count:]
+
+    def _turn_at(self, seq: int) -> Turn | None:
+        turn = self._state.turn
+        if turn is not None:
+            turn.last_seq = seq
+            self._touched[turn.uid] = turn
+        return turn
+
+    def _close(self, turn: Turn, last: Event, at: int | None) -> None:
+        state = self._state
+        if at is not None and state.task == state.turn_task:
+            turn.ended = at if turn.ended is None else max(turn.ended, at)
+        if state.tells_tasks:
+            return
+        # A log that tells no tasks tells how a turn ended by the last thing said.
+        match last:
+            case AssistantText() | Plan():
+                turn.outcome = Outcome.COMPLETED
+            case Error(code=code) if code != "interrupted":
+                turn.outcome = Outcome.FAILED
+            case ToolCall() | ToolResult() | Thinking() | UserMessage():
+                turn.outcome = None
+
+    def _unknown(self, kind: str) -> Unknown:
+        self.unknown[kind] = self.unknown.get(kind, 0) + 1
+        return Unknown(type=kind)
+
+
+# calls and what came of them ----------------------------------------------------------------------------------
+
+
+def _call_of(payload: _Payload) -> tuple[str, dict[str, Any], str | None]:
+    """A call's name, input and path."""
+    name, namespace = _text(payload.name), _text(payload.namespace)
+    match payload.type:
+        case "custom_tool_call":
+            text = _text(payload.input)
+            patch = name == "apply_patch"
+            return name, {"patch" if patch else "input": text}, _patched(text) if patch else None
+        case "local_shell_call" | "web_search_call":
+            given = payload.action if isinstance(payload.action, dict) else {}
+            return payload.type.removesuffix("_call"), given, None
+        case "image_generation_call":
+            return "image_generation", {"prompt": _text(payload.revised_prompt)}, None
+        case kind:
+            name = name or kind.removesuffix("_call")
+            given = _arguments(payload.arguments)
+            path = given.get("file_path") or given.get("path")
+            path = path if isinstance(path, str) else _patched(_text(payload.arguments))
+            return f"{namespace}__{name}" if namespace.startswith("mcp__") else name, given, path
+
+
+def _arguments(arguments: Any) -> dict[str, Any]:
+    if isinstance(arguments, dict):
+        return arguments
+    text = _text(arguments)
+    try:
+        given = _any_decoder.decode(text) if text else {}
+    except (msgspec.DecodeError, RecursionError):
+        given = None
+    return given if isinstance(given, dict) else {"arguments": text}
+
+
+def _output_of(output: Any) -> tuple[str, bool]:
+    """A result's text as told, and whether it tells of a failure."""
+    if isinstance(output, dict) and ("content" in output or "output" in output):
+        text, said = _output_of(output["content"] if output.get("content") is not None else output.get("output"))
+        return text, said or output.get("success") is False or _exit_code(output) != 0
+    text = _plain(output)
+    if text.startswith('{"') and '"metadata"' in text:
+        wrapped = _arguments(text)
+        if isinstance(wrapped.get("output"), str):
+            return wrapped["output"], _exit_code(wrapped) != 0 or bool(_FAILED.match(wrapped["output"]))
+    if _FAILED.match(text):
+        return text, True
+    if _ENVELOPE.match(text):
+        exited = _EXIT.search(text.partition("Output:")[0])
+        return text, exited is not None and int(exited.group(1)) != 0
+    return text, False
+
+
+def _exit_code(result: dict[str, Any]) -> int:
+    metadata = result.get("metadata")
+    code = metadata.get("exit_code") if isinstance(metadata, dict) else None
+    return code if isinstance(code, int) else 0
+
+
+def _event_failed(payload: _Payload) -> bool:
+    result = payload.result if isinstance(payload.result, dict) else {}
+    answer = result.get("Ok", result)
+    return (
+        payload.success is False
+        or payload.exit_code not in (None, 0)
+        or "Err" in result
+        or (isinstance(answer, dict) and bool(answer.get("isError") or answer.get("is_error")))
+    )
+
+
+def _item_failed(item: _Item) -> bool:
+    return item.status == "failed" or item.exit_code not in (None, 0)
+
+
+def _nested_call(item: _Item) -> list[Event]:
+    """A command, patch or MCP call made by a script that the model wrote: its call and its result."""
+    name, tool, path, given, content = "", Tool.OTHER, None, dict[str, Any](), ""
+    match item.type:
+        case "CommandExecution":
+            name, tool = "exec_command", Tool.SHELL
+            given, content = {"command": item.command, "cwd": item.cwd}, _text(item.aggregated_output)
+        case "FileChange":
+            name, tool = "apply_patch", Tool.EDIT
+            path = next(iter(item.changes), None) if isinstance(item.changes, dict) else None
+            given, content = {"changes": item.changes}, _text(item.stdout) or _text(item.stderr)
+        case "McpToolCall":
+            name = f"mcp__{_text(item.server)}__{_text(item.tool)}"
+            given = _arguments(item.arguments)
+            content = _plain(item.result.get("content") if isinstance(item.result, dict) else item.error)
+        case _:
+            return []
+    call_id = _text(item.id)
+    return [
+        ToolCall(tool_use_id=call_id, tool_name=name, tool=tool, file_path=path, input=given),
+        ToolResult(
+            tool_use_id=call_id,
+            tool_name=name,
+            tool=tool,
+            file_path=path,
+            content=content,
+            is_error=_item_failed(item),
+        ),
+    ]
+
+
+def _patched(text: str) -> str | None:
+    """The first path that a patch names."""
+    if "*** Begin Patch" not in text:
+        return None
+    found = _PATCHED.search(text if "\n" in text else text.replace("\\n", "\n"))
+    return found.group(1) if found else None
+
+
+# words and numbers --------------------------------------------------------------------------------------------
+
+
+def _answer(text: str) -> list[Event | None]:
+    """What the model said, and the plan it put before the user where it says so."""
+    found = _PROPOSED.search(text)
+    if found is None:
+        return [AssistantText(text=text)] if text else []
+    rest = (text[: found.start()] + text[found.end() :]).strip()
+    plan = Plan(name="proposed_plan", content=found.group(1))
+    return [AssistantText(text=rest), plan] if rest else [plan]
+
+
+def _typed(content: Any) -> tuple[str, int]:
+    """The words of a user's message, and how many images came with them."""
+    if not isinstance(content, list):
+        return _text(content), 0
+    parts = [part for part in content if isinstance(part, dict)]
+    images = sum("image" in _text(part.get("type")) for part in parts)
+    words = [part["text"] for part in parts if isinstance(part.get("text"), str)]
+    return "\n".join(word for word in words if not _IMAGE_TAG.match(word)), images
+
+
+def _plain(value: Any) -> str:
+    """The text of a content value: a string, parts with text, or anything else as JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, list):
+        return "\n".join(text for text in map(_plain, value) if text)
+    if isinstance(value, dict):
+        if isinstance(value.get("text"), str):
+            return str(value["text"])
+        kind = _text(value.get("type"))
+        if "image" in kind:
+            return "[image]"
+        if kind == "encrypted_content":
+            sealed = _text(value.get("encrypted_content"))
+            return "" if sealed.startswith("gAAAA") else sealed
+    return msgspec.json.encode(value).decode()
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _word(found: re.Match[bytes] | None) -> str | None:
+    return found.group(1).decode("utf-8", "replace") if found else None
+
+
+def _code(info: Any) -> str:
+    """An error's name, whether it stands alone or over its details."""
+    return next(iter(info), "") if isinstance(info, dict) else _text(info)
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, list) else 0
+
+
+def _whole(value: Any) -> int | None:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _grown(before: int | None, now: int | None) -> int | None:
+    return None if now is None else max(now - (before or 0), 0)
+
+
+def _added(tokens: Tokens, more: _Usage) -> Tokens:
+    cached = more.cached_input_tokens or 0
+    written = more.cache_write_input_tokens
+    return Tokens(
+        # Codex counts what came from its cache as input too.
+        input=(tokens.input or 0) + max((more.input_tokens or 0) - cached, 0),
+        output=(tokens.output or 0) + (more.output_tokens or 0),
+        cache_read=(tokens.cache_read or 0) + cached,
+        cache_write=tokens.cache_write if written is None else (tokens.cache_write or 0) + written,
+        reasoning=(tokens.reasoning or 0) + (more.reasoning_output_tokens or 0),
+    )
+
+
+AGENT = Codex()

@@ -1,0 +1,151 @@
+"""The compact form: what is kept of an event beside its bytes, by AZUREAL's per-tool rules.
+
+It is what a terminal shows of an event: a line or a few of a tool's output, the one field that matters of
+its input. Nothing is lost by it, because the bytes of the record are kept too. Apply it once: the markers
+it leaves would be counted as content by a second pass.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backstory.model import Tool, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backstory.model import Event
+
+REMINDER = "<system-reminder>"
+_COMMENT_STARTS = ("//", "#", "/*", '"""')
+# Rust's White_Space, which is what the rules were written against; str.strip() would also take \x1c-\x1f.
+_BLANKS = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+
+
+def compact_event(event: Event) -> Event:
+    """The compact form of ``event``. Kinds other than tool calls and results are kept whole.
+
+    >>> compact_event(ToolResult(tool_name="Glob", content="a.py\\nb.py")).content
+    '2 files'
+    """
+    if isinstance(event, ToolResult):
+        content = compact_result(event.tool_name, event.tool, event.content)
+        return event if content is event.content else msgspec.structs.replace(event, content=content)
+    if isinstance(event, ToolCall):
+        return msgspec.structs.replace(event, input=compact_input(event.tool_name, event.tool, event.input))
+    return event
+
+
+def compact_result(tool_name: str, tool: str, content: str) -> str:
+    """A tool result cut by the rule of its tool, without a trailing reminder to the model."""
+    at = content.find(REMINDER)
+    if at >= 0:
+        content = content[:at]
+    content = content.rstrip(_BLANKS)
+    return _RESULT_RULES.get(_rule(tool_name, tool), _first_three)(content)
+
+
+def compact_input(tool_name: str, tool: str, given: Any) -> Any:
+    """A tool call's input reduced to its key fields; edits are kept in full, written text is summarised."""
+    if not isinstance(given, dict):
+        return {}
+    rule = _rule(tool_name, tool)
+    if rule == "Edit":
+        return given
+    if rule == "Write":
+        return _written(given)
+    return {key: given[key] for key in _KEY_FIELDS.get(rule, _DEFAULT_FIELDS) if key in given}
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines as the rules count them: split at ``\\n``, one trailing ``\\r`` dropped, no empty line at the end."""
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line[:-1] if line.endswith("\r") else line for line in lines]
+
+
+def _rule(tool_name: str, tool: str) -> str:
+    # The seeds' own spellings come first, so that what they promise for a name holds whatever agent uses it.
+    return _RULE_OF_NAME.get(tool_name) or _RULE_OF_TOOL.get(tool, "")
+
+
+def _first_and_last(content: str) -> str:
+    lines = lines_of(content)
+    if len(lines) <= 2:
+        return content
+    last = next((line for line in reversed(lines) if line.strip(_BLANKS)), "")
+    return f"{lines[0]}\n  ({len(lines)} lines)\n{last}"
+
+
+def _last_two(content: str) -> str:
+    return "\n".join([line for line in lines_of(content) if line.strip(_BLANKS)][-2:])
+
+
+def _first_three(content: str) -> str:
+    # Most results are short, and most long ones hold many lines: count before splitting.
+    if content.count("\n") < 3:
+        return content
+    lines = lines_of(content)
+    return content if len(lines) <= 3 else "\n".join(lines[:3]) + f"\n  (+{len(lines) - 3} more)"
+
+
+def _first_five(content: str) -> str:
+    lines = lines_of(content)
+    return content if len(lines) <= 5 else "\n".join(lines[:5]) + f"\n  (+{len(lines) - 5} more lines)"
+
+
+def _file_count(content: str) -> str:
+    return f"{len(lines_of(content))} files"
+
+
+def _written(given: dict[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    path = given.get("file_path", given.get("path"))
+    if path is not None:
+        kept["file_path"] = path
+    content = given.get("content")
+    if isinstance(content, str):
+        lines = lines_of(content)
+        kept["_lines"] = len(lines)
+        trimmed = (line.strip(_BLANKS) for line in lines)
+        first = lines[0].strip(_BLANKS) if lines else ""
+        purpose = next((line for line in trimmed if line.startswith(_COMMENT_STARTS)), first)
+        if purpose:
+            kept["_purpose"] = purpose
+    return kept
+
+
+_SEED_NAMES = ("Read", "Bash", "Grep", "Glob", "Task", "Edit", "Write", "WebFetch", "WebSearch", "Agent", "LSP")
+_RULE_OF_NAME = {spelling: name for name in _SEED_NAMES for spelling in (name, name.lower())}
+_RULE_OF_TOOL: dict[str, str] = {
+    Tool.READ: "Read",
+    Tool.SHELL: "Bash",
+    Tool.GREP: "Grep",
+    Tool.GLOB: "Glob",
+    Tool.TASK: "Task",
+    Tool.EDIT: "Edit",
+    Tool.WRITE: "Write",
+    Tool.FETCH: "WebFetch",
+    Tool.SEARCH: "WebSearch",
+}
+_RESULT_RULES: dict[str, Callable[[str], str]] = {
+    "Read": _first_and_last,
+    "Bash": _last_two,
+    "Glob": _file_count,
+    "Task": _first_five,
+}
+_DEFAULT_FIELDS = ("file_path", "path", "command", "query", "pattern")
+_KEY_FIELDS: dict[str, tuple[str, ...]] = {
+    "Read": ("file_path", "path"),
+    "Bash": ("command", "cmd"),
+    "Grep": ("pattern",),
+    "Glob": ("pattern",),
+    "Task": ("subagent_type", "description"),
+    "Agent": ("subagent_type", "description"),
+    "WebFetch": ("url",),
+    "WebSearch": ("query",),
+    "LSP": ("operation", "filePath"),
+}

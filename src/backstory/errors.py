@@ -1,0 +1,187 @@
+"""Every error a person can meet: what happened, what to do about it, and the exit code a script sees.
+
+They are raised where the facts are known and shown once, at the edge. Exit codes follow sysexits(3)
+where it has one, so that a script can tell "try again" (75) from "give me another file" (65).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+class BackstoryError(Exception):
+    """The family. ``str(error)`` is the sentence to show; ``exit_code`` is what the command ends with."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class SessionNotFound(BackstoryError):
+    """No session answers to what was asked for."""
+
+    exit_code = 66
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(f"No session is called {wanted!r} or starts with it. Try: backstory list --all")
+
+
+class SessionAmbiguous(BackstoryError):
+    """Several sessions answer; the candidates are listed."""
+
+    exit_code = 64
+
+    def __init__(self, wanted: str, candidates: Sequence[str]) -> None:
+        listed = ", ".join(candidates)
+        super().__init__(f"{wanted!r} fits several sessions: {listed}. Give more characters of the one you mean.")
+
+
+class StoreNotFound(BackstoryError):
+    """A store was named that is not there."""
+
+    exit_code = 66
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"There is no store at {path}. Run `backstory ingest` to make one, or check --store.")
+
+
+class NotAStore(BackstoryError):
+    """The file named as a store is something else; it was not changed."""
+
+    exit_code = 65
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} is not a backstory store ({why}). It was left as it is; name another with --store.")
+
+
+class StoreTooNew(BackstoryError):
+    """The store was written by a newer backstory; reading it with this one could misread it."""
+
+    exit_code = 76
+
+    def __init__(self, path: Path, found: int, known: int) -> None:
+        super().__init__(
+            f"{path} has schema {found}, and this backstory knows up to {known}. "
+            "Upgrade backstory (pipx upgrade backstory); the store was not touched."
+        )
+
+
+class StoreBusy(BackstoryError):
+    """Another process kept the store locked for longer than we wait."""
+
+    exit_code = 75
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is locked by another process. Nothing was changed; try again when it is done.")
+
+
+class StoreReadOnly(BackstoryError):
+    """The store, or its folder, may not be written."""
+
+    exit_code = 77
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} cannot be written: the file, its folder or its disk is read-only. "
+            "Nothing was changed; set BACKSTORY_HOME to a folder you may write, or fix the permissions."
+        )
+
+
+class DiskFull(BackstoryError):
+    """No room left. What was committed before is whole."""
+
+    exit_code = 74
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"The disk that holds {path} is full. What was stored before is whole; "
+            "free some space and run the command again: it goes on where it stopped."
+        )
+
+
+class StoreDamaged(BackstoryError):
+    """SQLite says the file is damaged, or bytes kept in it no longer match their checksum."""
+
+    exit_code = 65
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(
+            f"{path} is damaged: {detail}. Copy it aside first; `backstory verify` lists what is hurt, and "
+            "`backstory restore --all` saves what is whole."
+        )
+
+
+class StoreFailed(BackstoryError):
+    """Any other trouble between SQLite and the disk."""
+
+    exit_code = 74
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(f"{path} could not be used: {detail}. What was stored before is whole.")
+
+
+class FileInTheWay(BackstoryError):
+    """A file that a command would write exists with other content."""
+
+    exit_code = 73
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} exists and differs. It was left as it is; choose another folder, or add --force.")
+
+
+class CannotWrite(BackstoryError):
+    """A file or folder a command was asked to write could not be written."""
+
+    exit_code = 73
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(f"Cannot write {path}: {detail}. Choose a folder you may write.")
+
+
+class UnknownAgent(BackstoryError):
+    """An agent was named that no adapter knows."""
+
+    exit_code = 64
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"No agent is called {name!r}. Known agents: {', '.join(known)}.")
+
+
+class ConfigBroken(BackstoryError):
+    """A configuration file cannot be read, or holds a key or value that means nothing."""
+
+    exit_code = 78
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(f"{path}: {detail}. Fix that line, or remove the file to go back to the defaults.")
+
+
+class UnknownSetting(BackstoryError):
+    """A setting was named that does not exist."""
+
+    exit_code = 64
+
+    def __init__(self, key: str, known: Sequence[str]) -> None:
+        super().__init__(f"There is no setting {key!r}. Settings: {', '.join(known)}.")
+
+
+class BadTime(BackstoryError):
+    """A time on the command line could not be understood."""
+
+    exit_code = 64
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"{text!r} is no time I understand. Examples: 2026-11-21, 2026-11-21T14:00, yesterday, '3 days', 2h."
+        )
+
+
+class NotConfirmed(BackstoryError):
+    """A question that had to be answered yes was not."""
+
+    exit_code = 1
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} was not confirmed, so nothing was changed. Add --yes to skip the question.")

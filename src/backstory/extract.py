@@ -1,0 +1,106 @@
+"""What is derived from an event: the text that is searched, its scope, and its length. Pure functions."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backstory import model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+INDEXED_CHARS_MAX = 1_000_000
+"""Of one event at most this many characters are searched; its bytes are kept whole."""
+
+UNBROKEN_CHARS_MAX = 512
+"""A longer run without a break is encoded data (an image, a signature), not words, and is not indexed."""
+
+
+class Scope(StrEnum):
+    """Where in a session a text stands."""
+
+    PROMPT = "prompt"
+    ANSWER = "answer"
+    THINKING = "thinking"
+    TOOL_INPUT = "tool_input"
+    TOOL_OUTPUT = "tool_output"
+    SYSTEM = "system"
+
+
+def searchable(event: model.Event) -> tuple[str, str] | None:
+    """The scope of an event and its text as it is, or None where there is nothing to find."""
+    match event:
+        case model.ToolResult():
+            found = (Scope.TOOL_OUTPUT.value, event.content)
+        case model.ToolCall():
+            found = (Scope.TOOL_INPUT.value, f"{event.tool_name} {' '.join(texts_in(event.input))}")
+        case model.AssistantText():
+            found = (Scope.ANSWER.value, event.text)
+        case model.UserMessage():
+            found = (Scope.PROMPT.value, event.content)
+        case model.Thinking():
+            found = (Scope.THINKING.value, event.text)
+        case model.Plan():
+            found = (Scope.ANSWER.value, event.content)
+        case model.Compacted():
+            found = (Scope.SYSTEM.value, event.summary)
+        case model.Error() | model.Retry():
+            found = (Scope.SYSTEM.value, event.message)
+        case model.Hook():
+            found = (Scope.SYSTEM.value, f"{event.name} {event.output}")
+        case model.Command():
+            found = (Scope.SYSTEM.value, f"{event.name} {event.output}")
+        case _:
+            return None
+    return found if found[1] else None
+
+
+def index_text(text: str) -> str:
+    """``text`` as it goes into the index: encoded data dropped, each CJK character a word of its own."""
+    if len(text) > INDEXED_CHARS_MAX:
+        text = text[:INDEXED_CHARS_MAX]
+    if len(text) > UNBROKEN_CHARS_MAX:
+        text = _UNBROKEN.sub(" ", text)
+    return text if text.isascii() else _CJK.sub(r" \g<0> ", text)
+
+
+def char_len(event: model.Event) -> int:
+    """How many characters the event had before it was compacted: its text, or its tool's name and input as JSON."""
+    match event:
+        case model.ToolResult() | model.UserMessage() | model.Plan():
+            return len(event.content)
+        case model.AssistantText() | model.Thinking():
+            return len(event.text)
+        case model.ToolCall():
+            return len(event.tool_name) + len(msgspec.json.encode(event.input).decode())
+        case model.Hook():
+            return len(event.output)
+        case model.Command():
+            return len(event.name) + len(event.output)
+        case model.Error() | model.Retry():
+            return len(event.message)
+        case model.Compacted():
+            return len(event.summary)
+        case _:
+            return 0
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Every string inside a JSON value, in order."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from texts_in(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from texts_in(each)
+
+
+_UNBROKEN = re.compile(rf"[A-Za-z0-9+/=_-]{{{UNBROKEN_CHARS_MAX},}}")
+# Han, kana and Hangul: scripts that are written without spaces, or whose words take endings without one.
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f]")

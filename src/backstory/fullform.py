@@ -1,0 +1,59 @@
+"""The full form of an event: what its record says, read again from the bytes that are kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backstory import agents
+from backstory.model import Event, LogIdentity, ToolResult, event_from_json
+
+if TYPE_CHECKING:
+    from backstory.store import Log, Store, StoredEvent
+
+OWN = "api"
+
+
+class FullForms:
+    """Reads full forms from one store; remembers its logs and adapters between calls."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._logs: dict[int, Log | None] = {}
+
+    def of(self, stored: StoredEvent) -> Event:
+        """The event as its record tells it; the compact form when its bytes are not here."""
+        record = self.record(stored)
+        log = self._log(stored)
+        if not record or log is None:
+            return stored.event
+        if log.kind == OWN:
+            return event_from_json(record)
+        reader = agents.load(log.agent).reader(LogIdentity(native_id=log.native_id), None, lambda: ())
+        for part, event in reader.read(record, stored.seq).events:
+            if part == stored.part and event.kind == stored.kind:
+                return _with_call(event, stored.event)
+        return stored.event
+
+    def record(self, stored: StoredEvent) -> bytes:
+        """The bytes of the record behind an event."""
+        if stored.log_id is None or stored.position is None or stored.length is None:
+            return b""
+        return self._store.read_log(stored.log_id, stored.position, stored.length)
+
+    def _log(self, stored: StoredEvent) -> Log | None:
+        if stored.log_id is None:
+            return None
+        if stored.log_id not in self._logs:
+            self._logs[stored.log_id] = self._store.log(stored.log_id)
+        return self._logs[stored.log_id]
+
+
+def _with_call(event: Event, compact: Event) -> Event:
+    """A result's tool and path stand in its call's record, which the compact form remembers."""
+    if isinstance(event, ToolResult) and isinstance(compact, ToolResult):
+        return msgspec.structs.replace(
+            event, tool_name=compact.tool_name, tool=compact.tool, file_path=compact.file_path
+        )
+    return event

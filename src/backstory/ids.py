@@ -1,0 +1,103 @@
+"""Identity: ULIDs, and the uids that are the same on every machine because they come from content.
+
+A uid is 26 characters of Crockford's base 32: 10 of time (48 bits, ms since 1970), 16 of identity (80 bits).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import datetime
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+UID_LENGTH = 26
+IDENTITY_LENGTH = 16
+"""The last characters of a session uid: its 80 bits of identity. Two uids that share them are one session."""
+UID_SHOWN_MIN = 8
+HEAD_BYTES = 64 * 1024
+"""How much of a log is searched for its first timestamp."""
+
+_VALUES = {letter: value for value, letter in enumerate(ALPHABET)} | {"O": 0, "I": 1, "L": 1}
+_TIMESTAMP = re.compile(
+    rb'"timestamp"\s*:\s*"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d))"'
+)
+
+
+def encode(number: int, length: int = UID_LENGTH) -> str:
+    """Write ``number`` in base 32, zero-padded to ``length`` characters."""
+    letters = []
+    for _ in range(length):
+        number, value = divmod(number, 32)
+        letters.append(ALPHABET[value])
+    return "".join(reversed(letters))
+
+
+def decode(text: str) -> int:
+    """The number that ``text`` writes in base 32; raises ValueError for a letter outside the alphabet."""
+    number = 0
+    for letter in text.upper():
+        if letter not in _VALUES:
+            raise ValueError(f"{letter!r} is not a letter of Crockford's base 32")
+        number = number * 32 + _VALUES[letter]
+    return number
+
+
+def new_uid(now_ms: int, randomness: bytes) -> str:
+    """A fresh ULID from a time (ms since 1970, UTC) and 10 random bytes."""
+    return encode((now_ms << 80) | int.from_bytes(randomness[:10], "big"))
+
+
+def session_uid(agent: str, native_id: str, created_ms: int) -> str:
+    """The uid of a session read from a log: its time, and 80 bits of SHA-256 over agent NUL native id."""
+    identity = int.from_bytes(_digest(agent, native_id)[:10], "big")
+    return encode((max(created_ms, 0) << 80) | identity)
+
+
+def session_identity(uid: str) -> str:
+    """The part of a session uid that decides whether two uids are one session."""
+    return uid[-IDENTITY_LENGTH:]
+
+
+def turn_uid(agent: str, native_id: str) -> str:
+    """The uid of a turn read from a log: 128 bits of SHA-256 over agent NUL the turn's own id."""
+    return encode(int.from_bytes(_digest(agent, native_id)[:16], "big"))
+
+
+def first_timestamp_ms(head: bytes) -> int:
+    """The first RFC 3339 ``"timestamp"`` in a log's first 64 KB, in ms since 1970; 0 when there is none."""
+    found = _TIMESTAMP.search(head, 0, HEAD_BYTES)
+    return parse_time_ms(found.group(1).decode()) or 0 if found else 0
+
+
+def parse_time_ms(text: str | int | float | None) -> int | None:
+    """Milliseconds since 1970 from RFC 3339 text, epoch seconds (below 1e11) or epoch milliseconds; else None.
+
+    >>> parse_time_ms("1970-01-01T00:00:01.5Z"), parse_time_ms(2), parse_time_ms("soon")
+    (1500, 2000, None)
+    """
+    if text is None or isinstance(text, bool):
+        return None
+    if isinstance(text, int | float):
+        seconds = float(text)
+        if seconds != seconds or abs(seconds) > 1e15:
+            return None
+        return round(seconds if abs(seconds) >= 1e11 else seconds * 1000)
+    try:
+        moment = datetime.fromisoformat(text.upper())
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        return None
+    try:
+        return round(moment.timestamp() * 1000)
+    except (OverflowError, ValueError):
+        return None
+
+
+def shown(uid: str, others: int = UID_SHOWN_MIN) -> str:
+    """The start of a uid that is enough to name it."""
+    return uid[: max(UID_SHOWN_MIN, others)]
+
+
+def _digest(agent: str, native_id: str) -> bytes:
+    return hashlib.sha256(f"{agent}\0{native_id}".encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,259 @@
+"""The nouns: events, turns, sessions, logs. Values only, no I/O.
+
+An *event* is the smallest fact shown. Its stored form is one JSON object with one key, the kind:
+``{"UserMessage":{"content":"hello"}}``. What an agent's log says becomes events in ``agents/``; what
+``compact_form.compact_event`` leaves of them is kept beside the bytes they came from.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Struct, field
+
+
+class Tool(StrEnum):
+    """Our names for what agents' tools do. OTHER is a tool without a counterpart."""
+
+    READ = "READ"
+    EDIT = "EDIT"
+    WRITE = "WRITE"
+    SHELL = "SHELL"
+    GREP = "GREP"
+    GLOB = "GLOB"
+    TASK = "TASK"
+    FETCH = "FETCH"
+    SEARCH = "SEARCH"
+    OTHER = "OTHER"
+
+
+class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The family of events; ``kind`` is the name it is stored and shown under."""
+
+    kind: ClassVar[str] = "Event"
+
+
+class Init(Event, frozen=True, kw_only=True, omit_defaults=True):
+    """An agent began: where, with which model, in which version."""
+
+    kind: ClassVar[str] = "Init"
+    cwd: str = ""
+    model: str = ""
+    version: str = ""
+
+
+class UserMessage(Event, frozen=True, kw_only=True):
+    """A prompt as typed."""
+
+    kind: ClassVar[str] = "UserMessage"
+    content: str
+
+
+class AssistantText(Event, frozen=True, kw_only=True):
+    """What the model answered."""
+
+    kind: ClassVar[str] = "AssistantText"
+    text: str
+
+
+class Thinking(Event, frozen=True, kw_only=True):
+    """What the model thought, where the log holds it in clear."""
+
+    kind: ClassVar[str] = "Thinking"
+    text: str
+
+
+class ToolCall(Event, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool was called. ``tool_name`` is the agent's word, ``tool`` ours."""
+
+    kind: ClassVar[str] = "ToolCall"
+    tool_use_id: str = ""
+    tool_name: str
+    tool: str = ""
+    file_path: str | None = None
+    input: Any = field(default_factory=dict)
+
+
+class ToolResult(Event, frozen=True, kw_only=True, omit_defaults=True):
+    """What a tool gave back; name and path are those of its call."""
+
+    kind: ClassVar[str] = "ToolResult"
+    tool_use_id: str = ""
+    tool_name: str = ""
+    tool: str = ""
+    file_path: str | None = None
+    content: str = ""
+    is_error: bool = False
+
+
+class Error(Event, frozen=True, kw_only=True, omit_defaults=True):
+    """The agent or the model failed, or was interrupted."""
+
+    kind: ClassVar[str] = "Error"
+    message: str
+    code: str = ""
+
+
+class Plan(Event, frozen=True, kw_only=True):
+    """A plan the agent put before the user."""
+
+    kind: ClassVar[str] = "Plan"
+    name: str
+    content: str
+
+
+class Hook(Event, frozen=True, kw_only=True):
+    """Something that a hook, or the agent itself, put into the conversation."""
+
+    kind: ClassVar[str] = "Hook"
+    name: str
+    output: str
+
+
+class Command(Event, frozen=True, kw_only=True, omit_defaults=True):
+    """A command of the agent's own that the user typed, such as /compact, or what it printed."""
+
+    kind: ClassVar[str] = "Command"
+    name: str
+    output: str = ""
+
+
+class ModelSwitch(Event, frozen=True, kw_only=True):
+    """From here on another model answers."""
+
+    kind: ClassVar[str] = "ModelSwitch"
+    model: str
+
+
+class Retry(Event, frozen=True, kw_only=True, omit_defaults=True):
+    """A request failed and was sent again."""
+
+    kind: ClassVar[str] = "Retry"
+    attempt: int = 0
+    message: str = ""
+
+
+class Compacted(Event, frozen=True, kw_only=True, omit_defaults=True):
+    """The agent replaced its own context by a summary."""
+
+    kind: ClassVar[str] = "Compacted"
+    summary: str = ""
+
+
+class Complete(Event, frozen=True, kw_only=True, omit_defaults=True):
+    """A turn ended, as the agent says."""
+
+    kind: ClassVar[str] = "Complete"
+    success: bool
+    duration_ms: int | None = None
+    cost_usd: float | None = None
+
+
+class Unknown(Event, frozen=True, kw_only=True):
+    """A record (or part of one) that the adapter does not understand. Its bytes are kept like all others."""
+
+    kind: ClassVar[str] = "Unknown"
+    type: str
+
+
+KINDS: dict[str, type[Event]] = {
+    each.kind: each
+    for each in (
+        Init, UserMessage, AssistantText, Thinking, ToolCall, ToolResult, Error, Plan,
+        Hook, Command, ModelSwitch, Retry, Compacted, Complete, Unknown,
+    )
+}  # fmt: skip
+
+_encode = msgspec.json.Encoder().encode
+
+
+def event_to_json(event: Event) -> bytes:
+    """An event as stored: UTF-8 JSON with its kind as the only key."""
+    return b'{"%s":%s}' % (event.kind.encode(), _encode(event))
+
+
+def event_from_json(data: bytes) -> Event:
+    """The event that ``event_to_json`` wrote; a kind of a later version becomes ``Unknown``."""
+    tagged = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    (kind, body), *_ = tagged.items()
+    if kind not in KINDS:
+        return Unknown(type=kind)
+    return msgspec.json.decode(body, type=KINDS[kind])
+
+
+class Tokens(Struct, kw_only=True):
+    """Tokens of one turn; None where the log does not say."""
+
+    input: int | None = None
+    output: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    reasoning: int | None = None
+
+
+class Outcome(StrEnum):
+    """How a turn ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    CRASHED = "crashed"
+
+
+class Turn(Struct, kw_only=True):
+    """A prompt and all that follows until the next. Times in ms since 1970, UTC; None where the log has none."""
+
+    uid: str
+    agent: str
+    native_id: str = ""
+    first_seq: int = 0
+    last_seq: int = 0
+    parent_uid: str | None = None
+    parent_seq: int | None = None
+    prompt: str = ""
+    model: str | None = None
+    started: int | None = None
+    ended: int | None = None
+    outcome: str | None = None
+    stop_reason: str | None = None
+    duration_ms: int | None = None
+    tokens: Tokens = field(default_factory=Tokens)
+    tokens_source: str | None = None
+    cost_usd: float | None = None
+    cost_source: str | None = None
+
+
+class SessionFacts(Struct, kw_only=True):
+    """What a log says about its session as a whole."""
+
+    title: str | None = None
+    cwd: str | None = None
+    branch: str | None = None
+    repository: str | None = None
+    agent_version: str | None = None
+
+
+class Relation(StrEnum):
+    """How a session comes from its parent."""
+
+    SUBAGENT = "subagent"
+    FORK = "fork"
+    CONTINUATION = "continuation"
+
+
+class LogIdentity(Struct, frozen=True, kw_only=True):
+    """Whose log a file is: the session's native id, and the session it belongs under."""
+
+    native_id: str
+    parent_native_id: str | None = None
+    relation: str | None = None
+
+
+class Parsed(Struct, frozen=True):
+    """What one record says: when, which events (their order is their part number), in which turn."""
+
+    at: int | None
+    events: list[tuple[int, Event]]
+    turn: Turn | None

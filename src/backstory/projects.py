@@ -1,0 +1,78 @@
+"""Which project a folder belongs to, read from .git without running git.
+
+The key of a project is its remote's URL, normalised (``github.com/owner/repo``), so that clones and
+worktrees share it; without a remote it is the path of the repository's root; outside git, the folder.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+
+_REMOTE = re.compile(r'^\s*\[remote "([^"]+)"\]\s*$')
+_URL = re.compile(r"^\s*url\s*=\s*(\S+)\s*$")
+_SCP = re.compile(r"^(?:[^@/]+@)?([^:/]+):(?!//)(.+)$")
+_SCHEME = re.compile(r"^[a-z+]+://(?:[^@/]*@)?([^/:]+)(?::\d+)?/(.+)$", re.IGNORECASE)
+
+
+@lru_cache(maxsize=4096)
+def project_key(folder: str | None) -> str | None:
+    """The key of the project that ``folder`` lies in; the folder itself when it is gone or outside git."""
+    if not folder:
+        return None
+    root = repository_root(Path(folder))
+    if root is None:
+        return folder
+    url = remote_url(root)
+    return normalised(url) if url else str(root)
+
+
+def repository_root(folder: Path) -> Path | None:
+    """The nearest folder at or above with a ``.git``."""
+    for each in (folder, *folder.parents):
+        try:
+            if (each / ".git").exists():
+                return each
+        except OSError:
+            return None
+    return None
+
+
+def remote_url(root: Path) -> str | None:
+    """The URL of ``origin``, else of the first remote, from the repository's config."""
+    try:
+        text = (_common_dir(root / ".git") / "config").read_text("utf-8", "replace")
+    except OSError:
+        return None
+    urls: dict[str, str] = {}
+    section = None
+    for line in text.splitlines():
+        if line.lstrip().startswith("["):
+            found = _REMOTE.match(line)
+            section = found.group(1) if found else None
+        elif section and (found := _URL.match(line)):
+            urls.setdefault(section, found.group(1))
+    return urls.get("origin") or next(iter(urls.values()), None)
+
+
+def normalised(url: str) -> str:
+    """A remote's URL as host/path, without scheme, user, port or ``.git``.
+
+    >>> normalised("git@github.com:me/tool.git"), normalised("https://x@github.com/me/tool")
+    ('github.com/me/tool', 'github.com/me/tool')
+    """
+    for pattern in (_SCHEME, _SCP):
+        if found := pattern.match(url):
+            return f"{found.group(1).lower()}/{found.group(2).strip('/').removesuffix('.git')}"
+    return url.removesuffix(".git")
+
+
+def _common_dir(dot_git: Path) -> Path:
+    """Where a repository's config lies: ``.git``, or for a linked worktree the main repository's."""
+    if dot_git.is_dir():
+        return dot_git
+    target = dot_git.read_text("utf-8").removeprefix("gitdir:").strip()
+    folder = (dot_git.parent / target).resolve()
+    common = folder / "commondir"
+    return (folder / common.read_text("utf-8").strip()).resolve() if common.exists() else folder

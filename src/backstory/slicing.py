@@ -1,0 +1,294 @@
+"""One log, read in blocks and understood line by line, as slices that the store can take.
+
+Every line that holds anything is a record and gets a number, whatever its adapter makes of it. The last line
+of a log may still grow: its bytes are kept, and if it looks whole it is told provisionally and told again
+when more has come.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from typing import IO, TYPE_CHECKING
+
+from msgspec import Struct
+
+from backstory import extract
+from backstory.compact_form import compact_event
+from backstory.model import AssistantText, Event, Parsed, Unknown, event_to_json
+from backstory.store import codec, logs
+from backstory.store.slices import LogSlice, NewEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from backstory.agents import Agent
+    from backstory.model import LogIdentity
+    from backstory.store import Log, SeenPlace, Store
+
+BLOCK_BYTES = codec.CHUNK_BYTES
+SLICE_BYTES = 16 * 1024 * 1024
+LINE_BYTES_MAX = 64 * 1024 * 1024
+"""A longer line is kept like any other, and told as one Unknown event."""
+BLANK = b"\0 \t\r"
+OVERSIZE = "line over 64 MB"
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """A log to read: whose it is, where it lies, how it was found."""
+
+    agent: Agent
+    identity: LogIdentity
+    session_uid: str
+    created: int
+    path: Path
+    relpath: str
+    place: SeenPlace
+    project: Callable[[str | None], str | None]
+
+
+class Start(Struct, kw_only=True):
+    """Where reading starts: the log as the store has it (None: new), and how its records are numbered."""
+
+    log: Log | None
+    next_seq: int
+    generation: int
+    first_hash: str | None
+    carry: bytes = b""
+    tail: bytes = b""
+    known: dict[str, deque[int]] | None = None
+    """Numbers of records that other logs of the session hold, by their key; None when there are none."""
+    earlier: Callable[[], Iterable[bytes]] = tuple
+
+
+class Slicer:
+    """Reads one log from ``start`` to its end, a slice at a time."""
+
+    def __init__(self, source: Source, start: Start) -> None:
+        self._source, self._start = source, start
+        log = start.log
+        self.log_id = log.id if log else None
+        self.unknown: dict[str, int] = {}
+        self._reader = source.agent.reader(source.identity, log.state if log else None, start.earlier)
+        self._at = log.read_to if log else 0
+        self._line_start = log.parsed_to if log else 0
+        self._carry = [start.carry] if start.carry else []
+        self._carried = len(start.carry)
+        self._tail = start.tail
+        self._next_seq = start.next_seq
+        self._tail_seq = log.tail_seq if log else None
+        self._undo_from = log.parsed_to if log and log.tail_seq is not None else None
+        self._expected = (self._at, start.next_seq)
+        self._pending: _Pending | None = None
+        self._clear()
+
+    def slices(self, file: IO[bytes]) -> Iterator[LogSlice]:
+        """The slices of what ``file`` holds from where it stands; none when it holds nothing more."""
+        before = self._at
+        while block := file.read(BLOCK_BYTES):
+            self._take(block)
+            if self._taken >= SLICE_BYTES:
+                yield self._cut(self._reader.state(), self._line_start, None)
+        if self._at == before:
+            return
+        state, parsed_to = self._reader.state(), self._line_start
+        tail_seq = self._tell_tail()
+        yield self._cut(state, parsed_to, tail_seq)
+
+    def _clear(self) -> None:
+        self._taken = 0
+        self._chunks: list[logs.Chunk] = []
+        self._events: list[NewEvent] = []
+        self._answers: dict[str, list[str]] = {}
+        self._last_active: int | None = None
+
+    def _take(self, block: bytes) -> None:
+        self._pack_pending()
+        pending = self._pending = _Pending(self._at, block)
+        done = 0
+        *lines, rest = block.split(b"\n")
+        for piece in lines:
+            line, start = piece, self._at + done
+            if self._carried:
+                line, start = self._joined(piece), self._line_start
+            seq = self._record(line, start)
+            if seq is not None and not pending.count(seq):
+                pending = self._pending = self._split(pending, done, seq)
+            done += len(piece) + 1
+            self._line_start = self._at + done
+        if rest:
+            self._carry_on(rest)
+        self._at += len(block)
+        self._taken += len(block)
+        self._tail = (self._tail + block)[-logs.TAIL_BYTES :]
+
+    def _carry_on(self, rest: bytes) -> None:
+        self._carried += len(rest)
+        if self._carried > LINE_BYTES_MAX:
+            self._carry.clear()
+        else:
+            self._carry.append(rest)
+
+    def _joined(self, piece: bytes) -> bytes | None:
+        """The carried line with its last piece; None when it is longer than we read."""
+        whole = self._carried + len(piece) <= LINE_BYTES_MAX
+        line = b"".join((*self._carry, piece)) if whole else None
+        self._carry.clear()
+        self._carried = 0
+        return line
+
+    def _record(self, line: bytes | None, start: int) -> int | None:
+        """Number a line and take what it says; None for one that holds nothing."""
+        if line is not None and not line.strip(BLANK):
+            return None
+        seq = self._number(line)
+        if line is None:
+            self.unknown[OVERSIZE] = self.unknown.get(OVERSIZE, 0) + 1
+            parsed, length = Parsed(None, [(0, Unknown(type=OVERSIZE))], None), 0
+        else:
+            parsed, length = self._reader.read(line, seq), len(line)
+        if parsed.events:
+            self._note(parsed, seq, start, length)
+        return seq
+
+    def _number(self, line: bytes | None) -> int:
+        if self._tail_seq is not None:
+            seq, self._tail_seq = self._tail_seq, None
+            return seq
+        if self._start.known and line is not None:
+            numbers = self._start.known.get(record_key(self._source.agent, line))
+            if numbers:
+                return numbers.popleft()
+        self._next_seq += 1
+        return self._next_seq - 1
+
+    def _note(self, parsed: Parsed, seq: int, start: int, length: int) -> None:
+        turn_uid = parsed.turn.uid if parsed.turn else None
+        if parsed.at is not None and (self._last_active is None or parsed.at > self._last_active):
+            self._last_active = parsed.at
+        for part, event in parsed.events:
+            self._events.append(packed(event, seq, part, turn_uid, parsed.at, start, length))
+            if turn_uid is not None and isinstance(event, AssistantText):
+                self._answers.setdefault(turn_uid, []).append(event.text)
+
+    def _tell_tail(self) -> int | None:
+        """Tell an unfinished last line that looks whole, for the time being; gives its number."""
+        if not self._carried or not self._carry:
+            return None
+        line = b"".join(self._carry)
+        if not line.strip(BLANK) or not self._source.agent.is_whole(line):
+            return None
+        seq = self._record(line, self._line_start)
+        if seq is not None and self._pending is not None and not self._pending.count(seq):
+            self._pending = self._split(self._pending, max(self._line_start - self._pending.start, 0), seq)
+        return seq
+
+    def _split(self, pending: _Pending, done: int, seq: int) -> _Pending:
+        """End a chunk where the numbers stop running on, and begin the next one with ``seq``."""
+        head, rest = pending.data[:done], pending.data[done:]
+        if head:
+            self._chunks.append(logs.pack(pending.start, head, pending.first_seq or seq, pending.records))
+        return _Pending(pending.start + len(head), rest, seq, 1)
+
+    def _pack_pending(self) -> None:
+        if self._pending is not None:
+            pending, self._pending = self._pending, None
+            first = pending.first_seq or self._next_seq
+            self._chunks.append(logs.pack(pending.start, pending.data, first, pending.records))
+
+    def _cut(self, state: bytes, parsed_to: int, tail_seq: int | None) -> LogSlice:
+        self._pack_pending()
+        source, expected = self._source, self._expected
+        self.unknown |= self._reader.unknown
+        piece = LogSlice(
+            agent=source.agent.name,
+            identity=source.identity,
+            session_uid=source.session_uid,
+            created=source.created,
+            relpath=source.relpath,
+            path=str(source.path),
+            modified=source.place.mtime_ns // 1_000_000,
+            project=source.project(self._reader.session.cwd),
+            log_id=self.log_id,
+            expected_read_to=expected[0],
+            expected_next_seq=expected[1],
+            undo_from=self._undo_from,
+            matched=self._start.known is not None,
+            read_to=self._at,
+            parsed_to=parsed_to,
+            tail_seq=tail_seq,
+            next_seq=self._next_seq,
+            generation=self._start.generation,
+            first_hash=self._start.first_hash,
+            tail_hash=codec.text_digest(self._tail),
+            state=state,
+            chunks=self._chunks,
+            events=self._events,
+            turns=list(self._reader.touched()),
+            answers=self._answers,
+            facts=self._reader.session,
+            last_active=self._last_active,
+        )
+        self._expected, self._undo_from = (self._at, self._next_seq), None
+        self._clear()
+        return piece
+
+
+class _Pending:
+    """The block that is being read: a chunk once it is known which records end in it."""
+
+    __slots__ = ("data", "first_seq", "records", "start")
+
+    def __init__(self, start: int, data: bytes, first_seq: int | None = None, records: int = 0) -> None:
+        self.start, self.data, self.first_seq, self.records = start, data, first_seq, records
+
+    def count(self, seq: int) -> bool:
+        """Take one more record, if its number runs on from those before."""
+        if self.first_seq is None:
+            self.first_seq = seq
+        elif seq != self.first_seq + self.records:
+            return False
+        self.records += 1
+        return True
+
+
+def packed(
+    event: Event, seq: int, part: int, turn_uid: str | None, at: int | None, position: int, length: int
+) -> NewEvent:
+    """An event made ready for the store."""
+    scope, text = extract.searchable(event) or (None, "")
+    return NewEvent(
+        seq, part, turn_uid, at, event.kind, codec.shipped_codec().pack(event_to_json(compact_event(event))),
+        extract.char_len(event), position, length, scope, extract.index_text(text),
+    )  # fmt: skip
+
+
+def record_key(agent: Agent, line: bytes) -> str:
+    """By what a record is known again in a rewritten log: its own id, else its content."""
+    return agent.native_id_of(line) or hashlib.sha256(line).hexdigest()
+
+
+def numbered_lines(store: Store, log: Log) -> Iterator[tuple[bytes, int]]:
+    """Every record of a log that is kept, with its number."""
+    carry, marks = b"", store.chunk_marks(log.id)
+    for mark, data in zip(marks, store.stream_log(log.id), strict=True):
+        _, _, seq, records, _ = mark
+        *lines, carry = (carry + data).split(b"\n")
+        numbered = 0
+        for line in lines:
+            if line.strip(BLANK):
+                yield line, seq + numbered
+                numbered += 1
+        if numbered < records:
+            # The last line was told before its end had come.
+            yield carry, seq + numbered
+
+
+def known_numbers(store: Store, agent: Agent, kept: Iterable[Log]) -> dict[str, deque[int]]:
+    """The numbers of all records of these logs, by key, in order."""
+    known: dict[str, deque[int]] = {}
+    for log in kept:
+        for line, seq in numbered_lines(store, log):
+            known.setdefault(record_key(agent, line), deque()).append(seq)
+    return known

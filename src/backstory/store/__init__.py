@@ -1,0 +1,431 @@
+"""Our file. ``Store``: each method is one transaction and one call; the SQL lives in the modules beside it.
+
+>>> store = open_store("/tmp/project/.backstory/sessions.bks")   # doctest: +SKIP
+>>> session = store.create_session("Fix the build")              # doctest: +SKIP
+>>> store.append_events(session, [UserMessage(content="hi")])    # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from backstory import errors, ids
+from backstory.store import connection, events, logs, migrate, search, sessions, slices, turns, verify
+from backstory.store.events import StoredEvent
+from backstory.store.logs import Log, SeenPlace
+from backstory.store.search import Filter, Found
+from backstory.store.sessions import Session
+from backstory.store.slices import LogSlice, Written
+from backstory.store.verify import Verified
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import apsw
+
+    from backstory.model import Event, Turn
+
+T = TypeVar("T")
+
+__all__ = [
+    "Filter", "Found", "Log", "LogSlice", "SeenPlace", "Session", "Store", "StoredEvent", "Verified", "Written",
+    "open_store",
+]  # fmt: skip
+
+PROJECT_STORE = Path(".backstory") / "sessions.bks"
+BULK_CRISIS_MERGE = 2_000
+BULK_HASH_BYTES = 32 * 1024 * 1024
+MERGE_PAGES = 500
+
+
+def open_store(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    shared: bool = False,
+    now: Callable[[], int] | None = None,
+    randomness: Callable[[int], bytes] = os.urandom,
+) -> Store:
+    """The store at ``path`` (None: ``.backstory/sessions.bks`` below the current folder).
+
+    Nothing is created or opened yet: the file appears with the first session. ``shared`` is for the
+    machine's own store, which many programs read while it grows. ``now`` gives ms since 1970.
+    """
+    return Store(Path(path) if path is not None else PROJECT_STORE, shared=shared, now=now, randomness=randomness)
+
+
+class Store:
+    """One store file. Reading methods never change it; writing methods are one transaction each.
+
+    Errors: StoreNotFound when it is read before it exists, StoreBusy, StoreReadOnly, DiskFull, NotAStore,
+    StoreTooNew, StoreDamaged. Use it as a context manager, or call ``close``.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        shared: bool = False,
+        now: Callable[[], int] | None = None,
+        randomness: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self.path = path.absolute()
+        self._shared = shared
+        self._now = now or (lambda: time.time_ns() // 1_000_000)
+        self._randomness = randomness
+        self._reader: apsw.Connection | None = None
+        self._writer: apsw.Connection | None = None
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file; with the last connection its side files go too."""
+        for db in (self._reader, self._writer):
+            if db is not None:
+                db.close()
+        self._reader = self._writer = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether the file is there."""
+        return connection.exists(self.path)
+
+    @property
+    def id(self) -> str:
+        """The store's own id, kept in the file."""
+        return self._read(lambda db: str(db.execute("select value from meta where key = 'store_id'").get))
+
+    # sessions -------------------------------------------------------------------------------------------------
+
+    def create_session(self, name: str | None = None, worktree: str | os.PathLike[str] | None = None) -> Session:
+        """A new session, numbered; the file is created by the first one."""
+        uid = self._new_uid()
+        return self._write(
+            lambda db: sessions.get(
+                db,
+                sessions.create(
+                    db,
+                    uid=uid,
+                    owner=str(db.execute("select value from meta where key = 'store_id'").get),
+                    name=name or "",
+                    worktree=os.fspath(worktree) if worktree is not None else "",
+                    created_ms=self._now(),
+                ),
+            ),
+            decided=True,
+        )
+
+    def append_events(self, session: Session | int, new: Sequence[Event]) -> int:
+        """Store events behind a session's others; gives the number of the last one.
+
+        Each is kept in full as a line of JSON, and as what ``compact_event`` leaves of it.
+        """
+        session_id = _id(session)
+        return self._write(
+            lambda db: events.append(
+                db, sessions.get(db, session_id).id, new, now=self._now(), new_uid=self._new_uid
+            )
+        )
+
+    def mark_completed(
+        self, session: Session | int, duration_ms: int | None, cost_usd: float | None, success: bool = True
+    ) -> None:
+        """Say how a session's last turn ended, how long it took and what it cost; the session's columns are sums."""
+        session_id = _id(session)
+        self._write(lambda db: turns.complete(db, sessions.get(db, session_id).id, duration_ms, cost_usd, success))
+
+    def sessions(
+        self,
+        *,
+        project: str | None = None,
+        folder: str | None = None,
+        agent: str | None = None,
+        helpers: bool = False,
+        limit: int = -1,
+        offset: int = 0,
+    ) -> list[Session]:
+        """Sessions, the last active first; helpers' own sessions only when asked for. -1 = no limit."""
+        return self._read(
+            lambda db: sessions.listed(
+                db, project=project, folder=folder, agent=agent, helpers=helpers, limit=limit, offset=offset
+            )
+        )
+
+    def session(self, wanted: str | int) -> Session:
+        """The session meant by a number (S3), a name, an agent's own id or the start of a uid, or by its id here."""
+        return self._read(
+            lambda db: sessions.get(db, sessions.find(db, wanted) if isinstance(wanted, str) else wanted)
+        )
+
+    def children(self, session: Session | int) -> list[Session]:
+        """The sessions that come from this one."""
+        return self._read(lambda db: sessions.children(db, _id(session)))
+
+    def session_count(self) -> int:
+        """How many sessions there are, helpers' included."""
+        return self._read(sessions.count)
+
+    def rename(self, session: Session | int, name: str) -> None:
+        """Call a session ``name``; '' takes its name away."""
+        self._write(lambda db: sessions.rename(db, _id(session), name), decided=True)
+
+    def remove(self, session: Session | int) -> list[str]:
+        """Remove a session and its helpers', with their bytes; gives their uids. Reading the log again skips them."""
+        removed = self._write(lambda db: sessions.remove(db, _id(session), self._now()), decided=True)
+        with connection.translated(self.path):
+            self._writing_connection().execute("pragma incremental_vacuum")
+        return removed
+
+    def unforget(self) -> int:
+        """Let removed sessions be read again; gives how many there were."""
+        return self._write(sessions.unforget, decided=True)
+
+    # what is in a session -------------------------------------------------------------------------------------
+
+    def turns(self, session: Session | int) -> list[Turn]:
+        """A session's turns, in the order of their prompts."""
+        return self._read(lambda db: turns.of_session(db, _id(session)))
+
+    def turn_numbers(self, session: Session | int) -> dict[int, int]:
+        """The number (1, 2, …) of each of a session's turns, by the id that events name."""
+        return self._read(lambda db: turns.numbers(db, _id(session)))
+
+    def events(
+        self, session: Session | int, *, after: tuple[int, int] = (0, -1), limit: int = -1
+    ) -> list[StoredEvent]:
+        """A session's events in order, from the one behind ``after`` = (seq, part) on."""
+        return self._read(lambda db: events.of_session(db, _id(session), after=after, limit=limit))
+
+    def event(self, event_id: int) -> StoredEvent | None:
+        """The event with this id."""
+        return self._read(lambda db: events.get(db, event_id))
+
+    def search(self, query: str, wanted: Filter | None = None, *, limit: int = 20) -> Found:
+        """The best hit of each session that has every word of ``query``."""
+        return self._read(lambda db: search.search(db, query, wanted or Filter(), now=self._now(), limit=limit))
+
+    # logs -----------------------------------------------------------------------------------------------------
+
+    def places(self) -> dict[str, SeenPlace]:
+        """Every file that was looked at, by path, as it was then."""
+        return self._read(logs.places) if self.exists else {}
+
+    def log(self, log_id: int) -> Log | None:
+        """One log."""
+        return self._read(lambda db: logs.get(db, log_id))
+
+    def logs(self, session: Session | int | None = None) -> list[Log]:
+        """The logs of a session, or all."""
+        return self._read(lambda db: logs.all_logs(db) if session is None else logs.of_session(db, _id(session)))
+
+    def logs_of(self, agent: str, native_id: str) -> list[Log]:
+        """The logs of one of an agent's sessions."""
+        return self._read(lambda db: logs.of_native_id(db, agent, native_id)) if self.exists else []
+
+    def next_seq(self, uid: str) -> int:
+        """The number that the next record of a session gets; 1 for a session that is not here."""
+        if not self.exists:
+            return 1
+        found = self._read(
+            lambda db: db.execute(
+                "select next_seq from sessions where substr(uid, 11) = ?", (ids.session_identity(uid),)
+            ).fetchone()
+        )
+        return int(found[0]) if found else 1
+
+    def read_log(self, log_id: int, start: int, length: int) -> bytes:
+        """Bytes of a log, checked; raises StoreDamaged."""
+        return self._read(lambda db: logs.read(db, log_id, start, length))
+
+    def stream_log(self, log_id: int) -> Iterator[bytes]:
+        """All bytes of a log, a chunk at a time, checked; raises StoreDamaged."""
+        db = self._reading_connection()
+        pieces = logs.stream(db, log_id)
+        while True:
+            with connection.translated(self.path), _checked(self.path):
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+    def chunk_marks(self, log_id: int) -> list[tuple[int, int, int, int, bytes]]:
+        """(start, length, first_seq, records, sha256) of each chunk of a log."""
+        return self._read(lambda db: logs.chunk_marks(db, log_id))
+
+    def write_slices(self, pieces: Sequence[LogSlice]) -> list[Written]:
+        """Store pieces of logs in one transaction; each is taken or refused on its own."""
+        return self._write(lambda db: [slices.write(db, piece) for piece in pieces])
+
+    def remember_places(self, places: Iterable[SeenPlace]) -> None:
+        """Note files as they are now, so that they need not be opened again."""
+        self._write(lambda db: [logs.remember_place(db, place) for place in places])
+
+    def drop_logs(self, log_ids: Sequence[int], *, in_favour_of: int) -> None:
+        """Remove logs whose every record another log of the session holds too."""
+
+        def drop(db: apsw.Connection) -> None:
+            for log_id in log_ids:
+                db.execute("update log_places set log_id = ? where log_id = ?", (in_favour_of, log_id))
+                slices.delete_events(db, "log_id = ?", (log_id,))
+                db.execute("delete from logs where id = ?", (log_id,))
+
+        self._write(drop)
+
+    def fold_idle(self, before: int) -> int:
+        """Fold the small chunks of logs that were last written before this time (ms); gives how many logs."""
+
+        def fold(db: apsw.Connection) -> int:
+            idle = db.execute(
+                "select id from logs where frames > 1 and coalesce(modified, 0) < ?", (before,)
+            ).fetchall()
+            for (log_id,) in idle:
+                logs.fold(db, log_id, idle=True)
+            return len(idle)
+
+        waiting = self._read(
+            lambda db: db.execute(
+                "select exists (select 1 from logs where frames > 1 and coalesce(modified, 0) < ?)", (before,)
+            ).get
+        )
+        return self._write(fold) if waiting else 0
+
+    # the file -------------------------------------------------------------------------------------------------
+
+    def verify(self, progress: Callable[[int, int], None] = lambda done, total: None) -> Verified:
+        """Check everything that can be checked; see ``store/verify.py``."""
+        with connection.translated(self.path):
+            return verify.verify(self._reading_connection(), progress)
+
+    def backup(self, target: Path) -> int:
+        """Copy the store as it is now into a single new file; gives its size in bytes."""
+        if target.exists():
+            raise errors.FileInTheWay(target)
+        try:
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except OSError as refused:
+            raise errors.CannotWrite(target, refused.strerror or str(refused)) from refused
+        try:
+            with connection.translated(target):
+                _copy_whole(self._reading_connection(), target)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+        return target.stat().st_size
+
+    def begin_bulk(self) -> None:
+        """Make the index put off merging while a lot is written; ``end_bulk`` merges once."""
+        self._write(lambda db: _set_index(db, automerge=0, crisismerge=BULK_CRISIS_MERGE, hashsize=BULK_HASH_BYTES))
+
+    def end_bulk(self) -> None:
+        """Merge the index into one piece, give its settings and the file's free pages back."""
+        self._write(lambda db: _reset_index(db, merge=True))
+        with connection.translated(self.path):
+            self._writing_connection().execute("pragma incremental_vacuum")
+
+    # how ------------------------------------------------------------------------------------------------------
+
+    def _new_uid(self) -> str:
+        return ids.new_uid(self._now(), self._randomness(10))
+
+    def _read(self, question: Callable[[apsw.Connection], T]) -> T:
+        with connection.translated(self.path), _checked(self.path):
+            return question(self._reading_connection())
+
+    def _write(self, change: Callable[[apsw.Connection], T], *, decided: bool = False) -> T:
+        db = self._writing_connection()
+        if decided:
+            connection.be_durable(db, always=True)
+        try:
+            with connection.writing(db, self.path), _checked(self.path):
+                return change(db)
+        finally:
+            if decided:
+                connection.be_durable(db, always=False)
+
+    def _reading_connection(self) -> apsw.Connection:
+        if self._reader is None:
+            db = connection.open_reader(self.path)
+            with connection.translated(self.path):
+                migrate.schema_version(db, self.path)
+            self._reader = db
+        return self._reader
+
+    def _writing_connection(self) -> apsw.Connection:
+        if self._writer is None:
+            db = connection.open_writer(self.path, shared=self._shared)
+            try:
+                self._make_ready(db)
+            except BaseException:
+                db.close()
+                raise
+            self._writer = db
+        return self._writer
+
+    def _make_ready(self, db: apsw.Connection) -> None:
+        with connection.translated(self.path):
+            empty = db.pragma("page_count") == 0 or not db.execute("select count(*) from sqlite_schema").get
+            ready = not empty and migrate.schema_version(db, self.path) == migrate.SCHEMA_VERSION
+        if not ready:
+            with connection.writing(db, self.path):
+                # Another process may have been faster between the look and the lock.
+                if not db.execute("select count(*) from sqlite_schema").get:
+                    migrate.begin(db, self._new_uid())
+                migrate.upgrade(db, self.path)
+        if db.execute("select count(*) from search_index_config where k = 'automerge' and v = 0").get:
+            # A bulk load was killed before it could give the index its settings back.
+            with connection.writing(db, self.path):
+                _reset_index(db, merge=False)
+
+
+def _id(session: Session | int) -> int:
+    return session if isinstance(session, int) else session.id
+
+
+class _checked:  # noqa: N801 - used as a statement
+    """Bytes that fail their checksum are damage of the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, refused: BaseException | None, _trace: object) -> None:
+        from backstory.store.codec import CodecError
+
+        if isinstance(refused, CodecError | msgspec.DecodeError):
+            raise errors.StoreDamaged(self._path, str(refused)) from refused
+
+
+def _set_index(db: apsw.Connection, **settings: int) -> None:
+    for name, value in settings.items():
+        db.execute("insert into search_index(search_index, rank) values (?, ?)", (name, value))
+
+
+def _reset_index(db: apsw.Connection, *, merge: bool) -> None:
+    if merge:
+        db.execute("insert into search_index(search_index) values ('optimize')")
+    _set_index(db, automerge=4, crisismerge=16, hashsize=1024 * 1024)
+
+
+def _copy_whole(db: apsw.Connection, target: Path) -> None:
+    import apsw
+
+    copy = apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        with copy.backup("main", db, "main") as running:
+            while not running.done:
+                running.step(1000)
+        # A copy is one file that opens anywhere, also in a folder that cannot be written.
+        copy.execute("pragma journal_mode = delete")
+    finally:
+        copy.close()

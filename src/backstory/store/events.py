@@ -1,0 +1,145 @@
+"""Events in the store: reading them back, and appending those that come through the API. Never commits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from backstory import extract
+from backstory.compact_form import compact_event
+from backstory.model import AssistantText, Event, Turn, UserMessage, event_from_json, event_to_json
+from backstory.store import codec, logs, slices, turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import apsw
+
+API = "api"
+
+
+class StoredEvent(Struct, frozen=True, kw_only=True):
+    """An event as kept: its compact form, and where its record lies."""
+
+    id: int
+    seq: int
+    part: int
+    turn_id: int | None
+    at: int | None
+    kind: str
+    char_len: int
+    log_id: int | None
+    position: int | None
+    length: int | None
+    event: Event
+
+
+_COLUMNS = "id, seq, part, turn_id, at, kind, char_len, log_id, position, length, data"
+
+
+def of_session(
+    db: apsw.Connection, session_id: int, *, after: tuple[int, int] = (0, -1), limit: int = -1
+) -> list[StoredEvent]:
+    """A session's events in order, from the one behind ``after`` = (seq, part) on."""
+    rows = db.execute(
+        f"select {_COLUMNS} from events where session_id = ? and (seq, part) > (?, ?) order by seq, part limit ?",
+        (session_id, *after, limit),
+    ).fetchall()
+    return _unpacked(db, rows)
+
+
+def get(db: apsw.Connection, event_id: int) -> StoredEvent | None:
+    """The event with this id."""
+    rows = db.execute(f"select {_COLUMNS} from events where id = ?", (event_id,)).fetchall()
+    return _unpacked(db, rows)[0] if rows else None
+
+
+def append(
+    db: apsw.Connection, session_id: int, events: Sequence[Event], *, now: int, new_uid: Callable[[], str]
+) -> int:
+    """Store events in their compact form, with their full form kept as a log of JSON lines; gives the last seq.
+
+    A UserMessage begins a turn; the others belong to the turn before them.
+    """
+    log_id, position = _api_log(db, session_id)
+    seq = first_seq = int(db.execute("select next_seq from sessions where id = ?", (session_id,)).get)
+    newest = turns.newest(db, session_id)
+    turn = newest[1] if newest else None
+    changed: dict[str, Turn] = {turn.uid: turn} if turn else {}
+    answers: dict[str, list[str]] = {}
+    new, lines = [], []
+    pack = codec.shipped_codec().pack
+    for event in events:
+        if isinstance(event, UserMessage):
+            turn = Turn(
+                uid=new_uid(),
+                agent=API,
+                first_seq=seq,
+                prompt=event.content,
+                started=now,
+                parent_uid=turn.uid if turn else None,
+                parent_seq=turn.last_seq if turn else None,
+            )
+            changed[turn.uid] = turn
+        if turn is not None:
+            turn.last_seq, turn.ended = seq, now
+            if isinstance(event, AssistantText):
+                answers.setdefault(turn.uid, []).append(event.text)
+        line = event_to_json(event)
+        scope, text = extract.searchable(event) or (None, "")
+        new.append(
+            slices.NewEvent(
+                seq, 0, turn.uid if turn else None, now, event.kind, pack(event_to_json(compact_event(event))),
+                extract.char_len(event), position, len(line), scope, extract.index_text(text),
+            )
+        )  # fmt: skip
+        lines.append(line)
+        position, seq = position + len(line) + 1, seq + 1
+    _store(db, session_id, log_id, new, lines, first_seq, list(changed.values()), answers)
+    db.execute("update sessions set next_seq = ?, last_active = ? where id = ?", (seq, now, session_id))
+    turns.sum_up(db, session_id)
+    return seq - 1
+
+
+def _store(
+    db: apsw.Connection,
+    session_id: int,
+    log_id: int,
+    new: list[slices.NewEvent],
+    lines: list[bytes],
+    first_seq: int,
+    changed: list[Turn],
+    answers: dict[str, list[str]],
+) -> None:
+    turn_ids = turns.upsert(db, session_id, changed)
+    slices.insert_events(db, session_id, log_id, new, turn_ids)
+    turns.add_answers(db, session_id, turn_ids, answers, rebuild=False)
+    data = b"".join(line + b"\n" for line in lines)
+    start = int(db.execute("select read_to from logs where id = ?", (log_id,)).get)
+    if data:
+        logs.append(db, log_id, start, data, first_seq, len(lines))
+
+
+def _api_log(db: apsw.Connection, session_id: int) -> tuple[int, int]:
+    found = db.execute("select id, read_to from logs where session_id = ? and kind = ?", (session_id, API)).fetchone()
+    if found:
+        return found[0], found[1]
+    uid = db.execute("select uid from sessions where id = ?", (session_id,)).get
+    db.execute(
+        "insert into logs(session_id, agent, kind, native_id) values (?, ?, ?, ?)", (session_id, API, API, uid)
+    )
+    return db.last_insert_rowid(), 0
+
+
+def _unpacked(db: apsw.Connection, rows: list[tuple[object, ...]]) -> list[StoredEvent]:
+    codecs: dict[int, codec.EventCodec] = {}
+    return [
+        StoredEvent(
+            event=event_from_json(turns.unpack_event(db, codecs, data)),  # type: ignore[arg-type]
+            **dict(zip(_COLUMNS.split(", ")[:-1], row, strict=True)),  # type: ignore[arg-type]
+        )
+        for *row, data in rows
+    ]
+
+

@@ -1,0 +1,159 @@
+-- A backstory store: ground truth. docs/file-format.md explains it; derived.sql holds what can be rebuilt.
+-- Times are integer milliseconds since 1970, UTC, NULL where the record has none; sessions.created and
+-- compactions.created are ISO 8601. Every row goes with its session (foreign_keys=ON).
+
+create table meta(
+  key   text primary key,                -- schema_version, store_id, derived_version, next_number
+  value text not null
+) without rowid;
+
+create table dictionaries(
+  id     integer primary key,            -- the dictionary id inside every zstd frame made with it
+  sha256 text not null unique,           -- of data
+  data   blob not null                   -- the dictionary, so that the file alone is enough to read it
+);
+
+create table sessions(
+  id               integer primary key autoincrement,
+  uid              text not null unique  -- ULID: 10 characters of time, 16 of identity
+                   default ('0' || substr(hex(randomblob(13)), 2)),
+  owner            text,                 -- store_id of the store that runs it; NULL = the log it is read from
+  number           integer,              -- 3 for S3; never given again
+  name             text not null default '',    -- what a person called it; '' = 'S' and its number
+  title            text,                 -- what its agent called it
+  worktree         text not null default '',    -- path of the git worktree it belongs to
+  project          text,                 -- normalised remote URL of its repository, else the root's path
+  repository       text,                 -- owner/name, where the remote says so
+  branch           text,                 -- git branch, the last one named
+  cwd              text,                 -- the folder it began in
+  created          text not null         -- ISO 8601, UTC
+                   default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+  last_active      integer,              -- time of its newest event
+  completed        integer,              -- 1 = its last turn succeeded, 0 = it did not, NULL = not ended
+  duration_ms      integer,              -- sum over its turns
+  cost_usd         real,                 -- sum over its turns, as far as known
+  last_claude_uuid text not null default '',    -- native id of a run whose output is not yet stored, of any agent
+  last_native_id   text generated always as (last_claude_uuid) virtual,
+  native_id        text,                 -- the agent's own id of it, when read from a log
+  parent_id        integer references sessions(id) on delete set null,
+  parent_native_id text,                 -- the agent's id of its parent, also when that is not (yet) here
+  relation         text,                 -- subagent | fork | continuation
+  leaf_uid         text,                 -- uid of the turn that the next prompt follows
+  next_seq         integer not null default 1,  -- the number its next record gets
+  unique (owner, number)
+);
+create unique index idx_sessions_identity on sessions(substr(uid, 11));
+create index idx_sessions_parent on sessions(parent_id);
+create index idx_sessions_parent_native on sessions(parent_native_id) where parent_native_id is not null;
+create index idx_sessions_active on sessions(last_active);
+
+create table logs(
+  id          integer primary key autoincrement,
+  session_id  integer not null references sessions(id) on delete cascade,
+  turn_uid    text,                      -- the turn whose stream it is; NULL for a whole session's log
+  agent       text not null,             -- whose format it is in
+  kind        text not null,             -- file | stream | api
+  native_id   text not null,             -- the agent's id of the session
+  relpath     text not null default '',  -- path below the agent's own folder, where it was last seen
+  path        text not null default '',  -- absolute path where it was last seen
+  modified    integer,                   -- mtime in ms of the file when last read
+  first_hash  text,                      -- sha256 of its first record (of 64 KB of it); NULL until that is whole
+  tail_hash   text,                      -- sha256 of the 4 KB before read_to
+  read_to     integer not null default 0,-- bytes kept
+  parsed_to   integer not null default 0,-- bytes behind the last whole record; what follows may still grow
+  tail_seq    integer,                   -- number already given to the record behind parsed_to, if it looks whole
+  generation  integer not null default 1,-- raised when the file was rewritten
+  frames      integer not null default 0,-- small chunks waiting to be folded
+  state       blob                       -- the adapter's state at parsed_to (JSON)
+);
+create index idx_logs_session on logs(session_id);
+create index idx_logs_identity on logs(agent, native_id);
+
+create table log_places(
+  path     text primary key,             -- a file that was looked at
+  agent    text not null,
+  log_id   integer references logs(id) on delete set null,   -- NULL: it gave nothing, for the reason beside it
+  device   integer not null,
+  inode    integer not null,
+  size     integer not null,             -- as stat told it when it was last read
+  mtime_ns integer not null,
+  reason   text                          -- why it gave nothing
+) without rowid;
+create index idx_log_places_log on log_places(log_id);
+
+create table chunks(
+  id        integer primary key,
+  log_id    integer not null references logs(id) on delete cascade,
+  start     integer not null,            -- offset of its first byte in the log
+  length    integer not null,            -- bytes of the log in it
+  first_seq integer not null,            -- number of the first record that ends in it
+  records   integer not null,            -- how many records end in it; they are numbered on from first_seq
+  sha256    blob not null,               -- of those bytes
+  data      blob not null,               -- those bytes, as one zstd frame
+  unique (log_id, start)
+);
+
+create table turns(
+  id                 integer primary key autoincrement,
+  session_id         integer not null references sessions(id) on delete cascade,
+  uid                text not null,      -- the same in every copy of the turn
+  parent_uid         text,               -- the turn it follows in this session; NULL at a root
+  parent_seq         integer,            -- the record it follows; NULL at a root
+  first_seq          integer not null,   -- number of its prompt
+  last_seq           integer not null,
+  agent              text not null,
+  model              text,
+  native_id          text,               -- the agent's own id of it
+  prompt             text not null default '',  -- as typed
+  started            integer,
+  ended              integer,
+  outcome            text,               -- completed | failed | cancelled | crashed; NULL = not known, or not ended
+  stop_reason        text,               -- the model's word
+  api_latency_ms     integer,
+  duration_ms        integer,            -- as reported, else from started to ended
+  input_tokens       integer,            -- not from a cache
+  output_tokens      integer,
+  cache_read_tokens  integer,
+  cache_write_tokens integer,
+  reasoning_tokens   integer,            -- part of output_tokens
+  tokens_source      text,               -- reported: as the agent counted them
+  cost_usd           real,
+  cost_source        text,               -- reported: as the agent said
+  prefix_chars       integer,            -- length of the context sent before the prompt
+  prefix_sha256      text,               -- and its hash
+  unique (session_id, uid)
+);
+create index idx_turns_uid on turns(uid);
+create index idx_turns_session on turns(session_id, first_seq);
+
+create table events(
+  id         integer primary key autoincrement,
+  session_id integer not null references sessions(id) on delete cascade,
+  seq        integer not null,           -- number of its record
+  part       integer not null default 0, -- which event of the record
+  turn_id    integer,                    -- turns.id in the same session; NULL before the first prompt
+  at         integer,                    -- when
+  kind       text not null,              -- UserMessage, AssistantText, ToolCall, ToolResult, Complete, ...
+  data       text not null,              -- the compact form: JSON, zstd with a dictionary of this file (a blob)
+  char_len   integer not null default 0, -- characters of the original event
+  log_id     integer,                    -- logs.id where its record lies
+  position   integer,                    -- offset of the record in the log
+  length     integer,                    -- bytes of the record
+  unique (session_id, seq, part)
+);
+
+create table compactions(
+  id         integer primary key autoincrement,
+  session_id integer not null references sessions(id) on delete cascade,
+  after_seq  integer not null,           -- the last record that the summary covers
+  summary    text not null,
+  created    text not null default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+  agent      text,                       -- who wrote it
+  undone     integer not null default 0  -- 1: no longer in force
+);
+create index idx_compactions_session on compactions(session_id);
+
+create table forgotten(
+  uid text primary key,                  -- a session that a person removed: nothing brings it back unasked
+  at  integer not null
+) without rowid;

@@ -1,0 +1,212 @@
+"""Sessions in the store: listing, finding the one that is meant, naming, removing. Never commits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from backstory import errors, ids
+from backstory.model import Relation
+from backstory.store import slices
+
+if TYPE_CHECKING:
+    import apsw
+
+CANDIDATES_SHOWN_MAX = 8
+
+
+class Session(Struct, frozen=True, kw_only=True):
+    """One session, as listed. Times in ms since 1970 except ``created`` (ISO 8601); sums are over its turns."""
+
+    id: int
+    uid: str
+    number: int | None
+    name: str
+    title: str | None
+    agents: tuple[str, ...]
+    project: str | None
+    repository: str | None
+    branch: str | None
+    cwd: str | None
+    worktree: str
+    created: str
+    last_active: int | None
+    turns: int
+    events: int
+    completed: int | None
+    duration_ms: int | None
+    cost_usd: float | None
+    parent_uid: str | None
+    relation: str | None
+    native_id: str | None
+
+    @property
+    def shown_number(self) -> str | None:
+        """``S3``, or None for a session that is owned by its log."""
+        return None if self.number is None else f"S{self.number}"
+
+    @property
+    def shown_name(self) -> str:
+        """What it is called: its name, its number, its agent's title for it, or nothing."""
+        return self.name or self.shown_number or self.title or ""
+
+
+_COLUMNS = (
+    "s.id, s.uid, s.number, s.name, s.title, "
+    "(select group_concat(agent, ' ') from (select agent from turns where session_id = s.id and agent <> 'api' "
+    "union select agent from logs where session_id = s.id and kind <> 'api' order by 1)), "
+    "s.project, s.repository, s.branch, s.cwd, s.worktree, s.created, s.last_active, "
+    "(select count(*) from turns where session_id = s.id), (select count(*) from events where session_id = s.id), "
+    "s.completed, s.duration_ms, s.cost_usd, p.uid, s.relation, s.native_id"
+)
+_FROM = "from sessions s left join sessions p on p.id = s.parent_id"
+
+
+def listed(
+    db: apsw.Connection,
+    *,
+    project: str | None = None,
+    folder: str | None = None,
+    agent: str | None = None,
+    helpers: bool = False,
+    limit: int = -1,
+    offset: int = 0,
+) -> list[Session]:
+    """Sessions, the last active first: of one project (its key, or a folder that holds their cwd), or all."""
+    conditions, values = ["1"], list[object]()
+    if not helpers:
+        # A helper whose parent is not here would otherwise be nowhere.
+        conditions.append(f"(s.relation is not '{Relation.SUBAGENT}' or s.parent_id is null)")
+    if project is not None or folder is not None:
+        conditions.append("(s.project = ? or s.cwd = ? or s.worktree = ? or substr(s.cwd, 1, ?) = ?)")
+        inside = f"{folder}/" if folder else "\0"
+        values += [project, folder, folder, len(inside), inside]
+    if agent is not None:
+        conditions.append(
+            "exists (select 1 from logs where session_id = s.id and agent = ? "
+            "union all select 1 from turns where session_id = s.id and agent = ?)"
+        )
+        values += [agent, agent]
+    rows = db.execute(
+        f"select {_COLUMNS} {_FROM} where {' and '.join(conditions)} "
+        "order by coalesce(s.last_active, 0) desc, s.uid desc limit ? offset ?",
+        (*values, limit, offset),
+    )
+    return [_session(row) for row in rows]
+
+
+def count(db: apsw.Connection) -> int:
+    """How many sessions there are, helpers' included."""
+    return int(db.execute("select count(*) from sessions").get)
+
+
+def get(db: apsw.Connection, session_id: int) -> Session:
+    """The session with this id; raises SessionNotFound."""
+    for row in db.execute(f"select {_COLUMNS} {_FROM} where s.id = ?", (session_id,)):
+        return _session(row)
+    raise errors.SessionNotFound(str(session_id))
+
+
+def children(db: apsw.Connection, session_id: int) -> list[Session]:
+    """The sessions that come from this one: its helpers', forks, continuations."""
+    return [
+        _session(row)
+        for row in db.execute(f"select {_COLUMNS} {_FROM} where s.parent_id = ? order by s.uid", (session_id,))
+    ]
+
+
+def find(db: apsw.Connection, wanted: str) -> int:
+    """The id of the session meant by a number (S3), a name, an agent's own id, or the start of a uid."""
+    for candidates in (_by_number(db, wanted), _by_name(db, wanted), _by_uid(db, wanted), _by_native_id(db, wanted)):
+        if len(candidates) == 1:
+            return candidates[0][0]
+        if candidates:
+            shown = [f"{uid[:12]}{f' ({name})' if name else ''}" for _, uid, name in candidates]
+            raise errors.SessionAmbiguous(wanted, shown[:CANDIDATES_SHOWN_MAX])
+    raise errors.SessionNotFound(wanted)
+
+
+def create(db: apsw.Connection, *, uid: str, owner: str, name: str, worktree: str, created_ms: int) -> int:
+    """A new session that this store owns, with the next number."""
+    number = int(db.execute("select value from meta where key = 'next_number'").get)
+    db.execute("update meta set value = ? where key = 'next_number'", (str(number + 1),))
+    db.execute(
+        "insert into sessions(uid, owner, number, name, worktree, created, last_active) "
+        "values (?, ?, ?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch'), ?)",
+        (uid, owner, number, name, worktree, created_ms, created_ms),
+    )
+    return db.last_insert_rowid()
+
+
+def rename(db: apsw.Connection, session_id: int, name: str) -> None:
+    """Call a session ``name``; '' takes its name away."""
+    db.execute("update sessions set name = ? where id = ?", (name, session_id))
+
+
+def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
+    """Remove a session with all that is kept of it, and its helpers' sessions; gives the uids.
+
+    A tombstone stays for each, so that reading the log again does not bring it back.
+    """
+    doomed = [
+        row
+        for row in db.execute(
+            "with recursive doomed(id) as (select ? union select s.id from sessions s join doomed d "
+            "on s.parent_id = d.id where s.relation = ?) select s.id, s.uid from sessions s join doomed using (id)",
+            (session_id, Relation.SUBAGENT),
+        )
+    ]
+    for each, uid in doomed:
+        slices.delete_events(db, "session_id = ?", (each,))
+        db.execute("insert or replace into forgotten(uid, at) values (?, ?)", (uid, at))
+        db.execute(
+            "update log_places set reason = ? where log_id in (select id from logs where session_id = ?)",
+            (slices.FORGOTTEN, each),
+        )
+        db.execute("delete from sessions where id = ?", (each,))
+    return [uid for _, uid in doomed]
+
+
+def unforget(db: apsw.Connection) -> int:
+    """Drop all tombstones, and what was noted of files because of them; gives how many there were."""
+    db.execute("delete from log_places where log_id is null and reason = ?", (slices.FORGOTTEN,))
+    db.execute("delete from forgotten")
+    return db.changes()
+
+
+def _by_number(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]]:
+    if not (wanted[:1] in "Ss" and wanted[1:].isdecimal()):
+        return []
+    return _candidates(db, "number = ?", int(wanted[1:]))
+
+
+def _by_name(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]]:
+    return _candidates(db, "name = ?", wanted) if wanted else []
+
+
+def _by_uid(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]]:
+    prefix = wanted.upper()
+    if not prefix or any(letter not in ids.ALPHABET for letter in prefix):
+        return []
+    if found := _candidates(db, "uid = ?", prefix):
+        return found
+    # '[' sorts after every letter of the alphabet, so this range is the prefix, and the index serves it.
+    return db.execute(
+        "select id, uid, name from sessions where uid >= ? and uid < ? order by uid", (prefix, prefix + "[")
+    ).fetchall()
+
+
+def _by_native_id(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]]:
+    return _candidates(db, "native_id = ?", wanted)
+
+
+def _candidates(db: apsw.Connection, condition: str, value: object) -> list[tuple[int, str, str]]:
+    return db.execute(f"select id, uid, name from sessions where {condition} order by uid", (value,)).fetchall()
+
+
+def _session(row: tuple[object, ...]) -> Session:
+    values = dict(zip(Session.__struct_fields__, row, strict=True))
+    agents = values["agents"]
+    values["agents"] = tuple(agents.split(" ")) if isinstance(agents, str) else ()
+    return Session(**values)  # type: ignore[arg-type]

@@ -1,0 +1,277 @@
+"""Writing what was read from a log: bytes, numbers, turns, events and what is derived, in one transaction.
+
+A slice is written only if the log still ends where its reader started from; otherwise somebody else was
+faster, and the slice is thrown away to be read again. Functions take the connection, never commit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from backstory import ids
+from backstory.model import Relation
+from backstory.store import logs, turns
+
+if TYPE_CHECKING:
+    import apsw
+
+    from backstory.model import LogIdentity, SessionFacts, Turn
+    from backstory.store.logs import Chunk, SeenPlace
+
+FIRST_EVENT_ID = 1
+
+
+class NewEvent(Struct, frozen=True):
+    """An event on its way into the store: its compact form packed, its text ready for the index."""
+
+    seq: int
+    part: int
+    turn_uid: str | None
+    at: int | None
+    kind: str
+    data: bytes
+    char_len: int
+    position: int
+    length: int
+    scope: str | None
+    text: str
+
+
+class LogSlice(Struct, kw_only=True):
+    """A piece of one log, read and understood, with the state of the store that it was read against."""
+
+    agent: str
+    identity: LogIdentity
+    session_uid: str
+    created: int
+    kind: str = "file"
+    relpath: str
+    path: str
+    modified: int | None = None
+    place: SeenPlace | None = None
+    project: str | None = None
+
+    log_id: int | None
+    expected_read_to: int
+    expected_next_seq: int
+    """What the store said when the reader started; a different answer now means that the slice is stale."""
+    undo_from: int | None = None
+    """Events of this log from this offset on were provisional and are replaced."""
+    matched: bool = False
+    """Its records may be ones that another log of the session already holds."""
+
+    read_to: int
+    parsed_to: int
+    tail_seq: int | None
+    next_seq: int
+    generation: int
+    first_hash: str | None
+    tail_hash: str
+    state: bytes
+    chunks: list[Chunk] = field(default_factory=list)
+    events: list[NewEvent] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    answers: dict[str, list[str]] = field(default_factory=dict)
+    facts: SessionFacts
+    last_active: int | None = None
+
+
+class Written(Struct, frozen=True, kw_only=True):
+    """What became of a slice: the log's id, or the reason why it was not taken."""
+
+    log_id: int | None = None
+    session_id: int | None = None
+    session_is_new: bool = False
+    refused: str | None = None
+
+
+STALE = "changed by another process"
+FORGOTTEN = "removed by you; `backstory ingest --forgotten` brings it back"
+
+
+def write(db: apsw.Connection, piece: LogSlice) -> Written:
+    """Store one slice, or say why not."""
+    if db.execute(
+        "select 1 from forgotten where substr(uid, 11) = ?", (ids.session_identity(piece.session_uid),)
+    ).fetchone():
+        return Written(refused=FORGOTTEN)
+    session = db.execute(
+        "select id, next_seq from sessions where substr(uid, 11) = ?", (ids.session_identity(piece.session_uid),)
+    ).fetchone()
+    session_id, next_seq = session or (None, 1)
+    if next_seq != piece.expected_next_seq or not _log_is_as_expected(db, piece):
+        return Written(refused=STALE)
+    if session_id is None:
+        session_id = _insert_session(db, piece)
+    log_id = piece.log_id or _insert_log(db, session_id, piece)
+    _clear_replaced(db, session_id, log_id, piece)
+    turn_ids = turns.upsert(db, session_id, piece.turns)
+    insert_events(db, session_id, log_id, piece.events, turn_ids)
+    turns.add_answers(db, session_id, turn_ids, piece.answers, rebuild=piece.matched or piece.undo_from is not None)
+    _keep_bytes(db, log_id, piece)
+    _update_session(db, session_id, piece)
+    if piece.turns:
+        _link_copies(db, session_id, piece.session_uid, list(turn_ids))
+    return Written(log_id=log_id, session_id=session_id, session_is_new=session is None)
+
+
+def _log_is_as_expected(db: apsw.Connection, piece: LogSlice) -> bool:
+    if piece.log_id is not None:
+        now = db.execute("select read_to from logs where id = ?", (piece.log_id,)).fetchone()
+        return now is not None and now[0] == piece.expected_read_to
+    taken = db.execute(
+        "select 1 from log_places p join logs l on l.id = p.log_id "
+        "where p.path = ? and l.agent = ? and l.native_id = ? and l.generation >= ?",
+        (piece.path, piece.agent, piece.identity.native_id, piece.generation),
+    ).fetchone()
+    return taken is None
+
+
+def _insert_session(db: apsw.Connection, piece: LogSlice) -> int:
+    identity = piece.identity
+    parent = None
+    if identity.parent_native_id is not None:
+        suffix = ids.session_identity(ids.session_uid(piece.agent, identity.parent_native_id, 0))
+        found = db.execute("select id from sessions where substr(uid, 11) = ?", (suffix,)).fetchone()
+        parent = found[0] if found else None
+    db.execute(
+        "insert into sessions(uid, created, native_id, parent_id, parent_native_id, relation) "
+        "values (?, strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch'), ?, ?, ?, ?)",
+        (
+            piece.session_uid,
+            piece.created,
+            identity.native_id,
+            parent,
+            identity.parent_native_id,
+            identity.relation,
+        ),
+    )
+    session_id = db.last_insert_rowid()
+    db.execute(
+        "update sessions set parent_id = ? where parent_native_id = ? and parent_id is null",
+        (session_id, identity.native_id),
+    )
+    return session_id
+
+
+def _insert_log(db: apsw.Connection, session_id: int, piece: LogSlice) -> int:
+    db.execute(
+        "insert into logs(session_id, agent, kind, native_id, generation) values (?, ?, ?, ?, ?)",
+        (session_id, piece.agent, piece.kind, piece.identity.native_id, piece.generation),
+    )
+    return db.last_insert_rowid()
+
+
+def _clear_replaced(db: apsw.Connection, session_id: int, log_id: int, piece: LogSlice) -> None:
+    """Remove the events that this slice tells anew: an unfinished last record's, or another log's of the session."""
+    if piece.undo_from is not None:
+        delete_events(db, "log_id = ? and session_id = ? and position >= ?", (log_id, session_id, piece.undo_from))
+        db.execute(
+            "update chunks set records = records - 1 where log_id = ?1 and records > 0 "
+            "and start = (select max(start) from chunks where log_id = ?1)",
+            (log_id,),
+        )
+    if piece.matched:
+        for seq in sorted({event.seq for event in piece.events}):
+            delete_events(db, "session_id = ? and seq = ?", (session_id, seq))
+
+
+def delete_events(db: apsw.Connection, where: str, values: tuple[object, ...]) -> None:
+    """Delete events and what the index holds of them; ``where`` is a condition on events."""
+    db.execute(f"delete from search_index where rowid in (select id from events where {where})", values)
+    db.execute(f"delete from events where {where}", values)
+
+
+def insert_events(
+    db: apsw.Connection, session_id: int, log_id: int, new: list[NewEvent], turn_ids: dict[str, int]
+) -> None:
+    """Store events and index their texts. ``turn_ids``: turns.id by turn uid."""
+    if not new:
+        return
+    first_id = next_event_id(db)
+    db.executemany(
+        "insert into events(id, session_id, seq, part, turn_id, at, kind, data, char_len, log_id, position, length) "
+        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                first_id + n, session_id, e.seq, e.part, turn_ids.get(e.turn_uid) if e.turn_uid else None,
+                e.at, e.kind, e.data, e.char_len, log_id, e.position, e.length,
+            )
+            for n, e in enumerate(new)
+        ],
+    )  # fmt: skip
+    index_texts(db, session_id, [(first_id + n, e.seq, e.part, e.scope, e.text) for n, e in enumerate(new) if e.scope])
+
+
+def next_event_id(db: apsw.Connection) -> int:
+    """An id that no event ever had: the index may still hold rows of events that other programs deleted."""
+    last = db.execute("select seq from sqlite_sequence where name = 'events'").fetchone()
+    return int(last[0]) + 1 if last else FIRST_EVENT_ID
+
+
+def index_texts(db: apsw.Connection, session_id: int, texts: list[tuple[int, int, int, str | None, str]]) -> None:
+    """Put texts of events, given as (event id, seq, part, scope, text), into the search index."""
+    db.executemany(
+        "insert into search_index(rowid, content, session_id, source_type, source_id, scope) "
+        "values (?, ?, ?, 'event', ?, ?)",
+        [
+            (event_id, text, session_id, f"{seq}.{part}" if part else str(seq), scope)
+            for event_id, seq, part, scope, text in texts
+        ],
+    )
+
+
+def _keep_bytes(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
+    logs.insert_chunks(db, log_id, piece.chunks)
+    small = sum(chunk.length < logs.codec.CHUNK_BYTES for chunk in piece.chunks)
+    db.execute(
+        "update logs set relpath = ?, path = ?, modified = ?, first_hash = ?, tail_hash = ?, read_to = ?, "
+        "parsed_to = ?, tail_seq = ?, state = ?, frames = frames + ? where id = ?",
+        (
+            piece.relpath, piece.path, piece.modified, piece.first_hash, piece.tail_hash, piece.read_to,
+            piece.parsed_to, piece.tail_seq, piece.state, small, log_id,
+        ),
+    )  # fmt: skip
+    if db.execute("select frames from logs where id = ?", (log_id,)).get >= logs.FRAMES_MAX:
+        logs.fold(db, log_id, idle=False)
+    if piece.place is not None:
+        place = piece.place
+        logs.remember_place(
+            db,
+            logs.SeenPlace(
+                path=place.path, agent=place.agent, log_id=log_id, device=place.device,
+                inode=place.inode, size=place.size, mtime_ns=place.mtime_ns,
+            ),
+        )  # fmt: skip
+
+
+def _update_session(db: apsw.Connection, session_id: int, piece: LogSlice) -> None:
+    facts = piece.facts
+    db.execute(
+        "update sessions set next_seq = ?, title = coalesce(?, title), cwd = coalesce(cwd, ?), "
+        "branch = coalesce(?, branch), repository = coalesce(?, repository), project = coalesce(project, ?), "
+        "last_active = max(coalesce(last_active, 0), coalesce(?, last_active, ?)) where id = ?",
+        (
+            piece.next_seq, facts.title, facts.cwd, facts.branch, facts.repository, piece.project,
+            piece.last_active, piece.created, session_id,
+        ),
+    )  # fmt: skip
+    if piece.turns:
+        turns.sum_up(db, session_id)
+
+
+def _link_copies(db: apsw.Connection, session_id: int, uid: str, turn_uids: list[str]) -> None:
+    """A session that repeats another's turns was forked from it; the one with the smaller uid came first."""
+    for turn_uid in turn_uids:
+        rows = db.execute(
+            "select s.id, s.uid from turns t join sessions s on s.id = t.session_id where t.uid = ? and s.id <> ?",
+            (turn_uid, session_id),
+        ).fetchall()
+        for other_id, other_uid in rows:
+            copy, original = (session_id, other_id) if other_uid < uid else (other_id, session_id)
+            db.execute(
+                "update sessions set parent_id = ?, relation = ? where id = ? and relation is null",
+                (original, Relation.FORK, copy),
+            )

@@ -1,0 +1,160 @@
+"""Turns in the store, and what sessions sum up from them. Functions take the connection, never commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backstory.model import Outcome, Tokens, Turn
+from backstory.store import codec
+
+if TYPE_CHECKING:
+    import apsw
+
+_COLUMNS = (
+    "uid, parent_uid, parent_seq, first_seq, last_seq, agent, model, native_id, prompt, started, ended, outcome, "
+    "stop_reason, duration_ms, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
+    "reasoning_tokens, tokens_source, cost_usd, cost_source"
+)
+
+
+def upsert(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str, int]:
+    """Store turns as they stand now; a shorter telling never replaces a longer one. Gives their ids by uid."""
+    for turn in turns:
+        tokens = turn.tokens
+        db.execute(
+            f"insert into turns(session_id, {_COLUMNS}) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "on conflict(session_id, uid) do update set last_seq = excluded.last_seq, model = excluded.model, "
+            "ended = excluded.ended, outcome = excluded.outcome, stop_reason = excluded.stop_reason, "
+            "duration_ms = excluded.duration_ms, input_tokens = excluded.input_tokens, "
+            "output_tokens = excluded.output_tokens, cache_read_tokens = excluded.cache_read_tokens, "
+            "cache_write_tokens = excluded.cache_write_tokens, reasoning_tokens = excluded.reasoning_tokens, "
+            "tokens_source = excluded.tokens_source, cost_usd = excluded.cost_usd, "
+            "cost_source = excluded.cost_source where excluded.last_seq >= turns.last_seq",
+            (
+                session_id, turn.uid, turn.parent_uid, turn.parent_seq, turn.first_seq, turn.last_seq, turn.agent,
+                turn.model, turn.native_id, turn.prompt, turn.started, turn.ended, turn.outcome, turn.stop_reason,
+                _duration(turn), tokens.input, tokens.output, tokens.cache_read, tokens.cache_write,
+                tokens.reasoning, turn.tokens_source, turn.cost_usd, turn.cost_source,
+            ),
+        )  # fmt: skip
+    return {
+        turn.uid: db.execute("select id from turns where session_id = ? and uid = ?", (session_id, turn.uid)).get
+        for turn in turns
+    }
+
+
+def of_session(db: apsw.Connection, session_id: int) -> list[Turn]:
+    """A session's turns in the order of their prompts."""
+    rows = db.execute(f"select {_COLUMNS} from turns where session_id = ? order by first_seq, id", (session_id,))
+    return [_turn(row) for row in rows]
+
+
+def newest(db: apsw.Connection, session_id: int) -> tuple[int, Turn] | None:
+    """The id of a session's last turn, and the turn."""
+    for turn_id, *row in db.execute(
+        f"select id, {_COLUMNS} from turns where session_id = ? order by first_seq desc, id desc limit 1",
+        (session_id,),
+    ):
+        return turn_id, _turn(tuple(row))
+    return None
+
+
+def numbers(db: apsw.Connection, session_id: int) -> dict[int, int]:
+    """The number (1, 2, …) of each turn of a session by its id, in the order of their prompts."""
+    rows = db.execute("select id from turns where session_id = ? order by first_seq, id", (session_id,))
+    return {turn_id: number for number, (turn_id,) in enumerate(rows, 1)}
+
+
+def complete(
+    db: apsw.Connection, session_id: int, duration_ms: int | None, cost_usd: float | None, success: bool
+) -> None:
+    """Write how a session's last turn ended; a session without a turn is marked itself."""
+    outcome = Outcome.COMPLETED if success else Outcome.FAILED
+    last = newest(db, session_id)
+    if last is None:
+        db.execute(
+            "update sessions set completed = ?, duration_ms = ?, cost_usd = ? where id = ?",
+            (int(success), duration_ms, cost_usd, session_id),
+        )
+        return
+    db.execute(
+        "update turns set outcome = ?, duration_ms = ?, cost_usd = ?, cost_source = ? where id = ?",
+        (outcome, duration_ms, cost_usd, None if cost_usd is None else "reported", last[0]),
+    )
+    sum_up(db, session_id)
+
+
+def add_answers(
+    db: apsw.Connection, session_id: int, turn_ids: dict[str, int], answers: dict[str, list[str]], *, rebuild: bool
+) -> None:
+    """Append what the model said to its turns' texts; ``rebuild`` reads them again from the events instead."""
+    if rebuild:
+        for turn_id in turn_ids.values():
+            rebuild_answer(db, turn_id)
+        return
+    db.executemany(
+        "insert into turn_texts(turn_id, answer) values (?, ?) "
+        "on conflict(turn_id) do update set answer = answer || char(10, 10) || excluded.answer",
+        [(turn_ids[uid], "\n\n".join(texts)) for uid, texts in answers.items()],
+    )
+
+
+def rebuild_answer(db: apsw.Connection, turn_id: int) -> None:
+    """Write a turn's text again, from its events."""
+    from backstory.model import AssistantText, event_from_json
+
+    codecs: dict[int, codec.EventCodec] = {}
+    texts = []
+    for (data,) in db.execute(
+        "select e.data from turns t join events e on e.session_id = t.session_id "
+        "and e.seq between t.first_seq and t.last_seq "
+        "where t.id = ? and e.turn_id = t.id and e.kind = 'AssistantText' order by e.seq, e.part",
+        (turn_id,),
+    ).fetchall():
+        event = event_from_json(unpack_event(db, codecs, data))
+        if isinstance(event, AssistantText):
+            texts.append(event.text)
+    db.execute("delete from turn_texts where turn_id = ?", (turn_id,))
+    if texts:
+        db.execute("insert into turn_texts(turn_id, answer) values (?, ?)", (turn_id, "\n\n".join(texts)))
+
+
+def unpack_event(db: apsw.Connection, codecs: dict[int, codec.EventCodec], data: bytes | str) -> bytes:
+    """An event's JSON, with the dictionary that this file keeps for it; ``codecs`` remembers those met."""
+    if isinstance(data, str) or not data.startswith(codec.FRAME_MAGIC):
+        return data.encode() if isinstance(data, str) else data
+    wanted = codec.frame_dictionary(data)
+    if wanted not in codecs:
+        kept = db.execute("select data from dictionaries where id = ?", (wanted,)).fetchone()
+        if kept is None:
+            raise codec.CodecError(f"dictionary {wanted} is not in this file")
+        codecs[wanted] = codec.EventCodec(kept[0])
+    return codecs[wanted].unpack(data)
+
+
+def sum_up(db: apsw.Connection, session_id: int) -> None:
+    """Bring a session's own columns in step with its turns: how the last one ended, the sums, the leaf."""
+    db.execute(
+        "update sessions set "
+        "duration_ms = (select sum(duration_ms) from turns where session_id = ?1), "
+        "cost_usd = (select sum(cost_usd) from turns where session_id = ?1), "
+        "(leaf_uid, completed) = (select uid, case outcome when ?2 then 1 when ?3 then 0 when ?4 then 0 "
+        "when ?5 then 0 end from turns where session_id = ?1 order by first_seq desc, id desc limit 1) "
+        "where id = ?1",
+        (session_id, Outcome.COMPLETED, Outcome.FAILED, Outcome.CANCELLED, Outcome.CRASHED),
+    )
+
+
+def _duration(turn: Turn) -> int | None:
+    if turn.duration_ms is not None:
+        return turn.duration_ms
+    if turn.started is None or turn.ended is None:
+        return None
+    return max(turn.ended - turn.started, 0)
+
+
+def _turn(row: tuple[object, ...]) -> Turn:
+    values = dict(zip(_COLUMNS.split(", "), row, strict=True))
+    tokens = Tokens(**{name: values.pop(f"{name}_tokens") for name in Tokens.__struct_fields__})
+    return Turn(tokens=tokens, **values)  # type: ignore[arg-type]

@@ -1,0 +1,125 @@
+"""Is the file whole? Every check names what is wrong and where. Reads only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import apsw
+from msgspec import Struct, field
+
+from backstory.model import event_from_json
+from backstory.store import codec, logs, turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PROBLEMS_MAX = 200
+"""So many problems are listed; a file with more is lost as a whole, not here and there."""
+EVENTS_AT_ONCE = 5_000
+
+
+class Verified(Struct, kw_only=True):
+    """What was looked at, how often, and what is wrong."""
+
+    checked: dict[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+
+def verify(db: apsw.Connection, progress: Callable[[int, int], None] = lambda done, total: None) -> Verified:
+    """Check the file, its references, its index, every byte kept and every event; ``progress`` counts logs."""
+    found = Verified()
+    for name, check in (("pages", _pages), ("references", _references), ("index", _index)):
+        found.problems += check(db)
+        found.checked[name] = 1
+    everything = logs.all_logs(db)
+    for n, log in enumerate(everything):
+        progress(n, len(everything))
+        found.problems += _log(db, log)
+        found.checked["bytes"] = found.checked.get("bytes", 0) + log.read_to
+        if len(found.problems) > PROBLEMS_MAX:
+            break
+    found.checked["logs"] = len(everything)
+    found.checked["sessions"] = int(db.execute("select count(*) from sessions").get)
+    found.checked["events"] = int(db.execute("select count(*) from events").get)
+    found.problems += _events(db)
+    del found.problems[PROBLEMS_MAX:]
+    return found
+
+
+def _pages(db: apsw.Connection) -> list[str]:
+    said = [row[0] for row in db.execute("pragma integrity_check(20)")]
+    return [] if said == ["ok"] else [f"file: {line}" for line in said]
+
+
+def _references(db: apsw.Connection) -> Iterator[str]:
+    for table, rowid, parent, _ in db.execute("pragma foreign_key_check").fetchall():
+        yield f"{table} row {rowid} points at a row of {parent} that is not there"
+    for session, turn in db.execute(
+        "select e.session_id, e.turn_id from events e left join turns t on t.id = e.turn_id "
+        "and t.session_id = e.session_id where e.turn_id is not null and t.id is null group by 1, 2 limit 20"
+    ).fetchall():
+        yield f"events of session {session} name turn {turn}, which is not in it"
+    for session, numbered, highest in db.execute(
+        "select s.id, s.next_seq, max(e.seq) from sessions s join events e on e.session_id = s.id "
+        "group by s.id having max(e.seq) >= s.next_seq and s.next_seq > 1 limit 20"
+    ).fetchall():
+        yield f"session {session} has record {highest} but would number the next one {numbered}"
+
+
+def _index(db: apsw.Connection) -> Iterator[str]:
+    try:
+        db.execute("pragma query_only = 0")
+        db.execute("savepoint checking; insert into search_index(search_index) values ('integrity-check')")
+    except apsw.Error as refused:
+        yield f"search index: {refused}; it can be rebuilt from the bytes"
+    finally:
+        db.execute("rollback to checking; release checking; pragma query_only = 1")
+    missing = db.execute(
+        "select count(*) from events e where e.kind in ('UserMessage', 'AssistantText') and e.char_len > 0 "
+        "and not exists (select 1 from search_index f where f.rowid = e.id)"
+    ).get
+    if missing:
+        yield f"search index: {missing} prompts and answers are not in it"
+
+
+def _log(db: apsw.Connection, log: logs.Log) -> Iterator[str]:
+    at = 0
+    for start, length, _, _, _ in logs.chunk_marks(db, log.id):
+        if start != at:
+            yield f"log {log.id} ({log.path}): bytes {at} to {start} are missing or kept twice"
+        at = start + length
+        try:
+            logs.read(db, log.id, start, length)
+        except codec.CodecError as refused:
+            yield f"log {log.id} ({log.path}): bytes {start} to {at}: {refused}"
+    if at != log.read_to:
+        yield f"log {log.id} ({log.path}): {at} bytes are kept and {log.read_to} were read"
+
+
+def _events(db: apsw.Connection) -> Iterator[str]:
+    codecs: dict[int, codec.EventCodec] = {}
+    last = 0
+    while True:
+        rows = db.execute(
+            "select e.id, e.session_id, e.seq, e.kind, e.data, e.position, e.length, l.read_to, e.log_id from events e "
+            "left join logs l on l.id = e.log_id where e.id > ? order by e.id limit ?",
+            (last, EVENTS_AT_ONCE),
+        ).fetchall()
+        if not rows:
+            return
+        for event_id, session, seq, kind, data, position, length, read_to, log_id in rows:
+            try:
+                event = event_from_json(turns.unpack_event(db, codecs, data))
+            except (codec.CodecError, ValueError) as refused:
+                yield f"event {event_id} (session {session} @{seq}): {refused}"
+                continue
+            if event.kind != kind and event.kind != "Unknown":
+                yield f"event {event_id} (session {session} @{seq}): filed as {kind}, says {event.kind}"
+            if log_id is not None and (read_to is None or position + length > read_to):
+                yield f"event {event_id} (session {session} @{seq}): its record is not in log {log_id}"
+        last = rows[-1][0]
