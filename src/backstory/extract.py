@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 INDEXED_CHARS_MAX = 1_000_000
 """Of one event at most this many characters are searched; its bytes are kept whole."""
 
-UNBROKEN_CHARS_MAX = 512
-"""A longer run without a break is encoded data (an image, a signature), not words, and is not indexed."""
-
 
 class Scope(StrEnum):
     """Where in a session a text stands."""
@@ -60,11 +57,9 @@ def searchable(event: model.Event) -> tuple[str, str] | None:
 
 
 def index_text(text: str) -> str:
-    """``text`` as it goes into the index: encoded data dropped, each CJK character a word of its own."""
+    """``text`` as it goes into the index: each CJK character a word of its own."""
     if len(text) > INDEXED_CHARS_MAX:
         text = text[:INDEXED_CHARS_MAX]
-    if len(text) > UNBROKEN_CHARS_MAX:
-        text = _UNBROKEN.sub(" ", text)
     return text if text.isascii() else _CJK.sub(r" \g<0> ", text)
 
 
@@ -101,6 +96,5 @@ def texts_in(value: Any) -> Iterator[str]:
             yield from texts_in(each)
 
 
-_UNBROKEN = re.compile(rf"[A-Za-z0-9+/=_-]{{{UNBROKEN_CHARS_MAX},}}")
 # Han, kana and Hangul: scripts that are written without spaces, or whose words take endings without one.
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f]")

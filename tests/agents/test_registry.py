@@ -28,7 +28,9 @@ def test_the_names_are_those_of_the_files() -> None:
 
 
 def test_listing_the_names_imports_no_agent() -> None:
-    code = "from backstory import agents; agents.names(); print([m for m in sys.modules if m.startswith(agents.__name__)])"
+    code = (
+        "from backstory import agents; agents.names(); print([m for m in sys.modules if m.startswith(agents.__name__)])"
+    )
     assert run_python(code).strip() == "['backstory.agents']"
 
 

@@ -9,6 +9,7 @@ records with the same uuid, so a turn, known by the uuid of its prompt, is the s
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from pathlib import Path
@@ -86,9 +87,9 @@ KEPT_ATTACHMENTS = frozenset(
         "date", "date_change", "deferred_tools_delta", "diagnostics", "directory", "edited_text_file", "environment",
         "file", "goal_status", "invoked_skills", "mcp_instructions_delta", "mcp_resource", "model", "nested_memory",
         "opened_file_in_ide", "output_style", "plan_mode", "plan_mode_exit", "plan_file_reference", "prompt_snapshot",
-        "relevant_memories", "remote_session_change", "selected_lines_in_ide", "session_context", "silent_turn_reminder",
-        "skill_listing", "structured_output", "task_reminder", "task_status", "todo", "todo_reminder", "token_usage",
-        "total_tokens_reminder", "ultra_memory",
+        "relevant_memories", "remote_session_change", "selected_lines_in_ide", "session_context",
+        "silent_turn_reminder", "skill_listing", "structured_output", "task_reminder", "task_status", "todo",
+        "todo_reminder", "token_usage", "total_tokens_reminder", "ultra_memory",
     }
 )  # fmt: skip
 KEPT_BLOCKS = frozenset({"redacted_thinking", "document", "container_upload", "fallback"})
@@ -443,7 +444,9 @@ class Reader:
             text = _plain(text) if text is not None else ""
             return self._typed(record, text, at, seq, nearest) if given.get("commandMode", "prompt") == "prompt" else []
         if kind.startswith("hook_") or kind.endswith("_hook"):
-            output = next((given[key] for key in ("content", "stdout", "stderr", "blockingError") if given.get(key)), "")
+            output = next(
+                (given[key] for key in ("content", "stdout", "stderr", "blockingError") if given.get(key)), ""
+            )
             return [Hook(name=str(given.get("hookName", kind)), output=_plain(output))] if output else []
         return [] if kind in KEPT_ATTACHMENTS else [self._unknown(f"attachment/{kind}")]
 
@@ -456,8 +459,10 @@ class Reader:
         if kind == "stop_hook_summary":
             problems = record.hook_errors or []
             return [Hook(name="Stop", output=_plain(problems))] if problems else []
-        if kind == "turn_duration" and self._state.turn is not None and record.duration_ms is not None:
-            self._state.turn.duration_ms = int(record.duration_ms)
+        if kind == "turn_duration" and self._state.turn is not None:
+            duration_ms = record.duration_ms
+            if duration_ms is not None and math.isfinite(duration_ms):
+                self._state.turn.duration_ms = int(duration_ms)
         return [] if kind in KEPT_SYSTEM else [self._unknown(f"system/{kind}")]
 
     def _tool_result(self, block: _Block) -> ToolResult:
@@ -476,7 +481,7 @@ class Reader:
     def _begin_turn(self, native_id: str, prompt: str, at: int | None, seq: int, nearest: str | None) -> None:
         state = self._state
         before = state.turn
-        parent = (before.uid, before.last_seq) if before else (None, None)
+        parent: tuple[str | None, int | None] = (before.uid, before.last_seq) if before else (None, None)
         if nearest is not None:
             # Two prompts after the same word are two branches of one conversation.
             parent = state.heads.setdefault(nearest, parent)

@@ -10,6 +10,7 @@ running total of the thread. There are no costs in these logs.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections import Counter
 from pathlib import Path
@@ -223,6 +224,7 @@ class _Payload(Struct):
     model: Any = None
     cli_version: Any = None
     git: Any = None
+    origin: Any = field(default=None, name="internal_chat_message_metadata_passthrough")
 
 
 class _Record(Struct):
@@ -280,14 +282,12 @@ class Codex:
     def identify(self, path: Path, head: bytes) -> LogIdentity | None:
         if not (_OURS.search(head) and _PAYLOAD.search(head)):
             return None
-        # The first session_meta only: a fork repeats its parent's after its own.
-        meta = next((line for line in _jsonl.lines_in(head) if _META.search(line)), b"")
-        found = _ID.search(meta, meta.find(b'"payload"')) if meta else None
+        meta = _first_meta(head)
         in_name = _FILE_ID.search(_jsonl.stem(path))
-        native_id = _word(found) or (in_name.group() if in_name else _jsonl.stem(path))
-        if spawned_by := _word(_SPAWNED_BY.search(meta)):
+        native_id = _text(meta.get("id")) or (in_name.group() if in_name else _jsonl.stem(path))
+        if spawned_by := _spawned_by(meta):
             return LogIdentity(native_id=native_id, parent_native_id=spawned_by, relation=Relation.SUBAGENT)
-        if forked_from := _word(_FORKED_FROM.search(meta)):
+        if forked_from := _text(meta.get("forked_from_id")):
             return LogIdentity(native_id=native_id, parent_native_id=forked_from, relation=Relation.FORK)
         return LogIdentity(native_id=native_id)
 
@@ -432,7 +432,7 @@ class Reader:
     def _doubled_prompt(self, payload: _Payload, at: int | None, seq: int) -> Event | None:
         """The model's copy of a prompt counts only where nothing else tells it: in old logs, and in copied turns."""
         text, images = _typed(payload.content)
-        if _SYNTHETIC.match(text) or (self._state.has_events and not self._state.has_copies):
+        if (self._state.has_events and not self._state.has_copies) or _is_synthetic(payload, text):
             return None
         return self._prompt("response_item", text, images, at, seq)
 
@@ -541,7 +541,10 @@ class Reader:
 
     def _aborted(self, payload: _Payload) -> Error:
         reason = _text(payload.reason)
-        turn = self._end_turn(payload, Outcome.CANCELLED, _whole(payload.duration_ms))
+        duration_ms = _whole(payload.duration_ms)
+        # A helper's log closes the copy of its parent's turn like this, though that turn went on.
+        is_seal = self._state.has_copies and duration_ms is None
+        turn = None if is_seal else self._end_turn(payload, Outcome.CANCELLED, duration_ms)
         if turn is not None:
             turn.stop_reason = reason or None
         return Error(message=f"turn aborted: {reason}", code="interrupted")
@@ -654,6 +657,33 @@ class Reader:
     def _unknown(self, kind: str) -> Unknown:
         self.unknown[kind] = self.unknown.get(kind, 0) + 1
         return Unknown(type=kind)
+
+
+# whose log it is ----------------------------------------------------------------------------------------------
+
+
+def _first_meta(head: bytes) -> dict[str, Any]:
+    """What the first session_meta says, and no later one: a fork repeats its parent's after its own."""
+    line = next((line for line in _jsonl.lines_in(head) if _META.search(line)), b"")
+    try:
+        payload = _jsonl.patiently(line)[0].get("payload")
+    except _jsonl.NotJson:
+        # Its instructions may be longer than the head; what names the thread comes before them.
+        spawned_by = _word(_SPAWNED_BY.search(line))
+        payload = {
+            "id": _word(_ID.search(line, max(line.find(b'"payload"'), 0))),
+            "forked_from_id": _word(_FORKED_FROM.search(line)),
+            "source": {"subagent": {"thread_spawn": {"parent_thread_id": spawned_by}}},
+        }
+    return payload if isinstance(payload, dict) else {}
+
+
+def _spawned_by(meta: dict[str, Any]) -> str:
+    """The thread that spawned this one."""
+    value: Any = meta
+    for key in ("source", "subagent", "thread_spawn", "parent_thread_id"):
+        value = value.get(key) if isinstance(value, dict) else None
+    return _text(value)
 
 
 # calls and what came of them ----------------------------------------------------------------------------------
@@ -782,6 +812,14 @@ def _answer(text: str) -> list[Event | None]:
     return [AssistantText(text=rest), plan] if rest else [plan]
 
 
+def _is_synthetic(payload: _Payload, text: str) -> bool:
+    """Whether Codex wrote these words in the user's place: newer logs say so, in older ones the words tell."""
+    kinds = payload.origin.get("content_item_kinds") if isinstance(payload.origin, dict) else None
+    if isinstance(kinds, list) and kinds:
+        return not any(_text(kind).startswith("user.") for kind in kinds)
+    return _SYNTHETIC.match(text) is not None
+
+
 def _typed(content: Any) -> tuple[str, int]:
     """The words of a user's message, and how many images came with them."""
     if not isinstance(content, list):
@@ -828,7 +866,8 @@ def _length(value: Any) -> int:
 
 
 def _whole(value: Any) -> int | None:
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if is_number and math.isfinite(value) else None
 
 
 def _grown(before: int | None, now: int | None) -> int | None:

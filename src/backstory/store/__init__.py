@@ -40,7 +40,6 @@ __all__ = [
 PROJECT_STORE = Path(".backstory") / "sessions.bks"
 BULK_CRISIS_MERGE = 2_000
 BULK_HASH_BYTES = 32 * 1024 * 1024
-MERGE_PAGES = 500
 
 
 def open_store(
@@ -180,8 +179,7 @@ class Store:
     def remove(self, session: Session | int) -> list[str]:
         """Remove a session and its helpers', with their bytes; gives their uids. Reading the log again skips them."""
         removed = self._write(lambda db: sessions.remove(db, _id(session), self._now()), decided=True)
-        with connection.translated(self.path):
-            self._writing_connection().execute("pragma incremental_vacuum")
+        self._give_pages_back()
         return removed
 
     def unforget(self) -> int:
@@ -328,8 +326,7 @@ class Store:
     def end_bulk(self) -> None:
         """Merge the index into one piece, give its settings and the file's free pages back."""
         self._write(lambda db: _reset_index(db, merge=True))
-        with connection.translated(self.path):
-            self._writing_connection().execute("pragma incremental_vacuum")
+        self._give_pages_back()
 
     # how ------------------------------------------------------------------------------------------------------
 
@@ -350,6 +347,12 @@ class Store:
         finally:
             if decided:
                 connection.be_durable(db, always=False)
+
+    def _give_pages_back(self) -> None:
+        with connection.translated(self.path):
+            # One page is given back per step, so the statement has to be stepped to its end.
+            for _ in self._writing_connection().execute("pragma incremental_vacuum"):
+                pass
 
     def _reading_connection(self) -> apsw.Connection:
         if self._reader is None:

@@ -1,0 +1,5 @@
+"""``python -m backstory``."""
+
+from backstory.cli import main
+
+main()

@@ -1,0 +1,79 @@
+"""The command line. A command's module is imported when it is run, so that a small one starts quickly."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from backstory._version import __version__
+
+COMMANDS = {
+    "ingest": "Read every agent's logs on this machine into the store.",
+    "list": "List sessions: this project's, or with --all the machine's.",
+    "show": "Show a session: its turns and what happened in them.",
+    "search": "Search everything that was ever said or done.",
+    "restore": "Give logs back, byte for byte.",
+    "verify": "Check that everything in the store is whole.",
+    "rename": "Give a session a name.",
+    "rm": "Remove a session and all that is kept of it.",
+    "backup": "Copy the store into one file, also while it is in use.",
+    "config": "Show and change settings.",
+    "completion": "Print the completion script of a shell.",
+}
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+
+class Commands(click.Group):
+    """The commands, each in a module of its own."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"backstory.cli.{cmd_name}_command").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "--version", message="backstory %(version)s")
+@click.option("--store", "--db", "store_path", metavar="PATH", help="Use this store file instead of the machine's own.")
+@click.pass_context
+def cli(ctx: click.Context, store_path: str | None) -> None:
+    """One store for every coding-agent session: keep every byte, find everything."""
+    from backstory.cli.app import App
+
+    ctx.obj = App(os.environ, Path.cwd(), store_path)
+
+
+def main() -> None:
+    """Run the command line; every error a person can meet ends here, as one sentence and an exit code."""
+    from backstory.errors import BackstoryError
+
+    try:
+        code = cli.main(standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code if isinstance(code, int) else 0)
+    except BackstoryError as refused:
+        click.echo(f"backstory: {refused}", err=True)
+        sys.exit(refused.exit_code)
+    except click.ClickException as refused:
+        refused.show()
+        sys.exit(refused.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("backstory: stopped; what was stored so far is whole", err=True)
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`): nothing is wrong, and nothing more can be said.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(PIPE_CLOSED)

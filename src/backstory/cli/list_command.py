@@ -1,0 +1,110 @@
+"""``backstory list``: the sessions there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backstory.cli import output
+from backstory.cli.options import json_option, store_option
+
+if TYPE_CHECKING:
+    from backstory.cli.app import App
+    from backstory.store import Session
+
+BADGES = {1: ("✓", "green"), 0: ("✗", "red")}
+
+
+@click.command("list")
+@click.option("--all", "everything", is_flag=True, help="Every session on the machine, not only this project's.")
+@click.option("--agent", "-a", metavar="NAME", help="Only sessions of this agent.")
+@click.option("--helpers", is_flag=True, help="Also the sessions of helpers (sub-agents).")
+@click.option("--limit", "-n", type=int, help="How many; 0 for all.  [default: 50]")
+@json_option
+@store_option
+@click.pass_obj
+def command(
+    app: App, everything: bool, agent: str | None, helpers: bool, limit: int | None, as_json: bool
+) -> None:
+    """List sessions, the last active first: this project's, or with --all the machine's."""
+    limit = app.config.get("list.limit") if limit is None and not as_json else limit or 0
+    found = listed(app, everything=everything or bool(app.store_path), agent=agent, helpers=helpers)
+    shown = found[:limit] if limit else found
+    if as_json:
+        output.json([session_as_json(session) for session in shown])
+        return
+    if not found:
+        output.talk(_why_none(app, everything))
+        return
+    for line in output.table([_row(session) for session in shown], flexible=2, heads=HEADS):
+        output.data(line)
+    if len(shown) < len(found):
+        output.talk(f"Showing {len(shown)} of {len(found)}; --limit 0 for all.")
+
+
+def listed(app: App, *, everything: bool, agent: str | None, helpers: bool) -> list[Session]:
+    """The sessions of the stores in use, each once, the last active first."""
+    found: dict[str, Session] = {}
+    for store in app.stores:
+        if store.exists:
+            where = {} if everything else {"project": app.project_key, "folder": str(app.project_folder)}
+            for session in store.sessions(agent=agent, helpers=helpers, **where):
+                found.setdefault(session.uid, session)
+    return sorted(found.values(), key=lambda session: (session.last_active or 0, session.uid), reverse=True)
+
+
+def session_as_json(session: Session) -> dict[str, Any]:
+    """A session as printed by ``list`` and ``show``."""
+    return {
+        "number": session.shown_number,
+        "uid": session.uid,
+        "name": session.shown_name,
+        "title": session.title,
+        "agents": session.agents,
+        "project": session.project,
+        "repository": session.repository,
+        "branch": session.branch,
+        "cwd": session.cwd,
+        "created": session.created,
+        "last_active": output.iso(session.last_active),
+        "turns": session.turns,
+        "events": session.events,
+        "completed": None if session.completed is None else bool(session.completed),
+        "duration_ms": session.duration_ms,
+        "cost_usd": session.cost_usd,
+        "native_id": session.native_id,
+        "parent": session.parent_uid,
+        "relation": session.relation,
+    }
+
+
+HEADS = ("", "SESSION", "NAME", "AGENT", "PROJECT", "LAST ACTIVE", "TURNS", "TIME", "COST")
+
+
+def _row(session: Session) -> tuple[str, ...]:
+    return (
+        badge(session.completed),
+        session.shown_number or session.uid[:12],
+        session.name or session.title or "",
+        ", ".join(session.agents),
+        (session.project or "").rstrip("/").rpartition("/")[2],
+        output.local(session.last_active),
+        str(session.turns),
+        output.duration(session.duration_ms),
+        "" if session.cost_usd is None else f"${session.cost_usd:.2f}",
+    )
+
+
+def badge(completed: int | None) -> str:
+    """✓ for a session whose last turn succeeded, ✗ for one where it did not, nothing while it is open."""
+    return BADGES[completed][0] if completed in BADGES else ""
+
+
+def _why_none(app: App, everything: bool) -> str:
+    store = next((store for store in app.stores if store.exists), None)
+    if store is None:
+        return f"Nothing has been read yet: there is no store at {app.home_store.path}. Try: backstory ingest"
+    if everything:
+        return f"{store.path} holds no sessions that fit. Try: backstory ingest --explain"
+    return f"No sessions of {app.project_key}. There are {store.session_count()} in all: backstory list --all"

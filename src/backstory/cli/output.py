@@ -1,0 +1,160 @@
+"""The only writer of stdout. Data goes there, talk to stderr; colour only to a terminal that wants it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import unicodedata
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(128, 160)) if code not in (9, 10)}
+"""Control characters in what agents wrote are shown, not obeyed by the terminal."""
+
+
+def data(text: str = "") -> None:
+    """A line of data."""
+    click.echo(text, color=_colour(sys.stdout))
+
+
+def json(value: Any) -> None:
+    """Data for programs: one JSON value, indented."""
+    sys.stdout.write(as_json(value) + "\n")
+
+
+def as_json(value: Any) -> str:
+    """JSON as we print it: indented, non-ASCII as it is."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def json_lines(head: dict[str, Any], name: str, items: Iterable[Any]) -> None:
+    """One JSON object whose last member is a long list, written as it is read."""
+    sys.stdout.write(as_json(head)[:-2].rstrip() + f',\n  "{name}": [')
+    separator = "\n"
+    for item in items:
+        sys.stdout.write(f"{separator}    {msgspec.json.encode(item).decode()}")
+        separator = ",\n"
+    sys.stdout.write("\n  ]\n}\n")
+
+
+def pages(lines: Iterable[str]) -> None:
+    """Data that may be long: through a pager on a terminal, line by line elsewhere."""
+    if sys.stdout.isatty():
+        click.echo_via_pager((f"{line}\n" for line in lines), color=_colour(sys.stdout))
+    else:
+        for line in lines:
+            data(line)
+
+
+def talk(text: str) -> None:
+    """A word to the person, beside the data."""
+    click.echo(text, err=True, color=_colour(sys.stderr))
+
+
+def style(text: str, **how: Any) -> str:
+    """Text with colour; ``data`` and ``talk`` take it off again where it is not wanted."""
+    return click.style(text, **how)
+
+
+def clean(text: str) -> str:
+    """Text from a log, safe for a terminal."""
+    return text.translate(CONTROL)
+
+
+def one_line(text: str, width: int) -> str:
+    """Text folded to one line of at most ``width`` columns."""
+    folded = clean(" ".join(text.split()))
+    if columns(folded) <= width:
+        return folded
+    kept, used = [], 1
+    for letter in folded:
+        used += columns(letter)
+        if used > width:
+            break
+        kept.append(letter)
+    return "".join(kept) + "…"
+
+
+def columns(text: str) -> int:
+    """How many columns a terminal needs for a text."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def width() -> int:
+    """Columns of the terminal; 100 when there is none."""
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def table(rows: Sequence[Sequence[str]], *, flexible: int, heads: Sequence[str]) -> list[str]:
+    """Rows as aligned columns; the one numbered ``flexible`` gives way when the terminal is narrow."""
+    everything = [list(heads), *map(list, rows)]
+    widths = [max(columns(row[n]) for row in everything) for n in range(len(heads))]
+    spare = width() - sum(widths) - 2 * (len(widths) - 1)
+    if spare < 0:
+        widths[flexible] = max(8, widths[flexible] + spare)
+    lines = []
+    for number, row in enumerate(everything):
+        cells = [
+            text + " " * (room - columns(text))
+            for text, room in ((one_line(text, room), room) for text, room in zip(row, widths, strict=True))
+        ]
+        line = "  ".join(cells).rstrip()
+        lines.append(style(line, dim=True) if number == 0 else line)
+    return lines
+
+
+def iso(ms: int | None) -> str | None:
+    """A time as printed in JSON: ISO 8601, UTC, with milliseconds and Z."""
+    if ms is None:
+        return None
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def local(ms: int | None) -> str:
+    """A time as a person reads it, in their own zone."""
+    return "" if ms is None else datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M")
+
+
+def duration(ms: int | None) -> str:
+    """A duration as a person reads it: ``12.3 s``, ``4 min``, ``2.5 h``."""
+    if ms is None:
+        return ""
+    if ms < 60_000:
+        return f"{ms / 1000:.1f} s"
+    return f"{ms / 60_000:.0f} min" if ms < 5_400_000 else f"{ms / 3_600_000:.1f} h"
+
+
+def size(count: int) -> str:
+    """A number of bytes as a person reads it."""
+    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} KB" if count >= 1000 else f"{count} B"
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr, on a terminal only; yields a function of (done, total)."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns_shown = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+    with Progress(*columns_shown, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _colour(stream: Any) -> bool | None:
+    if os.environ.get("NO_COLOR"):
+        return False
+    return None if stream.isatty() else False

@@ -1,0 +1,25 @@
+"""``backstory rename``: a name for a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from backstory.cli import output
+from backstory.cli.options import session_argument, store_option
+
+if TYPE_CHECKING:
+    from backstory.cli.app import App
+
+
+@click.command("rename")
+@session_argument()
+@click.argument("name")
+@store_option
+@click.pass_obj
+def command(app: App, session: str, name: str) -> None:
+    """Give a session a NAME; an empty one takes it away. The name is kept whatever its log does."""
+    found = app.find(session)
+    found.store.rename(found.session, name.strip())
+    output.talk(f"{found.session.shown_number or found.session.uid[:12]} is now called {name.strip()!r}.")

@@ -1,0 +1,33 @@
+"""``backstory rm``: a session, gone for good."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from backstory.cli import output
+from backstory.cli.options import session_argument, store_option
+from backstory.errors import NotConfirmed
+
+if TYPE_CHECKING:
+    from backstory.cli.app import App
+
+
+@click.command("rm")
+@session_argument()
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@store_option
+@click.pass_obj
+def command(app: App, session: str, yes: bool) -> None:
+    """Remove a session, its helpers' sessions and all their bytes. The agent's own logs are not touched.
+
+    Ingest does not bring it back, unless asked with --forgotten. Its number is not given again.
+    """
+    found = app.find(session)
+    what = f"Removing {found.session.shown_name or found.session.uid[:12]!r} ({found.session.turns} turns)"
+    if not yes and not (sys.stdin.isatty() and click.confirm(f"{what} from {found.store.path}?", err=True)):
+        raise NotConfirmed(what)
+    removed = found.store.remove(found.session)
+    output.talk(f"Removed {', '.join(uid[:12] for uid in removed)}.")

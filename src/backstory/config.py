@@ -1,0 +1,112 @@
+"""Settings: ``config.toml`` in the home folder, then in the project's ``.backstory/``; the nearer one wins.
+
+Every setting is here with its type, what it is unless set, and what it means. A key that is not here is an
+error that names it, in whichever file it stands.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backstory.errors import CannotWrite, ConfigBroken, UnknownSetting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+FILE_NAME = "config.toml"
+
+
+class Setting(Struct, frozen=True):
+    """One setting: its key as ``table.name``, its value unless set, what it means."""
+
+    key: str
+    default: Any
+    meaning: str
+
+
+SETTINGS = (
+    Setting("ingest.agents", [], "agents whose logs are read; empty = all that are known"),
+    Setting("ingest.exclude", [], "logs that are never read: shell patterns for their whole path"),
+    Setting("list.limit", 50, "how many sessions `list` shows unless told"),
+    Setting("search.limit", 20, "how many sessions `search` shows unless told"),
+)
+_BY_KEY = {setting.key: setting for setting in SETTINGS}
+
+
+class Config:
+    """The settings in force, and the files they come from."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self.files = tuple(files)
+        self._values: dict[str, tuple[Any, Path]] = {}
+        for file in files:
+            for key, value in _read(file).items():
+                self._values[key] = (value, file)
+
+    def get(self, key: str) -> Any:
+        """The value of a setting; raises UnknownSetting."""
+        default = _known(key).default
+        return self._values.get(key, (default, None))[0]
+
+    def origin(self, key: str) -> Path | None:
+        """The file that sets it; None when no file does."""
+        return self._values.get(key, (None, None))[1]
+
+
+def parse(key: str, text: str) -> Any:
+    """A value given on the command line, in the setting's type: lists are separated by commas."""
+    default = _known(key).default
+    if isinstance(default, list):
+        return [each.strip() for each in text.split(",") if each.strip()]
+    try:
+        return type(default)(text)
+    except ValueError as refused:
+        raise UnknownSetting(f"{key} = {text}", [f"{key} (a {type(default).__name__})"]) from refused
+
+
+def write(file: Path, key: str, value: Any) -> None:
+    """Set one key in a file, whose other lines and comments stay as they are."""
+    import tomlkit
+
+    _known(key)
+    _read(file)
+    document = tomlkit.parse(file.read_text("utf-8")) if file.exists() else tomlkit.document()
+    table, _, name = key.partition(".")
+    if table not in document:
+        document[table] = tomlkit.table()
+    document[table][name] = value  # type: ignore[index]
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.write_text(tomlkit.dumps(document), "utf-8")
+        file.chmod(0o600)
+    except OSError as refused:
+        raise CannotWrite(file, refused.strerror or str(refused)) from refused
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        tables = tomllib.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as refused:
+        raise ConfigBroken(file, str(refused)) from refused
+    values = {}
+    for table, content in tables.items():
+        for name, value in content.items() if isinstance(content, dict) else [("", content)]:
+            key = f"{table}.{name}" if name else table
+            if key not in _BY_KEY:
+                raise ConfigBroken(file, f"there is no setting {key!r} (known: {', '.join(_BY_KEY)})")
+            if type(value) is not type(_BY_KEY[key].default):
+                raise ConfigBroken(file, f"{key} must be a {type(_BY_KEY[key].default).__name__}")
+            values[key] = value
+    return values
+
+
+def _known(key: str) -> Setting:
+    if key not in _BY_KEY:
+        raise UnknownSetting(key, list(_BY_KEY))
+    return _BY_KEY[key]
