@@ -1,6 +1,6 @@
 """Train the dictionary that new stores are given: ``train_dictionary.py LOGS... > src/backstory/store/events.zdict``.
 
-LOGS are Claude Code logs. Only every second one is used, so that the rest can measure what it is worth.
+LOGS are logs of any agent. Only every second one is used, so that the rest can measure what it is worth.
 A released dictionary is never changed: a better one gets a new id and is added beside it.
 """
 
@@ -13,19 +13,24 @@ import zstandard
 
 from backstory import agents
 from backstory.compact_form import compact_event
-from backstory.model import event_to_json
+from backstory.model import LogIdentity, event_to_json
 
-SIZE = 32 * 1024
+SIZE = 64 * 1024
 FIRST_PRIVATE_ID = 32768  # the zstd format leaves the ids from here to 2**31 to whoever wants them
 DICTIONARY_ID = FIRST_PRIVATE_ID + 1
 
 
-def compact_events(log: Path, agent: agents.Agent) -> list[bytes]:
+def compact_events(log: Path) -> list[bytes]:
     """The stored JSON of every event in a log."""
     data = log.read_bytes()
-    identity = agent.identify(log, data[:65536])
-    if identity is None:
-        return []
+    for agent in map(agents.load, agents.names()):
+        identity = agent.identify(log, data[:65536]) if agent.is_log(log) else None
+        if identity is not None:
+            return _events(agent, identity, data)
+    return []
+
+
+def _events(agent: agents.Agent, identity: LogIdentity, data: bytes) -> list[bytes]:
     reader = agent.reader(identity, None, lambda: ())
     lines = [line for line in data.split(b"\n") if line.strip()]
     return [event_to_json(compact_event(e)) for n, line in enumerate(lines) for _, e in reader.read(line, n).events]
@@ -33,10 +38,9 @@ def compact_events(log: Path, agent: agents.Agent) -> list[bytes]:
 
 def main() -> None:
     """Train, say on stderr what it is worth on the logs left out, write the dictionary to stdout."""
-    agent = agents.load("claude")
     logs = sorted(Path(name) for name in sys.argv[1:])
-    samples = [event for log in logs[::2] for event in compact_events(log, agent)]
-    held_out = [event for log in logs[1::2] for event in compact_events(log, agent)]
+    samples: list[bytes | bytearray | memoryview] = [event for log in logs[::2] for event in compact_events(log)]
+    held_out = [event for log in logs[1::2] for event in compact_events(log)]
     dictionary = zstandard.train_dictionary(SIZE, samples, dict_id=DICTIONARY_ID)
     dictionary.precompute_compress(level=3)
     with_it = zstandard.ZstdCompressor(level=3, dict_data=dictionary)

@@ -11,21 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backstory.model import Tool, ToolCall, ToolResult
+from backstory.model import Thinking, Tool, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from backstory.model import Event
 
+THOUGHT_CHARS = 240
+"""Of a thought the beginning is kept in the compact form; these rules know no thoughts, so this one is ours."""
 REMINDER = "<system-reminder>"
 _COMMENT_STARTS = ("//", "#", "/*", '"""')
 # Rust's White_Space, which is what the rules were written against; str.strip() would also take \x1c-\x1f.
-_BLANKS = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_BLANKS = (
+    "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
 
 
 def compact_event(event: Event) -> Event:
-    """The compact form of ``event``. Kinds other than tool calls and results are kept whole.
+    """The compact form of ``event``. Kinds other than tool calls, results and thoughts are kept whole.
 
     >>> compact_event(ToolResult(tool_name="Glob", content="a.py\\nb.py")).content
     '2 files'
@@ -35,6 +40,8 @@ def compact_event(event: Event) -> Event:
         return event if content is event.content else msgspec.structs.replace(event, content=content)
     if isinstance(event, ToolCall):
         return msgspec.structs.replace(event, input=compact_input(event.tool_name, event.tool, event.input))
+    if isinstance(event, Thinking) and len(event.text) > THOUGHT_CHARS:
+        return Thinking(text=event.text[:THOUGHT_CHARS] + "…")
     return event
 
 
@@ -64,7 +71,7 @@ def lines_of(text: str) -> list[str]:
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
-    return [line[:-1] if line.endswith("\r") else line for line in lines]
+    return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
 
 
 def _rule(tool_name: str, tool: str) -> str:

@@ -78,7 +78,7 @@ def write(file: Path, key: str, value: Any) -> None:
     table, _, name = key.partition(".")
     if table not in document:
         document[table] = tomlkit.table()
-    document[table][name] = value  # type: ignore[index]
+    document[table][name] = value
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file.write_text(tomlkit.dumps(document), "utf-8")

@@ -38,15 +38,13 @@ class Looked(Struct, kw_only=True):
     """Things in it that are named like logs and are none, each with the reason."""
 
 
-def discover(
-    agents: Iterable[Agent], environ: Mapping[str, str], home: Path
-) -> tuple[list[Candidate], list[Looked]]:
+def discover(agents: Iterable[Agent], environ: Mapping[str, str], home: Path) -> tuple[list[Candidate], list[Looked]]:
     """All logs of these agents, and every folder that was looked at."""
     candidates: list[Candidate] = []
     looked: list[Looked] = []
     for agent in agents:
         for place in agent.places(environ, home):
-            report = Looked(agent=agent.name, folder=str(place.folder))
+            report = Looked(agent=agent.name, folder=shown(str(place.folder)))
             looked.append(report)
             found = list(_logs_below(agent, place, report))
             report.found = len(found)
@@ -67,7 +65,7 @@ def _logs_below(agent: Agent, place: Place, report: Looked) -> Iterator[Candidat
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as refused:
-            report.passed_over.append((folder, refused.strerror or str(refused)))
+            report.passed_over.append((shown(folder), refused.strerror or str(refused)))
             continue
         for entry in entries:
             named_like_one = agent.is_log(Path(entry.name))
@@ -77,7 +75,7 @@ def _logs_below(agent: Agent, place: Place, report: Looked) -> Iterator[Candidat
                     continue
                 told = entry.stat()
             except OSError as refused:
-                report.passed_over.append((entry.path, refused.strerror or str(refused)))
+                report.passed_over.append((shown(entry.path), refused.strerror or str(refused)))
                 continue
             # Folders and files may be reached twice through links.
             if (told.st_dev, told.st_ino) in seen:
@@ -85,10 +83,12 @@ def _logs_below(agent: Agent, place: Place, report: Looked) -> Iterator[Candidat
             seen.add((told.st_dev, told.st_ino))
             if is_folder:
                 if named_like_one:
-                    report.passed_over.append((entry.path, "it is a folder, not a file"))
+                    report.passed_over.append((shown(entry.path), "it is a folder, not a file"))
                 todo.append(entry.path)
+            elif not _is_text(entry.path):
+                report.passed_over.append((shown(entry.path), "its name is not UTF-8; rename it to have it read"))
             elif not stat.S_ISREG(told.st_mode):
-                report.passed_over.append((entry.path, "it is no regular file"))
+                report.passed_over.append((shown(entry.path), "it is no regular file"))
             else:
                 yield Candidate(
                     agent=agent,
@@ -99,3 +99,12 @@ def _logs_below(agent: Agent, place: Place, report: Looked) -> Iterator[Candidat
                     size=told.st_size,
                     mtime_ns=told.st_mtime_ns,
                 )
+
+
+def shown(path: str) -> str:
+    """A path that can be printed and stored, whatever bytes the file system has in it."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def _is_text(path: str) -> bool:
+    return shown(path) == path

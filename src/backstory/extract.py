@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,8 +30,11 @@ class Scope(StrEnum):
 
 
 def searchable(event: model.Event) -> tuple[str, str] | None:
-    """The scope of an event and its text as it is, or None where there is nothing to find."""
+    """The scope of an event and its text, or None where there is nothing to find."""
     match event:
+        case model.ToolResult(tool=model.Tool.READ | model.Tool.EDIT):
+            # A number before every line would come between the words of a phrase.
+            found = (Scope.TOOL_OUTPUT.value, _LINE_NUMBER.sub("", event.content))
         case model.ToolResult():
             found = (Scope.TOOL_OUTPUT.value, event.content)
         case model.ToolCall():
@@ -60,7 +64,7 @@ def index_text(text: str) -> str:
     """``text`` as it goes into the index: each CJK character a word of its own."""
     if len(text) > INDEXED_CHARS_MAX:
         text = text[:INDEXED_CHARS_MAX]
-    return text if text.isascii() else _CJK.sub(r" \g<0> ", text)
+    return text if text.isascii() else _cjk().sub(r" \g<0> ", text)
 
 
 def char_len(event: model.Event) -> int:
@@ -96,5 +100,10 @@ def texts_in(value: Any) -> Iterator[str]:
             yield from texts_in(each)
 
 
-# Han, kana and Hangul: scripts that are written without spaces, or whose words take endings without one.
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f]")
+_LINE_NUMBER = re.compile(r"^ *\d+[→\t]", re.MULTILINE)
+
+
+@cache
+def _cjk() -> re.Pattern[str]:
+    # Han, kana and Hangul: scripts that are written without spaces, or whose words take endings without one.
+    return re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f]")

@@ -18,9 +18,7 @@ HEAD_BYTES = 64 * 1024
 """How much of a log is searched for its first timestamp."""
 
 _VALUES = {letter: value for value, letter in enumerate(ALPHABET)} | {"O": 0, "I": 1, "L": 1}
-_TIMESTAMP = re.compile(
-    rb'"timestamp"\s*:\s*"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d))"'
-)
+_TIMESTAMP = re.compile(rb'"timestamp"\s*:\s*"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d))"')
 
 
 def encode(number: int, length: int = UID_LENGTH) -> str:

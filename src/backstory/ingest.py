@@ -8,6 +8,7 @@ and a log that was rewritten is read anew beside it, its records known again by 
 from __future__ import annotations
 
 import os
+from collections import deque
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -15,12 +16,24 @@ from msgspec import Struct, field
 
 from backstory import ids
 from backstory.discover import Candidate, Looked, discover
+from backstory.parsing import Job, Outcome, Worker, WorkerLost, outcomes
 from backstory.projects import project_key
-from backstory.slicing import BLANK, SLICE_BYTES, Slicer, Source, Start, known_numbers, numbered_lines, record_key
+from backstory.slicing import (
+    BLANK,
+    LINE_BYTES_MAX,
+    SLICE_BYTES,
+    Slicer,
+    Source,
+    Start,
+    known_numbers,
+    numbered_lines,
+    opened,
+    record_key,
+)
 from backstory.store import SeenPlace, codec, logs, slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from backstory.agents import Agent
     from backstory.store import Log, LogSlice, Store, Written
@@ -28,6 +41,11 @@ if TYPE_CHECKING:
 BULK_BYTES = 32 * 1024 * 1024
 """From so many new bytes on the index is built in one go."""
 BATCH_LOGS = 400
+HANDED_MAX = 64
+"""So many logs may be with the second process."""
+AHEAD = 8
+"""With so many logs before it, the second process is busy enough."""
+SMALL_BYTES = 8 * 1024 * 1024
 TRIES = 4
 """How often a log is read again when another process was faster."""
 IDLE_MS = 24 * 3600 * 1000
@@ -68,10 +86,6 @@ class Report(Struct, kw_only=True):
         return sum(getattr(tally, name) for tally in self.by_agent.values())
 
 
-class _Gone(Exception):  # noqa: N818 - not an error of ours, a fact about a file
-    """The file cannot be read now."""
-
-
 def ingest(
     store: Store,
     agents: Sequence[Agent],
@@ -93,16 +107,29 @@ def ingest(
     return work.report
 
 
+class _Reading(Struct, kw_only=True):
+    """A log whose slices are coming in."""
+
+    each: Candidate
+    others: list[Log] = field(default_factory=list)
+    """The session's other logs, whose records it may repeat."""
+    log_id: int | None = None
+    is_refused: bool = False
+
+
 class _Ingest:
     def __init__(self, store: Store, progress: Callable[[int, int], None]) -> None:
         self.store = store
         self.report = Report()
         self._progress = progress
         self._places = store.places()
-        self._pending: list[tuple[Candidate, Slicer, LogSlice]] = []
+        self._pending: list[tuple[_Reading, Outcome, LogSlice]] = []
+        self._worker: Worker | None = None
+        self._handed: deque[_Reading] = deque()
         self._pending_bytes = 0
         self._again: list[Candidate] = []
         self._new_places: list[SeenPlace] = []
+        self._moved: list[tuple[int, str, str]] = []
         self._sessions: dict[str, set[tuple[int, bool]]] = {}
         self._done = self._to_do = 0
 
@@ -115,19 +142,29 @@ class _Ingest:
         bulk = self._to_do >= BULK_BYTES
         if bulk:
             self.store.begin_bulk()
-        for _ in range(TRIES):
-            for each in changed:
-                self._read(each)
-            self._flush()
-            changed, self._again = self._again, []
-            if not changed:
-                break
+            self._worker = Worker()
+        try:
+            for _ in range(TRIES):
+                self._read_all(changed)
+                changed, self._again = self._again, []
+                if not changed:
+                    break
+        finally:
+            self._end_worker()
         self.report.errors += [Problem(each.path, slices.STALE) for each in changed]
         if self._new_places:
-            self.store.remember_places(self._new_places)
+            self.store.remember_places(self._new_places, self._moved)
         if bulk:
             self.store.end_bulk()
         self._sum_up()
+
+    def _read_all(self, changed: list[Candidate]) -> None:
+        for each in changed:
+            self._read(each)
+        while self._handed:
+            self._collect()
+        self._flush()
+        self._end_worker()
 
     def _is_as_it_was(self, each: Candidate) -> bool:
         seen = self._places.get(each.path)
@@ -141,13 +178,11 @@ class _Ingest:
 
     def _read(self, each: Candidate) -> None:
         try:
-            with _opened(each) as file:
+            with opened(Path(each.path)) as file:
                 self._read_open(each, file)
-        except (OSError, _Gone, codec.ZstdError) as refused:
+        except (OSError, codec.ZstdError) as refused:
             reason = getattr(refused, "strerror", None) or str(refused)
             self.report.errors.append(Problem(each.path, reason))
-        self._done += each.size
-        self._progress(self._done, self._to_do)
 
     def _read_open(self, each: Candidate, file: IO[bytes]) -> None:
         head = file.read(ids.HEAD_BYTES)
@@ -160,28 +195,50 @@ class _Ingest:
             return
         first_hash = _first_hash(head)
         kept = self.store.logs_of(each.agent.name, identity.native_id)
-        log = self._matching_log(each, file, head, first_hash, kept)
-        if log is not None and _size(each, file) == log.read_to:
+        log = self._matching_log(each, file, first_hash, kept)
+        if log is not None and _size(file) <= log.read_to:
             self._place(each, log.id)
+            if log.path != each.path and not Path(log.path).exists():
+                self._moved.append((log.id, each.path, _relpath(each)))
             return
         created = ids.first_timestamp_ms(head)
         uid = ids.session_uid(each.agent.name, identity.native_id, created)
         others = [other for other in kept if log is None or other.id != log.id]
-        start = self._start(each.agent, log, uid, first_hash, others, file)
+        if not kept and self._should_hand_over(each):
+            self._hand_over(
+                each,
+                Job(
+                    agent=each.agent.name,
+                    identity=identity,
+                    session_uid=uid,
+                    created=created,
+                    path=each.path,
+                    relpath=_relpath(each),
+                    place=_as_place(each, None),
+                    next_seq=self.store.next_seq(uid),
+                    first_hash=first_hash,
+                ),
+            )
+            return
         source = Source(
             agent=each.agent,
             identity=identity,
             session_uid=uid,
             created=created,
             path=Path(each.path),
-            relpath=each.relpath.removesuffix(".zst"),
+            relpath=_relpath(each),
             place=_as_place(each, log.id if log else None),
-            project=project_key,
         )
-        self._slice(each, Slicer(source, start), file, others)
+        reading = _Reading(each=each, others=others, log_id=log.id if log else None)
+        start = self._start(each.agent, log, uid, first_hash, others, file)
+        for outcome in outcomes(Slicer(source, start), file):
+            self._take(reading, outcome)
+        if others:
+            self._flush()
+            self._drop_superseded(reading)
 
     def _matching_log(
-        self, each: Candidate, file: IO[bytes], head: bytes, first_hash: str | None, kept: list[Log]
+        self, each: Candidate, file: IO[bytes], first_hash: str | None, kept: list[Log]
     ) -> Log | None:
         """The kept log that this file goes on from, or is; None when it differs from all.
 
@@ -191,7 +248,7 @@ class _Ingest:
         for log in sorted(kept, key=lambda log: (seen is None or log.id != seen.log_id, -log.id)):
             if log.first_hash is not None and first_hash != log.first_hash:
                 continue
-            if _has_grown(each, file, log) or _begins_with(self.store, file, log):
+            if _has_grown(file, log) or _begins_with(self.store, file, log):
                 return log
             if log.read_to > 0 and _is_beginning_of(self.store, file, log):
                 file.seek(log.read_to)
@@ -202,14 +259,19 @@ class _Ingest:
     def _start(
         self, agent: Agent, log: Log | None, uid: str, first_hash: str | None, others: list[Log], file: IO[bytes]
     ) -> Start:
-        known = known_numbers(self.store, agent, others) if others else None
+        known = None
+        if others:
+            marks = self.store.chunk_marks(log.id) if log else []
+            taken = (seq for _, _, first, records, _ in marks for seq in range(first, first + records))
+            known = known_numbers(self.store, agent, others, taken)
         generation = max((other.generation for other in others), default=0) + 1
         next_seq = self.store.next_seq(uid)
         if log is None:
             return Start(log=None, next_seq=next_seq, generation=generation, first_hash=first_hash, known=known)
         file.seek(max(log.read_to - logs.TAIL_BYTES, 0))
         tail = file.read(min(logs.TAIL_BYTES, log.read_to))
-        carry = self.store.read_log(log.id, log.parsed_to, log.read_to - log.parsed_to)
+        unfinished = log.read_to - log.parsed_to
+        carry = self.store.read_log(log.id, log.parsed_to, unfinished) if unfinished <= LINE_BYTES_MAX else b""
         return Start(
             log=log,
             next_seq=next_seq,
@@ -221,42 +283,77 @@ class _Ingest:
             earlier=lambda: (line for line, _ in numbered_lines(self.store, log)),
         )
 
-    def _slice(self, each: Candidate, slicer: Slicer, file: IO[bytes], others: list[Log]) -> None:
-        pieces = slicer.slices(file)
-        piece = next(pieces, None)
-        while piece is not None:
-            following = next(pieces, None) if _is_partial(piece) else None
-            if following is None:
-                piece.place = _as_place(each, None)
-                self._pending.append((each, slicer, piece))
-                self._pending_bytes += sum(chunk.length for chunk in piece.chunks)
-                if self._pending_bytes >= SLICE_BYTES or len(self._pending) >= BATCH_LOGS or others:
-                    self._flush()
-                    self._drop_superseded(each, slicer, others)
-                return
-            self._flush()
-            written = self._store_one(each, slicer, piece)
-            if written.refused:
-                return
-            slicer.log_id = following.log_id = written.log_id
-            piece = following
+    def _should_hand_over(self, each: Candidate) -> bool:
+        """Whether the second process reads this log: this one takes a small one itself when it would only wait."""
+        if self._worker is None:
+            return False
+        while self._handed and self._worker is not None and self._worker.has_outcome:
+            self._collect()
+        return self._worker is not None and (len(self._handed) < AHEAD or each.size > SMALL_BYTES)
 
-    def _store_one(self, each: Candidate, slicer: Slicer, piece: LogSlice) -> Written:
-        (written,) = self.store.write_slices([piece])
-        self._note(each, slicer, piece, written, final=False)
-        return written
+    def _hand_over(self, each: Candidate, job: Job) -> None:
+        """Let the second process read a log, a few logs ahead of what is written."""
+        assert self._worker is not None
+        self._handed.append(_Reading(each=each))
+        try:
+            self._worker.give(job)
+        except WorkerLost:
+            self._read_here_again()
+        while len(self._handed) > HANDED_MAX:
+            self._collect()
+
+    def _collect(self) -> None:
+        """Take the next slice from the second process."""
+        assert self._worker is not None
+        try:
+            outcome = self._worker.outcome()
+        except WorkerLost:
+            self._read_here_again()
+            return
+        self._take(self._handed[0], outcome)
+        if outcome.is_last:
+            self._handed.popleft()
+
+    def _read_here_again(self) -> None:
+        """What the second process left undone is read in this one."""
+        self._again += [reading.each for reading in self._handed]
+        self._handed.clear()
+        self._end_worker()
+
+    def _end_worker(self) -> None:
+        if self._worker is not None:
+            self._worker.end()
+            self._worker = None
+
+    def _take(self, reading: _Reading, outcome: Outcome) -> None:
+        """Store a slice: the last one of a log together with others', one before it at once."""
+        piece = outcome.piece
+        if outcome.problem:
+            self.report.errors.append(Problem(reading.each.path, outcome.problem))
+        if piece is not None and not reading.is_refused:
+            piece.project = project_key(piece.facts.cwd)
+            piece.log_id = reading.log_id if reading.log_id is not None else piece.log_id
+            if outcome.is_last:
+                piece.place = _as_place(reading.each, None)
+            self._pending.append((reading, outcome, piece))
+            self._pending_bytes += _bytes_in(piece)
+            if not outcome.is_last or self._pending_bytes >= SLICE_BYTES or len(self._pending) >= BATCH_LOGS:
+                self._flush()
+        if outcome.is_last:
+            self._done += reading.each.size
+            self._progress(self._done, self._to_do)
 
     def _flush(self) -> None:
-        if not self._pending:
-            return
+        """Write what is pending, in one transaction."""
         pending, self._pending, self._pending_bytes = self._pending, [], 0
-        for (each, slicer, piece), written in zip(
-            pending, self.store.write_slices([piece for _, _, piece in pending]), strict=True
-        ):
-            slicer.log_id = written.log_id
-            self._note(each, slicer, piece, written, final=True)
+        if not pending:
+            return
+        written = self.store.write_slices([piece for _, _, piece in pending])
+        for (reading, outcome, piece), result in zip(pending, written, strict=True):
+            reading.log_id, reading.is_refused = result.log_id, result.refused is not None
+            self._note(reading.each, outcome, piece, result)
 
-    def _note(self, each: Candidate, slicer: Slicer, piece: LogSlice, written: Written, *, final: bool) -> None:
+    def _note(self, each: Candidate, outcome: Outcome, piece: LogSlice, written: Written) -> None:
         if written.refused == slices.FORGOTTEN:
             self._gave_nothing(each, slices.FORGOTTEN)
             return
@@ -264,22 +361,20 @@ class _Ingest:
             self._again.append(each)
             return
         tally = self._tally(each.agent.name)
-        tally.bytes_read += sum(chunk.length for chunk in piece.chunks)
+        tally.bytes_read += _bytes_in(piece)
         tally.events_new += len(piece.events)
+        tally.logs_read += outcome.is_last
         self._sessions.setdefault(each.agent.name, set()).add((written.session_id or 0, written.session_is_new))
-        if final:
-            tally.logs_read += 1
-            for kind, count in slicer.unknown.items():
-                self.report.unknown_records[kind] = self.report.unknown_records.get(kind, 0) + count
+        for kind, count in outcome.unknown.items():
+            self.report.unknown_records[kind] = self.report.unknown_records.get(kind, 0) + count
 
-    def _drop_superseded(self, each: Candidate, slicer: Slicer, others: list[Log]) -> None:
+    def _drop_superseded(self, reading: _Reading) -> None:
         """Of a log that was rewritten the old bytes stay only if they hold a record that the new ones lack."""
-        if slicer.log_id is None:
-            return
-        new = self.store.log(slicer.log_id)
+        each = reading.each
+        new = self.store.log(reading.log_id) if reading.log_id is not None else None
         if new is None:
             return
-        gone = [log for log in others if log.path == each.path or not Path(log.path).exists()]
+        gone = [log for log in reading.others if log.path == each.path or not Path(log.path).exists()]
         if gone:
             has = set(known_numbers(self.store, each.agent, [new]))
             lacks_nothing = [
@@ -309,29 +404,11 @@ class _Ingest:
             self._tally(agent).sessions_updated = len({session for session, _ in touched} - new)
 
 
-def _opened(each: Candidate) -> IO[bytes]:
-    if each.path.endswith(".zst"):
-        return _decompressed(Path(each.path))
-    return Path(each.path).open("rb", buffering=0)
+def _relpath(each: Candidate) -> str:
+    return each.relpath.removesuffix(".zst")
 
 
-def _decompressed(path: Path) -> IO[bytes]:
-    """A compressed log as a file of its content that can be sought in, on disk only when it is large."""
-    import tempfile
-
-    spooled = tempfile.SpooledTemporaryFile(max_size=SLICE_BYTES)  # noqa: SIM115 - the caller closes it
-    try:
-        with codec.open_compressed(path) as content:
-            while block := content.read(codec.CHUNK_BYTES):
-                spooled.write(block)
-    except BaseException:
-        spooled.close()
-        raise
-    spooled.seek(0)
-    return spooled  # type: ignore[return-value]
-
-
-def _size(each: Candidate, file: IO[bytes]) -> int:
+def _size(file: IO[bytes]) -> int:
     at = file.tell()
     size = file.seek(0, os.SEEK_END)
     file.seek(at)
@@ -351,9 +428,9 @@ def _first_hash(head: bytes) -> str | None:
     return None
 
 
-def _has_grown(each: Candidate, file: IO[bytes], log: Log) -> bool:
+def _has_grown(file: IO[bytes], log: Log) -> bool:
     """Whether a file goes on from what is kept, by its size and the hash of the bytes before the old end."""
-    if log.first_hash is None or log.tail_hash is None or _size(each, file) <= log.read_to:
+    if log.first_hash is None or log.tail_hash is None or _size(file) <= log.read_to:
         return False
     at = max(log.read_to - logs.TAIL_BYTES, 0)
     file.seek(at)
@@ -388,8 +465,8 @@ def _read_exactly(file: IO[bytes], length: int) -> bytes:
     return b"".join(pieces)
 
 
-def _is_partial(piece: LogSlice) -> bool:
-    return sum(chunk.length for chunk in piece.chunks) >= SLICE_BYTES
+def _bytes_in(piece: LogSlice) -> int:
+    return sum(chunk.length for chunk in piece.chunks)
 
 
 def _as_place(each: Candidate, log_id: int | None, reason: str | None = None) -> SeenPlace:

@@ -45,7 +45,6 @@ class Source(Struct, frozen=True, kw_only=True):
     path: Path
     relpath: str
     place: SeenPlace
-    project: Callable[[str | None], str | None]
 
 
 class Start(Struct, kw_only=True):
@@ -68,13 +67,12 @@ class Slicer:
     def __init__(self, source: Source, start: Start) -> None:
         self._source, self._start = source, start
         log = start.log
-        self.log_id = log.id if log else None
         self.unknown: dict[str, int] = {}
         self._reader = source.agent.reader(source.identity, log.state if log else None, start.earlier)
         self._at = log.read_to if log else 0
         self._line_start = log.parsed_to if log else 0
         self._carry = [start.carry] if start.carry else []
-        self._carried = len(start.carry)
+        self._carried = self._at - (log.parsed_to if log else 0)
         self._tail = start.tail
         self._next_seq = start.next_seq
         self._tail_seq = log.tail_seq if log else None
@@ -84,12 +82,16 @@ class Slicer:
         self._clear()
 
     def slices(self, file: IO[bytes]) -> Iterator[LogSlice]:
-        """The slices of what ``file`` holds from where it stands; none when it holds nothing more."""
+        """The slices of what ``file`` holds from where it stands; none when it holds nothing more.
+
+        Only the first knows the log's id in the store; those that follow are given it by whoever stores them.
+        """
         before = self._at
         while block := file.read(BLOCK_BYTES):
-            self._take(block)
+            # Cut before the next block, so that the last slice has a chunk for an unfinished record to count in.
             if self._taken >= SLICE_BYTES:
                 yield self._cut(self._reader.state(), self._line_start, None)
+            self._take(block)
         if self._at == before:
             return
         state, parsed_to = self._reader.state(), self._line_start
@@ -100,7 +102,7 @@ class Slicer:
         self._taken = 0
         self._chunks: list[logs.Chunk] = []
         self._events: list[NewEvent] = []
-        self._answers: dict[str, list[str]] = {}
+        self._answers: dict[str, str] = {}
         self._last_active: int | None = None
 
     def _take(self, block: bytes) -> None:
@@ -109,12 +111,13 @@ class Slicer:
         done = 0
         *lines, rest = block.split(b"\n")
         for piece in lines:
-            line, start = piece, self._at + done
+            line: bytes | None = piece
+            start = self._at + done
             if self._carried:
                 line, start = self._joined(piece), self._line_start
             seq = self._record(line, start)
             if seq is not None and not pending.count(seq):
-                pending = self._pending = self._split(pending, done, seq)
+                pending = self._pending = self._split(pending, self._at + done - pending.start, seq)
             done += len(piece) + 1
             self._line_start = self._at + done
         if rest:
@@ -170,16 +173,20 @@ class Slicer:
         for part, event in parsed.events:
             self._events.append(packed(event, seq, part, turn_uid, parsed.at, start, length))
             if turn_uid is not None and isinstance(event, AssistantText):
-                self._answers.setdefault(turn_uid, []).append(event.text)
+                self._answers[turn_uid] = event.text
 
     def _tell_tail(self) -> int | None:
-        """Tell an unfinished last line that looks whole, for the time being; gives its number."""
-        if not self._carried or not self._carry:
-            return None
+        """Tell an unfinished last line that looks whole, for the time being; gives its number.
+
+        One that looked whole and turned out to go on says nothing until it ends, and keeps its number.
+        """
         line = b"".join(self._carry)
-        if not line.strip(BLANK) or not self._source.agent.is_whole(line):
+        if line.strip(BLANK) and self._source.agent.is_whole(line):
+            seq = self._record(line, self._line_start)
+        elif self._carried and self._tail_seq is not None:
+            seq, self._tail_seq = self._tail_seq, None
+        else:
             return None
-        seq = self._record(line, self._line_start)
         if seq is not None and self._pending is not None and not self._pending.count(seq):
             self._pending = self._split(self._pending, max(self._line_start - self._pending.start, 0), seq)
         return seq
@@ -209,8 +216,7 @@ class Slicer:
             relpath=source.relpath,
             path=str(source.path),
             modified=source.place.mtime_ns // 1_000_000,
-            project=source.project(self._reader.session.cwd),
-            log_id=self.log_id,
+            log_id=self._start.log.id if self._start.log else None,
             expected_read_to=expected[0],
             expected_next_seq=expected[1],
             undo_from=self._undo_from,
@@ -253,6 +259,27 @@ class _Pending:
         return True
 
 
+def opened(path: Path) -> IO[bytes]:
+    """A log as a file of its content, also of a compressed one; it can be sought in."""
+    return _decompressed(path) if path.name.endswith(".zst") else path.open("rb", buffering=0)
+
+
+def _decompressed(path: Path) -> IO[bytes]:
+    import tempfile
+
+    # In memory while it is small, on the disk when it is not.
+    spooled = tempfile.SpooledTemporaryFile(max_size=SLICE_BYTES)  # noqa: SIM115 - the caller closes it
+    try:
+        with path.open("rb") as file:
+            for block in codec.decompressed(file):
+                spooled.write(block)
+    except BaseException:
+        spooled.close()
+        raise
+    spooled.seek(0)
+    return spooled
+
+
 def packed(
     event: Event, seq: int, part: int, turn_uid: str | None, at: int | None, position: int, length: int
 ) -> NewEvent:
@@ -285,10 +312,15 @@ def numbered_lines(store: Store, log: Log) -> Iterator[tuple[bytes, int]]:
             yield carry, seq + numbered
 
 
-def known_numbers(store: Store, agent: Agent, kept: Iterable[Log]) -> dict[str, deque[int]]:
-    """The numbers of all records of these logs, by key, in order."""
+def known_numbers(
+    store: Store, agent: Agent, kept: Iterable[Log], taken: Iterable[int] = ()
+) -> dict[str, deque[int]]:
+    """The numbers of all records of these logs, by key, in order: each once, and none that is ``taken``."""
     known: dict[str, deque[int]] = {}
+    met = set(taken)
     for log in kept:
         for line, seq in numbered_lines(store, log):
-            known.setdefault(record_key(agent, line), deque()).append(seq)
+            if seq not in met:
+                met.add(seq)
+                known.setdefault(record_key(agent, line), deque()).append(seq)
     return known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 
 from backstory.extract import index_text
 
@@ -36,10 +37,14 @@ def _is_wanted(token: str, wanted: set[str], prefixes: tuple[str, ...]) -> bool:
 
 
 def _tokens(text: str) -> list[re.Match[str]]:
-    if text.isascii():
-        return list(_TOKEN.finditer(text))
+    return list((_TOKEN if text.isascii() else _token_or_cjk()).finditer(text))
+
+
+@cache
+def _token_or_cjk() -> re.Pattern[str]:
     # Where no spaces part the words, each character is a word of its own.
-    return [found for found in re.finditer(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+?(?=[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[\W_]|$)", text)]
+    cjk = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+    return re.compile(rf"[{cjk}]|(?:(?![{cjk}])[^\W_])+")
 
 
 def _best_window(text: str, places: list[tuple[int, int]], around: int) -> tuple[int, int]:

@@ -80,23 +80,27 @@ class LogReader(Protocol):
 
 def names() -> list[str]:
     """The agents known here, in alphabetical order; none is imported."""
-    own = {found.name for found in pkgutil.iter_modules([str(Path(__file__).parent)]) if not found.name.startswith("_")}
-    return sorted(own | {point.name for point in _entry_points()})
+    return sorted(_own() | {point.name for point in _entry_points()})
 
 
 def load(name: str) -> Agent:
     """The agent called ``name``; raises UnknownAgent."""
-    if name not in names():
-        raise UnknownAgent(name, names())
+    if name in _own():
+        return _agent_of(importlib.import_module(f"{__name__}.{name}"))
     for point in _entry_points():
         if point.name == name:
             return _agent_of(point.load())
-    return _agent_of(importlib.import_module(f"{__name__}.{name}"))
+    raise UnknownAgent(name, names())
 
 
 def _agent_of(module: object) -> Agent:
     agent: Agent = module.AGENT  # type: ignore[attr-defined]
     return agent
+
+
+def _own() -> set[str]:
+    found = (each.name for each in pkgutil.iter_modules([str(Path(__file__).parent)]))
+    return {name for name in found if not name.startswith("_")}
 
 
 @cache

@@ -96,7 +96,8 @@ KEPT_BLOCKS = frozenset({"redacted_thinking", "document", "container_upload", "f
 
 _TITLE_RANK = {"summary": 1, "ai-title": 2, "agent-name": 3, "custom-title": 4}
 _CALLS_OPEN_MAX = 2_000
-_RECENT_ANCHORS = 64
+_RECENT_ANCHORS = 16
+_MESSAGES_OPEN_MAX = 16
 _HEADS_MAX = 2_000
 
 _OURS = re.compile(rb'"(?:sessionId|leafUuid|parentUuid|messageId)"\s*:')
@@ -211,7 +212,8 @@ class Claude:
             found = _SESSION_ID.search(head)
             parent = found.group(1).decode("utf-8", "replace") if found else None
         if parent is None:
-            return LogIdentity(native_id=stem)
+            # A first record that is torn may still say it.
+            return LogIdentity(native_id=stem) if b"\n" in head else None
         native_id = f"{parent}/{stem.removeprefix('agent-')}"
         return LogIdentity(native_id=native_id, parent_native_id=parent, relation=Relation.SUBAGENT)
 
@@ -249,8 +251,11 @@ class Reader:
         return iter(turns.values())
 
     def state(self) -> bytes:
-        self._state.recent = dict(list(self._anchors.items())[-_RECENT_ANCHORS:])
-        return msgspec.json.encode(self._state)
+        recent = dict(list(self._anchors.items())[-_RECENT_ANCHORS:])
+        turn = self._state.turn
+        # The prompt of a turn that has begun is in the store already.
+        turn = msgspec.structs.replace(turn, prompt="") if turn else None
+        return msgspec.json.encode(msgspec.structs.replace(self._state, recent=recent, turn=turn))
 
     def read(self, line: bytes, seq: int) -> Parsed:
         try:
@@ -384,6 +389,8 @@ class Reader:
             usage.cache_creation_input_tokens or 0,
         )
         now = self._state.usage[key] = tuple(map(max, before, said))  # type: ignore[assignment]
+        if len(self._state.usage) > _MESSAGES_OPEN_MAX:
+            self._state.usage.pop(next(iter(self._state.usage)))
         grown = [new - old for new, old in zip(now, before, strict=True)]
         tokens = turn.tokens
         turn.tokens = Tokens(

@@ -295,10 +295,13 @@ class Codex:
         self,
         identity: LogIdentity,
         state: bytes | None,
-        earlier: Callable[[], Iterable[bytes]],  # noqa: ARG002
+        earlier: Callable[[], Iterable[bytes]],
     ) -> Reader:
         # No record of these logs points further back than the state remembers.
         return Reader(identity, state)
+
+    def is_whole(self, line: bytes) -> bool:
+        return _jsonl.is_whole(line)
 
     def native_id_of(self, line: bytes) -> str | None:
         """Ids that Codex or the model's server drew at random; a short one may come twice in a log."""
@@ -329,7 +332,10 @@ class Reader:
         return iter(turns.values())
 
     def state(self) -> bytes:
-        return msgspec.json.encode(self._state)
+        turn = self._state.turn
+        # The prompt of a turn that has begun is in the store already.
+        turn = msgspec.structs.replace(turn, prompt="") if turn else None
+        return msgspec.json.encode(msgspec.structs.replace(self._state, turn=turn))
 
     def read(self, line: bytes, seq: int) -> Parsed:
         try:

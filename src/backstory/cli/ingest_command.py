@@ -32,9 +32,7 @@ def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, as_
     if forgotten and app.home_store.exists:
         app.home_store.unforget()
     with app.home_store as store, output.progress("Reading logs") as progress:
-        report = ingest(
-            store, chosen, environ=app.environ, home=app.user_home, now=now_ms(), progress=progress
-        )
+        report = ingest(store, chosen, environ=app.environ, home=app.user_home, now=now_ms(), progress=progress)
     if as_json:
         output.json(_as_json(report) | ({"explained": _explained(report)} if explain else {}))
     else:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.store import Session
 
+PROJECT_COLUMNS = 20
 BADGES = {1: ("✓", "green"), 0: ("✗", "red")}
 
 
@@ -24,9 +25,7 @@ BADGES = {1: ("✓", "green"), 0: ("✗", "red")}
 @json_option
 @store_option
 @click.pass_obj
-def command(
-    app: App, everything: bool, agent: str | None, helpers: bool, limit: int | None, as_json: bool
-) -> None:
+def command(app: App, everything: bool, agent: str | None, helpers: bool, limit: int | None, as_json: bool) -> None:
     """List sessions, the last active first: this project's, or with --all the machine's."""
     limit = app.config.get("list.limit") if limit is None and not as_json else limit or 0
     found = listed(app, everything=everything or bool(app.store_path), agent=agent, helpers=helpers)
@@ -48,8 +47,8 @@ def listed(app: App, *, everything: bool, agent: str | None, helpers: bool) -> l
     found: dict[str, Session] = {}
     for store in app.stores:
         if store.exists:
-            where = {} if everything else {"project": app.project_key, "folder": str(app.project_folder)}
-            for session in store.sessions(agent=agent, helpers=helpers, **where):
+            project, folder = (None, None) if everything else (app.project_key, str(app.project_folder))
+            for session in store.sessions(agent=agent, helpers=helpers, project=project, folder=folder):
                 found.setdefault(session.uid, session)
     return sorted(found.values(), key=lambda session: (session.last_active or 0, session.uid), reverse=True)
 
@@ -61,6 +60,7 @@ def session_as_json(session: Session) -> dict[str, Any]:
         "uid": session.uid,
         "name": session.shown_name,
         "title": session.title,
+        "first_prompt": session.first_prompt,
         "agents": session.agents,
         "project": session.project,
         "repository": session.repository,
@@ -86,9 +86,9 @@ def _row(session: Session) -> tuple[str, ...]:
     return (
         badge(session.completed),
         session.shown_number or session.uid[:12],
-        session.name or session.title or "",
+        session.name or session.title or session.first_prompt or "",
         ", ".join(session.agents),
-        (session.project or "").rstrip("/").rpartition("/")[2],
+        output.one_line((session.project or "").rstrip("/").rpartition("/")[2], PROJECT_COLUMNS),
         output.local(session.last_active),
         str(session.turns),
         output.duration(session.duration_ms),

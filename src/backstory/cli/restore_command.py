@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 @json_option
 @store_option
 @click.pass_obj
-def command(
-    app: App, sessions: tuple[str, ...], everything: bool, target: Path, force: bool, as_json: bool
-) -> None:
+def command(app: App, sessions: tuple[str, ...], everything: bool, target: Path, force: bool, as_json: bool) -> None:
     """Give logs back, byte for byte: those of the SESSIONs, or with --all every one.
 
     They are laid out below the folder as they lay below their agent's own.

@@ -9,15 +9,12 @@ import click
 
 from backstory.cli import output
 from backstory.cli.options import json_option, moment, store_option
-from backstory.extract import searchable
-from backstory.fullform import FullForms
-from backstory.snippet import snippet
+from backstory.finding import Excerpt, Findings, find
 from backstory.store import Filter
 from backstory.store.search import terms
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.store import Found, Session, Store
 
 
 @click.command("search")
@@ -40,72 +37,51 @@ def command(
         folder=str(app.project_folder) if here else None,
         since=moment(since, datetime.now().astimezone()),
     )
-    store = app.home_store
-    if not store.exists:
-        found, hits = None, []
-    else:
-        found = store.search(text, wanted, limit=limit or app.config.get("search.limit"))
-        hits = _hits(store, found, text)
+    findings = Findings(total=0, truncated=False, excerpts=[])
+    if app.home_store.exists:
+        findings = find(app.home_store, text, wanted, limit=limit or app.config.get("search.limit"))
     if as_json:
-        output.json(
-            {
-                "query": text,
-                "total": found.total if found else 0,
-                "truncated": bool(found and found.truncated),
-                "hits": [hit for hit, _, _ in hits],
-            }
-        )
-    else:
-        _tell(app, text, found, hits)
-
-
-def _hits(store: Store, found: Found, query: str) -> list[tuple[dict[str, Any], Session, list[tuple[int, int]]]]:
-    forms, hits = FullForms(store), []
-    for hit in found.hits:
-        stored = store.event(hit.event_id)
-        if stored is None:
-            continue
-        session = store.session(hit.session_id)
-        _, text = searchable(forms.of(stored)) or ("", "")
-        excerpt, marks = snippet(text, query)
-        hits.append(
-            (
-                {
-                    "session": session.shown_number or session.shown_name or session.uid,
-                    "uid": session.uid,
-                    "agent": ", ".join(session.agents),
-                    "project": session.project,
-                    "at": output.iso(stored.at),
-                    "seq": stored.seq,
-                    "scope": hit.scope,
-                    "snippet": excerpt,
-                    "score": round(hit.score, 4),
-                },
-                session,
-                marks,
-            )
-        )
-    return hits
-
-
-def _tell(
-    app: App, text: str, found: Found | None, hits: list[tuple[dict[str, Any], Session, list[tuple[int, int]]]]
-) -> None:
-    if found is None:
-        output.talk(f"Nothing has been read yet: there is no store at {app.home_store.path}. Try: backstory ingest")
+        hits = [_as_json(excerpt) for excerpt in findings.excerpts]
+        output.json({"query": text, "total": findings.total, "truncated": findings.truncated, "hits": hits})
         return
-    for hit, session, marks in hits:
-        name = output.one_line(session.name or session.title or "", 50)
-        facts = [hit["agent"], (hit["project"] or "").rpartition("/")[2], (hit["at"] or "")[:10], hit["scope"], name]
-        line = "  ".join(each for each in facts if each)
-        label = session.shown_number or session.uid[:12]
-        output.data(f"{output.style(label, fg='yellow')} @{hit['seq']}  {output.style(line, dim=True)}")
-        output.data(f"    {_marked(hit['snippet'], marks)}")
-    if not hits:
-        why = "it has no letter or digit to look for" if not terms(text) else "try fewer words, or: backstory ingest"
-        output.talk(f"Nothing found for {text!r}: {why}.")
-    elif found.truncated:
-        output.talk(f"The best {len(hits)} sessions of {found.total} hits; --limit shows more.")
+    for excerpt in findings.excerpts:
+        _tell(excerpt)
+    if not findings.excerpts:
+        output.talk(_why_none(app, text))
+    elif findings.truncated:
+        output.talk(f"The best {len(findings.excerpts)} sessions of {findings.total} hits; --limit shows more.")
+
+
+def _as_json(found: Excerpt) -> dict[str, Any]:
+    session = found.session
+    return {
+        "session": session.shown_number or session.shown_name or session.uid,
+        "uid": session.uid,
+        "agent": ", ".join(session.agents),
+        "project": session.project,
+        "at": output.iso(found.stored.at),
+        "seq": found.stored.seq,
+        "scope": found.scope,
+        "snippet": found.snippet,
+        "score": round(found.score, 4),
+    }
+
+
+def _tell(found: Excerpt) -> None:
+    session = found.session
+    agent, project = ", ".join(session.agents), (session.project or "").rpartition("/")[2]
+    facts = [agent, project, output.local(found.stored.at)[:10], found.scope, session.name or session.title]
+    line = output.one_line("  ".join(each for each in facts if each), output.width() - 24)
+    label = session.shown_number or session.uid[:12]
+    output.data(f"{output.style(label, fg='yellow')} @{found.stored.seq}  {output.style(line, dim=True)}")
+    output.data(f"    {_marked(found.snippet, found.marks)}")
+
+
+def _why_none(app: App, text: str) -> str:
+    if not app.home_store.exists:
+        return f"Nothing has been read yet: there is no store at {app.home_store.path}. Try: backstory ingest"
+    why = "try fewer words, or: backstory ingest" if terms(text) else "it has no letter or digit to look for"
+    return f"Nothing found for {text!r}: {why}."
 
 
 def _marked(text: str, marks: list[tuple[int, int]]) -> str:

@@ -111,7 +111,7 @@ def _lines(
     session = found.session
     yield output.style(output.clean(session.shown_name or session.uid), bold=True)
     where = session.project or session.cwd or session.worktree
-    facts = [session.uid, ", ".join(session.agents), where, session.branch, f"{session.turns} turns"]
+    facts = [session.uid, ", ".join(session.agents), where, session.branch, _count(session.turns)]
     yield output.style(output.clean(" · ".join(each for each in facts if each)), dim=True)
     if session.parent_uid:
         yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
@@ -128,7 +128,11 @@ def _lines(
 
 def _child_lines(store: Store, session_id: int) -> Iterator[str]:
     for child in store.children(session_id):
-        yield output.style(f"  └ {child.relation} {child.uid[:12]} ({child.turns} turns)", dim=True)
+        yield output.style(f"  └ {child.relation} {child.uid[:12]} ({_count(child.turns)})", dim=True)
+
+
+def _count(turns: int) -> str:
+    return f"{turns} turn" if turns == 1 else f"{turns} turns"
 
 
 def _turn_line(number: int, turn: Turn) -> str:

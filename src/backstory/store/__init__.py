@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -40,6 +41,11 @@ __all__ = [
 PROJECT_STORE = Path(".backstory") / "sessions.bks"
 BULK_CRISIS_MERGE = 2_000
 BULK_HASH_BYTES = 32 * 1024 * 1024
+BULK_WAL_PAGES = 8_192
+WAL_PAGES = 1_000
+MERGE_PAGES = 2_000
+"""The index is merged in steps of so many pages, so that no other writer waits for long."""
+MERGE_STEPS_MAX = 10_000
 
 
 def open_store(
@@ -128,10 +134,8 @@ class Store:
         Each is kept in full as a line of JSON, and as what ``compact_event`` leaves of it.
         """
         session_id = _id(session)
-        return self._write(
-            lambda db: events.append(
-                db, sessions.get(db, session_id).id, new, now=self._now(), new_uid=self._new_uid
-            )
+        return self._change(
+            lambda db: events.append(db, sessions.get(db, session_id).id, new, now=self._now(), new_uid=self._new_uid)
         )
 
     def mark_completed(
@@ -139,7 +143,7 @@ class Store:
     ) -> None:
         """Say how a session's last turn ended, how long it took and what it cost; the session's columns are sums."""
         session_id = _id(session)
-        self._write(lambda db: turns.complete(db, sessions.get(db, session_id).id, duration_ms, cost_usd, success))
+        self._change(lambda db: turns.complete(db, sessions.get(db, session_id).id, duration_ms, cost_usd, success))
 
     def sessions(
         self,
@@ -160,9 +164,7 @@ class Store:
 
     def session(self, wanted: str | int) -> Session:
         """The session meant by a number (S3), a name, an agent's own id or the start of a uid, or by its id here."""
-        return self._read(
-            lambda db: sessions.get(db, sessions.find(db, wanted) if isinstance(wanted, str) else wanted)
-        )
+        return self._read(lambda db: sessions.get(db, sessions.find(db, wanted) if isinstance(wanted, str) else wanted))
 
     def children(self, session: Session | int) -> list[Session]:
         """The sessions that come from this one."""
@@ -174,11 +176,15 @@ class Store:
 
     def rename(self, session: Session | int, name: str) -> None:
         """Call a session ``name``; '' takes its name away."""
-        self._write(lambda db: sessions.rename(db, _id(session), name), decided=True)
+        session_id = _id(session)
+        self._change(lambda db: sessions.rename(db, sessions.get(db, session_id).id, name), decided=True)
 
     def remove(self, session: Session | int) -> list[str]:
         """Remove a session and its helpers', with their bytes; gives their uids. Reading the log again skips them."""
-        removed = self._write(lambda db: sessions.remove(db, _id(session), self._now()), decided=True)
+        session_id = _id(session)
+        removed = self._change(
+            lambda db: sessions.remove(db, sessions.get(db, session_id).id, self._now()), decided=True
+        )
         self._give_pages_back()
         return removed
 
@@ -196,9 +202,7 @@ class Store:
         """The number (1, 2, …) of each of a session's turns, by the id that events name."""
         return self._read(lambda db: turns.numbers(db, _id(session)))
 
-    def events(
-        self, session: Session | int, *, after: tuple[int, int] = (0, -1), limit: int = -1
-    ) -> list[StoredEvent]:
+    def events(self, session: Session | int, *, after: tuple[int, int] = (0, -1), limit: int = -1) -> list[StoredEvent]:
         """A session's events in order, from the one behind ``after`` = (seq, part) on."""
         return self._read(lambda db: events.of_session(db, _id(session), after=after, limit=limit))
 
@@ -214,7 +218,7 @@ class Store:
 
     def places(self) -> dict[str, SeenPlace]:
         """Every file that was looked at, by path, as it was then."""
-        return self._read(logs.places) if self.exists else {}
+        return self._read_if_begun(logs.places, {})
 
     def log(self, log_id: int) -> Log | None:
         """One log."""
@@ -226,16 +230,15 @@ class Store:
 
     def logs_of(self, agent: str, native_id: str) -> list[Log]:
         """The logs of one of an agent's sessions."""
-        return self._read(lambda db: logs.of_native_id(db, agent, native_id)) if self.exists else []
+        return self._read_if_begun(lambda db: logs.of_native_id(db, agent, native_id), [])
 
     def next_seq(self, uid: str) -> int:
         """The number that the next record of a session gets; 1 for a session that is not here."""
-        if not self.exists:
-            return 1
-        found = self._read(
+        found = self._read_if_begun(
             lambda db: db.execute(
                 "select next_seq from sessions where substr(uid, 11) = ?", (ids.session_identity(uid),)
-            ).fetchone()
+            ).fetchone(),
+            None,
         )
         return int(found[0]) if found else 1
 
@@ -262,9 +265,19 @@ class Store:
         """Store pieces of logs in one transaction; each is taken or refused on its own."""
         return self._write(lambda db: [slices.write(db, piece) for piece in pieces])
 
-    def remember_places(self, places: Iterable[SeenPlace]) -> None:
-        """Note files as they are now, so that they need not be opened again."""
-        self._write(lambda db: [logs.remember_place(db, place) for place in places])
+    def remember_places(self, places: Iterable[SeenPlace], moved: Iterable[tuple[int, str, str]] = ()) -> None:
+        """Note files as they are now, so that they need not be opened again.
+
+        ``moved``: (log id, path, path below the agent's own folder) of logs that lie elsewhere now.
+        """
+
+        def remember(db: apsw.Connection) -> None:
+            for place in places:
+                logs.remember_place(db, place)
+            for log_id, path, relpath in moved:
+                db.execute("update logs set path = ?, relpath = ? where id = ?", (path, relpath, log_id))
+
+        self._write(remember)
 
     def drop_logs(self, log_ids: Sequence[int], *, in_favour_of: int) -> None:
         """Remove logs whose every record another log of the session holds too."""
@@ -289,9 +302,11 @@ class Store:
             return len(idle)
 
         waiting = self._read(
-            lambda db: db.execute(
-                "select exists (select 1 from logs where frames > 1 and coalesce(modified, 0) < ?)", (before,)
-            ).get
+            lambda db: (
+                db.execute(
+                    "select exists (select 1 from logs where frames > 1 and coalesce(modified, 0) < ?)", (before,)
+                ).get
+            )
         )
         return self._write(fold) if waiting else 0
 
@@ -299,13 +314,20 @@ class Store:
 
     def verify(self, progress: Callable[[int, int], None] = lambda done, total: None) -> Verified:
         """Check everything that can be checked; see ``store/verify.py``."""
-        with connection.translated(self.path):
-            return verify.verify(self._reading_connection(), progress)
+        # A connection of its own: what FTS5 remembers of the index in another is not renewed for this check.
+        db = connection.open_reader(self.path)
+        try:
+            with connection.translated(self.path):
+                migrate.schema_version(db, self.path)
+                return verify.verify(db, progress)
+        finally:
+            db.close()
 
     def backup(self, target: Path) -> int:
         """Copy the store as it is now into a single new file; gives its size in bytes."""
         if target.exists():
             raise errors.FileInTheWay(target)
+        db = self._reading_connection()
         try:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -313,19 +335,25 @@ class Store:
             raise errors.CannotWrite(target, refused.strerror or str(refused)) from refused
         try:
             with connection.translated(target):
-                _copy_whole(self._reading_connection(), target)
+                _copy_whole(db, target)
         except BaseException:
-            target.unlink(missing_ok=True)
+            for ending in ("", "-journal", "-wal", "-shm"):
+                target.with_name(target.name + ending).unlink(missing_ok=True)
             raise
         return target.stat().st_size
 
     def begin_bulk(self) -> None:
-        """Make the index put off merging while a lot is written; ``end_bulk`` merges once."""
+        """Put off merging the index, and emptying the WAL, while a lot is written; ``end_bulk`` does both once."""
         self._write(lambda db: _set_index(db, automerge=0, crisismerge=BULK_CRISIS_MERGE, hashsize=BULK_HASH_BYTES))
+        self._writing_connection().wal_autocheckpoint(BULK_WAL_PAGES)
 
     def end_bulk(self) -> None:
-        """Merge the index into one piece, give its settings and the file's free pages back."""
-        self._write(lambda db: _reset_index(db, merge=True))
+        """Merge the index into one piece, a step at a time, and give its settings and the free pages back."""
+        steps = MERGE_STEPS_MAX
+        while steps and self._write(lambda db: _merge_index(db, is_first=steps == MERGE_STEPS_MAX)):
+            steps -= 1
+        self._write(_reset_index)
+        self._writing_connection().wal_autocheckpoint(WAL_PAGES)
         self._give_pages_back()
 
     # how ------------------------------------------------------------------------------------------------------
@@ -337,16 +365,23 @@ class Store:
         with connection.translated(self.path), _checked(self.path):
             return question(self._reading_connection())
 
+    def _read_if_begun(self, question: Callable[[apsw.Connection], T], otherwise: T) -> T:
+        try:
+            return self._read(question)
+        except errors.StoreNotFound:
+            return otherwise
+
+    def _change(self, change: Callable[[apsw.Connection], T], *, decided: bool = False) -> T:
+        """Write to a store that is there; unlike ``_write`` this begins none."""
+        if not self.exists:
+            raise errors.StoreNotFound(self.path)
+        return self._write(change, decided=decided)
+
     def _write(self, change: Callable[[apsw.Connection], T], *, decided: bool = False) -> T:
         db = self._writing_connection()
-        if decided:
-            connection.be_durable(db, always=True)
-        try:
+        with connection.lasting(db, self.path) if decided else nullcontext():  # noqa: SIM117
             with connection.writing(db, self.path), _checked(self.path):
                 return change(db)
-        finally:
-            if decided:
-                connection.be_durable(db, always=False)
 
     def _give_pages_back(self) -> None:
         with connection.translated(self.path):
@@ -364,9 +399,10 @@ class Store:
 
     def _writing_connection(self) -> apsw.Connection:
         if self._writer is None:
-            db = connection.open_writer(self.path, shared=self._shared)
+            db = connection.open_writer(self.path)
             try:
-                self._make_ready(db)
+                with connection.translated(self.path):
+                    self._make_ready(db)
             except BaseException:
                 db.close()
                 raise
@@ -374,19 +410,23 @@ class Store:
         return self._writer
 
     def _make_ready(self, db: apsw.Connection) -> None:
-        with connection.translated(self.path):
-            empty = db.pragma("page_count") == 0 or not db.execute("select count(*) from sqlite_schema").get
-            ready = not empty and migrate.schema_version(db, self.path) == migrate.SCHEMA_VERSION
-        if not ready:
+        self._make_tables(db)
+        if self._shared:
+            connection.share(db)
+        if db.execute("select count(*) from search_index_config where k = 'automerge' and v = 0").get:
+            # A bulk load was killed before it could give the index its settings back.
             with connection.writing(db, self.path):
+                _reset_index(db)
+
+    def _make_tables(self, db: apsw.Connection) -> None:
+        empty = db.pragma("page_count") == 0 or not db.execute("select count(*) from sqlite_schema").get
+        ready = not empty and migrate.schema_version(db, self.path) == migrate.SCHEMA_VERSION
+        if not ready:
+            with connection.writing(db, self.path, first=empty):
                 # Another process may have been faster between the look and the lock.
                 if not db.execute("select count(*) from sqlite_schema").get:
                     migrate.begin(db, self._new_uid())
                 migrate.upgrade(db, self.path)
-        if db.execute("select count(*) from search_index_config where k = 'automerge' and v = 0").get:
-            # A bulk load was killed before it could give the index its settings back.
-            with connection.writing(db, self.path):
-                _reset_index(db, merge=False)
 
 
 def _id(session: Session | int) -> int:
@@ -414,9 +454,14 @@ def _set_index(db: apsw.Connection, **settings: int) -> None:
         db.execute("insert into search_index(search_index, rank) values (?, ?)", (name, value))
 
 
-def _reset_index(db: apsw.Connection, *, merge: bool) -> None:
-    if merge:
-        db.execute("insert into search_index(search_index) values ('optimize')")
+def _merge_index(db: apsw.Connection, *, is_first: bool) -> bool:
+    """One step of merging; whether there is more to do. A negative number of pages begins anew with all segments."""
+    before = db.total_changes()
+    _set_index(db, merge=-MERGE_PAGES if is_first else MERGE_PAGES)
+    return db.total_changes() - before > 1
+
+
+def _reset_index(db: apsw.Connection) -> None:
     _set_index(db, automerge=4, crisismerge=16, hashsize=1024 * 1024)
 
 

@@ -9,11 +9,17 @@ from __future__ import annotations
 import hashlib
 from functools import cache, cached_property
 from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 import zstandard
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 CHUNK_BYTES = 1024 * 1024
-LEVEL = 3
+COMPRESSED_BLOCK_BYTES = 16 * 1024
+CHUNK_LEVEL = 5
+EVENT_LEVEL = 3
 DICTIONARY_FILE = Path(__file__).with_name("events.zdict")
 ZstdError = zstandard.ZstdError
 FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -49,9 +55,28 @@ def unpack_chunk(frame: bytes, length: int, digest: bytes) -> bytes:
     return data
 
 
-def open_compressed(path: Path) -> zstandard.ZstdDecompressionReader:
-    """The content of a ``.zst`` file as a stream; frames that follow one another are one content."""
-    return zstandard.ZstdDecompressor().stream_reader(path.open("rb"), read_across_frames=True, closefd=True)
+def unpack_text(frame: bytes) -> bytes:
+    """What ``pack_chunk`` packed, where no checksum is kept beside it; raises CodecError."""
+    try:
+        return _chunk_decompressor().decompress(frame)
+    except zstandard.ZstdError as refused:
+        raise CodecError(str(refused)) from refused
+
+
+def decompressed(file: IO[bytes]) -> Iterator[bytes]:
+    """The content of a ``.zst`` file, in pieces; frames that follow one another are one content.
+
+    Raises ZstdError, also for content that ends too early.
+    """
+    frame = None
+    while block := file.read(COMPRESSED_BLOCK_BYTES):
+        while block:
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            yield frame.decompress(block)
+            block = frame.unused_data if frame.eof else b""
+            frame = None if frame.eof else frame
+    if frame is not None:
+        raise ZstdError("its compressed content ends too early")
 
 
 class EventCodec:
@@ -81,8 +106,8 @@ class EventCodec:
     @cached_property
     def _compress(self):  # type: ignore[no-untyped-def]
         # Without precomputing, a dictionary halves the speed.
-        self._dictionary.precompute_compress(level=LEVEL)
-        return zstandard.ZstdCompressor(level=LEVEL, dict_data=self._dictionary, write_checksum=False).compress
+        self._dictionary.precompute_compress(level=EVENT_LEVEL)
+        return zstandard.ZstdCompressor(level=EVENT_LEVEL, dict_data=self._dictionary, write_checksum=False).compress
 
     @cached_property
     def _decompressor(self) -> zstandard.ZstdDecompressor:
@@ -96,13 +121,28 @@ def shipped_codec() -> EventCodec:
 
 
 def frame_dictionary(frame: bytes) -> int:
-    """The id of the dictionary a frame was made with; 0 when it needs none."""
-    return zstandard.get_frame_parameters(frame).dict_id
+    """The id of the dictionary a frame was made with; 0 when it needs none. Raises CodecError."""
+    try:
+        return zstandard.get_frame_parameters(frame).dict_id
+    except zstandard.ZstdError as refused:
+        raise CodecError(str(refused)) from refused
+
+
+def unpack_foreign(frame: bytes) -> bytes:
+    """The content of a frame that another program made: without a dictionary, perhaps without its length."""
+    decompressor = zstandard.ZstdDecompressor().decompressobj()
+    try:
+        data = decompressor.decompress(frame)
+    except zstandard.ZstdError as refused:
+        raise CodecError(str(refused)) from refused
+    if not decompressor.eof:
+        raise CodecError("the frame is cut short")
+    return data
 
 
 @cache
 def _chunk_compressor() -> zstandard.ZstdCompressor:
-    return zstandard.ZstdCompressor(level=LEVEL)
+    return zstandard.ZstdCompressor(level=CHUNK_LEVEL)
 
 
 @cache

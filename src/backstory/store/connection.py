@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,8 @@ BUSY_TIMEOUT_MS = 3_000
 PAGE_SIZE = 8192
 CACHE_KIB = 16 * 1024
 SQLITE_HEADER = b"SQLite format 3\0"
+SQLITE_HEADER_BYTES = 100
+APPLICATION_ID_AT = 68
 
 
 def exists(path: Path) -> bool:
@@ -49,16 +51,15 @@ def open_reader(path: Path) -> apsw.Connection:
             db = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         _prepare(db)
         db.execute("pragma query_only = 1")
-        _check_application(db, path)
+        if db.pragma("page_count") == 0:
+            # Its first transaction was interrupted, and SQLite has just undone what there was of it.
+            db.close()
+            raise errors.StoreNotFound(path)
     return db
 
 
-def open_writer(path: Path, *, shared: bool) -> apsw.Connection:
-    """A connection that may change an existing store, or begin one in a file that is missing or empty.
-
-    ``shared`` chooses the journal of a store that is begun: WAL for the machine's own, which other programs
-    read while it grows; a rollback journal for one that must be a single file whenever nobody writes.
-    """
+def open_writer(path: Path) -> apsw.Connection:
+    """A connection that may change an existing store, or begin one in a file that is missing or empty."""
     if exists(path):
         _check_header(path)
     else:
@@ -67,12 +68,24 @@ def open_writer(path: Path, *, shared: bool) -> apsw.Connection:
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         _prepare(db)
         if db.pragma("page_count") == 0:
-            db.execute(f"pragma page_size = {PAGE_SIZE}; pragma auto_vacuum = incremental")
-            db.execute(f"pragma journal_mode = {'wal' if shared else 'delete'}")
-        else:
-            _check_application(db, path)
+            db.execute(f"pragma page_size = {PAGE_SIZE}")
         be_durable(db, always=False)
     return db
+
+
+def share(db: apsw.Connection) -> None:
+    """Let others read the machine's own store while it is written: its journal becomes a WAL.
+
+    A store is begun with a rollback journal, so that an interrupted beginning leaves nothing of it. While
+    others use the file its journal stays as it is, until the next time.
+    """
+    if db.pragma("journal_mode") == "wal":
+        return
+    try:
+        db.execute("pragma journal_mode = wal")
+    except apsw.BusyError:
+        return
+    be_durable(db, always=False)
 
 
 def be_durable(db: apsw.Connection, *, always: bool) -> None:
@@ -88,10 +101,24 @@ def be_durable(db: apsw.Connection, *, always: bool) -> None:
 
 
 @contextmanager
-def writing(db: apsw.Connection, path: Path) -> Iterator[apsw.Connection]:
-    """One transaction: all of the block, or nothing of it."""
+def lasting(db: apsw.Connection, path: Path) -> Iterator[None]:
+    """What is committed in this block is on the disk when it ends, whatever the journal."""
     with translated(path):
-        db.execute("begin immediate")
+        be_durable(db, always=True)
+    try:
+        yield
+    finally:
+        # What was committed stays so; a connection that goes on being careful hurts nobody.
+        with suppress(apsw.Error):
+            be_durable(db, always=False)
+
+
+@contextmanager
+def writing(db: apsw.Connection, path: Path, *, first: bool = False) -> Iterator[apsw.Connection]:
+    """One transaction: all of the block, or nothing of it. ``first``: the one that begins the file."""
+    with translated(path):
+        # auto_vacuum writes the first page by itself, unless a transaction is open that has written nothing.
+        db.execute("begin; pragma auto_vacuum = incremental" if first else "begin immediate")
         try:
             yield db
             db.execute("commit")
@@ -141,18 +168,15 @@ def _prepare(db: apsw.Connection) -> None:
 def _check_header(path: Path) -> None:
     try:
         with path.open("rb") as file:
-            header = file.read(len(SQLITE_HEADER))
+            header = file.read(SQLITE_HEADER_BYTES)
     except PermissionError as refused:
         raise errors.StoreReadOnly(path) from refused
     except OSError as refused:
         raise errors.NotAStore(path, refused.strerror or str(refused)) from refused
-    if header != SQLITE_HEADER:
+    if not header.startswith(SQLITE_HEADER):
         raise errors.NotAStore(path, "it is no SQLite file")
-
-
-def _check_application(db: apsw.Connection, path: Path) -> None:
-    if db.pragma("application_id") != APPLICATION_ID:
-        db.close()
+    # Asked of the bytes, because SQLite would checkpoint or roll back another program's file to answer.
+    if header[APPLICATION_ID_AT : APPLICATION_ID_AT + 4] != APPLICATION_ID.to_bytes(4, "big"):
         raise errors.NotAStore(path, "another program's database")
 
 

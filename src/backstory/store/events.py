@@ -63,11 +63,11 @@ def append(
     A UserMessage begins a turn; the others belong to the turn before them.
     """
     log_id, position = _api_log(db, session_id)
-    seq = first_seq = int(db.execute("select next_seq from sessions where id = ?", (session_id,)).get)
+    seq = first_seq = _next_seq(db, session_id)
     newest = turns.newest(db, session_id)
     turn = newest[1] if newest else None
     changed: dict[str, Turn] = {turn.uid: turn} if turn else {}
-    answers: dict[str, list[str]] = {}
+    answers: dict[str, str] = {}
     new, lines = [], []
     pack = codec.shipped_codec().pack
     for event in events:
@@ -84,8 +84,11 @@ def append(
             changed[turn.uid] = turn
         if turn is not None:
             turn.last_seq, turn.ended = seq, now
+            if turn.outcome is None:
+                # Nobody has reported how long it took, so it lasts until now.
+                turn.duration_ms = None
             if isinstance(event, AssistantText):
-                answers.setdefault(turn.uid, []).append(event.text)
+                answers[turn.uid] = event.text
         line = event_to_json(event)
         scope, text = extract.searchable(event) or (None, "")
         new.append(
@@ -110,15 +113,26 @@ def _store(
     lines: list[bytes],
     first_seq: int,
     changed: list[Turn],
-    answers: dict[str, list[str]],
+    answers: dict[str, str],
 ) -> None:
     turn_ids = turns.upsert(db, session_id, changed)
     slices.insert_events(db, session_id, log_id, new, turn_ids)
-    turns.add_answers(db, session_id, turn_ids, answers, rebuild=False)
+    turns.note_answers(db, turn_ids, answers)
     data = b"".join(line + b"\n" for line in lines)
     start = int(db.execute("select read_to from logs where id = ?", (log_id,)).get)
     if data:
         logs.append(db, log_id, start, data, first_seq, len(lines))
+
+
+def _next_seq(db: apsw.Connection, session_id: int) -> int:
+    # Another program may have added events by hand, which leaves next_seq behind.
+    return int(
+        db.execute(
+            "select max(next_seq, coalesce((select max(seq) + 1 from events where session_id = ?1), 1)) "
+            "from sessions where id = ?1",
+            (session_id,),
+        ).get
+    )
 
 
 def _api_log(db: apsw.Connection, session_id: int) -> tuple[int, int]:
@@ -126,9 +140,7 @@ def _api_log(db: apsw.Connection, session_id: int) -> tuple[int, int]:
     if found:
         return found[0], found[1]
     uid = db.execute("select uid from sessions where id = ?", (session_id,)).get
-    db.execute(
-        "insert into logs(session_id, agent, kind, native_id) values (?, ?, ?, ?)", (session_id, API, API, uid)
-    )
+    db.execute("insert into logs(session_id, agent, kind, native_id) values (?, ?, ?, ?)", (session_id, API, API, uid))
     return db.last_insert_rowid(), 0
 
 
@@ -141,5 +153,3 @@ def _unpacked(db: apsw.Connection, rows: list[tuple[object, ...]]) -> list[Store
         )
         for *row, data in rows
     ]
-
-

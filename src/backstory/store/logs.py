@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -19,7 +19,7 @@ TAIL_BYTES = 4096
 """How much before ``read_to`` is hashed, to tell an append from a rewrite."""
 
 
-class Log(Struct, frozen=True, kw_only=True):
+class Log(Struct, frozen=True):
     """One log as the store knows it. Offsets are bytes; see schema.sql."""
 
     id: int
@@ -196,13 +196,14 @@ def _last_run(
 ) -> tuple[list[tuple[int, int, int, int, bytes]], list[tuple[int, int, int, int, bytes]]]:
     """The chunks at the end that may become one, and those before them."""
     first = len(marks) - 1
-    total = marks[first][1]
+    _, total, next_seq, numbered, _ = marks[first]
     while first > 0:
         _, length, seq, records, _ = marks[first - 1]
-        follows = records == 0 or marks[first][3] == 0 or seq + records == marks[first][2]
+        follows = not records or not numbered or seq + records == next_seq
         if not follows or total + length > codec.CHUNK_BYTES or (not idle and length > 2 * total):
             break
-        first, total = first - 1, total + length
+        first, total, numbered = first - 1, total + length, numbered + records
+        next_seq = seq if records else next_seq
     return marks[first:], marks[:first]
 
 
@@ -223,5 +224,6 @@ def _chunks_between(db: apsw.Connection, log_id: int, start: int, end: int) -> l
     return [(at, codec.unpack_chunk(frame, length, digest)) for at, length, digest, frame in rows]
 
 
-def _log(row: tuple[object, ...]) -> Log:
-    return Log(**dict(zip(Log.__struct_fields__, row, strict=True)))
+def _log(row: tuple[Any, ...]) -> Log:
+    *fields, state = row
+    return Log(*fields, codec.unpack_text(state) if state else None)

@@ -64,7 +64,7 @@ create table logs(
   tail_seq    integer,                   -- number already given to the record behind parsed_to, if it looks whole
   generation  integer not null default 1,-- raised when the file was rewritten
   frames      integer not null default 0,-- small chunks waiting to be folded
-  state       blob                       -- the adapter's state at parsed_to (JSON)
+  state       blob                       -- the adapter's state at parsed_to (JSON, zstd)
 );
 create index idx_logs_session on logs(session_id);
 create index idx_logs_identity on logs(agent, native_id);

@@ -90,7 +90,9 @@ def search(db: apsw.Connection, query: str, wanted: Filter, *, now: int, limit: 
     rows = _ranked(db, expression, wanted, newest_only=newest_only)
     hits = _best_of_each_session(_without_copies(db, rows), now)
     total = len(rows) if len(rows) < CANDIDATES_MAX and not newest_only else _total(db, expression, wanted)
-    return Found(total=total, truncated=len(hits) > limit or newest_only or len(rows) == CANDIDATES_MAX, hits=hits[:limit])
+    return Found(
+        total=total, truncated=len(hits) > limit or newest_only or len(rows) == CANDIDATES_MAX, hits=hits[:limit]
+    )
 
 
 def _ranked(

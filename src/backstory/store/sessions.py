@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import apsw
 
 CANDIDATES_SHOWN_MAX = 8
+NUMBER_DIGITS_MAX = 18
+"""A longer number does not fit a column, so no session has it."""
 
 
 class Session(Struct, frozen=True, kw_only=True):
@@ -40,6 +42,7 @@ class Session(Struct, frozen=True, kw_only=True):
     parent_uid: str | None
     relation: str | None
     native_id: str | None
+    first_prompt: str | None
 
     @property
     def shown_number(self) -> str | None:
@@ -58,7 +61,8 @@ _COLUMNS = (
     "union select agent from logs where session_id = s.id and kind <> 'api' order by 1)), "
     "s.project, s.repository, s.branch, s.cwd, s.worktree, s.created, s.last_active, "
     "(select count(*) from turns where session_id = s.id), (select count(*) from events where session_id = s.id), "
-    "s.completed, s.duration_ms, s.cost_usd, p.uid, s.relation, s.native_id"
+    "s.completed, s.duration_ms, s.cost_usd, p.uid, s.relation, s.native_id, "
+    "(select substr(prompt, 1, 200) from turns where session_id = s.id order by first_seq, id limit 1)"
 )
 _FROM = "from sessions s left join sessions p on p.id = s.parent_id"
 
@@ -176,7 +180,7 @@ def unforget(db: apsw.Connection) -> int:
 
 
 def _by_number(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]]:
-    if not (wanted[:1] in "Ss" and wanted[1:].isdecimal()):
+    if not (wanted[:1] in "Ss" and wanted[1:].isdecimal() and len(wanted) <= 1 + NUMBER_DIGITS_MAX):
         return []
     return _candidates(db, "number = ?", int(wanted[1:]))
 

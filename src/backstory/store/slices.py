@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.model import Relation
+from backstory.model import LogIdentity, Relation, SessionFacts, Turn
 from backstory.store import logs, turns
+from backstory.store.logs import Chunk, SeenPlace
 
 if TYPE_CHECKING:
     import apsw
-
-    from backstory.model import LogIdentity, SessionFacts, Turn
-    from backstory.store.logs import Chunk, SeenPlace
 
 FIRST_EVENT_ID = 1
 
@@ -73,7 +71,8 @@ class LogSlice(Struct, kw_only=True):
     chunks: list[Chunk] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
-    answers: dict[str, list[str]] = field(default_factory=dict)
+    answers: dict[str, str] = field(default_factory=dict)
+    """The last thing said in each turn, by its uid."""
     facts: SessionFacts
     last_active: int | None = None
 
@@ -109,11 +108,11 @@ def write(db: apsw.Connection, piece: LogSlice) -> Written:
     _clear_replaced(db, session_id, log_id, piece)
     turn_ids = turns.upsert(db, session_id, piece.turns)
     insert_events(db, session_id, log_id, piece.events, turn_ids)
-    turns.add_answers(db, session_id, turn_ids, piece.answers, rebuild=piece.matched or piece.undo_from is not None)
+    turns.note_answers(db, turn_ids, piece.answers)
     _keep_bytes(db, log_id, piece)
     _update_session(db, session_id, piece)
     if piece.turns:
-        _link_copies(db, session_id, piece.session_uid, list(turn_ids))
+        _link_copies(db, session_id, list(turn_ids))
     return Written(log_id=log_id, session_id=session_id, session_is_new=session is None)
 
 
@@ -131,11 +130,7 @@ def _log_is_as_expected(db: apsw.Connection, piece: LogSlice) -> bool:
 
 def _insert_session(db: apsw.Connection, piece: LogSlice) -> int:
     identity = piece.identity
-    parent = None
-    if identity.parent_native_id is not None:
-        suffix = ids.session_identity(ids.session_uid(piece.agent, identity.parent_native_id, 0))
-        found = db.execute("select id from sessions where substr(uid, 11) = ?", (suffix,)).fetchone()
-        parent = found[0] if found else None
+    parent = _parent(db, piece)
     db.execute(
         "insert into sessions(uid, created, native_id, parent_id, parent_native_id, relation) "
         "values (?, strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch'), ?, ?, ?, ?)",
@@ -150,10 +145,20 @@ def _insert_session(db: apsw.Connection, piece: LogSlice) -> int:
     )
     session_id = db.last_insert_rowid()
     db.execute(
-        "update sessions set parent_id = ? where parent_native_id = ? and parent_id is null",
-        (session_id, identity.native_id),
+        "update sessions set parent_id = ? where parent_native_id = ? and parent_id is null "
+        "and exists (select 1 from logs where session_id = sessions.id and agent = ?)",
+        (session_id, identity.native_id, piece.agent),
     )
     return session_id
+
+
+def _parent(db: apsw.Connection, piece: LogSlice) -> int | None:
+    """The session that a log says its own comes from, if it is here."""
+    if piece.identity.parent_native_id is None:
+        return None
+    suffix = ids.session_identity(ids.session_uid(piece.agent, piece.identity.parent_native_id, 0))
+    found = db.execute("select id from sessions where substr(uid, 11) = ?", (suffix,)).fetchone()
+    return int(found[0]) if found else None
 
 
 def _insert_log(db: apsw.Connection, session_id: int, piece: LogSlice) -> int:
@@ -202,7 +207,7 @@ def insert_events(
             for n, e in enumerate(new)
         ],
     )  # fmt: skip
-    index_texts(db, session_id, [(first_id + n, e.seq, e.part, e.scope, e.text) for n, e in enumerate(new) if e.scope])
+    index_texts(db, session_id, [(first_id + n, e.seq, e.scope, e.text) for n, e in enumerate(new) if e.scope])
 
 
 def next_event_id(db: apsw.Connection) -> int:
@@ -211,15 +216,12 @@ def next_event_id(db: apsw.Connection) -> int:
     return int(last[0]) + 1 if last else FIRST_EVENT_ID
 
 
-def index_texts(db: apsw.Connection, session_id: int, texts: list[tuple[int, int, int, str | None, str]]) -> None:
-    """Put texts of events, given as (event id, seq, part, scope, text), into the search index."""
+def index_texts(db: apsw.Connection, session_id: int, texts: list[tuple[int, int, str | None, str]]) -> None:
+    """Put texts of events, given as (event id, seq, scope, text), into the search index."""
     db.executemany(
         "insert into search_index(rowid, content, session_id, source_type, source_id, scope) "
-        "values (?, ?, ?, 'event', ?, ?)",
-        [
-            (event_id, text, session_id, f"{seq}.{part}" if part else str(seq), scope)
-            for event_id, seq, part, scope, text in texts
-        ],
+        "values (?, ?, ?, null, ?, ?)",
+        [(event_id, text, session_id, seq, scope) for event_id, seq, scope, text in texts],
     )
 
 
@@ -231,7 +233,7 @@ def _keep_bytes(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
         "parsed_to = ?, tail_seq = ?, state = ?, frames = frames + ? where id = ?",
         (
             piece.relpath, piece.path, piece.modified, piece.first_hash, piece.tail_hash, piece.read_to,
-            piece.parsed_to, piece.tail_seq, piece.state, small, log_id,
+            piece.parsed_to, piece.tail_seq, logs.codec.pack_chunk(piece.state), small, log_id,
         ),
     )  # fmt: skip
     if db.execute("select frames from logs where id = ?", (log_id,)).get >= logs.FRAMES_MAX:
@@ -248,7 +250,24 @@ def _keep_bytes(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
 
 
 def _update_session(db: apsw.Connection, session_id: int, piece: LogSlice) -> None:
-    facts = piece.facts
+    facts, identity = piece.facts, piece.identity
+    if identity.parent_native_id is not None:
+        # The first record, which says this, may have been torn when the session was begun.
+        db.execute(
+            "update sessions set parent_id = ?, parent_native_id = ?, relation = ? "
+            "where id = ? and (parent_native_id is not ? or relation is not ?)",
+            (
+                _parent(db, piece), identity.parent_native_id, identity.relation, session_id,
+                identity.parent_native_id, identity.relation,
+            ),
+        )  # fmt: skip
+    if piece.created:
+        # A log may begin with records that have no time: it is known from the first that has one.
+        db.execute(
+            "update sessions set uid = ?, created = strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch') "
+            "where id = ? and substr(uid, 1, 10) = '0000000000'",
+            (piece.session_uid, piece.created, session_id),
+        )
     db.execute(
         "update sessions set next_seq = ?, title = coalesce(?, title), cwd = coalesce(cwd, ?), "
         "branch = coalesce(?, branch), repository = coalesce(?, repository), project = coalesce(project, ?), "
@@ -262,16 +281,32 @@ def _update_session(db: apsw.Connection, session_id: int, piece: LogSlice) -> No
         turns.sum_up(db, session_id)
 
 
-def _link_copies(db: apsw.Connection, session_id: int, uid: str, turn_uids: list[str]) -> None:
-    """A session that repeats another's turns was forked from it; the one with the smaller uid came first."""
-    for turn_uid in turn_uids:
-        rows = db.execute(
-            "select s.id, s.uid from turns t join sessions s on s.id = t.session_id where t.uid = ? and s.id <> ?",
-            (turn_uid, session_id),
-        ).fetchall()
-        for other_id, other_uid in rows:
-            copy, original = (session_id, other_id) if other_uid < uid else (other_id, session_id)
-            db.execute(
-                "update sessions set parent_id = ?, relation = ? where id = ? and relation is null",
-                (original, Relation.FORK, copy),
-            )
+def _link_copies(db: apsw.Connection, session_id: int, turn_uids: list[str]) -> None:
+    """Sessions that share turns are forks of one another; those of this one's turns get their parents."""
+    sharing = {
+        other
+        for turn_uid in turn_uids
+        for (other,) in db.execute("select session_id from turns where uid = ?", (turn_uid,)).fetchall()
+    }
+    if sharing == {session_id}:
+        return
+    for each in sorted(sharing):
+        _link_fork(db, each)
+
+
+def _link_fork(db: apsw.Connection, session_id: int) -> None:
+    """A session that repeats another's turns, and began later, was forked from it: from the one it shares most with.
+
+    This looks at what is shared and at nothing else, so that the order in which logs come makes no difference.
+    """
+    original = db.execute(
+        "select o.id from sessions s join turns t on t.session_id = s.id join turns c on c.uid = t.uid "
+        "join sessions o on o.id = c.session_id where s.id = ? and o.uid < s.uid and o.relation is not ? "
+        "and (s.relation is null or s.relation = ? and s.parent_native_id is null) "
+        "group by o.id order by count(*) desc, o.uid limit 1",
+        (session_id, Relation.SUBAGENT, Relation.FORK),
+    ).fetchone()
+    if original:
+        db.execute(
+            "update sessions set parent_id = ?, relation = ? where id = ?", (original[0], Relation.FORK, session_id)
+        )

@@ -25,6 +25,7 @@ def upsert(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str,
             f"insert into turns(session_id, {_COLUMNS}) "
             "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             "on conflict(session_id, uid) do update set last_seq = excluded.last_seq, model = excluded.model, "
+            "prompt = coalesce(nullif(excluded.prompt, ''), prompt), started = excluded.started, "
             "ended = excluded.ended, outcome = excluded.outcome, stop_reason = excluded.stop_reason, "
             "duration_ms = excluded.duration_ms, input_tokens = excluded.input_tokens, "
             "output_tokens = excluded.output_tokens, cache_read_tokens = excluded.cache_read_tokens, "
@@ -85,39 +86,13 @@ def complete(
     sum_up(db, session_id)
 
 
-def add_answers(
-    db: apsw.Connection, session_id: int, turn_ids: dict[str, int], answers: dict[str, list[str]], *, rebuild: bool
-) -> None:
-    """Append what the model said to its turns' texts; ``rebuild`` reads them again from the events instead."""
-    if rebuild:
-        for turn_id in turn_ids.values():
-            rebuild_answer(db, turn_id)
-        return
+def note_answers(db: apsw.Connection, turn_ids: dict[str, int], answers: dict[str, str]) -> None:
+    """Keep the last thing the model said in each of these turns, given by turn uid."""
     db.executemany(
         "insert into turn_texts(turn_id, answer) values (?, ?) "
-        "on conflict(turn_id) do update set answer = answer || char(10, 10) || excluded.answer",
-        [(turn_ids[uid], "\n\n".join(texts)) for uid, texts in answers.items()],
+        "on conflict(turn_id) do update set answer = excluded.answer",
+        [(turn_ids[uid], text) for uid, text in answers.items()],
     )
-
-
-def rebuild_answer(db: apsw.Connection, turn_id: int) -> None:
-    """Write a turn's text again, from its events."""
-    from backstory.model import AssistantText, event_from_json
-
-    codecs: dict[int, codec.EventCodec] = {}
-    texts = []
-    for (data,) in db.execute(
-        "select e.data from turns t join events e on e.session_id = t.session_id "
-        "and e.seq between t.first_seq and t.last_seq "
-        "where t.id = ? and e.turn_id = t.id and e.kind = 'AssistantText' order by e.seq, e.part",
-        (turn_id,),
-    ).fetchall():
-        event = event_from_json(unpack_event(db, codecs, data))
-        if isinstance(event, AssistantText):
-            texts.append(event.text)
-    db.execute("delete from turn_texts where turn_id = ?", (turn_id,))
-    if texts:
-        db.execute("insert into turn_texts(turn_id, answer) values (?, ?)", (turn_id, "\n\n".join(texts)))
 
 
 def unpack_event(db: apsw.Connection, codecs: dict[int, codec.EventCodec], data: bytes | str) -> bytes:
@@ -125,6 +100,8 @@ def unpack_event(db: apsw.Connection, codecs: dict[int, codec.EventCodec], data:
     if isinstance(data, str) or not data.startswith(codec.FRAME_MAGIC):
         return data.encode() if isinstance(data, str) else data
     wanted = codec.frame_dictionary(data)
+    if not wanted:
+        return codec.unpack_foreign(data)
     if wanted not in codecs:
         kept = db.execute("select data from dictionaries where id = ?", (wanted,)).fetchone()
         if kept is None:

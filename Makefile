@@ -1,0 +1,41 @@
+# People and CI run the same. `make demo` and `make test` set themselves up on a fresh machine.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: install demo check test fuzz bench clean
+.DEFAULT_GOAL := test
+
+install: $(READY)
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	touch $@
+
+demo: $(READY)
+	sh demo/demo.sh $(BIN)/backstory
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+# Longer than a test run may take: many more examples of everything that is tested by examples.
+fuzz: $(READY)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest --timeout=3600
+
+# LOGS names a folder shaped like a home folder; the samples that come with the project are small.
+LOGS ?= demo/home
+bench: $(READY)
+	$(BIN)/python bench/ingest.py $(LOGS)
+	$(BIN)/python bench/append.py
+	$(BIN)/python bench/startup.py $(LOGS)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -1,0 +1,38 @@
+#!/bin/sh
+# The main job on real sample logs: read, list, find, show, give back, check. Touches nothing outside a
+# temporary folder, and needs no agent installed.
+set -eu
+backstory=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT INT TERM
+cp -R "$here/home" "$work/home"
+HOME=$work/home
+BACKSTORY_HOME=$work/store
+export HOME BACKSTORY_HOME
+unset CLAUDE_CONFIG_DIR CODEX_HOME 2>/dev/null || true
+cd "$work"
+
+run() {
+    printf '\n\033[1m$ backstory %s\033[0m\n' "$*"
+    "$backstory" "$@"
+}
+
+printf 'Logs of two agents, as they left them on the disk:\n'
+find home -name '*.jsonl' -exec wc -c {} + | tail -n 1 | sed 's/^ *//'
+
+run ingest
+run ingest
+run list --all
+run search telemetry default --limit 3
+run search notes.txt --agent claude --limit 3
+run show 011ed182-7e99-4421-9c41-c873947f9fe6
+run rename 011ed182-7e99-4421-9c41-c873947f9fe6 'First steps'
+run restore --all --to "$work/out" --json >"$work/restored.json"
+printf '%s logs written, compared with the originals: ' "$(grep -c '"sha256"' "$work/restored.json")"
+diff -r "$work/home/.claude" "$work/out/claude" -x '*.meta.json'
+diff -r "$work/home/.codex" "$work/out/codex"
+printf 'all the same, byte for byte\n'
+run verify
+run backup "$work/copy.db"
+printf '\n\033[1mDone.\033[0m Everything was in %s, which is removed again. On your own logs: backstory ingest\n' "$work"

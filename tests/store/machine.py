@@ -1,0 +1,160 @@
+"""A store and a plain dict that are told the same things; they must never disagree."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+
+from backstory.fullform import FullForms
+from backstory.model import AssistantText, Event, ToolCall, ToolResult, UserMessage
+from backstory.store import Store, open_store
+from tests.conftest import NOW, Clock
+
+letters = st.characters(codec="utf-8")
+texts = st.text(letters, max_size=30)
+tools = st.sampled_from(["Bash", "Edit", "Read", "Glob", "other"])
+events = st.lists(
+    st.builds(UserMessage, content=texts)
+    | st.builds(AssistantText, text=texts)
+    | st.builds(ToolCall, tool_name=tools, input=st.dictionaries(texts, texts, max_size=2))
+    | st.builds(ToolResult, tool_name=tools, content=texts, is_error=st.booleans()),
+    max_size=4,
+)
+
+
+class Expected:
+    """What a session must hold."""
+
+    def __init__(self, number: int, name: str) -> None:
+        self.number, self.name = number, name
+        self.events: list[Event] = []
+        self.completed: int | None = None
+        self.costs: list[float] = []
+        self.word: str | None = None
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Create, append, complete, rename, remove, back up, reopen, search: in any order."""
+
+    sessions: Bundle[str] = Bundle("sessions")
+
+    @initialize(shared=st.booleans())
+    def begin(self, shared: bool) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="backstory-"))
+        self.clock = Clock()
+        self.path, self.shared = self.folder / "first.bks", shared
+        self.model: dict[str, Expected] = {}
+        self.made = self.words = self.copies = 0
+        self.store = self.opened()
+
+    def opened(self) -> Store:
+        return open_store(self.path, shared=self.shared, now=self.clock)
+
+    @rule(target=sessions, name=st.sampled_from(["", "a name", "another"]))
+    def create(self, name: str) -> str:
+        self.made += 1
+        self.clock.ms += 1
+        session = self.store.create_session(name)
+        assert session.number == self.made
+        assert session.uid not in self.model
+        self.model[session.uid] = Expected(self.made, name)
+        return session.uid
+
+    @rule(uid=sessions, new=events)
+    def append(self, uid: str, new: list[Event]) -> None:
+        expected = self.model[uid]
+        last = self.store.append_events(self.store.session(uid), new)
+        expected.events += new
+        assert last == len(expected.events)
+        if any(isinstance(event, UserMessage) for event in new):
+            expected.completed = None
+            expected.costs.append(0.0)
+
+    @rule(uid=sessions)
+    def say_a_word_that_nobody_said_before(self, uid: str) -> None:
+        self.words += 1
+        word = self.model[uid].word = f"unmistakable{self.words}"
+        self.append(uid, [AssistantText(text=f"and then {word}.")])
+
+    @rule(uid=sessions, success=st.booleans(), cost=st.integers(0, 100).map(lambda cents: cents / 4))
+    def complete(self, uid: str, success: bool, cost: float) -> None:
+        expected = self.model[uid]
+        self.store.mark_completed(self.store.session(uid), 1_000, cost, success)
+        # A session without a turn keeps its own figures only until its first turn.
+        if expected.costs:
+            expected.costs[-1] = cost
+            expected.completed = int(success)
+
+    @rule(uid=sessions, name=st.sampled_from(["", "a name", "new name"]))
+    def rename(self, uid: str, name: str) -> None:
+        self.store.rename(self.store.session(uid), name)
+        self.model[uid].name = name
+
+    @rule(uid=consumes(sessions))
+    def remove(self, uid: str) -> None:
+        assert self.store.remove(self.store.session(uid)) == [uid]
+        gone = self.model.pop(uid)
+        if gone.word:
+            assert self.store.search(gone.word).hits == []
+
+    @rule(target=sessions)
+    def reopen(self) -> Any:
+        self.store.close()
+        self.store = self.opened()
+        return multiple()
+
+    @rule()
+    def go_on_in_a_backup(self) -> None:
+        if not self.store.exists:
+            return
+        self.copies += 1
+        copy = self.folder / f"copy{self.copies}.bks"
+        self.store.backup(copy)
+        self.store.close()
+        self.path = copy
+        self.store = self.opened()
+
+    @rule(uid=sessions)
+    def search(self, uid: str) -> None:
+        word = self.model[uid].word
+        if word is None:
+            return
+        (hit,) = self.store.search(word).hits
+        assert self.store.session(hit.session_id).uid == uid
+        stored = self.store.event(hit.event_id)
+        assert stored is not None
+        assert stored.event == AssistantText(text=f"and then {word}.")
+
+    @rule()
+    def fold(self) -> None:
+        if self.store.exists:
+            self.store.fold_idle(NOW)
+
+    @invariant()
+    def sessions_agree(self) -> None:
+        if not self.store.exists:
+            assert not self.model
+            return
+        kept = {each.uid: each for each in self.store.sessions()}
+        assert {uid: (each.number, each.name, each.events) for uid, each in kept.items()} == {
+            uid: (each.number, each.name, len(each.events)) for uid, each in self.model.items()
+        }
+        for uid, expected in self.model.items():
+            if expected.costs:
+                assert (kept[uid].completed, kept[uid].cost_usd or 0.0) == (expected.completed, sum(expected.costs))
+
+    def teardown(self) -> None:
+        full = FullForms(self.store)
+        for uid, expected in self.model.items():
+            stored = self.store.events(self.store.session(uid))
+            assert [each.seq for each in stored] == list(range(1, len(stored) + 1))
+            assert [full.of(each) for each in stored] == expected.events
+        if self.store.exists:
+            assert self.store.verify().problems == []
+        self.store.close()
+        shutil.rmtree(self.folder)

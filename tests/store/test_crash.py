@@ -1,0 +1,127 @@
+"""A writer that is killed at any moment loses nothing that it was told is stored."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from typing import IO, TYPE_CHECKING
+
+import pytest
+
+from backstory.model import UserMessage
+from backstory.store import Store, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+KILLS = 25
+ACKNOWLEDGED_MAX = 12
+BATCH = 3
+SPIN_S_MAX = 0.004
+
+# One process imports everything once; for each line it is given it forks a writer, and reaps it.
+NURSERY = """
+import os, sys
+from pathlib import Path
+from backstory.model import UserMessage
+from backstory.store import open_store
+
+for line in sys.stdin:
+    path, shared, name = line.rstrip().split("\\t")
+    child = os.fork()
+    if child:
+        print("writer", child, flush=True)
+        os.waitpid(child, 0)
+        print("gone", flush=True)
+        continue
+    store = open_store(Path(path), shared=shared == "True")
+    session = store.session(1) if store.exists and store.session_count() else store.create_session()
+    print("begun", flush=True)
+    for n in range(1_000_000):
+        store.append_events(session, [UserMessage(content=f"{name} {n} {part}") for part in range(BATCH)])
+        print("acknowledged", n, flush=True)
+"""
+
+
+@pytest.fixture
+def nursery() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", NURSERY.replace("BATCH", str(BATCH))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait()
+
+
+def killed_writer(process: subprocess.Popen[str], path: Path, shared: bool, name: str, chance: random.Random) -> int:
+    """Let a writer write until it is killed; gives how many batches were acknowledged."""
+    stdin, stdout = pipes(process)
+    stdin.write(f"{path}\t{shared}\t{name}\n")
+    stdin.flush()
+    pid, told = 0, list[str]()
+    wanted = chance.randrange(ACKNOWLEDGED_MAX)
+    for line in stdout:
+        word, *rest = line.split()
+        if word == "writer":
+            pid = int(rest[0])
+            break
+    # Some are killed before they have begun, some between two answers, some within a transaction.
+    while wanted and len(told) < wanted:
+        told.append(stdout.readline())
+    until = time.perf_counter() + chance.random() * SPIN_S_MAX
+    while time.perf_counter() < until:
+        pass
+    os.kill(pid, signal.SIGKILL)
+    while (line := stdout.readline()) != "gone\n":
+        told.append(line)
+    return sum(each.startswith("acknowledged") for each in told)
+
+
+def pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    return process.stdin, process.stdout
+
+
+def batches(store: Store, name: str) -> list[list[str]]:
+    """What the store holds of one writer, a batch each."""
+    texts = [each.event.content for each in store.events(1) if isinstance(each.event, UserMessage)]
+    texts = [text for text in texts if text.split()[0] == name]
+    return [texts[at : at + BATCH] for at in range(0, len(texts), BATCH)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+@pytest.mark.parametrize("fresh", [False, True], ids=["growing", "beginning"])
+@pytest.mark.parametrize("shared", [False, True], ids=["project", "home"])
+def test_a_killed_writer_loses_nothing_and_tears_nothing(
+    nursery: subprocess.Popen[str], tmp_path: Path, shared: bool, fresh: bool
+) -> None:
+    chance = random.Random(f"{shared} {fresh}")
+    seen = 0
+    for n in range(KILLS):
+        path = tmp_path / (f"{n}.bks" if fresh else "store.bks")
+        acknowledged = killed_writer(nursery, path, shared, f"w{n}", chance)
+        with open_store(path, shared=shared) as store:
+            store.places()
+            if not store.exists:
+                assert acknowledged == 0
+                continue
+            found = batches(store, f"w{n}") if store.session_count() else []
+            # The last one may have been stored without its answer.
+            assert len(found) in (acknowledged, acknowledged + 1)
+            assert found == [[f"w{n} {batch} {part}" for part in range(BATCH)] for batch in range(len(found))]
+            if store.session_count():
+                numbers = [each.seq for each in store.events(1)]
+                assert numbers == list(range(1, len(numbers) + 1))
+            assert store.verify().problems == []
+        seen += len(found)
+    assert seen > KILLS

@@ -1,0 +1,133 @@
+"""A store of every released schema is read by today's code, and carried on by it."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backstory.fullform import FullForms
+from backstory.model import AssistantText, Complete, Init, Plan, Thinking, ToolCall, ToolResult, UserMessage
+from backstory.store import Store, migrate, open_store
+from tests.store import make_golden
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+VERSIONS = range(1, migrate.SCHEMA_VERSION + 1)
+
+
+@pytest.fixture(params=VERSIONS, ids=lambda version: f"v{version}")
+def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A copy of a golden store, opened."""
+    copy = tmp_path / "copy.bks"
+    shutil.copy(make_golden.GOLDEN / f"store-v{request.param}.bks", copy)
+    with open_store(copy, now=lambda: make_golden.BEGUN + 10**6) as store:
+        yield store
+
+
+def test_a_golden_store_is_whole(golden: Store) -> None:
+    assert golden.verify().problems == []
+
+
+def test_a_golden_store_lists_its_sessions(golden: Store) -> None:
+    told = [
+        (each.shown_number, each.shown_name, each.worktree, each.created, each.turns, each.events)
+        for each in golden.sessions()
+    ]
+    assert told == [
+        ("S3", "S3", "", "2026-09-21T14:13:22.000Z", 1, 72),
+        ("S1", "Fix the login page", "/home/dev/project", "2026-09-21T14:13:20.000Z", 1, 7),
+    ]
+
+
+def test_a_golden_store_knows_how_its_sessions_ended(golden: Store) -> None:
+    told = [(each.completed, each.duration_ms, each.cost_usd) for each in golden.sessions()]
+    assert told == [(0, 1_500, None), (1, 5_000, 0.25)]
+
+
+def test_a_golden_store_gives_every_event_in_its_compact_form(golden: Store) -> None:
+    assert [stored.event for stored in golden.events(golden.session("S1"))] == [
+        Init(cwd="/home/dev/project", model="opus", version="1.2.3"),
+        UserMessage(content="why does the login page overheat? 東京"),
+        Thinking(text="perhaps the flux capacitor"),
+        ToolCall(
+            tool_use_id="t1", tool_name="Read", tool="READ", file_path="/f.py", input={"file_path": "/f.py"}
+        ),
+        ToolResult(
+            tool_use_id="t1", tool_name="Read", tool="READ", file_path="/f.py",
+            content="line 0\n  (200 lines)\nline 199",
+        ),
+        AssistantText(text="It is the flux capacitor."),
+        Complete(success=True, duration_ms=5_000, cost_usd=0.25),
+    ]  # fmt: skip
+
+
+def test_a_golden_store_gives_every_event_in_full(golden: Store) -> None:
+    full = FullForms(golden)
+    call, result = (full.of(stored) for stored in golden.events(golden.session("S1"))[3:5])
+    assert isinstance(call, ToolCall)
+    assert call.input == {"file_path": "/f.py", "offset": 3}
+    assert isinstance(result, ToolResult)
+    assert result.content == make_golden.OUTPUT
+
+
+def test_a_golden_store_gives_folded_events_in_full(golden: Store) -> None:
+    full = FullForms(golden)
+    told = [full.of(stored) for stored in golden.events(golden.session("S3"))]
+    assert told == [
+        *[AssistantText(text=f"thought number {n}") for n in range(70)],
+        UserMessage(content="go on"),
+        Plan(name="plan", content="1. go on"),
+    ]
+
+
+def test_a_golden_store_tells_its_turns(golden: Store) -> None:
+    (turn,) = golden.turns(golden.session("S1"))
+    assert (turn.prompt, turn.first_seq, turn.last_seq, turn.outcome) == (
+        "why does the login page overheat? 東京", 2, 7, "completed",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("query", "number"), [("flux capacitor", "S1"), ("東京", "S1"), ('"number 33"', "S3")])
+def test_a_golden_store_can_be_searched(golden: Store, query: str, number: str) -> None:
+    (hit,) = golden.search(query).hits
+    assert golden.session(hit.session_id).shown_number == number
+
+
+def test_a_golden_store_remembers_what_was_removed(golden: Store) -> None:
+    assert golden.search("secret").hits == []
+    with closing(sqlite3.connect(golden.path)) as db:
+        assert db.execute("select count(*) from forgotten").fetchone() == (1,)
+
+
+def test_a_golden_store_can_be_carried_on(golden: Store) -> None:
+    session = golden.session("S1")
+    assert golden.append_events(session, [UserMessage(content="thanks")]) == 8
+    assert golden.create_session().shown_number == "S4"
+    assert golden.verify().problems == []
+
+
+def test_reading_a_golden_store_changes_nothing(golden: Store) -> None:
+    content = golden.path.read_bytes()
+    golden.sessions(), golden.search("flux")
+    golden.close()
+    assert golden.path.read_bytes() == content
+
+
+def test_the_script_makes_what_is_kept(tmp_path: Path) -> None:
+    made = tmp_path / "made.bks"
+    make_golden.make(made)
+    kept = make_golden.GOLDEN / f"store-v{migrate.SCHEMA_VERSION}.bks"
+    with open_store(made) as new, open_store(kept) as old:
+        for theirs, ours in zip(old.sessions(), new.sessions(), strict=True):
+            assert (ours.shown_name, ours.created, ours.completed) == (
+                theirs.shown_name,
+                theirs.created,
+                theirs.completed,
+            )
+            assert [each.event for each in new.events(ours)] == [each.event for each in old.events(theirs)]

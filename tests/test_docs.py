@@ -1,0 +1,140 @@
+"""The documents are true: what they name exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from click.testing import CliRunner
+
+import backstory
+from backstory import config
+from backstory.cli import COMMANDS, cli
+from backstory.store import open_store
+
+ROOT = Path(__file__).parent.parent
+FILE_FORMAT = (ROOT / "docs" / "file-format.md").read_text("utf-8")
+COMING_FROM = (ROOT / "docs" / "coming-from.md").read_text("utf-8")
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def columns(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The columns of each table of a store, as SQLite tells them."""
+    path = tmp_path_factory.mktemp("docs") / "store.db"
+    with open_store(path) as store:
+        store.create_session()
+    db = apsw.Connection(str(path))
+    tables = [row[0] for row in db.execute("select name from sqlite_schema where type = 'table'")]
+    return {
+        str(table): [row[1] for row in db.execute(f"select * from pragma_table_xinfo('{table}')")]
+        for table in tables
+        if not str(table).startswith(("search_index_", "sqlite_"))
+    }
+
+
+def section(table: str) -> str:
+    found = re.search(rf"^### {table}\b.*?(?=^##)", FILE_FORMAT, re.MULTILINE | re.DOTALL)
+    assert found, f"docs/file-format.md has no section about {table}"
+    return found.group()
+
+
+def test_every_table_and_column_of_the_file_is_described(columns: dict[str, list[str]]) -> None:
+    hidden = {"search_index", "rank"}
+    missing = [
+        f"{table}.{column}"
+        for table, names in columns.items()
+        for column in names
+        if column not in hidden and f"`{column}`" not in section(table)
+    ]
+    assert missing == []
+
+
+def test_the_column_lists_name_no_column_that_is_not_there(columns: dict[str, list[str]]) -> None:
+    for table, names in columns.items():
+        listed = re.match(r"### \w+.*?\n(?:\n)?((?:`[a-z_0-9]+`(?:, |,\n|\.\n|\.| ))+)", section(table))
+        if listed:
+            assert set(re.findall(r"`(\w+)`", listed.group(1))) - set(names) == set()
+
+
+def test_the_examples_for_other_programs_run(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with open_store(path) as store:
+        session = store.create_session()
+        store.append_events(session, [backstory.UserMessage(content="hello")])
+    (sql,) = re.findall(r"```sql\n(.*?)```", FILE_FORMAT, re.DOTALL)
+    db = apsw.Connection(str(path))
+    for statement in filter(str.strip, sql.split(";")):
+        assert db.execute(statement).fetchall()
+
+
+def test_the_python_examples_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    exec(compile(example, "README.md", "exec"), {})
+    assert capsys.readouterr().out == "[1]\n"
+
+
+def test_the_reader_without_backstory_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open_store(tmp_path / "store.db") as store:
+        store.append_events(store.create_session(), [backstory.UserMessage(content="hello")])
+    (example,) = re.findall(r"```python\n(.*?)```", FILE_FORMAT, re.DOTALL)
+    scope: dict[str, Any] = {}
+    exec(compile(example, "file-format.md", "exec"), scope)
+    scope["db"].close()
+    assert "{'UserMessage': {'content': 'hello'}}" in capsys.readouterr().out
+
+
+def test_every_command_in_the_documents_exists() -> None:
+    text = README + COMING_FROM
+    named = set(re.findall(r"backstory ([a-z]+)\b", text))
+    words = {"reads", "store", "is", "may", "import", "learns"}
+    assert named - words <= set(COMMANDS)
+
+
+def test_every_command_is_in_the_readme() -> None:
+    assert [name for name in COMMANDS if name not in ("config",) and f"backstory {name}" not in README] == []
+
+
+def test_every_name_of_ours_in_coming_from_exists(columns: dict[str, list[str]]) -> None:
+    ours = [row.split("|")[2] for row in COMING_FROM.splitlines() if row.startswith("| ") and "---" not in row]
+    known = set(backstory.__all__) | set(columns) | {f"{t}.{c}" for t, names in columns.items() for c in names}
+    known |= {name for names in columns.values() for name in names}
+    known |= {f"Store.{name}" for name in dir(backstory.Store) if not name.startswith("_")}
+    literal = {".backstory/sessions.bks", "store.db", "BACKSTORY_HOME", "S1", "S2", "S3", "✓", "✗"}
+    for cell in ours:
+        for name in re.findall(r"`([^`]+)`", cell):
+            if name.startswith(("backstory ", "--")) or name in literal:
+                continue
+            assert name in known, f"docs/coming-from.md names {name}"
+
+
+def test_every_option_in_the_readme_exists() -> None:
+    for line in README.splitlines():
+        found = re.match(r"backstory ([a-z]+) .*", line)
+        if not found:
+            continue
+        shown = CliRunner().invoke(cli, [found.group(1), "--help"]).output
+        for option in re.findall(r"--[a-z]+", line.split("#")[0]):
+            assert option in shown, f"README names {option} of {found.group(1)}"
+
+
+def test_every_setting_has_a_meaning() -> None:
+    assert all(setting.meaning for setting in config.SETTINGS)
+
+
+def test_nothing_in_the_architecture_is_gone() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    package = ROOT / "src" / "backstory"
+    for name in re.findall(r"`((?:store|agents|cli)/\w+\.\w+)`", text):
+        assert (package / name).exists() or "NAME" in name, name
+    for name in re.findall(r"`(\w+\.py)`", text):
+        assert list(package.rglob(name)), name

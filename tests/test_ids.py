@@ -1,0 +1,138 @@
+"""Identity: uids that are the same on every machine, and times as logs write them."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backstory import ids
+
+IDENTITY_BITS = 80
+
+
+@given(st.integers(min_value=0, max_value=2**130 - 1))
+def test_a_number_comes_back_from_base_32(number: int) -> None:
+    assert ids.decode(ids.encode(number)) == number
+
+
+@given(st.integers(min_value=0, max_value=2**128 - 1), st.integers(min_value=0, max_value=2**128 - 1))
+def test_uids_sort_as_their_numbers_do(one: int, other: int) -> None:
+    assert (ids.encode(one) < ids.encode(other)) == (one < other)
+
+
+def test_letters_that_look_like_digits_are_read_as_those() -> None:
+    assert ids.decode("oil") == ids.decode("011")
+
+
+@pytest.mark.parametrize("text", ["U", "01-", "é", " "])
+def test_a_letter_outside_the_alphabet_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="Crockford"):
+        ids.decode(text)
+
+
+def test_a_fresh_uid_holds_its_time_and_its_randomness() -> None:
+    uid = ids.new_uid(1_790_000_000_000, b"\x01" * 10)
+    assert len(uid) == ids.UID_LENGTH
+    assert ids.decode(uid) >> IDENTITY_BITS == 1_790_000_000_000
+    assert ids.decode(uid) % 2**IDENTITY_BITS == int.from_bytes(b"\x01" * 10, "big")
+
+
+def test_later_uids_sort_behind_earlier_ones() -> None:
+    assert ids.new_uid(1_000, b"\xff" * 10) < ids.new_uid(1_001, b"\0" * 10)
+
+
+def test_the_identity_of_a_session_is_hashed_from_its_agent_and_native_id() -> None:
+    uid = ids.session_uid("claude", "abc", 1_790_000_000_000)
+    digest = hashlib.sha256(b"claude\0abc").digest()
+    assert ids.decode(uid) % 2**IDENTITY_BITS == int.from_bytes(digest[:10], "big")
+    assert ids.decode(uid) >> IDENTITY_BITS == 1_790_000_000_000
+
+
+def test_two_times_of_one_log_are_one_session() -> None:
+    early, late = ids.session_uid("claude", "abc", 0), ids.session_uid("claude", "abc", 5_000)
+    assert early != late
+    assert ids.session_identity(early) == ids.session_identity(late)
+    assert len(ids.session_identity(early)) == ids.IDENTITY_LENGTH
+
+
+def test_the_same_id_of_another_agent_is_another_session() -> None:
+    assert ids.session_uid("claude", "abc", 0) != ids.session_uid("codex", "abc", 0)
+
+
+def test_where_the_agents_name_ends_is_part_of_the_identity() -> None:
+    assert ids.turn_uid("ab", "c") != ids.turn_uid("a", "bc")
+
+
+def test_a_log_from_before_1970_is_taken_as_one_without_a_time() -> None:
+    assert ids.session_uid("claude", "abc", -5) == ids.session_uid("claude", "abc", 0)
+
+
+def test_a_turn_has_128_bits_of_identity() -> None:
+    digest = hashlib.sha256(b"codex\0turn-1").digest()
+    assert ids.decode(ids.turn_uid("codex", "turn-1")) == int.from_bytes(digest[:16], "big")
+
+
+def test_a_native_id_may_hold_what_utf_8_cannot() -> None:
+    assert len(ids.turn_uid("claude", "\ud800")) == ids.UID_LENGTH
+
+
+@pytest.mark.parametrize(
+    ("head", "ms"),
+    [
+        (b'{"timestamp":"1970-01-01T00:00:01Z"}', 1_000),
+        (b'{"timestamp" : "1970-01-01T00:00:01.250Z"}', 1_250),
+        (b'{"timestamp":"1970-01-01T01:00:01+01:00"}', 1_000),
+        (b'{"timestamp":"soon"}\n{"timestamp":"1970-01-01T00:00:02Z"}', 2_000),
+        (b'{"timestamp":"1970-01-01T00:00:01Z"}\n{"timestamp":"1970-01-01T00:00:02Z"}', 1_000),
+        (b'{"timestamp":1}', 0),
+        (b"", 0),
+    ],
+)
+def test_the_first_timestamp_of_a_log_is_its_time(head: bytes, ms: int) -> None:
+    assert ids.first_timestamp_ms(head) == ms
+
+
+def test_a_timestamp_behind_the_first_64_kb_does_not_count() -> None:
+    stamp = b'"timestamp":"1970-01-01T00:00:01Z"'
+    assert ids.first_timestamp_ms(b" " * (ids.HEAD_BYTES - len(stamp)) + stamp) == 1_000
+    assert ids.first_timestamp_ms(b" " * (ids.HEAD_BYTES - len(stamp) + 1) + stamp) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1970-01-01T00:00:01.5Z", 1_500),
+        ("1970-01-01t00:00:01z", 1_000),
+        ("2026-09-21T13:33:20+00:00", 1_789_997_600_000),
+        ("1970-01-01T00:00:01.123456789Z", 1_123),
+        (1_790_000_000, 1_790_000_000_000),
+        (1_790_000_000.5, 1_790_000_000_500),
+        (1_790_000_000_000, 1_790_000_000_000),
+        (0, 0),
+    ],
+)
+def test_times_are_read_as_logs_write_them(text: str | float, ms: int) -> None:
+    assert ids.parse_time_ms(text) == ms
+
+
+@pytest.mark.parametrize(
+    "text",
+    [None, True, "", "soon", "1970-01-01T00:00:01", "1970-13-01T00:00:00Z", float("nan"), float("inf"), 1e18],
+)
+def test_what_is_no_moment_is_none(text: str | float | None) -> None:
+    assert ids.parse_time_ms(text) is None
+
+
+@given(st.text() | st.integers() | st.floats())
+def test_no_value_is_too_odd_for_a_time(value: str | float) -> None:
+    assert isinstance(ids.parse_time_ms(value), int | None)
+
+
+def test_a_uid_is_shown_by_eight_letters_or_as_many_as_it_takes() -> None:
+    uid = "0123456789ABCDEFGHJKMNPQRS"
+    assert ids.shown(uid) == "01234567"
+    assert ids.shown(uid, 12) == "0123456789AB"
+    assert ids.shown(uid, 2) == "01234567"
