@@ -24,7 +24,7 @@ CWD = "/home/dev/project"
 
 def line(number: int) -> bytes:
     """A line as Claude Code writes it: a prompt, then answers with tools."""
-    common = {
+    common: dict[str, object] = {
         "uuid": str(uuid.UUID(int=number + 1)),
         "parentUuid": str(uuid.UUID(int=number)) if number else None,
         "sessionId": "6f3a1c52-0000-4000-8000-000000000001",
@@ -33,11 +33,11 @@ def line(number: int) -> bytes:
         "version": "2.1.330",
     }
     if number % 20 == 0:
-        record = {"type": "user", "message": {"role": "user", "content": f"Please look at step {number}"}, **common}
+        record: dict[str, object] = {"type": "user", "message": {"role": "user", "content": f"Please look at step {number}"}, **common}
     else:
         text = f"Step {number}: the value of item {number * 7919 % 1013} is now {number * 31 % 977}. " * 6
         usage = {"input_tokens": 10, "output_tokens": 50}
-        message = {"id": f"msg_{number}", "role": "assistant", "model": "m", "usage": usage}
+        message: dict[str, object] = {"id": f"msg_{number}", "role": "assistant", "model": "m", "usage": usage}
         record = {"type": "assistant", "message": {**message, "content": [{"type": "text", "text": text}]}, **common}
     return json.dumps(record).encode() + b"\n"
 

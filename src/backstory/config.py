@@ -102,6 +102,8 @@ def _read(file: Path) -> dict[str, Any]:
                 raise ConfigBroken(file, f"there is no setting {key!r} (known: {', '.join(_BY_KEY)})")
             if type(value) is not type(_BY_KEY[key].default):
                 raise ConfigBroken(file, f"{key} must be a {type(_BY_KEY[key].default).__name__}")
+            if isinstance(value, list) and not all(isinstance(each, str) for each in value):
+                raise ConfigBroken(file, f"{key} must be a list of texts")
             values[key] = value
     return values
 

@@ -68,7 +68,7 @@ def _logs_below(agent: Agent, place: Place, report: Looked) -> Iterator[Candidat
             report.passed_over.append((shown(folder), refused.strerror or str(refused)))
             continue
         for entry in entries:
-            named_like_one = agent.is_log(Path(entry.name))
+            named_like_one = agent.is_log(Path(entry.path))
             try:
                 is_folder = entry.is_dir()
                 if not is_folder and not named_like_one:

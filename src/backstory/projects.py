@@ -34,7 +34,7 @@ def repository_root(folder: Path) -> Path | None:
         try:
             if (each / ".git").exists():
                 return each
-        except OSError:
+        except (OSError, ValueError):
             return None
     return None
 
@@ -43,7 +43,8 @@ def remote_url(root: Path) -> str | None:
     """The URL of ``origin``, else of the first remote, from the repository's config."""
     try:
         text = (_common_dir(root / ".git") / "config").read_text("utf-8", "replace")
-    except OSError:
+    except (OSError, ValueError):
+        # Also a path that cannot be one: bytes that are no text, a NUL in it.
         return None
     urls: dict[str, str] = {}
     section = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,8 @@ def restore(store: Store, session: Session, log: Log, folder: Path, *, force: bo
     except OSError as refused:
         raise CannotWrite(target, refused.strerror or str(refused)) from refused
     finally:
-        whole.unlink(missing_ok=True)
+        with suppress(OSError):
+            whole.unlink()
     return Restored(
         session=session.uid,
         original=log.path,
@@ -61,8 +63,8 @@ def restore(store: Store, session: Session, log: Log, folder: Path, *, force: bo
 
 def _target(folder: Path, session: Session, log: Log, store: Store) -> Path:
     # A name from a store is not trusted to stay below the folder.
-    parts = [part for part in Path(log.relpath or f"{session.uid}.jsonl").parts if part not in ("..", "/", "")]
-    target = folder.joinpath(log.agent, *parts)
+    parts = [part for part in Path(log.agent, f"./{log.relpath}").parts if part not in ("..", "/")]
+    target = folder.joinpath(*parts, *([] if log.relpath.strip("./") else [f"{session.uid}.jsonl"]))
     twins = [other.id for other in store.logs(session) if other.relpath == log.relpath and other.agent == log.agent]
     if log.id != max(twins):
         # Several generations of one file: the newest has its name, the others say which they are.

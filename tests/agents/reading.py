@@ -72,7 +72,11 @@ def _rows(parsed: Parsed, seq: int) -> Iterator[tuple[int, int, int | None, str 
 
 def _collect(reader: agents.LogReader, turns: dict[str, Turn], unknown: dict[str, int]) -> None:
     for turn in reader.touched():
-        turns[turn.uid] = msgspec.convert(msgspec.to_builtins(turn), Turn)
+        told = msgspec.convert(msgspec.to_builtins(turn), Turn)
+        if turn.uid in turns:
+            # As in the store, where a turn keeps the prompt it began with.
+            told.prompt = turns[turn.uid].prompt
+        turns[turn.uid] = told
     for kind, count in reader.unknown.items():
         unknown[kind] = unknown.get(kind, 0) + count
 

@@ -238,7 +238,8 @@ def differences(one: Any, other: Any, at: str = "") -> list[str]:
     if isinstance(one, dict) and isinstance(other, dict):
         keys = sorted(set(one) | set(other))
         return [line for key in keys for line in differences(one.get(key), other.get(key), f"{at}/{key}")]
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
-        pairs = enumerate(zip(one, other, strict=True))
-        return [line for n, (a, b) in pairs for line in differences(a, b, f"{at}/{n}")]
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        pairs = enumerate(zip(one, other, strict=False))
+        found = [line for n, (a, b) in pairs for line in differences(a, b, f"{at}/{n}")]
+        return found + ([f"{at}: {len(one)} != {len(other)}"] if len(one) != len(other) else [])
     return [] if one == other else [f"{at}: {str(one)[:200]} != {str(other)[:200]}"]

@@ -54,6 +54,13 @@ def expected(disturbed: Machine) -> dict[str, Any]:
     return content
 
 
+@pytest.fixture(autouse=True)
+def unread(disturbed: Machine, expected: dict[str, Any]) -> Iterator[None]:
+    """Each test begins without a store."""
+    yield
+    forget_store(disturbed)
+
+
 def forget_store(machine: Machine) -> None:
     machine.store.close()
     for path in machine.store_path.parent.glob("store.db*"):
@@ -128,7 +135,6 @@ def test_an_ingest_killed_at_any_moment_is_made_good_by_the_next(
     assert differences(disturbed.content(), expected) == []
     assert disturbed.store.verify().problems == []
     assert disturbed.read().total("logs_read") == 0
-    forget_store(disturbed)
 
 
 @pytest.mark.parametrize("seed", range(PAIRS))
@@ -138,7 +144,6 @@ def test_two_ingests_at_once_do_no_harm(disturbed: Machine, expected: dict[str, 
     assert differences(disturbed.content(), expected) == []
     assert disturbed.store.verify().problems == []
     assert disturbed.read().total("logs_read") == 0
-    forget_store(disturbed)
 
 
 def test_an_ingest_beside_agents_that_write_keeps_up(disturbed: Machine, tmp_path: Path) -> None:
@@ -161,3 +166,46 @@ def test_an_ingest_beside_agents_that_write_keeps_up(disturbed: Machine, tmp_pat
     assert differences(machine.content(), undisturbed.content()) == []
     machine.close()
     undisturbed.close()
+
+
+def test_a_log_that_another_process_begins_between_two_looks_is_not_begun_twice(
+    disturbed: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone, shared = Machine(tmp_path / "alone"), Machine(tmp_path / "shared")
+    for machine in (alone, shared):
+        machine.put("claude/resume")
+    alone.read()
+    monkeypatch.setattr(slicing, "SLICE_BYTES", SMALL_SLICE)
+    monkeypatch.setattr(slicing, "BLOCK_BYTES", SMALL_SLICE)
+
+    class Stopped(Exception):  # noqa: N818
+        pass
+
+    def begun_by_another() -> None:
+        other = open_store(shared.store_path, shared=True, now=lambda: NOW)
+        write, written = other.write_slices, list[int]()
+
+        def one_only(pieces: Any) -> Any:
+            if written:
+                raise Stopped
+            written.append(1)
+            return write(pieces)
+
+        monkeypatch.setattr(other, "write_slices", one_only)
+        with pytest.raises(Stopped):
+            ingest(other, [agents.load("claude")], environ={}, home=shared.home, now=NOW)
+        other.close()
+
+    ask = shared.store.next_seq
+    looks = [begun_by_another]
+
+    def next_seq(uid: str) -> int:
+        if looks:
+            looks.pop()()
+        return ask(uid)
+
+    monkeypatch.setattr(shared.store, "next_seq", next_seq)
+    assert shared.read().errors == []
+    assert differences(shared.content(), alone.content()) == []
+    alone.close()
+    shared.close()

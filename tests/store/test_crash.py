@@ -31,20 +31,24 @@ from pathlib import Path
 from backstory.model import UserMessage
 from backstory.store import open_store
 
+def tell(*words):
+    # One write, so that a kill leaves no half of a line.
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+
 for line in sys.stdin:
     path, shared, name = line.rstrip().split("\\t")
     child = os.fork()
     if child:
-        print("writer", child, flush=True)
-        os.waitpid(child, 0)
-        print("gone", flush=True)
+        tell("writer", child)
+        _, status = os.waitpid(child, 0)
+        tell("gone", os.waitstatus_to_exitcode(status))
         continue
     store = open_store(Path(path), shared=shared == "True")
     session = store.session(1) if store.exists and store.session_count() else store.create_session()
-    print("begun", flush=True)
+    tell("begun")
     for n in range(1_000_000):
         store.append_events(session, [UserMessage(content=f"{name} {n} {part}") for part in range(BATCH)])
-        print("acknowledged", n, flush=True)
+        tell("acknowledged", n)
 """
 
 
@@ -67,22 +71,21 @@ def killed_writer(process: subprocess.Popen[str], path: Path, shared: bool, name
     stdin, stdout = pipes(process)
     stdin.write(f"{path}\t{shared}\t{name}\n")
     stdin.flush()
-    pid, told = 0, list[str]()
     wanted = chance.randrange(ACKNOWLEDGED_MAX)
-    for line in stdout:
-        word, *rest = line.split()
-        if word == "writer":
-            pid = int(rest[0])
-            break
+    told = [stdout.readline()]
+    while not told[-1].startswith("writer"):
+        told.append(stdout.readline())
+    pid = int(told[-1].split()[1])
     # Some are killed before they have begun, some between two answers, some within a transaction.
-    while wanted and len(told) < wanted:
+    while len(told) < wanted and not told[-1].startswith("gone"):
         told.append(stdout.readline())
     until = time.perf_counter() + chance.random() * SPIN_S_MAX
     while time.perf_counter() < until:
         pass
     os.kill(pid, signal.SIGKILL)
-    while (line := stdout.readline()) != "gone\n":
-        told.append(line)
+    while not told[-1].startswith("gone"):
+        told.append(stdout.readline())
+    assert told[-1] == f"gone {-signal.SIGKILL}\n", told
     return sum(each.startswith("acknowledged") for each in told)
 
 

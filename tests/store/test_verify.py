@@ -195,6 +195,12 @@ def test_a_damaged_index_is_found(whole: Store) -> None:
     assert any("search index" in problem or "malformed" in problem for problem in problems)
 
 
+def test_a_hit_under_a_damaged_scope_is_still_found(whole: Store) -> None:
+    with closing(apsw.Connection(str(whole.path))) as db:
+        db.execute("update search_index_content set c4 = 'pr0mpt'")
+    assert len(whole.search("red").hits) == SESSIONS
+
+
 def test_many_problems_are_told_up_to_a_limit(store: Store) -> None:
     session = store.create_session()
     store.append_events(session, [AssistantText(text=str(n)) for n in range(500)])

@@ -28,6 +28,10 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 
+class _ReaderGone(Exception):  # noqa: N818 - nothing is wrong
+    """Nobody reads our output any more."""
+
+
 class Commands(click.Group):
     """The commands, each in a module of its own."""
 
@@ -39,6 +43,13 @@ class Commands(click.Group):
             return None
         command: click.Command = importlib.import_module(f"backstory.cli.{cmd_name}_command").command
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as gone:
+            # As itself it would be taken for a failure by click.
+            raise _ReaderGone from gone
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -73,7 +84,7 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         click.echo("backstory: stopped; what was stored so far is whole", err=True)
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:
+    except (BrokenPipeError, _ReaderGone):
         # The reader of our output has gone (`| head`): nothing is wrong, and nothing more can be said.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(PIPE_CLOSED)

@@ -86,7 +86,7 @@ class App:
             if not store.exists:
                 continue
             try:
-                return Found(store, store.session(wanted))
+                return Found(store, store.session(wanted.encode("utf-8", "replace").decode()))
             except SessionNotFound:
                 continue
         raise SessionNotFound(wanted)

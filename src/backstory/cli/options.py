@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -70,11 +71,23 @@ def sessions_argument() -> Callable[[Any], Any]:
     return click.argument("sessions", metavar="[SESSION]...", nargs=-1, shell_complete=_sessions_starting)
 
 
+def readable(text: str) -> str:
+    """An argument as text: bytes that are none are shown as such."""
+    return os.fsencode(text).decode("utf-8", "replace")
+
+
 def moment(text: str | None, now: datetime) -> int | None:
     """A time as people write it, in ms since 1970; a date or weekday means its beginning, in local time."""
     if text is None:
         return None
-    words = text.strip().lower()
+    try:
+        return _moment(text.strip(), now)
+    except (ValueError, OverflowError) as refused:
+        raise BadTime(text) from refused
+
+
+def _moment(text: str, now: datetime) -> int:
+    words = text.lower()
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if words in ("today", "yesterday"):
         return _ms(today - timedelta(days=words == "yesterday"))
@@ -82,10 +95,7 @@ def moment(text: str | None, now: datetime) -> int | None:
         return _ms(today - timedelta(days=(today.weekday() - _WEEKDAYS.index(words)) % 7 or 7))
     if ago := _AGO.match(words):
         return _ms(now - timedelta(**{_UNITS[ago.group(2)[0]]: int(ago.group(1))}))
-    try:
-        return _ms(datetime.fromisoformat(text.strip()))
-    except ValueError as refused:
-        raise BadTime(text) from refused
+    return _ms(datetime.fromisoformat(text))
 
 
 def _ms(when: datetime) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.options import session_argument, store_option
+from backstory.cli.options import readable, session_argument, store_option
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -20,6 +20,6 @@ if TYPE_CHECKING:
 @click.pass_obj
 def command(app: App, session: str, name: str) -> None:
     """Give a session a NAME; an empty one takes it away. The name is kept whatever its log does."""
-    found = app.find(session)
+    found, name = app.find(session), readable(name)
     found.store.rename(found.session, name.strip())
     output.talk(f"{found.session.shown_number or found.session.uid[:12]} is now called {name.strip()!r}.")

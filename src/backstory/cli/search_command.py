@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.cli import output
-from backstory.cli.options import json_option, moment, store_option
+from backstory.cli.options import json_option, moment, readable, store_option
 from backstory.finding import Excerpt, Findings, find
 from backstory.store import Filter
 from backstory.store.search import terms
@@ -30,7 +30,7 @@ def command(
     app: App, query: tuple[str, ...], agent: str | None, here: bool, since: str | None, limit: int | None, as_json: bool
 ) -> None:
     """Search prompts, answers, tools and their output. All words must occur; "quoted words" together; log* begins."""
-    text = " ".join(query)
+    text = readable(" ".join(query))
     wanted = Filter(
         agent=agent,
         project=app.project_key if here else None,

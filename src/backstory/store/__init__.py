@@ -11,7 +11,7 @@ import os
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -294,7 +294,7 @@ class Store:
         """Fold the small chunks of logs that were last written before this time (ms); gives how many logs."""
 
         def fold(db: apsw.Connection) -> int:
-            idle = db.execute(
+            idle: list[tuple[Any, ...]] = db.execute(
                 "select id from logs where frames > 1 and coalesce(modified, 0) < ?", (before,)
             ).fetchall()
             for (log_id,) in idle:

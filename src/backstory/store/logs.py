@@ -216,7 +216,7 @@ def _join(db: apsw.Connection, log_id: int, run: list[tuple[int, int, int, int, 
 
 
 def _chunks_between(db: apsw.Connection, log_id: int, start: int, end: int) -> list[tuple[int, bytes]]:
-    rows = db.execute(
+    rows: list[tuple[Any, ...]] = db.execute(
         "select start, length, sha256, data from chunks where log_id = ?1 and start < ?3 and start >= "
         "coalesce((select max(start) from chunks where log_id = ?1 and start <= ?2), 0) order by start",
         (log_id, start, end),
@@ -225,5 +225,6 @@ def _chunks_between(db: apsw.Connection, log_id: int, start: int, end: int) -> l
 
 
 def _log(row: tuple[Any, ...]) -> Log:
-    *fields, state = row
-    return Log(*fields, codec.unpack_text(state) if state else None)
+    values = dict(zip(Log.__struct_fields__, row, strict=True))
+    values["state"] = codec.unpack_text(values["state"]) if values["state"] else None
+    return Log(**values)

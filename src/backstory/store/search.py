@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -20,7 +20,7 @@ NEWEST_HITS = 5_000
 HALF_LIFE_MS = 90 * 24 * 3600 * 1000
 """After this long a hit counts three quarters of what it counted when new, and never less than half."""
 
-SCOPE_WEIGHT = {
+SCOPE_WEIGHT: dict[str, float] = {
     Scope.PROMPT: 1.6,
     Scope.ANSWER: 1.3,
     Scope.SYSTEM: 0.8,
@@ -62,7 +62,9 @@ class Filter(Struct, frozen=True, kw_only=True):
 
 def terms(query: str) -> list[str]:
     """The words and quoted phrases of a query that have letters or digits to look for."""
-    found = (phrase or word for phrase, word in _WORDS.findall(query.replace("\0", " ")))
+    # What is no text, such as half a surrogate pair, is nothing to look for.
+    readable = query.encode("utf-8", "replace").decode().replace("\0", " ")
+    found = (phrase or word for phrase, word in _WORDS.findall(readable))
     return [term for term in found if _LETTERS.search(term)]
 
 
@@ -104,13 +106,14 @@ def _ranked(
             "f.rowid >= (select rowid from search_index where search_index match ? order by rowid desc limit 1 offset ?)"
         )
         values += [expression, NEWEST_HITS]
-    return db.execute(
+    rows: list[tuple[Any, ...]] = db.execute(
         "select f.rowid, f.session_id, f.scope, f.rank, e.at "
         "from search_index f join events e on e.id = f.rowid join sessions s on s.id = e.session_id "
         f"where search_index match ? {''.join(f'and {each} ' for each in conditions)}"
         "order by f.rank limit ?",
         (expression, *values, CANDIDATES_MAX),
     ).fetchall()
+    return [(event_id, session_id, scope, rank, at) for event_id, session_id, scope, rank, at in rows]
 
 
 def _total(db: apsw.Connection, expression: str, wanted: Filter) -> int:
@@ -152,11 +155,12 @@ def _without_copies(
     originals: dict[tuple[object, ...], tuple[str, int]] = {}
     copies = set()
     for event_id, *_ in rows:
-        turn_uid, uid, *key = db.execute(
+        told: tuple[Any, ...] = db.execute(
             "select t.uid, s.uid, e.kind, e.at, e.data from events e join sessions s on s.id = e.session_id "
             "left join turns t on t.id = e.turn_id where e.id = ?",
             (event_id,),
-        ).fetchone()
+        ).get
+        turn_uid, uid, *key = told
         if turn_uid is None:
             continue
         known = originals.setdefault((turn_uid, *key), (uid, event_id))
@@ -170,7 +174,7 @@ def _without_copies(
 def _best_of_each_session(rows: list[tuple[int, int, str, float, int | None]], now: int) -> list[Hit]:
     best: dict[int, Hit] = {}
     for event_id, session_id, scope, rank, at in rows:
-        score = -rank * SCOPE_WEIGHT.get(Scope(scope), 1.0) * _recency(at, now)
+        score = -rank * SCOPE_WEIGHT.get(scope, 1.0) * _recency(at, now)
         if session_id not in best or score > best[session_id].score:
             best[session_id] = Hit(event_id=event_id, session_id=session_id, scope=scope, score=score)
     return sorted(best.values(), key=lambda hit: (-hit.score, hit.event_id))

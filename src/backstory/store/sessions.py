@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -196,9 +196,7 @@ def _by_uid(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]]:
     if found := _candidates(db, "uid = ?", prefix):
         return found
     # '[' sorts after every letter of the alphabet, so this range is the prefix, and the index serves it.
-    return db.execute(
-        "select id, uid, name from sessions where uid >= ? and uid < ? order by uid", (prefix, prefix + "[")
-    ).fetchall()
+    return _candidates(db, "uid >= ?1 and uid < ?1 || '['", prefix)
 
 
 def _by_native_id(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]]:
@@ -206,7 +204,10 @@ def _by_native_id(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]
 
 
 def _candidates(db: apsw.Connection, condition: str, value: object) -> list[tuple[int, str, str]]:
-    return db.execute(f"select id, uid, name from sessions where {condition} order by uid", (value,)).fetchall()
+    rows: list[tuple[Any, ...]] = db.execute(
+        f"select id, uid, name from sessions where {condition} order by uid", (value,)
+    ).fetchall()
+    return [(session_id, uid, name) for session_id, uid, name in rows]
 
 
 def _session(row: tuple[object, ...]) -> Session:

@@ -6,13 +6,13 @@ faster, and the slice is thrown away to be read again. Functions take the connec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from backstory import ids
 from backstory.model import LogIdentity, Relation, SessionFacts, Turn
-from backstory.store import logs, turns
+from backstory.store import codec, logs, turns
 from backstory.store.logs import Chunk, SeenPlace
 
 if TYPE_CHECKING:
@@ -121,9 +121,8 @@ def _log_is_as_expected(db: apsw.Connection, piece: LogSlice) -> bool:
         now = db.execute("select read_to from logs where id = ?", (piece.log_id,)).fetchone()
         return now is not None and now[0] == piece.expected_read_to
     taken = db.execute(
-        "select 1 from log_places p join logs l on l.id = p.log_id "
-        "where p.path = ? and l.agent = ? and l.native_id = ? and l.generation >= ?",
-        (piece.path, piece.agent, piece.identity.native_id, piece.generation),
+        "select 1 from logs where agent = ? and native_id = ? and generation >= ?",
+        (piece.agent, piece.identity.native_id, piece.generation),
     ).fetchone()
     return taken is None
 
@@ -227,13 +226,13 @@ def index_texts(db: apsw.Connection, session_id: int, texts: list[tuple[int, int
 
 def _keep_bytes(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
     logs.insert_chunks(db, log_id, piece.chunks)
-    small = sum(chunk.length < logs.codec.CHUNK_BYTES for chunk in piece.chunks)
+    small = sum(chunk.length < codec.CHUNK_BYTES for chunk in piece.chunks)
     db.execute(
         "update logs set relpath = ?, path = ?, modified = ?, first_hash = ?, tail_hash = ?, read_to = ?, "
         "parsed_to = ?, tail_seq = ?, state = ?, frames = frames + ? where id = ?",
         (
             piece.relpath, piece.path, piece.modified, piece.first_hash, piece.tail_hash, piece.read_to,
-            piece.parsed_to, piece.tail_seq, logs.codec.pack_chunk(piece.state), small, log_id,
+            piece.parsed_to, piece.tail_seq, codec.pack_chunk(piece.state), small, log_id,
         ),
     )  # fmt: skip
     if db.execute("select frames from logs where id = ?", (log_id,)).get >= logs.FRAMES_MAX:
@@ -283,7 +282,7 @@ def _update_session(db: apsw.Connection, session_id: int, piece: LogSlice) -> No
 
 def _link_copies(db: apsw.Connection, session_id: int, turn_uids: list[str]) -> None:
     """Sessions that share turns are forks of one another; those of this one's turns get their parents."""
-    sharing = {
+    sharing: set[Any] = {
         other
         for turn_uid in turn_uids
         for (other,) in db.execute("select session_id from turns where uid = ?", (turn_uid,)).fetchall()

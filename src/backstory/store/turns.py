@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backstory.model import Outcome, Tokens, Turn
 from backstory.store import codec
@@ -131,7 +131,7 @@ def _duration(turn: Turn) -> int | None:
     return max(turn.ended - turn.started, 0)
 
 
-def _turn(row: tuple[object, ...]) -> Turn:
+def _turn(row: tuple[Any, ...]) -> Turn:
     values = dict(zip(_COLUMNS.split(", "), row, strict=True))
     tokens = Tokens(**{name: values.pop(f"{name}_tokens") for name in Tokens.__struct_fields__})
-    return Turn(tokens=tokens, **values)  # type: ignore[arg-type]
+    return Turn(tokens=tokens, **values)

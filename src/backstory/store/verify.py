@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apsw
 from msgspec import Struct, field
@@ -107,7 +107,7 @@ def _events(db: apsw.Connection) -> Iterator[str]:
     codecs: dict[int, codec.EventCodec] = {}
     last = 0
     while True:
-        rows = db.execute(
+        rows: list[tuple[Any, ...]] = db.execute(
             "select e.id, e.session_id, e.seq, e.kind, e.data, e.position, e.length, l.read_to, e.log_id from events e "
             "left join logs l on l.id = e.log_id where e.id > ? order by e.id limit ?",
             (last, EVENTS_AT_ONCE),

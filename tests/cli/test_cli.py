@@ -1,0 +1,769 @@
+"""Every command, in a real process: its data, its talk, its exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from backstory import __version__
+from backstory.cli import COMMANDS
+from backstory.finding import find
+from backstory.store import Filter, open_store
+from tests.ingest.machines import ORIGINAL_ID, PARENT_ID, SMALL, case, claude_line, claude_log, lines, place, sha256
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Shell
+
+LIST_FIELDS = (
+    "number", "uid", "name", "agents", "project", "branch", "created", "last_active", "turns", "events", "completed",
+    "duration_ms", "cost_usd",
+)  # fmt: skip
+TURN_FIELDS = (
+    "number", "uid", "seq", "agent", "model", "prompt", "started", "ended", "outcome", "tokens", "cost_usd", "cost_source",
+)  # fmt: skip
+TOKEN_FIELDS = ("input", "output", "cache_read", "cache_write", "reasoning")
+EVENT_FIELDS = ("seq", "part", "turn", "kind", "at")
+INGEST_FIELDS = (
+    "logs_seen", "logs_read", "bytes_read", "sessions_new", "sessions_updated", "events_new", "unknown_records",
+    "by_agent", "errors",
+)  # fmt: skip
+HIT_FIELDS = ("session", "uid", "agent", "project", "at", "seq", "scope", "snippet", "score")
+RESTORE_FIELDS = ("session", "original", "written", "bytes", "sha256")
+USAGE, NO_INPUT, DAMAGED, CANNOT_CREATE, BUSY, TOO_NEW, NO_PERMISSION, BAD_CONFIG = 64, 66, 65, 73, 75, 76, 77, 78
+
+
+def has(found: dict[str, Any], fields: tuple[str, ...]) -> bool:
+    return set(fields) <= set(found)
+
+
+def digest_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+# what the commands give -----------------------------------------------------------------------------------------
+
+
+def test_ingest_gives_its_figures(bare: Shell) -> None:
+    bare.put(*SMALL)
+    told = bare("ingest", "--json").json()
+    assert has(told, INGEST_FIELDS)
+    assert (told["logs_seen"], told["logs_read"], told["errors"]) == (len(SMALL), len(SMALL), [])
+    assert told["bytes_read"] == sum(len(case(name)) for name in SMALL)
+    assert (told["sessions_new"], told["by_agent"]["codex"]["logs_read"]) == (len(SMALL), 6)
+    again = bare("ingest", "--json").json()
+    assert (again["logs_seen"], again["logs_read"], again["bytes_read"], again["events_new"]) == (len(SMALL), 0, 0, 0)
+
+
+def test_ingest_lists_what_it_could_not_read_and_goes_through(bare: Shell) -> None:
+    bare.put("claude/tools")
+    (bare.home / claude_log("odd")).write_bytes(b"\x7fELF\0\0")
+    done = bare("ingest", "--json")
+    assert done.code == 0
+    (problem,) = done.json()["errors"]
+    assert (Path(problem["path"]).name, set(problem)) == ("odd.jsonl", {"path", "reason"})
+    assert done.json()["logs_read"] == 1
+
+
+def test_ingest_counts_types_it_does_not_know(bare: Shell) -> None:
+    path = bare.home / claude_log("new")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(lines(claude_line("user", "a", "hi"), claude_line("novelty", "b"), claude_line("novelty", "c")))
+    assert bare("ingest", "--json").json()["unknown_records"] == {"novelty": 2}
+    path.write_bytes(path.read_bytes() + lines(claude_line("novelty", "d")))
+    done = bare("ingest")
+    assert "novelty (1)" in done.err
+
+
+def test_ingest_of_one_agent_leaves_the_others(bare: Shell) -> None:
+    bare.put(*SMALL)
+    assert set(bare("ingest", "--agent", "codex", "--json").json()["by_agent"]) == {"codex"}
+
+
+def test_ingest_explains_what_gave_nothing(bare: Shell) -> None:
+    bare.put("claude/tools")
+    (bare.home / claude_log("empty")).write_bytes(b"")
+    done = bare("ingest", "--explain")
+    assert "it is empty" in done.out
+    assert str(bare.home / ".codex/sessions") in done.out
+    assert "it does not exist" in done.out
+    assert "explained" in bare("ingest", "--explain", "--json").json()
+
+
+def test_ingest_without_any_logs_says_where_it_looked(bare: Shell) -> None:
+    done = bare("ingest")
+    assert done.code == 0
+    assert str(bare.home / ".claude/projects") in done.err
+    assert not bare.store.exists()
+
+
+def test_list_gives_its_fields(read_once: Shell) -> None:
+    found = read_once("list", "--all", "--json").json()
+    assert all(has(each, LIST_FIELDS) for each in found)
+    assert len(found) == len(SMALL) - 2
+    assert all(each["number"] is None for each in found)
+    assert [each["last_active"] for each in found] == sorted((each["last_active"] for each in found), reverse=True)
+    assert all(each["last_active"].endswith("Z") and isinstance(each["agents"], list) for each in found)
+
+
+def test_list_with_helpers_gives_all(read_once: Shell) -> None:
+    assert len(read_once("list", "--all", "--helpers", "--json").json()) == len(SMALL)
+
+
+def test_list_of_an_agent_and_of_a_few(read_once: Shell) -> None:
+    found = read_once("list", "--all", "--agent", "codex", "--json").json()
+    assert {tuple(each["agents"]) for each in found} == {("codex",)}
+    assert len(read_once("list", "--all", "-n", "2", "--json").json()) == 2
+    done = read_once("list", "--all", "-n", "2")
+    assert len(done.out.splitlines()) == 3
+    assert "2 of 10" in done.err
+
+
+def test_list_here_is_this_projects_and_says_that_there_are_more(read_once: Shell) -> None:
+    done = read_once("list")
+    assert (done.code, done.out) == (0, "")
+    assert "list --all" in done.err
+    assert read_once("list", "--json").json() == []
+
+
+def test_list_here_finds_the_sessions_of_the_folder(bare: Shell) -> None:
+    path = bare.home / claude_log("mine")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(lines(claude_line("user", "a", "hi", cwd=str(bare.cwd)), claude_line("user", "b", "ho", cwd="/x")))
+    bare.put("claude/tools")
+    bare("ingest")
+    (found,) = bare("list", "--json").json()
+    assert (found["turns"], found["project"]) == (2, str(bare.cwd))
+
+
+def test_list_before_anything_was_read_says_what_to_do(bare: Shell) -> None:
+    done = bare("list", "--all")
+    assert (done.code, done.out) == (0, "")
+    assert "backstory ingest" in done.err
+    assert bare("list", "--json").json() == []
+    assert not bare.store.parent.exists()
+
+
+def test_show_gives_its_fields(read_once: Shell) -> None:
+    told = read_once("show", ORIGINAL_ID, "--json").json()
+    assert has(told["session"], LIST_FIELDS)
+    assert [turn["number"] for turn in told["turns"]] == [1, 2]
+    assert all(has(turn, TURN_FIELDS) and has(turn["tokens"], TOKEN_FIELDS) for turn in told["turns"])
+    assert all(has(event, EVENT_FIELDS) for event in told["events"])
+    assert {event["turn"] for event in told["events"]} <= {None, 1, 2}
+    keys = [(event["seq"], event["part"]) for event in told["events"]]
+    assert keys == sorted(set(keys))
+
+
+def test_show_of_a_session_takes_what_people_call_it(read_once: Shell) -> None:
+    uid = read_once("show", ORIGINAL_ID, "--json").json()["session"]["uid"]
+    for wanted in (uid, uid.lower(), uid[:14]):
+        assert read_once("show", wanted, "--json").json()["session"]["uid"] == uid
+
+
+def test_show_in_words_and_in_full(read_once: Shell) -> None:
+    done = read_once("show", ORIGINAL_ID)
+    assert done.code == 0
+    assert "Do the work." in done.out
+    full = read_once("show", ORIGINAL_ID, "--full")
+    assert len(full.out) > len(done.out)
+
+
+def test_show_of_one_turn(read_once: Shell) -> None:
+    told = read_once("show", ORIGINAL_ID, "--turn", "2", "--json").json()
+    assert [turn["number"] for turn in told["turns"]] == [2]
+    assert {event["turn"] for event in told["events"]} == {2}
+
+
+def test_a_session_that_is_not_there_is_an_error_of_its_own(read_once: Shell) -> None:
+    done = read_once("show", "nonesuch")
+    assert (done.code, done.out) == (NO_INPUT, "")
+    assert "'nonesuch'" in done.err
+
+
+def test_an_ambiguous_session_lists_the_candidates(read_once: Shell) -> None:
+    done = read_once("show", "01M7Z")
+    assert (done.code, done.out) == (USAGE, "")
+    assert done.err.count("01M7Z") > 3
+
+
+def test_search_gives_its_fields(read_once: Shell) -> None:
+    told = read_once("search", "beta", "--json").json()
+    assert has(told, ("query", "total", "truncated", "hits"))
+    assert (told["query"], bool(told["hits"])) == ("beta", True)
+    assert all(has(hit, HIT_FIELDS) for hit in told["hits"])
+    assert "beta" in told["hits"][0]["snippet"]
+
+
+def test_search_has_one_hit_a_session_and_one_for_copies(read_once: Shell) -> None:
+    told = read_once("search", '"notes.txt now says beta"', "--agent", "claude", "--json").json()
+    uids = [hit["uid"] for hit in told["hits"]]
+    assert len(uids) == len(set(uids)) == 1
+
+
+def test_search_without_hits_is_no_error(read_once: Shell) -> None:
+    done = read_once("search", "xyzzyplugh")
+    assert (done.code, done.out) == (0, "")
+    assert "Nothing found" in done.err
+    assert read_once("search", "xyzzyplugh", "--json").json()["hits"] == []
+
+
+def test_search_before_anything_was_read_is_no_error(bare: Shell) -> None:
+    done = bare("search", "word")
+    assert (done.code, done.out) == (0, "")
+    assert "backstory ingest" in done.err
+    assert bare("search", "word", "--json").json()["hits"] == []
+
+
+def test_search_since_a_time(read_once: Shell) -> None:
+    assert read_once("search", "work", "--since", "2026-11-01", "--json").json()["hits"]
+    assert read_once("search", "work", "--since", "2099-01-01", "--json").json()["hits"] == []
+    assert read_once("search", "work", "--since", "soon").code == USAGE
+    for time in ("yesterday", "3 days", "2h", "monday", "2026-11-21T14:00"):
+        assert read_once("search", "work", "--since", time).code == 0
+    for time in ("99999999999999999999 days", "9999999 weeks", "0001-01-01", "9999-12-31"):
+        assert read_once("search", "work", "--since", time).code in (0, USAGE)
+
+
+NASTY: list[str | bytes] = [
+    "", " ", '"', '""', "'", '"open', "a AND", "OR", "NOT", "NOT x", "*", "a*", "**", "NEAR(", "NEAR(a b)", "a NEAR/2 b",
+    "#12", "C++", "login.ts", "a:b", "content:x", "col : x", "-x y", "^a", "(", ")", "{a b}: c", "a + b", "\\", "%", "_",
+    "😀", "日本語", "テスト 漢字", "한국어", "é", "e\u0301", "\u202e", "a\tb\nc", b"\xff\xfe", b"caf\xc3", "x" * 10_000,
+    "x " * 5_000, '"' * 10_000, "*" * 10_000, "--", ";drop table events;", "null", "0", "1e999", "\u200b", "SELECT *",
+]  # fmt: skip
+
+
+def test_whatever_people_type_is_a_query(read_once: Shell) -> None:
+    for query in NASTY:
+        done = read_once("search", "--json", "--", query)
+        assert (done.code, query if done.err else "") == (0, ""), done.err
+        assert isinstance(done.json()["hits"], list)
+    for query in NASTY[:12]:
+        assert read_once("search", "--", query).code == 0
+
+
+@given(st.one_of(st.text(), st.text(alphabet="\"'*^():+-{}.#,\\ abANDORT\0\ud800日é", max_size=30)))
+@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_text_is_a_mistake(read_once: Shell, query: str) -> None:
+    with open_store(read_once.store) as store:
+        find(store, query, Filter(), limit=5)
+
+
+def test_bytes_that_are_no_text_are_no_trouble_elsewhere(machine: Shell) -> None:
+    assert machine("show", b"\xff\xfe").code == NO_INPUT
+    assert machine("rename", ORIGINAL_ID, b"caf\xe9").code == 0
+    assert machine("list", "--all").code == 0
+    assert machine("search", "x", "--agent", b"\xff").code == 0
+    assert machine("list", "--all", "--agent", b"\xff").code == 0
+    assert machine("search", "x", "--since", b"\xff").code == USAGE
+    assert machine("config", "get", b"\xff").code == USAGE
+    assert machine("ingest", "--agent", b"\xff").code == USAGE
+    assert machine("verify", "--store", b"/tmp/\xff").code == NO_INPUT
+
+
+def test_words_with_signs_in_them_are_found(bare: Shell) -> None:
+    path = bare.home / claude_log("signs")
+    path.parent.mkdir(parents=True)
+    texts = ["we use C++ here", "see #12 there", "edit src/login.ts now", "汉字测试 works", "naïve café", "snake_case_name"]
+    path.write_bytes(lines(*[claude_line("user", f"u{n}", text) for n, text in enumerate(texts)]))
+    bare("ingest")
+    for number, query in enumerate(["C++", "#12", "login.ts", "测试", "cafe", "case"], start=1):
+        assert [hit["seq"] for hit in bare("search", query, "--json").json()["hits"]] == [number], query
+
+
+def test_restore_gives_its_fields_and_every_byte(read_once: Shell, tmp_path: Path) -> None:
+    told = read_once("restore", "--all", "--to", tmp_path / "out", "--json").json()
+    assert all(has(each, RESTORE_FIELDS) for each in told)
+    assert sorted(each["sha256"] for each in told) == sorted(sha256(case(name)) for name in SMALL)
+    assert all(digest_of(Path(each["written"])) == each["sha256"] for each in told)
+    assert {each["original"] for each in told} == {str(read_once.home / place(name)) for name in SMALL}
+
+
+def test_restore_of_one_session(read_once: Shell, tmp_path: Path) -> None:
+    (told,) = read_once("restore", ORIGINAL_ID, "--to", tmp_path / "out", "--json").json()
+    assert told["sha256"] == sha256(case("claude/resume"))
+
+
+def test_restore_refuses_to_write_over_a_file_that_differs(read_once: Shell, tmp_path: Path) -> None:
+    (told,) = read_once("restore", ORIGINAL_ID, "--to", tmp_path / "out", "--json").json()
+    Path(told["written"]).write_bytes(b"mine")
+    done = read_once("restore", ORIGINAL_ID, "--to", tmp_path / "out")
+    assert (done.code, done.out) == (CANNOT_CREATE, "")
+    assert told["written"] in done.err
+    assert Path(told["written"]).read_bytes() == b"mine"
+    assert read_once("restore", ORIGINAL_ID, "--to", tmp_path / "out", "--force").code == 0
+    assert digest_of(Path(told["written"])) == told["sha256"]
+
+
+def test_restore_wants_to_know_what(read_once: Shell, tmp_path: Path) -> None:
+    assert read_once("restore", "--to", tmp_path).code == 2
+    assert read_once("restore", "--all", ORIGINAL_ID, "--to", tmp_path).code == 2
+    assert read_once("restore", "--all").code == 2
+
+
+def test_verify_gives_its_fields(read_once: Shell) -> None:
+    done = read_once("verify", "--json")
+    assert (done.code, done.json()["ok"], done.json()["problems"]) == (0, True, [])
+    assert done.json()["checked"]["sessions"] == len(SMALL)
+
+
+def test_verify_of_a_damaged_store_says_where(machine: Shell) -> None:
+    db = apsw.Connection(str(machine.store))
+    db.execute("update chunks set data = zeroblob(length(data)) where id = (select min(id) from chunks)")
+    db.close()
+    done = machine("verify", "--json")
+    assert (done.code, done.json()["ok"]) == (1, False)
+    assert len(done.json()["problems"]) == 1
+    assert machine("verify").code == 1
+
+
+def test_verify_without_a_store_is_an_error(bare: Shell) -> None:
+    done = bare("verify")
+    assert (done.code, done.out) == (NO_INPUT, "")
+
+
+def test_rename_gives_a_name_that_finds_it(machine: Shell) -> None:
+    assert machine("rename", ORIGINAL_ID, "  The big one ").code == 0
+    assert machine("show", "The big one", "--json").json()["session"]["name"] == "The big one"
+    machine("rename", "The big one", "")
+    assert machine("show", "The big one").code == NO_INPUT
+
+
+def test_a_name_outlives_its_log(machine: Shell) -> None:
+    machine("rename", ORIGINAL_ID, "mine")
+    path = machine.home / place("claude/resume")
+    path.write_bytes(path.read_bytes() + lines(claude_line("user", "more", "one more")))
+    machine("ingest")
+    assert machine("show", "mine", "--json").json()["session"]["turns"] == 3
+
+
+def test_rm_asks_and_where_nobody_can_answer_refuses(machine: Shell) -> None:
+    done = machine("rm", ORIGINAL_ID, typed="y\n")
+    assert (done.code, done.out) == (1, "")
+    assert "--yes" in done.err
+    assert machine("show", ORIGINAL_ID).code == 0
+
+
+@pytest.mark.parametrize(("answer", "is_gone"), [("y\n", True), ("n\n", False), ("\n", False)])
+def test_rm_does_as_answered(machine: Shell, answer: str, is_gone: bool) -> None:
+    ours, theirs = pty.openpty()
+    done = subprocess.Popen(
+        [sys.executable, "-m", "backstory", "rm", ORIGINAL_ID], stdin=theirs, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, cwd=machine.cwd, env=machine.environ,
+    )  # fmt: skip
+    os.write(ours, answer.encode())
+    out, err = done.communicate(timeout=30)
+    os.close(ours)
+    os.close(theirs)
+    assert (done.returncode == 0, out) == (is_gone, b"")
+    assert b"?" in err
+    assert (machine("show", ORIGINAL_ID).code == NO_INPUT) == is_gone
+
+
+def test_what_was_removed_stays_away_until_asked_for(machine: Shell) -> None:
+    assert machine("rm", PARENT_ID, "--yes").code == 0
+    assert len(machine("list", "--all", "--helpers", "--json").json()) == len(SMALL) - 2
+    machine("ingest")
+    assert machine("show", PARENT_ID).code == NO_INPUT
+    assert "--forgotten" in machine("ingest", "--explain").out
+    machine("ingest", "--forgotten")
+    assert machine("show", PARENT_ID).code == 0
+    assert (machine.home / place("claude/with-a-helper")).read_bytes() == case("claude/with-a-helper")
+
+
+def test_backup_is_one_file_that_is_a_store(machine: Shell, tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "copy.db"
+    assert machine("backup", target).code == 0
+    assert [path.name for path in target.parent.iterdir()] == ["copy.db"]
+    assert machine("verify", "--store", target, "--json").json()["ok"]
+    shutil.rmtree(machine.store.parent)
+    assert len(machine("list", "--all", "--db", target, "--json").json()) == len(SMALL) - 2
+    assert [path.name for path in target.parent.iterdir()] == ["copy.db"]
+    assert machine("backup", target, "--store", target).code == CANNOT_CREATE
+
+
+def test_sessions_that_a_store_owns_have_numbers_that_are_never_given_again(bare: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "project.bks"
+    with open_store(path) as store:
+        for name in ("one", "two", "three"):
+            store.create_session(name)
+    numbers = [each["number"] for each in bare("list", "--store", path, "--json").json()]
+    assert sorted(numbers) == ["S1", "S2", "S3"]
+    assert bare("rm", "S3", "--yes", "--store", path).code == 0
+    with open_store(path) as store:
+        store.create_session("four")
+    assert bare("show", "s4", "--store", path, "--json").json()["session"]["number"] == "S4"
+    assert bare("show", "S3", "--store", path).code == NO_INPUT
+
+
+# where the store lies, and what may be wrong with it ------------------------------------------------------------
+
+
+def test_a_store_that_is_named_before_or_behind_the_command_is_used(bare: Shell, tmp_path: Path) -> None:
+    bare.put("claude/tools")
+    path = tmp_path / "other.db"
+    assert bare("--store", path, "ingest").code == 0
+    assert len(bare("list", "--db", path, "--json").json()) == 1
+    assert not bare.store.exists()
+
+
+def test_folders_that_the_environment_names_are_looked_at(bare: Shell, tmp_path: Path) -> None:
+    for name, variable in (("claude/tools", "CLAUDE_CONFIG_DIR"), ("codex/tools", "CODEX_HOME")):
+        agent, _, below = str(place(name)).partition("/")
+        path = tmp_path / variable / below
+        path.parent.mkdir(parents=True)
+        path.write_bytes(case(name))
+    bare.put("claude/denied")
+    told = bare(
+        "ingest", "--json", CLAUDE_CONFIG_DIR=str(tmp_path / "CLAUDE_CONFIG_DIR"), CODEX_HOME=str(tmp_path / "CODEX_HOME")
+    ).json()
+    assert {name: each["logs_read"] for name, each in told["by_agent"].items()} == {"claude": 1, "codex": 1}
+
+
+def test_an_unknown_agent_is_named_with_those_that_are_known(bare: Shell) -> None:
+    done = bare("ingest", "--agent", "nonesuch")
+    assert done.code == USAGE
+    assert "claude, codex" in done.err
+
+
+def refused(shell: Shell, path: Path, code: int, *commands: tuple[str, ...]) -> None:
+    """Every command refuses this store with a sentence and an exit code, and leaves it as it is."""
+    before = path.read_bytes()
+    reading = [("list", "--all"), ("show", "x"), ("search", "x"), ("verify",), ("restore", "--all", "--to", "out")]
+    for command in commands or (*reading, ("ingest",), ("rename", "x", "y"), ("rm", "x", "--yes"), ("backup", "b")):
+        done = shell(*command, "--store", path)
+        assert (command, done.code, done.out, done.err.count("\n")) == (command, code, "", 1), done.err
+        assert str(path) in done.err
+        assert path.read_bytes() == before
+
+
+def test_a_store_of_a_newer_version_is_left_alone(machine: Shell) -> None:
+    db = apsw.Connection(str(machine.store))
+    db.execute("update meta set value = '999' where key = 'schema_version'")
+    db.execute("pragma journal_mode = delete")
+    db.close()
+    refused(machine, machine.store, TOO_NEW)
+
+
+@pytest.mark.parametrize("data", [b"not a store at all", b"\0" * 8192, b"SQLite format 3\0" + b"\xff" * 8000])
+def test_a_file_that_is_no_store_is_left_alone(bare: Shell, tmp_path: Path, data: bytes) -> None:
+    bare.put("claude/tools")
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    refused(bare, path, DAMAGED)
+
+
+def test_another_programs_database_is_left_alone(bare: Shell, tmp_path: Path) -> None:
+    bare.put("claude/tools")
+    path = tmp_path / "theirs.db"
+    db = apsw.Connection(str(path))
+    db.execute("create table meta(key, value); insert into meta values ('schema_version', '1')")
+    db.close()
+    refused(bare, path, DAMAGED)
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith("theirs")] == ["theirs.db"]
+
+
+def test_a_folder_is_no_store(bare: Shell, tmp_path: Path) -> None:
+    bare.put("claude/tools")
+    (tmp_path / "folder").mkdir()
+    for command in ("list", "ingest", "verify"):
+        done = bare(command, "--store", tmp_path / "folder")
+        assert done.code != 0
+        assert "Traceback" not in done.err
+
+
+def test_a_store_that_is_named_and_not_there_is_an_error_for_those_who_read_it(bare: Shell, tmp_path: Path) -> None:
+    for command in (("show", "x"), ("verify",), ("backup", "b")):
+        done = bare(*command, "--store", tmp_path / "none.db")
+        assert (done.code, done.out) == (NO_INPUT, "")
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_a_locked_store_is_busy_and_can_still_be_read(machine: Shell) -> None:
+    machine.put("claude/tools")
+    (machine.home / claude_log("more")).write_bytes(lines(claude_line("user", "m", "more")))
+    db = apsw.Connection(str(machine.store))
+    db.execute("begin immediate")
+    done = machine("ingest")
+    assert (done.code, done.out) == (BUSY, "")
+    assert "locked by another process" in done.err
+    assert machine("rename", ORIGINAL_ID, "x").code == BUSY
+    assert len(machine("list", "--all", "--json").json()) == len(SMALL) - 2
+    db.execute("rollback")
+    db.close()
+    assert machine("ingest", "--json").json()["errors"] == []
+
+
+AS_SOMEONE = """
+import importlib, os
+from backstory import agents
+from backstory.cli import COMMANDS, main
+from backstory.store.codec import shipped_codec
+for command in COMMANDS:
+    importlib.import_module(f"backstory.cli.{command}_command")
+for agent in agents.names():
+    agents.load(agent)
+shipped_codec()
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+main()
+"""
+"""The command line, run by someone who may not write everywhere."""
+
+
+def test_a_store_that_may_not_be_written_can_be_read(read_once: Shell) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        shutil.copytree(read_once.home, home / "home")
+        (home / "home" / claude_log("more")).write_bytes(lines(claude_line("user", "m", "more")))
+        store = home / "home" / "backstory"
+        for path in (home, *home.rglob("*")):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        environ = read_once.environ | {"HOME": str(home / "home"), "BACKSTORY_HOME": str(store)}
+
+        def run(*args: str) -> subprocess.CompletedProcess[bytes]:
+            return subprocess.run(
+                [sys.executable, "-c", AS_SOMEONE, *args], cwd="/", env=environ, capture_output=True, check=False
+            )
+
+        before = sorted((path.name, digest_of(path)) for path in store.iterdir())
+        for command in (("list", "--all", "--json"), ("search", "beta", "--json"), ("show", ORIGINAL_ID), ("verify",)):
+            done = run(*command)
+            assert done.returncode == 0, done.stderr
+        for command in (("ingest",), ("rename", ORIGINAL_ID, "x"), ("rm", ORIGINAL_ID, "--yes")):
+            done = run(*command)
+            assert (command, done.returncode, b"cannot be written" in done.stderr) == (command, NO_PERMISSION, True)
+        assert sorted((path.name, digest_of(path)) for path in store.iterdir()) == before
+        for path in (home, *home.rglob("*")):
+            path.chmod(0o755)
+
+
+def test_a_home_that_cannot_be_made_is_an_error_with_a_sentence(bare: Shell, tmp_path: Path) -> None:
+    bare.put("claude/tools")
+    (tmp_path / "file").write_text("")
+    done = bare("ingest", BACKSTORY_HOME=str(tmp_path / "file" / "below"))
+    assert done.code not in (0, 1)
+    assert done.err.startswith("backstory: ")
+    assert "Traceback" not in done.err
+
+
+def test_reading_leaves_nothing_behind(machine: Shell) -> None:
+    def everything() -> dict[str, str]:
+        return {str(path): digest_of(path) for path in machine.home.rglob("*") if path.is_file()}
+
+    machine("ingest")
+    before = everything()
+    for command in (
+        ("list", "--all"), ("show", ORIGINAL_ID), ("search", "beta"), ("verify",), ("config", "list"), ("ingest",)
+    ):  # fmt: skip
+        assert machine(*command).code == 0
+        assert everything() == before, command
+
+
+# how they talk --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("list", "--all"), ("show", ORIGINAL_ID), ("search", "beta"), ("ingest",), ("config", "list"), ("--help",)],
+    ids=lambda command: command[0],
+)
+def test_there_is_no_colour_where_nobody_looks(read_once: Shell, command: tuple[str, ...]) -> None:
+    done = read_once(*command)
+    assert done.code == 0
+    assert "\x1b" not in done.out + done.err
+
+
+def on_a_terminal(shell: Shell, *command: str, **environ: str) -> bytes:
+    ours, theirs = pty.openpty()
+    done = subprocess.Popen(
+        [sys.executable, "-m", "backstory", *command], stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL,
+        cwd=shell.cwd, env=shell.environ | {"TERM": "xterm", "PAGER": "cat"} | environ,
+    )  # fmt: skip
+    os.close(theirs)
+    seen = b""
+    with contextlib.suppress(OSError):
+        while block := os.read(ours, 65536):
+            seen += block
+    os.close(ours)
+    assert done.wait(timeout=30) == 0
+    return seen
+
+
+def test_there_is_colour_on_a_terminal_unless_it_is_unwanted(read_once: Shell) -> None:
+    assert b"\x1b[" in on_a_terminal(read_once, "list", "--all")
+    assert b"\x1b[" not in on_a_terminal(read_once, "list", "--all", NO_COLOR="1")
+    assert b"\x1b[" not in on_a_terminal(read_once, "show", ORIGINAL_ID, NO_COLOR="1")
+
+
+def test_what_logs_say_does_not_move_the_terminal(bare: Shell) -> None:
+    path = bare.home / claude_log("evil")
+    path.parent.mkdir(parents=True)
+    evil = "find me \x1b]0;owned\x07\x1b[2J\x9b31m \r hidden"
+    path.write_bytes(lines(claude_line("user", "e", evil, cwd=f"/w/{evil}"), claude_line("assistant", "f", evil)))
+    bare("ingest")
+    uid = bare("list", "--all", "--json").json()[0]["uid"]
+    bare("rename", uid, evil)
+    for command in (("list", "--all"), ("show", uid), ("show", uid, "--full"), ("search", "find"), ("rm", uid)):
+        done = bare(*command)
+        assert not set(done.out + done.err) & set("\x1b\x07\x9b\r"), command
+
+
+def test_a_reader_that_goes_away_is_no_trouble(read_once: Shell) -> None:
+    for command in (("show", ORIGINAL_ID, "--full"), ("show", ORIGINAL_ID, "--json"), ("list", "--all", "--json")):
+        done = subprocess.Popen(
+            [sys.executable, "-m", "backstory", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            cwd=read_once.cwd, env=read_once.environ,
+        )  # fmt: skip
+        assert done.stdout is not None
+        done.stdout.close()
+        assert done.stderr is not None
+        said = done.stderr.read()
+        done.stderr.close()
+        assert (command, done.wait(timeout=30), said) == (command, 141, b"")
+
+
+def test_an_interrupted_command_says_that_nothing_is_hurt(machine: Shell) -> None:
+    (machine.home / claude_log("more")).write_bytes(lines(claude_line("user", "m", "more")))
+    db = apsw.Connection(str(machine.store))
+    db.execute("begin immediate")
+    done = subprocess.Popen(
+        [sys.executable, "-c", "import sys; print(flush=True); from backstory.cli import main; main()", "ingest"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=machine.cwd, env=machine.environ,
+    )  # fmt: skip
+    assert done.stdout is not None
+    done.stdout.readline()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        # Until it waits for the lock: then only a signal ends it early.
+        done.wait(timeout=1.2)
+    done.send_signal(signal.SIGINT)
+    _, err = done.communicate(timeout=30)
+    db.close()
+    assert done.returncode in (130, BUSY)
+    assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(bare: Shell, command: str) -> None:
+    done = bare(command, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"Usage: python -m backstory {command}")
+
+
+def test_help_lists_every_command(bare: Shell) -> None:
+    done = bare("--help")
+    assert all(f"  {command} " in done.out for command in COMMANDS)
+
+
+def test_a_command_that_does_not_exist_is_a_mistake_of_use(bare: Shell) -> None:
+    done = bare("nonesuch")
+    assert (done.code, done.out) == (2, "")
+
+
+def test_the_version_needs_no_database(bare: Shell) -> None:
+    done = bare("--version")
+    assert (done.code, done.out) == (0, f"backstory {__version__}\n")
+    looked = subprocess.run(
+        [
+            sys.executable, "-c",
+            "import sys, backstory.cli\nsys.argv = ['backstory', '--version']\n"
+            "try: backstory.cli.main()\nexcept SystemExit: pass\n"
+            "print(sorted({'apsw', 'msgspec', 'zstandard', 'rich', 'tomlkit', 'platformdirs'} & set(sys.modules)))",
+        ],
+        capture_output=True, env=bare.environ, check=True,
+    )  # fmt: skip
+    assert looked.stdout.decode().splitlines()[-1] == "[]"
+
+
+# settings and completion ----------------------------------------------------------------------------------------
+
+
+def test_settings_are_listed_read_and_changed(bare: Shell) -> None:
+    keys = {each["key"]: each for each in bare("config", "list", "--json").json()}
+    assert keys["list.limit"]["origin"] == "default"
+    assert bare("config", "get", "list.limit").out == "50\n"
+    assert bare("config", "set", "list.limit", "3").code == 0
+    assert bare("config", "get", "list.limit").out == "3\n"
+    assert bare("config", "get", "list.limit", "--json").json() == {"key": "list.limit", "value": 3}
+    assert str(bare.home / "backstory" / "config.toml") in bare("config", "list").out
+
+
+def test_a_projects_setting_wins(bare: Shell) -> None:
+    bare("config", "set", "list.limit", "3")
+    bare("config", "set", "list.limit", "4", "--here")
+    assert bare("config", "get", "list.limit").out == "4\n"
+    assert (bare.cwd / ".backstory" / "config.toml").exists()
+
+
+def test_a_setting_is_obeyed(machine: Shell) -> None:
+    machine("config", "set", "list.limit", "3")
+    assert len(machine("list", "--all").out.splitlines()) == 4
+    machine("config", "set", "search.limit", "1")
+    assert len(machine("search", "work", "--json").json()["hits"]) == 1
+    machine("config", "set", "ingest.agents", "codex")
+    assert set(machine("ingest", "--json").json()["by_agent"]) == {"codex"}
+
+
+def test_logs_that_are_excluded_are_not_read(bare: Shell) -> None:
+    bare.put(*SMALL)
+    bare("config", "set", "ingest.exclude", "*/.claude/*")
+    told = bare("ingest", "--json").json()
+    assert told["logs_seen"] == told["by_agent"]["codex"]["logs_read"] == 6
+
+
+def test_unknown_settings_are_named(bare: Shell) -> None:
+    done = bare("config", "get", "list.limt")
+    assert (done.code, done.out) == (USAGE, "")
+    assert "'list.limt'" in done.err
+    assert bare("config", "set", "list.limt", "3").code == USAGE
+    assert bare("config", "set", "list.limit", "three").code == USAGE
+    (bare.home / "backstory").mkdir()
+    (bare.home / "backstory" / "config.toml").write_text("[list]\nlimt = 3\n")
+    done = bare("config", "list")
+    assert done.code == BAD_CONFIG
+    assert "list.limt" in done.err
+
+
+def test_a_broken_file_of_settings_is_named(machine: Shell) -> None:
+    path = machine.home / "backstory" / "config.toml"
+    path.write_text("[list\n")
+    for command in (("config", "list"), ("list", "--all"), ("search", "x"), ("config", "set", "list.limit", "3")):
+        done = machine(*command)
+        assert (command, done.code, done.out) == (command, BAD_CONFIG, "")
+        assert str(path) in done.err
+    assert path.read_text() == "[list\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_a_completion_script(bare: Shell, shell: str) -> None:
+    done = bare("completion", shell)
+    assert (done.code, done.err) == (0, "")
+    assert "_BACKSTORY_COMPLETE" in done.out
+    if found := shutil.which(shell):
+        assert subprocess.run([found, "-n"], input=done.out.encode(), check=False).returncode == 0
+
+
+def test_sessions_are_completed(read_once: Shell) -> None:
+    uid = read_once("show", ORIGINAL_ID, "--json").json()["session"]["uid"]
+    done = subprocess.run(
+        [sys.executable, "-c", "from backstory.cli import cli; cli(prog_name='backstory')"], capture_output=True,
+        cwd=read_once.cwd, check=False, env=read_once.environ | {
+            "_BACKSTORY_COMPLETE": "zsh_complete", "COMP_WORDS": f"backstory show {uid[:6]}", "COMP_CWORD": "2",
+        },
+    )  # fmt: skip
+    assert uid in done.stdout.decode()

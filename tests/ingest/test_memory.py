@@ -1,0 +1,58 @@
+"""Memory does not grow with the size of a log."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.ingest.machines import case, claude_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOG_BYTES = 100_000_000
+PEAK_KIB_MAX = 300 * 1024
+READING = """
+import json, pathlib, resource, sys
+from backstory import agents, open_store
+from backstory.ingest import ingest
+store, home = sys.argv[1:]
+with open_store(store, shared=True) as opened:
+    report = ingest(opened, [agents.load("claude")], environ={}, home=pathlib.Path(home), now=0)
+peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+print(json.dumps({"bytes": report.total("bytes_read"), "events": report.total("events_new"), "peak": peak}))
+"""
+
+
+def write_long_log(path: Path) -> int:
+    """Real records over and over, each time with ids of their own."""
+    records = case("claude/tools")
+    ids = {json.loads(line).get("uuid") for line in records.splitlines()} - {None}
+    path.parent.mkdir(parents=True)
+    with path.open("wb") as file:
+        for round_ in range(LOG_BYTES // len(records) + 1):
+            said = records
+            for number, each in enumerate(sorted(ids)):
+                said = said.replace(each.encode(), f"{round_:08x}-{number:04x}-4000-8000-{each[24:]}".encode())
+            file.write(said)
+    return path.stat().st_size
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_log_of_100_megabytes_is_read_within_300_megabytes(tmp_path: Path) -> None:
+    size = write_long_log(tmp_path / "home" / claude_log("long"))
+    done = subprocess.run(
+        [sys.executable, "-c", READING, str(tmp_path / "store.db"), str(tmp_path / "home")],
+        capture_output=True, check=True, env={**os.environ, "HOME": str(tmp_path)},
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert found["bytes"] == size >= LOG_BYTES
+    assert found["events"] > 20_000
+    peak_kib = found["peak"] // (1024 if sys.platform == "darwin" else 1)
+    assert peak_kib < PEAK_KIB_MAX, f"{peak_kib / 1024:.0f} MB"
