@@ -31,7 +31,10 @@ def test_without_a_file_everything_is_as_it_is_unless_set(file: Path) -> None:
 
 
 def test_the_nearer_file_wins(file: Path, tmp_path: Path) -> None:
-    far, near = written(file, "[list]\nlimit = 5\n[search]\nlimit = 6\n"), written(tmp_path / "near", "[list]\nlimit = 7\n")
+    far, near = (
+        written(file, "[list]\nlimit = 5\n[search]\nlimit = 6\n"),
+        written(tmp_path / "near", "[list]\nlimit = 7\n"),
+    )
     config = Config([far, near])
     assert (config.get("list.limit"), config.origin("list.limit")) == (7, near)
     assert (config.get("search.limit"), config.origin("search.limit")) == (6, far)

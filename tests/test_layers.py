@@ -9,7 +9,8 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "backstory"
 CORE = {
-    "errors", "ids", "model", "tree", "extract", "render", "context", "compaction", "compact_form", "reader", "_version",
+    "errors", "ids", "model", "tree", "extract", "render", "context", "compaction", "compact_form", "reader",
+    "_version",
 }  # fmt: skip
 FACES = {"tui", "web", "mcp", "server"}
 LAYERS = ("core", "agents", "store", "work", "faces", "cli")

@@ -37,7 +37,8 @@ class Shell:
         self.cwd = home / "work"
         self.cwd.mkdir(exist_ok=True)
         self.environ = {
-            "HOME": str(home), "BACKSTORY_HOME": str(home / "backstory"), "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8",
+            "HOME": str(home), "BACKSTORY_HOME": str(home / "backstory"), "PATH": os.environ["PATH"],
+            "LC_ALL": "C.UTF-8",
         }  # fmt: skip
 
     @property

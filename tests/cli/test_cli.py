@@ -33,7 +33,8 @@ LIST_FIELDS = (
     "duration_ms", "cost_usd",
 )  # fmt: skip
 TURN_FIELDS = (
-    "number", "uid", "seq", "agent", "model", "prompt", "started", "ended", "outcome", "tokens", "cost_usd", "cost_source",
+    "number", "uid", "seq", "agent", "model", "prompt", "started", "ended", "outcome", "tokens", "cost_usd",
+    "cost_source",
 )  # fmt: skip
 TOKEN_FIELDS = ("input", "output", "cache_read", "cache_write", "reasoning")
 EVENT_FIELDS = ("seq", "part", "turn", "kind", "at")
@@ -239,8 +240,9 @@ def test_search_since_a_time(read_once: Shell) -> None:
 
 
 NASTY: list[str | bytes] = [
-    "", " ", '"', '""', "'", '"open', "a AND", "OR", "NOT", "NOT x", "*", "a*", "**", "NEAR(", "NEAR(a b)", "a NEAR/2 b",
-    "#12", "C++", "login.ts", "a:b", "content:x", "col : x", "-x y", "^a", "(", ")", "{a b}: c", "a + b", "\\", "%", "_",
+    "", " ", '"', '""', "'", '"open', "a AND", "OR", "NOT", "NOT x", "*", "a*", "**", "NEAR(", "NEAR(a b)",
+    "a NEAR/2 b", "#12", "C++", "login.ts", "a:b", "content:x", "col : x", "-x y", "^a", "(", ")", "{a b}: c", "a + b",
+    "\\", "%", "_",
     "😀", "日本語", "テスト 漢字", "한국어", "é", "e\u0301", "\u202e", "a\tb\nc", b"\xff\xfe", b"caf\xc3", "x" * 10_000,
     "x " * 5_000, '"' * 10_000, "*" * 10_000, "--", ";drop table events;", "null", "0", "1e999", "\u200b", "SELECT *",
 ]  # fmt: skip
@@ -256,7 +258,9 @@ def test_whatever_people_type_is_a_query(read_once: Shell) -> None:
 
 
 @given(st.one_of(st.text(), st.text(alphabet="\"'*^():+-{}.#,\\ abANDORT\0\ud800日é", max_size=30)))
-@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_no_text_is_a_mistake(read_once: Shell, query: str) -> None:
     with open_store(read_once.store) as store:
         find(store, query, Filter(), limit=5)
@@ -266,8 +270,9 @@ def test_bytes_that_are_no_text_are_no_trouble_elsewhere(machine: Shell) -> None
     assert machine("show", b"\xff\xfe").code == NO_INPUT
     assert machine("rename", ORIGINAL_ID, b"caf\xe9").code == 0
     assert machine("list", "--all").code == 0
-    assert machine("search", "x", "--agent", b"\xff").code == 0
-    assert machine("list", "--all", "--agent", b"\xff").code == 0
+    for command in ("search", "list"):
+        done = machine(command, "x" if command == "search" else "--all", "--agent", b"\xff")
+        assert (done.code, done.err.count("\n")) == (USAGE, 1)
     assert machine("search", "x", "--since", b"\xff").code == USAGE
     assert machine("config", "get", b"\xff").code == USAGE
     assert machine("ingest", "--agent", b"\xff").code == USAGE
@@ -277,7 +282,14 @@ def test_bytes_that_are_no_text_are_no_trouble_elsewhere(machine: Shell) -> None
 def test_words_with_signs_in_them_are_found(bare: Shell) -> None:
     path = bare.home / claude_log("signs")
     path.parent.mkdir(parents=True)
-    texts = ["we use C++ here", "see #12 there", "edit src/login.ts now", "汉字测试 works", "naïve café", "snake_case_name"]
+    texts = [
+        "we use C++ here",
+        "see #12 there",
+        "edit src/login.ts now",
+        "汉字测试 works",
+        "naïve café",
+        "snake_case_name",
+    ]
     path.write_bytes(lines(*[claude_line("user", f"u{n}", text) for n, text in enumerate(texts)]))
     bare("ingest")
     for number, query in enumerate(["C++", "#12", "login.ts", "测试", "cafe", "case"], start=1):
@@ -422,13 +434,16 @@ def test_a_store_that_is_named_before_or_behind_the_command_is_used(bare: Shell,
 
 def test_folders_that_the_environment_names_are_looked_at(bare: Shell, tmp_path: Path) -> None:
     for name, variable in (("claude/tools", "CLAUDE_CONFIG_DIR"), ("codex/tools", "CODEX_HOME")):
-        agent, _, below = str(place(name)).partition("/")
+        below = place(name).relative_to(place(name).parts[0])
         path = tmp_path / variable / below
         path.parent.mkdir(parents=True)
         path.write_bytes(case(name))
     bare.put("claude/denied")
     told = bare(
-        "ingest", "--json", CLAUDE_CONFIG_DIR=str(tmp_path / "CLAUDE_CONFIG_DIR"), CODEX_HOME=str(tmp_path / "CODEX_HOME")
+        "ingest",
+        "--json",
+        CLAUDE_CONFIG_DIR=str(tmp_path / "CLAUDE_CONFIG_DIR"),
+        CODEX_HOME=str(tmp_path / "CODEX_HOME"),
     ).json()
     assert {name: each["logs_read"] for name, each in told["by_agent"].items()} == {"claude": 1, "codex": 1}
 
@@ -609,6 +624,17 @@ def test_there_is_colour_on_a_terminal_unless_it_is_unwanted(read_once: Shell) -
     assert b"\x1b[" in on_a_terminal(read_once, "list", "--all")
     assert b"\x1b[" not in on_a_terminal(read_once, "list", "--all", NO_COLOR="1")
     assert b"\x1b[" not in on_a_terminal(read_once, "show", ORIGINAL_ID, NO_COLOR="1")
+
+
+def test_a_terminal_that_knows_few_letters_gets_question_marks(bare: Shell) -> None:
+    path = bare.home / claude_log("letters")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(lines(claude_line("user", "e", "日本 naïve"), claude_line("assistant", "f", "✓ done")))
+    bare("ingest")
+    uid = bare("list", "--all", "--json").json()[0]["uid"]
+    for command in (("list", "--all"), ("show", uid), ("search", "naive"), ("show", uid, "--json")):
+        done = bare(*command, PYTHONIOENCODING="ascii")
+        assert (done.code, done.err) == (0, ""), command
 
 
 def test_what_logs_say_does_not_move_the_terminal(bare: Shell) -> None:

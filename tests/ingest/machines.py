@@ -39,7 +39,7 @@ def case(name: str) -> bytes:
 
 def place(name: str) -> Path:
     """Where the log of a case lies below a home folder, as its agent would have put it."""
-    agent, _, which = name.partition("/")
+    agent = name.partition("/")[0]
     (log,) = (CASES / name).rglob("*.jsonl")
     if log.name != "log.jsonl":
         return CLAUDE_FOLDER / log.relative_to(CASES / name)
@@ -119,7 +119,8 @@ def claude_line(kind: str, uuid: str | None, text: str = "", **more: Any) -> byt
 def conversation(count: int, start: int = 0) -> list[bytes]:
     """Records of a conversation: prompt, answer, prompt, answer …"""
     return [
-        claude_line("user" if n % 2 == 0 else "assistant", f"u{n}", f"word{n} said") for n in range(start, start + count)
+        claude_line("user" if n % 2 == 0 else "assistant", f"u{n}", f"word{n} said")
+        for n in range(start, start + count)
     ]
 
 
@@ -150,7 +151,8 @@ def _session(store: Store, session_id: int) -> dict[str, Any]:
             for each in store.events(session)
         ],
         "logs": sorted(
-            (log.relpath, log.agent, log.native_id, log.read_to, bytes_of(store, log.id)[1]) for log in store.logs(session)
+            (log.relpath, log.agent, log.native_id, log.read_to, bytes_of(store, log.id)[1])
+            for log in store.logs(session)
         ),
         "numbers": sorted([seq for _, seq in numbered_lines(store, log)] for log in store.logs(session)),
         "answers": answers(store, session_id),
@@ -222,11 +224,12 @@ class _Opened:
 
 
 _opened: _Opened | None = None
+"""A hook cannot be taken away again, so there is one."""
 
 
 def opened_below(folder: Path) -> Iterator[list[str]]:
     """Yields the list of files below a folder that are opened from now on."""
-    global _opened  # noqa: PLW0603 - a hook cannot be taken away again, so there is one
+    global _opened
     _opened = _opened or _Opened()
     _opened.below, _opened.paths = str(folder), []
     yield _opened.paths

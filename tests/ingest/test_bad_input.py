@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 
 from backstory import agents, slicing
+from backstory import discover as discovering
 from backstory.ingest import ingest
 from tests.conftest import NOW
 from tests.ingest.machines import (
@@ -320,7 +321,7 @@ def test_an_empty_compressed_log(machine: Machine) -> None:
 class Meddling:
     """An agent whose log is changed at the moment when it is first looked into."""
 
-    def __init__(self, change: Callable[[Path], None]) -> None:
+    def __init__(self, change: Callable[[Path], object]) -> None:
         self._agent, self._change = agents.load("claude"), change
 
     def __getattr__(self, name: str) -> Any:
@@ -335,7 +336,7 @@ class Meddling:
 def test_a_log_that_grows_while_it_is_read_is_read_to_its_end(machine: Machine) -> None:
     path = machine.write(LOG, lines(*conversation(2)))
     change = Meddling(lambda path: path.write_bytes(lines(*conversation(6))))
-    report = ingest(machine.store, [change], environ={}, home=machine.home, now=NOW)  # type: ignore[list-item]
+    report = ingest(machine.store, [change], environ={}, home=machine.home, now=NOW)
     assert report.errors == []
     assert texts(machine) == [f"word{n} said" for n in range(6)]
     assert machine.read().total("bytes_read") == 0
@@ -345,7 +346,7 @@ def test_a_log_that_grows_while_it_is_read_is_read_to_its_end(machine: Machine) 
 def test_a_log_that_is_cut_short_while_it_is_read_keeps_what_was_read(machine: Machine) -> None:
     machine.write(LOG, lines(*conversation(6)))
     change = Meddling(lambda path: path.write_bytes(lines(*conversation(2))))
-    ingest(machine.store, [change], environ={}, home=machine.home, now=NOW)  # type: ignore[list-item]
+    ingest(machine.store, [change], environ={}, home=machine.home, now=NOW)
     assert texts(machine) == ["word0 said", "word1 said"]
     machine.write(LOG, lines(*conversation(8)))
     machine.read()
@@ -355,7 +356,11 @@ def test_a_log_that_is_cut_short_while_it_is_read_keeps_what_was_read(machine: M
 def test_a_log_that_is_deleted_while_it_is_read_is_read_all_the_same(machine: Machine) -> None:
     machine.write(LOG, lines(*conversation(4)))
     report = ingest(
-        machine.store, [Meddling(Path.unlink)], environ={}, home=machine.home, now=NOW  # type: ignore[list-item]
+        machine.store,
+        [Meddling(Path.unlink)],
+        environ={},
+        home=machine.home,
+        now=NOW,
     )
     assert report.errors == []
     assert texts(machine) == [f"word{n} said" for n in range(4)]
@@ -365,16 +370,14 @@ def test_a_log_that_is_deleted_before_it_is_read_is_an_error_with_its_reason(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = machine.write(LOG, GOOD)
-    from backstory import ingest as module
-
-    found = module.discover
+    found = discovering.discover
 
     def discover(*given: Any) -> Any:
         logs = found(*given)
         path.unlink()
         return logs
 
-    monkeypatch.setattr(module, "discover", discover)
+    monkeypatch.setattr("backstory.ingest.discover", discover)
     report = machine.read("claude")
     assert [(Path(each.path).name, each.reason) for each in report.errors] == [
         ("odd.jsonl", "No such file or directory")
@@ -384,10 +387,8 @@ def test_a_log_that_is_deleted_before_it_is_read_is_an_error_with_its_reason(
 def test_a_disk_that_fails_while_a_log_is_read_is_an_error_with_its_reason(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from backstory import ingest as module
-
     machine.write(LOG, GOOD)
-    found = module.opened
+    found = slicing.opened
 
     class Failing:
         def __init__(self, file: IO[bytes]) -> None:
@@ -408,7 +409,9 @@ def test_a_disk_that_fails_while_a_log_is_read_is_an_error_with_its_reason(
                 raise OSError(5, "Input/output error")
             return self._file.read(length)
 
-    monkeypatch.setattr(module, "opened", lambda path: Failing(found(path)) if path.stem == "odd" else found(path))
+    monkeypatch.setattr(
+        "backstory.ingest.opened", lambda path: Failing(found(path)) if path.stem == "odd" else found(path)
+    )
     report = machine.read("claude")
     assert [(Path(each.path).name, each.reason) for each in report.errors] == [("odd.jsonl", "Input/output error")]
     monkeypatch.undo()

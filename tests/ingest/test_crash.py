@@ -82,9 +82,7 @@ def in_child(machine: Machine, told: Callable[[], None], *, bulk: bool = False) 
             ingest_module.BULK_BYTES = 0
         with open_store(machine.store_path, shared=True, now=lambda: NOW) as store:
             chosen = [agents.load(name) for name in ("claude", "codex")]
-            report = ingest(
-                store, chosen, environ={}, home=machine.home, now=NOW, progress=lambda done, total: told()
-            )
+            report = ingest(store, chosen, environ={}, home=machine.home, now=NOW, progress=lambda done, total: told())
         assert report.errors == [], report.errors
         status = 0
     except BaseException:
@@ -97,9 +95,13 @@ def exit_of(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+def told_through(pipe: int) -> None:
+    os.write(pipe, b".")
+
+
 def killed_after_some_logs(machine: Machine, count: int, *, bulk: bool) -> None:
     reading, writing = os.pipe()
-    child = in_child(machine, lambda: os.write(writing, b".") and None, bulk=bulk)
+    child = in_child(machine, lambda: told_through(writing), bulk=bulk)
     os.close(writing)
     while count > 0 and (done := os.read(reading, count)):
         count -= len(done)
@@ -178,7 +180,7 @@ def test_a_log_that_another_process_begins_between_two_looks_is_not_begun_twice(
     monkeypatch.setattr(slicing, "SLICE_BYTES", SMALL_SLICE)
     monkeypatch.setattr(slicing, "BLOCK_BYTES", SMALL_SLICE)
 
-    class Stopped(Exception):  # noqa: N818
+    class Stopped(Exception):
         pass
 
     def begun_by_another() -> None:

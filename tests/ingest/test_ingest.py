@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from backstory.model import Event
     from backstory.store import Session, Store
 
 LOG = claude_log("a1b2c3")
@@ -54,7 +55,8 @@ def only(store: Store) -> Session:
 def numbered(store: Store) -> dict[str, list[int]]:
     """The numbers of each log's records, by the log's path and generation."""
     return {
-        f"{Path(log.path).name}/{log.generation}": [seq for _, seq in numbered_lines(store, log)] for log in store.logs()
+        f"{Path(log.path).name}/{log.generation}": [seq for _, seq in numbered_lines(store, log)]
+        for log in store.logs()
     }
 
 
@@ -295,7 +297,14 @@ def test_a_log_that_begins_without_a_time_has_its_time_once_there_is_one(
     assert only(machine.store).created == "2026-11-21T21:00:00.000Z"
 
 
-PIECES = ("claude/resume", "claude/fork", "claude/glued-records", "claude/helper", "codex/helper", "codex/queued-prompt")
+PIECES = (
+    "claude/resume",
+    "claude/fork",
+    "claude/glued-records",
+    "claude/helper",
+    "codex/helper",
+    "codex/queued-prompt",
+)
 
 
 @pytest.mark.parametrize("name", PIECES)
@@ -318,6 +327,27 @@ def test_a_log_read_in_random_pieces_equals_it_read_whole(name: str, data: st.Da
         assert agrees_with_itself(growing.store)
         together.close()
         growing.close()
+
+
+def test_a_turn_told_twice_in_a_log_is_the_same_in_one_reading_and_in_two(
+    machine: Machine, another: Callable[[], Machine]
+) -> None:
+    thread, stamp = ORIGINAL_ID, '{"timestamp":"2026-11-21T21:00:%02d.000Z",'
+    said = [stamp % 0 + f'"type":"session_meta","payload":{{"id":"{thread}","cwd":"/w","source":"exec"}}}}']
+    for second in (1, 5):
+        said += [
+            stamp % second + '"type":"event_msg","payload":{"type":"task_started","turn_id":"t1"}}',
+            stamp % second + '"type":"event_msg","payload":{"type":"user_message","message":"once"}}',
+            stamp % second + '"type":"event_msg","payload":{"type":"task_complete","turn_id":"t1"}}',
+        ]
+    path = f".codex/sessions/2026/rollout-2026-11-21T21-00-00-{thread}.jsonl"
+    at_once = another()
+    at_once.write(path, "\n".join([*said, ""]).encode())
+    at_once.read()
+    for end in (4, 7):
+        machine.write(path, "\n".join([*said[:end], ""]).encode())
+        machine.read()
+    assert differences(machine.content(), at_once.content()) == []
 
 
 def test_a_log_that_grows_a_byte_at_a_time_stays_whole_and_small(machine: Machine) -> None:
@@ -655,7 +685,9 @@ def test_a_removed_session_stays_away_until_asked_for(machine: Machine) -> None:
     path.write_bytes(case("claude/resume"))
     report = machine.read()
     assert machine.store.sessions(helpers=True) == []
-    assert [each.reason for each in report.gave_nothing] == ["removed by you; `backstory ingest --forgotten` brings it back"]
+    assert [each.reason for each in report.gave_nothing] == [
+        "removed by you; `backstory ingest --forgotten` brings it back"
+    ]
     assert (report.total("events_new"), report.errors) == (0, [])
     machine.store.unforget()
     machine.read()
@@ -696,22 +728,18 @@ def test_two_agents_with_one_native_id_are_two_sessions(machine: Machine) -> Non
     assert (len(codex), helper[0].parent_uid) == (1, None)
     machine.put("claude/with-a-helper")
     machine.read()
-    helper, parent = sorted(machine.store.sessions(agent="claude", helpers=True), key=lambda s: s.relation or "z")
-    assert helper.parent_uid == parent.uid
+    child, parent = sorted(machine.store.sessions(agent="claude", helpers=True), key=lambda s: s.relation or "z")
+    assert child.parent_uid == parent.uid
     assert machine.store.children(codex[0]) == []
 
 
 @pytest.mark.parametrize("relative", [Path(PARENT_ID) / "subagents", Path()], ids=["below", "beside"])
 @pytest.mark.parametrize("parent_first", [True, False])
 def test_a_helper_is_a_child_wherever_its_log_lies(machine: Machine, relative: Path, parent_first: bool) -> None:
-    name = "agent-aef43dbe576fa72df.jsonl"
-    below = machine.home / place("claude/with-a-helper").parent / relative / name
-    steps = [
-        lambda: machine.put("claude/with-a-helper"),
-        lambda: machine.write(below.relative_to(machine.home), case("claude/helper")),
-    ]
-    for step in steps if parent_first else reversed(steps):
-        step()
+    parents, name = place("claude/with-a-helper"), "agent-aef43dbe576fa72df.jsonl"
+    logs = [(parents, case("claude/with-a-helper")), (parents.parent / relative / name, case("claude/helper"))]
+    for path, data in logs if parent_first else reversed(logs):
+        machine.write(path, data)
         machine.read()
     store = machine.store
     parent = only_shown(store)
@@ -797,3 +825,44 @@ def test_a_folder_that_is_not_there_is_named(machine: Machine) -> None:
     report = machine.read()
     assert [each.note for each in report.looked] == ["it does not exist"] * len(report.looked)
     assert not machine.store.exists
+
+
+STATES = st.lists(
+    st.tuples(
+        st.sampled_from(["-a", "-b"]),
+        st.lists(st.integers(0, 9), unique=True, max_size=10),
+        st.integers(0, 40),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=7,
+)
+
+
+@given(STATES)
+@settings(FEW, max_examples=60)
+def test_whatever_becomes_of_files_no_record_is_lost_doubled_or_renumbered(
+    states: list[tuple[str, list[int], int, bool]],
+) -> None:
+    """Files at two places take any content, one after the other: records in any order, torn or not, sorted or not."""
+    records = conversation(10)
+    with tempfile.TemporaryDirectory() as folder:
+        machine, numbers = Machine(Path(folder) / "machine"), dict[str, int]()
+        for step, (where, chosen, torn, is_sorted) in enumerate(states):
+            said = lines(*(records[n] for n in (sorted(chosen) if is_sorted else chosen)))
+            path = machine.write(Path(".claude/projects") / where / LOG.name, said[: len(said) - torn])
+            os.utime(path, ns=(step, step))
+            assert machine.read().errors == []
+            if not machine.store.exists:
+                continue
+            known = {word_of(event.event): event.seq for event in machine.store.events(only(machine.store))}
+            assert len(known) == only(machine.store).events, "no record is there twice"
+            assert numbers.items() <= known.items(), "none is lost, and each keeps its number"
+            assert len(set(known.values())) == len(known)
+            numbers = known
+            assert agrees_with_itself(machine.store)
+        machine.close()
+
+
+def word_of(event: Event) -> str:
+    return str(getattr(event, "content", None) or getattr(event, "text", None))

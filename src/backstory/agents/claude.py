@@ -20,6 +20,7 @@ from msgspec import Struct, field
 
 from backstory import ids
 from backstory.agents import Place, _jsonl
+from backstory.context import strip_context
 from backstory.model import (
     AssistantText,
     Command,
@@ -435,7 +436,7 @@ class Reader:
             return []
         if aside := _not_typed(text):
             return [aside]
-        prompt = _command_prompt(text) or _WRAPPED.sub("", text)
+        prompt = _command_prompt(text) or strip_context(_WRAPPED.sub("", text))
         if not prompt.strip():
             return [Hook(name="context", output=text)]
         if record.is_sidechain and not self._is_helper:

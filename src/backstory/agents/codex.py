@@ -21,6 +21,7 @@ from msgspec import Struct, field
 
 from backstory import ids
 from backstory.agents import Place, _jsonl
+from backstory.context import strip_context
 from backstory.model import (
     AssistantText,
     Compacted,
@@ -580,7 +581,7 @@ class Reader:
 
     def _prompt(self, channel: str, text: str, images: int, at: int | None, seq: int) -> Event | None:
         """Begin a turn, unless another channel has told this prompt of the task already."""
-        text = _IDE_CONTEXT.sub("", text)
+        text = strip_context(_IDE_CONTEXT.sub("", text))
         shown = "\n".join([text] * bool(text.strip()) + ["[image]"] * images)
         if not shown or self._is_repeated(channel, text.strip()):
             return None

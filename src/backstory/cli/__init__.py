@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from pathlib import Path
@@ -24,11 +25,12 @@ COMMANDS = {
     "config": "Show and change settings.",
     "completion": "Print the completion script of a shell.",
 }
+NO_TEXT = 64
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 
-class _ReaderGone(Exception):  # noqa: N818 - nothing is wrong
+class _ReaderGone(Exception):
     """Nobody reads our output any more."""
 
 
@@ -71,6 +73,9 @@ def main() -> None:
     """Run the command line; every error a person can meet ends here, as one sentence and an exit code."""
     from backstory.errors import BackstoryError
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that knows few letters gets the others as question marks.
+        sys.stdout.reconfigure(errors="replace")
     try:
         code = cli.main(standalone_mode=False)
         sys.stdout.flush()
@@ -81,6 +86,10 @@ def main() -> None:
     except click.ClickException as refused:
         refused.show()
         sys.exit(refused.exit_code)
+    except UnicodeEncodeError as refused:
+        # Arguments are bytes to the system; where they are looked up in the store they must be text.
+        click.echo(f"backstory: not UTF-8, so nothing can be called so: {ascii(refused.object)[:80]}", err=True)
+        sys.exit(NO_TEXT)
     except (KeyboardInterrupt, click.Abort):
         click.echo("backstory: stopped; what was stored so far is whole", err=True)
         sys.exit(INTERRUPTED)

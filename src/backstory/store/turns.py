@@ -24,7 +24,9 @@ def upsert(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str,
         db.execute(
             f"insert into turns(session_id, {_COLUMNS}) "
             "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-            "on conflict(session_id, uid) do update set last_seq = excluded.last_seq, model = excluded.model, "
+            "on conflict(session_id, uid) do update set first_seq = excluded.first_seq, "
+            "last_seq = excluded.last_seq, parent_uid = excluded.parent_uid, parent_seq = excluded.parent_seq, "
+            "model = excluded.model, "
             "prompt = coalesce(nullif(excluded.prompt, ''), prompt), started = excluded.started, "
             "ended = excluded.ended, outcome = excluded.outcome, stop_reason = excluded.stop_reason, "
             "duration_ms = excluded.duration_ms, input_tokens = excluded.input_tokens, "
