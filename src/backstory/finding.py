@@ -60,9 +60,7 @@ def find(store: Store, query: str, wanted: Filter, *, limit: int) -> Findings:
         )
     if signs:
         excerpts.sort(key=lambda each: -each.score)
-    return Findings(
-        total=found.total, truncated=found.truncated or len(excerpts) > limit, excerpts=excerpts[:limit]
-    )
+    return Findings(total=found.total, truncated=found.truncated or len(excerpts) > limit, excerpts=excerpts[:limit])
 
 
 def _text(forms: FullForms, stored: StoredEvent, query: str, signs: list[str]) -> str:

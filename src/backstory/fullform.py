@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory import agents
-from backstory.model import Event, LogIdentity, ToolResult, event_from_json
+from backstory.model import Event, LogIdentity, OwnLine, ToolResult, event_from_json
 
 if TYPE_CHECKING:
     from backstory.store import Log, Store, StoredEvent
@@ -29,7 +29,8 @@ class FullForms:
         if not record or log is None:
             return stored.event
         if log.kind == OWN:
-            return event_from_json(record)
+            told = msgspec.json.decode(record, type=OwnLine).event
+            return event_from_json(bytes(told)) if bytes(told) else stored.event
         reader = agents.load(log.agent).reader(LogIdentity(native_id=log.native_id), None, lambda: ())
         for part, event in reader.read(record, stored.seq).events:
             if part == stored.part and event.kind == stored.kind:

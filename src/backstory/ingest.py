@@ -8,7 +8,7 @@ and a log that was rewritten is read anew beside it, its records known again by 
 from __future__ import annotations
 
 import os
-from collections import deque
+from collections import Counter, deque
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -28,7 +28,6 @@ from backstory.slicing import (
     known_numbers,
     numbered_lines,
     opened,
-    record_key,
 )
 from backstory.store import SeenPlace, codec, logs, slices
 
@@ -50,8 +49,12 @@ TRIES = 4
 """How often a log is read again when another process was faster."""
 IDLE_MS = 24 * 3600 * 1000
 
-EMPTY = "it is empty"
-NOT_A_LOG = "no record of this agent in its first 64 KB"
+REASONS = {
+    slices.EMPTY: "it is empty",
+    slices.NOT_A_LOG: "no record of this agent in its first 64 KB",
+    slices.FORGOTTEN: "removed by you; `backstory ingest --forgotten` brings it back",
+}
+"""What the store notes of files that gave nothing, in words."""
 
 
 class Problem(Struct, frozen=True):
@@ -172,8 +175,11 @@ class _Ingest:
             each.size, each.mtime_ns, each.inode, each.device,
         ):  # fmt: skip
             return False
+        if seen.log_id is None and not seen.reason:
+            # Its session was deleted by another program, which leaves no tombstone.
+            return False
         if seen.log_id is None and seen.reason:
-            self.report.gave_nothing.append(Problem(each.path, seen.reason))
+            self.report.gave_nothing.append(Problem(each.path, REASONS.get(seen.reason, seen.reason)))
         return True
 
     def _read(self, each: Candidate) -> None:
@@ -187,11 +193,11 @@ class _Ingest:
     def _read_open(self, each: Candidate, file: IO[bytes]) -> None:
         head = file.read(ids.HEAD_BYTES)
         if not head.strip(BLANK + b"\n"):
-            self._gave_nothing(each, EMPTY)
+            self._gave_nothing(each, slices.EMPTY)
             return
         identity = each.agent.identify(Path(each.path), head)
         if identity is None:
-            self._gave_nothing(each, NOT_A_LOG, problem=True)
+            self._gave_nothing(each, slices.NOT_A_LOG, problem=True)
             return
         first_hash = _first_hash(head)
         kept = self.store.logs_of(each.agent.name, identity.native_id)
@@ -235,11 +241,11 @@ class _Ingest:
             self._take(reading, outcome)
         if others:
             self._flush()
-            self._drop_superseded(reading)
+            # A log that goes on may have left the telling of its first records to another one.
+            if log is None:
+                self._drop_superseded(reading)
 
-    def _matching_log(
-        self, each: Candidate, file: IO[bytes], first_hash: str | None, kept: list[Log]
-    ) -> Log | None:
+    def _matching_log(self, each: Candidate, file: IO[bytes], first_hash: str | None, kept: list[Log]) -> Log | None:
         """The kept log that this file goes on from, or is; None when it differs from all.
 
         Leaves the file standing where reading goes on.
@@ -261,8 +267,8 @@ class _Ingest:
     ) -> Start:
         known = None
         if others:
-            marks = self.store.chunk_marks(log.id) if log else []
-            taken = (seq for _, _, first, records, _ in marks for seq in range(first, first + records))
+            runs = self.store.runs(log.id) if log else []
+            taken = (seq for run in runs for seq in range(run.first_seq, run.first_seq + run.records))
             known = known_numbers(self.store, agent, others, taken)
         generation = max((other.generation for other in others), default=0) + 1
         next_seq = self.store.next_seq(uid)
@@ -376,20 +382,26 @@ class _Ingest:
             return
         gone = [log for log in reading.others if log.path == each.path or not Path(log.path).exists()]
         if gone:
-            has = set(known_numbers(self.store, each.agent, [new]))
-            lacks_nothing = [
-                log.id
-                for log in gone
-                if all(record_key(each.agent, line) in has for line, _ in numbered_lines(self.store, log))
-            ]
+            has = self._lines(new)
+            lacks_nothing = [log.id for log in gone if self._lines(log) <= has]
             if lacks_nothing:
                 self.store.drop_logs(lacks_nothing, in_favour_of=new.id)
 
+    def _lines(self, log: Log) -> Counter[bytes]:
+        """The content of a log's lines, and how often each comes; also of a torn last one."""
+        carry, found = b"", Counter[bytes]()
+        for data in self.store.stream_log(log.id):
+            *lines, carry = (carry + data).split(b"\n")
+            found.update(codec.chunk_digest(line) for line in lines)
+        found[codec.chunk_digest(carry)] += bool(carry)
+        return found
+
     def _gave_nothing(self, each: Candidate, reason: str, *, problem: bool = False) -> None:
         self._new_places.append(_as_place(each, None, reason))
-        self.report.gave_nothing.append(Problem(each.path, reason))
+        told = Problem(each.path, REASONS[reason])
+        self.report.gave_nothing.append(told)
         if problem:
-            self.report.errors.append(Problem(each.path, reason))
+            self.report.errors.append(told)
 
     def _place(self, each: Candidate, log_id: int) -> None:
         self._new_places.append(_as_place(each, log_id))
@@ -441,7 +453,7 @@ def _has_grown(file: IO[bytes], log: Log) -> bool:
 def _begins_with(store: Store, file: IO[bytes], log: Log) -> bool:
     """Whether a file's beginning is all that is kept of a log; it then stands behind it."""
     file.seek(0)
-    for _, length, _, _, digest in store.chunk_marks(log.id):
+    for _, length, digest in store.chunk_marks(log.id):
         if codec.chunk_digest(_read_exactly(file, length)) != digest:
             return False
     return True

@@ -183,6 +183,19 @@ def event_from_json(data: bytes) -> Event:
     return msgspec.json.decode(body, type=KINDS[kind])
 
 
+def own_line(at: int, turn_uid: str | None, name: str, body: bytes) -> bytes:
+    """A line of the log that a session of ours is kept as: when, in which turn, and what ``name`` says it is."""
+    return b'{"at":%d,"turn":%s,"%s":%s}' % (at, _encode(turn_uid), name.encode(), body)
+
+
+class OwnLine(Struct, frozen=True, kw_only=True):
+    """Such a line, read back; ``event`` is empty for one that tells how a turn ended."""
+
+    at: int
+    turn: str | None = None
+    event: msgspec.Raw = msgspec.Raw(b"")
+
+
 class Tokens(Struct, kw_only=True):
     """Tokens of one turn; None where the log does not say."""
 

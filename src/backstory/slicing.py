@@ -78,7 +78,6 @@ class Slicer:
         self._tail_seq = log.tail_seq if log else None
         self._undo_from = log.parsed_to if log and log.tail_seq is not None else None
         self._expected = (self._at, start.next_seq)
-        self._pending: _Pending | None = None
         self._clear()
 
     def slices(self, file: IO[bytes]) -> Iterator[LogSlice]:
@@ -90,41 +89,47 @@ class Slicer:
         while block := file.read(BLOCK_BYTES):
             # Cut before the next block, so that the last slice has a chunk for an unfinished record to count in.
             if self._taken >= SLICE_BYTES:
-                yield self._cut(self._reader.state(), self._line_start, None)
+                yield self._cut(self._reader.state(), self._line_start, self._tail_seq)
             self._take(block)
         if self._at == before:
             return
         state, parsed_to = self._reader.state(), self._line_start
         tail_seq = self._tell_tail()
-        yield self._cut(state, parsed_to, tail_seq)
+        yield self._cut(state, parsed_to, tail_seq, is_last=True)
 
     def _clear(self) -> None:
         self._taken = 0
         self._chunks: list[logs.Chunk] = []
+        self._runs: list[logs.Run] = []
         self._events: list[NewEvent] = []
         self._answers: dict[str, str] = {}
         self._last_active: int | None = None
 
     def _take(self, block: bytes) -> None:
-        self._pack_pending()
-        pending = self._pending = _Pending(self._at, block)
+        self._chunks.append(logs.pack(self._at, block))
         done = 0
         *lines, rest = block.split(b"\n")
         for piece in lines:
             line: bytes | None = piece
-            start = self._at + done
             if self._carried:
-                line, start = self._joined(piece), self._line_start
-            seq = self._record(line, start)
-            if seq is not None and not pending.count(seq):
-                pending = self._pending = self._split(pending, self._at + done - pending.start, seq)
+                line = self._joined(piece)
             done += len(piece) + 1
-            self._line_start = self._at + done
+            start, self._line_start = self._line_start, self._at + done
+            seq = self._record(line, start)
+            if seq is not None:
+                self._count(start, self._line_start, seq)
         if rest:
             self._carry_on(rest)
         self._at += len(block)
         self._taken += len(block)
         self._tail = (self._tail + block)[-logs.TAIL_BYTES :]
+
+    def _count(self, start: int, stop: int, seq: int) -> None:
+        if self._runs and self._runs[-1].takes(start, seq):
+            self._runs[-1].records += 1
+            self._runs[-1].stop = stop
+        else:
+            self._runs.append(logs.Run(start, stop, seq, 1))
 
     def _carry_on(self, rest: bytes) -> None:
         self._carried += len(rest)
@@ -187,25 +192,9 @@ class Slicer:
             seq, self._tail_seq = self._tail_seq, None
         else:
             return None
-        if seq is not None and self._pending is not None and not self._pending.count(seq):
-            self._pending = self._split(self._pending, max(self._line_start - self._pending.start, 0), seq)
         return seq
 
-    def _split(self, pending: _Pending, done: int, seq: int) -> _Pending:
-        """End a chunk where the numbers stop running on, and begin the next one with ``seq``."""
-        head, rest = pending.data[:done], pending.data[done:]
-        if head:
-            self._chunks.append(logs.pack(pending.start, head, pending.first_seq or seq, pending.records))
-        return _Pending(pending.start + len(head), rest, seq, 1)
-
-    def _pack_pending(self) -> None:
-        if self._pending is not None:
-            pending, self._pending = self._pending, None
-            first = pending.first_seq or self._next_seq
-            self._chunks.append(logs.pack(pending.start, pending.data, first, pending.records))
-
-    def _cut(self, state: bytes, parsed_to: int, tail_seq: int | None) -> LogSlice:
-        self._pack_pending()
+    def _cut(self, state: bytes, parsed_to: int, tail_seq: int | None, *, is_last: bool = False) -> LogSlice:
         source, expected = self._source, self._expected
         self.unknown |= self._reader.unknown
         piece = LogSlice(
@@ -230,6 +219,8 @@ class Slicer:
             tail_hash=codec.text_digest(self._tail),
             state=state,
             chunks=self._chunks,
+            runs=self._runs,
+            tail_run=logs.Run(parsed_to, self._at, tail_seq, 1) if tail_seq is not None and is_last else None,
             events=self._events,
             turns=list(self._reader.touched()),
             answers=self._answers,
@@ -239,24 +230,6 @@ class Slicer:
         self._expected, self._undo_from = (self._at, self._next_seq), None
         self._clear()
         return piece
-
-
-class _Pending:
-    """The block that is being read: a chunk once it is known which records end in it."""
-
-    __slots__ = ("data", "first_seq", "records", "start")
-
-    def __init__(self, start: int, data: bytes, first_seq: int | None = None, records: int = 0) -> None:
-        self.start, self.data, self.first_seq, self.records = start, data, first_seq, records
-
-    def count(self, seq: int) -> bool:
-        """Take one more record, if its number runs on from those before."""
-        if self.first_seq is None:
-            self.first_seq = seq
-        elif seq != self.first_seq + self.records:
-            return False
-        self.records += 1
-        return True
 
 
 def opened(path: Path) -> IO[bytes]:
@@ -297,24 +270,26 @@ def record_key(agent: Agent, line: bytes) -> str:
 
 
 def numbered_lines(store: Store, log: Log) -> Iterator[tuple[bytes, int]]:
-    """Every record of a log that is kept, with its number."""
-    carry, marks = b"", store.chunk_marks(log.id)
-    for mark, data in zip(marks, store.stream_log(log.id), strict=True):
-        _, _, seq, records, _ = mark
+    """Every record of a log that has a number, with it."""
+    runs = deque(store.runs(log.id))
+    carry, start, seq = b"", 0, 0
+    for data in store.stream_log(log.id):
         *lines, carry = (carry + data).split(b"\n")
-        numbered = 0
         for line in lines:
-            if line.strip(BLANK):
-                yield line, seq + numbered
-                numbered += 1
-        if numbered < records:
-            # The last line was told before its end had come.
-            yield carry, seq + numbered
+            while runs and start >= runs[0].stop:
+                runs.popleft()
+            if runs and start >= runs[0].start and line.strip(BLANK):
+                seq = runs[0].first_seq if start == runs[0].start else seq + 1
+                yield line, seq
+            start += len(line) + 1
+    while runs and start >= runs[0].stop:
+        runs.popleft()
+    if runs and start == runs[0].start:
+        # The last line was told before its end had come.
+        yield carry, runs[0].first_seq
 
 
-def known_numbers(
-    store: Store, agent: Agent, kept: Iterable[Log], taken: Iterable[int] = ()
-) -> dict[str, deque[int]]:
+def known_numbers(store: Store, agent: Agent, kept: Iterable[Log], taken: Iterable[int] = ()) -> dict[str, deque[int]]:
     """The numbers of all records of these logs, by key, in order: each once, and none that is ``taken``."""
     known: dict[str, deque[int]] = {}
     met = set(taken)

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import apsw
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backstory.errors import StoreDamaged
-from backstory.model import AssistantText, LogIdentity, SessionFacts, UserMessage, event_to_json
-from backstory.store import LogSlice, Store, codec, connection, logs, open_store
+from backstory.model import AssistantText, LogIdentity, OwnLine, SessionFacts, UserMessage, event_from_json
+from backstory.store import LogSlice, Store, codec, connection, logs, open_store, slices
 
 if TYPE_CHECKING:
     from tests.conftest import Clock
@@ -23,8 +24,15 @@ AMPLIFICATION_MAX = 8
 APPENDS = 1_000
 
 
-def lines_of(batches: list[list[str]]) -> bytes:
-    return b"".join(event_to_json(UserMessage(content=text)) + b"\n" for batch in batches for text in batch)
+def prompts_in(data: bytes) -> list[str]:
+    """What the lines of a session of ours tell."""
+    lines = [msgspec.json.decode(line, type=OwnLine) for line in data.splitlines()]
+    events = [event_from_json(bytes(line.event)) for line in lines]
+    return [event.content for event in events if isinstance(event, UserMessage)]
+
+
+def kept(store: Store) -> bytes:
+    return b"".join(store.stream_log(only_log(store).id))
 
 
 def only_log(store: Store) -> logs.Log:
@@ -33,28 +41,31 @@ def only_log(store: Store) -> logs.Log:
 
 
 def numbers(store: Store, log_id: int) -> list[int]:
-    return [first + n for _, _, first, records, _ in store.chunk_marks(log_id) for n in range(records)]
+    return [run.first_seq + n for run in store.runs(log_id) for n in range(run.records)]
 
 
 def appended(store: Store, count: int) -> bytes:
     session = store.create_session()
     for n in range(count):
         store.append_events(session, [UserMessage(content=f"prompt {n}")])
-    return lines_of([[f"prompt {n}" for n in range(count)]])
+    whole = kept(store)
+    assert prompts_in(whole) == [f"prompt {n}" for n in range(count)]
+    return whole
 
 
 def a_slice(store: Store, native_id: str, data: list[bytes], *, at: int = 0, log_id: int | None = None) -> LogSlice:
     """A piece of an agent's log: these chunks behind byte ``at``, each one record."""
-    chunks, position = [], at
+    chunks, runs, position = [], [], at
     seq = store.next_seq(f"{0:010}{native_id:0>16}")
     for n, piece in enumerate(data):
-        chunks.append(logs.pack(position, piece, seq + n, 1))
+        chunks.append(logs.pack(position, piece))
+        runs.append(logs.Run(position, position + len(piece), seq + n, 1))
         position += len(piece)
     return LogSlice(
         agent="claude", identity=LogIdentity(native_id=native_id), session_uid=f"{0:010}{native_id:0>16}", created=0,
         relpath="a.jsonl", path="/a.jsonl", modified=1, log_id=log_id, expected_read_to=at, expected_next_seq=seq,
         read_to=position, parsed_to=position, tail_seq=None, next_seq=seq + len(data), generation=1, first_hash="x",
-        tail_hash="y", state=b"{}", chunks=chunks, facts=SessionFacts(),
+        tail_hash="y", state=b"{}", chunks=chunks, runs=runs, facts=SessionFacts(),
     )  # fmt: skip
 
 
@@ -71,8 +82,8 @@ def test_any_part_of_a_log_is_read_back_exactly(batches: list[list[str]], places
         session = store.create_session()
         for batch in batches:
             store.append_events(session, [UserMessage(content=text) for text in batch])
-        whole, log = lines_of(batches), only_log(store)
-        assert b"".join(store.stream_log(log.id)) == whole
+        whole, log = kept(store), only_log(store)
+        assert prompts_in(whole) == [text for batch in batches for text in batch]
         assert log.read_to == len(whole)
         for start, length in [*places, (0, len(whole)), (len(whole), 5), (0, 0)]:
             assert store.read_log(log.id, start, length) == whole[start : start + length]
@@ -84,7 +95,7 @@ def test_each_event_points_at_its_own_bytes(store: Store) -> None:
     for n, stored in enumerate(store.events(1)):
         assert stored.position is not None
         assert stored.length is not None
-        assert store.read_log(log.id, stored.position, stored.length) == lines_of([[f"prompt {n}"]])[:-1]
+        assert prompts_in(store.read_log(log.id, stored.position, stored.length)) == [f"prompt {n}"]
 
 
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 128, 200])
@@ -122,7 +133,8 @@ def test_a_folded_log_goes_on_growing(store: Store, clock: Clock) -> None:
     whole = appended(store, 40)
     store.fold_idle(clock.ms)
     store.append_events(1, [UserMessage(content="late")])
-    assert b"".join(store.stream_log(only_log(store).id)) == whole + lines_of([["late"]])
+    assert kept(store).startswith(whole)
+    assert prompts_in(kept(store)[len(whole) :]) == ["late"]
 
 
 def test_folding_stops_at_a_megabyte(store: Store, clock: Clock) -> None:
@@ -136,17 +148,33 @@ def test_folding_stops_at_a_megabyte(store: Store, clock: Clock) -> None:
     assert len(lengths) == 3
 
 
-def test_chunks_whose_numbers_do_not_run_on_are_not_joined(store: Store, clock: Clock) -> None:
+def test_numbers_that_do_not_run_on_do_not_keep_chunks_apart(store: Store, clock: Clock) -> None:
     first = store.write_slices([a_slice(store, "A", [b"one\n", b"two\n"])])[0]
-    store.write_slices([a_slice(store, "B", [b"other\n"])])
     piece = a_slice(store, "A", [b"three\n", b"four\n"], at=8, log_id=first.log_id)
-    gapped = [logs.Chunk(c.start, c.length, c.first_seq + 10, c.records, c.digest, c.frame) for c in piece.chunks]
-    piece.chunks = gapped
+    for run in piece.runs:
+        run.first_seq += 10
     store.write_slices([piece])
     assert first.log_id is not None
     store.fold_idle(clock.ms)
+    assert len(store.chunk_marks(first.log_id)) == 1
     assert numbers(store, first.log_id) == [1, 2, 13, 14]
     assert b"".join(store.stream_log(first.log_id)) == b"one\ntwo\nthree\nfour\n"
+
+
+def test_numbers_that_run_on_are_one_row(store: Store) -> None:
+    appended(store, 20)
+    assert [(run.first_seq, run.records) for run in store.runs(only_log(store).id)] == [(1, 20)]
+
+
+def test_how_a_turn_ended_is_kept_as_a_line_without_a_number(store: Store) -> None:
+    appended(store, 2)
+    store.mark_completed(1, 1200, 0.5)
+    store.append_events(1, [UserMessage(content="late")])
+    log = only_log(store)
+    assert numbers(store, log.id) == [1, 2, 3]
+    assert [(run.first_seq, run.records) for run in store.runs(log.id)] == [(1, 2), (3, 1)]
+    assert b'"complete":{"success":true,"duration_ms":1200,"cost_usd":0.5}' in kept(store)
+    assert store.verify().problems == []
 
 
 def test_a_byte_is_rewritten_only_a_few_times(store_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
@@ -191,7 +219,7 @@ def test_a_removed_sessions_log_is_refused(store: Store) -> None:
     store.remove(first.session_id)
     (again,) = store.write_slices([a_slice(store, "A", [b"one\n"])])
     assert again.refused is not None
-    assert "removed by you" in again.refused
+    assert again.refused == slices.FORGOTTEN
     store.unforget()
     assert store.write_slices([a_slice(store, "A", [b"one\n"])])[0].refused is None
 
@@ -201,7 +229,7 @@ def test_bytes_that_were_changed_are_never_given_back(store: Store) -> None:
     log = only_log(store)
     store.close()
     db = apsw.Connection(str(store.path))
-    db.execute("update chunks set data = ?", (codec.pack_chunk(lines_of([["prompt 1"]])),))
+    db.execute("update chunks set data = ?", (codec.pack_chunk(b"other"),))
     db.close()
     with pytest.raises(StoreDamaged, match="checksum"):
         store.read_log(log.id, 0, 10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -117,8 +118,8 @@ def test_a_missing_last_chunk_is_found(whole: Store) -> None:
 def test_a_chunk_that_is_kept_twice_is_found(whole: Store) -> None:
     problems = hurt(
         whole,
-        "insert into chunks(log_id, start, length, first_seq, records, sha256, data) "
-        "select log_id, start + 1, length, first_seq, records, sha256, data from chunks limit 1",
+        "insert into chunks(log_id, start, length, sha256, data) "
+        "select log_id, start + 1, length, sha256, data from chunks limit 1",
     )
     assert any("kept twice" in problem for problem in problems)
 
@@ -156,8 +157,18 @@ def test_an_event_filed_under_another_kind_is_found(whole: Store) -> None:
 
 
 def test_an_event_behind_the_end_of_its_log_is_found(whole: Store) -> None:
-    (problem,) = hurt(whole, "update events set position = 1000000 where id = 2")
-    assert "its record is not in log 1" in problem
+    problems = hurt(whole, "update events set position = 1000000 where id = 2")
+    assert any("its record is not in log 1" in problem for problem in problems)
+
+
+def test_an_event_at_a_place_that_has_another_number_is_found(whole: Store) -> None:
+    problems = hurt(whole, "update numbers set first_seq = first_seq + 1000 where log_id = 1")
+    assert any("has no such number at its place" in problem for problem in problems)
+
+
+def test_an_event_of_another_sessions_log_is_found(whole: Store) -> None:
+    problems = hurt(whole, "update events set log_id = 3 where id = 2")
+    assert any("which is not its own" in problem for problem in problems)
 
 
 def test_an_event_of_a_log_that_is_gone_is_found(whole: Store) -> None:
@@ -176,8 +187,15 @@ def test_an_event_that_names_another_sessions_turn_is_found(whole: Store) -> Non
 
 
 def test_a_row_without_its_session_is_found(whole: Store) -> None:
-    problems = hurt(whole, "pragma foreign_keys = 0", "delete from sessions where id = 1")
+    problems = hurt(whole, "pragma foreign_keys = 0", "update events set session_id = 99 where id = 1")
     assert any("events row" in problem for problem in problems)
+
+
+def test_a_session_deleted_without_foreign_keys_goes_whole(whole: Store) -> None:
+    with closing(sqlite3.connect(whole.path)) as db, db:
+        db.execute("delete from sessions where id = 1")
+    assert [log.session_id for log in whole.logs() if log.session_id == 1] == []
+    assert whole.verify().problems == []
 
 
 def test_a_number_that_would_be_given_twice_is_found(whole: Store) -> None:

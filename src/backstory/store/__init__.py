@@ -18,7 +18,7 @@ import msgspec
 from backstory import errors, ids
 from backstory.store import connection, events, logs, migrate, search, sessions, slices, turns, verify
 from backstory.store.events import StoredEvent
-from backstory.store.logs import Log, SeenPlace
+from backstory.store.logs import Log, Run, SeenPlace
 from backstory.store.search import Filter, Found
 from backstory.store.sessions import Session
 from backstory.store.slices import LogSlice, Written
@@ -142,8 +142,13 @@ class Store:
         self, session: Session | int, duration_ms: int | None, cost_usd: float | None, success: bool = True
     ) -> None:
         """Say how a session's last turn ended, how long it took and what it cost; the session's columns are sums."""
-        session_id = _id(session)
-        self._change(lambda db: turns.complete(db, sessions.get(db, session_id).id, duration_ms, cost_usd, success))
+
+        def complete(db: apsw.Connection) -> None:
+            session_id = sessions.get(db, _id(session)).id
+            events.note_end(db, session_id, self._now(), duration_ms, cost_usd, success)
+            turns.complete(db, session_id, duration_ms, cost_usd, success)
+
+        self._change(complete)
 
     def sessions(
         self,
@@ -257,9 +262,13 @@ class Store:
                 return
             yield piece
 
-    def chunk_marks(self, log_id: int) -> list[tuple[int, int, int, int, bytes]]:
-        """(start, length, first_seq, records, sha256) of each chunk of a log."""
+    def chunk_marks(self, log_id: int) -> list[tuple[int, int, bytes]]:
+        """(start, length, sha256) of each chunk of a log."""
         return self._read(lambda db: logs.chunk_marks(db, log_id))
+
+    def runs(self, log_id: int) -> list[Run]:
+        """The numbers of a log's records, in the order of their places."""
+        return self._read(lambda db: logs.runs(db, log_id))
 
     def write_slices(self, pieces: Sequence[LogSlice]) -> list[Written]:
         """Store pieces of logs in one transaction; each is taken or refused on its own."""
@@ -284,8 +293,9 @@ class Store:
 
         def drop(db: apsw.Connection) -> None:
             for log_id in log_ids:
+                session = db.execute("select session_id from logs where id = ?", (log_id,)).get
                 db.execute("update log_places set log_id = ? where log_id = ?", (in_favour_of, log_id))
-                slices.delete_events(db, "log_id = ?", (log_id,))
+                slices.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
                 db.execute("delete from logs where id = ?", (log_id,))
 
         self._write(drop)
@@ -349,9 +359,11 @@ class Store:
 
     def end_bulk(self) -> None:
         """Merge the index into one piece, a step at a time, and give its settings and the free pages back."""
-        steps = MERGE_STEPS_MAX
-        while steps and self._write(lambda db: _merge_index(db, is_first=steps == MERGE_STEPS_MAX)):
-            steps -= 1
+        is_more = self._write(lambda db: _merge_index(db, is_first=True))
+        for _ in range(MERGE_STEPS_MAX):
+            if not is_more:
+                break
+            is_more = self._write(lambda db: _merge_index(db, is_first=False))
         self._write(_reset_index)
         self._writing_connection().wal_autocheckpoint(WAL_PAGES)
         self._give_pages_back()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 from backstory import extract
 from backstory.compact_form import compact_event
-from backstory.model import AssistantText, Event, Turn, UserMessage, event_from_json, event_to_json
+from backstory.model import AssistantText, Event, Turn, UserMessage, event_from_json, event_to_json, own_line
 from backstory.store import codec, logs, slices, turns
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def append(
                 turn.duration_ms = None
             if isinstance(event, AssistantText):
                 answers[turn.uid] = event.text
-        line = event_to_json(event)
+        line = own_line(now, turn.uid if turn else None, "event", event_to_json(event))
         scope, text = extract.searchable(event) or (None, "")
         new.append(
             slices.NewEvent(
@@ -121,7 +122,19 @@ def _store(
     data = b"".join(line + b"\n" for line in lines)
     start = int(db.execute("select read_to from logs where id = ?", (log_id,)).get)
     if data:
-        logs.append(db, log_id, start, data, first_seq, len(lines))
+        logs.append(db, log_id, start, data)
+        logs.insert_runs(db, log_id, [logs.Run(start, start + len(data), first_seq, len(lines))])
+
+
+def note_end(
+    db: apsw.Connection, session_id: int, at: int, duration_ms: int | None, cost_usd: float | None, success: bool
+) -> None:
+    """Keep, as a line without a number, how a session's last turn ended; see ``turns.complete``."""
+    log_id, position = _api_log(db, session_id)
+    newest = turns.newest(db, session_id)
+    body = msgspec.json.encode({"success": success, "duration_ms": duration_ms, "cost_usd": cost_usd})
+    line = own_line(at, newest[1].uid if newest else None, "complete", body)
+    logs.append(db, log_id, position, line + b"\n")
 
 
 def _next_seq(db: apsw.Connection, session_id: int) -> int:

@@ -53,15 +53,29 @@ class SeenPlace(Struct, frozen=True, kw_only=True):
 
 
 class Chunk(Struct, frozen=True):
-    """Bytes of a log, packed. ``records`` records end in it, numbered on from ``first_seq``."""
+    """Bytes of a log, packed."""
 
     start: int
     length: int
-    first_seq: int
-    records: int
     digest: bytes
     frame: bytes
 
+
+class Run(Struct):
+    """Records with consecutive numbers, from byte ``start`` to ``stop`` of their log."""
+
+    start: int
+    stop: int
+    first_seq: int
+    records: int
+
+    def takes(self, start: int, seq: int) -> bool:
+        """Whether a record at this place with this number goes on from here."""
+        return start == self.stop and seq == self.first_seq + self.records
+
+
+Mark = tuple[int, int, bytes]
+"""Where a chunk begins, how long it is, and its checksum."""
 
 _LOG_COLUMNS = (
     "id, session_id, agent, kind, native_id, relpath, path, modified, first_hash, tail_hash, "
@@ -69,9 +83,9 @@ _LOG_COLUMNS = (
 )
 
 
-def pack(start: int, data: bytes, first_seq: int, records: int) -> Chunk:
+def pack(start: int, data: bytes) -> Chunk:
     """A chunk of ``data``, which lies at ``start`` in its log."""
-    return Chunk(start, len(data), first_seq, records, codec.chunk_digest(data), codec.pack_chunk(data))
+    return Chunk(start, len(data), codec.chunk_digest(data), codec.pack_chunk(data))
 
 
 def get(db: apsw.Connection, log_id: int) -> Log | None:
@@ -84,7 +98,8 @@ def get(db: apsw.Connection, log_id: int) -> Log | None:
 def of_native_id(db: apsw.Connection, agent: str, native_id: str) -> list[Log]:
     """All logs of one session of an agent, oldest first."""
     rows = db.execute(
-        f"select {_LOG_COLUMNS} from logs where agent = ? and native_id = ? order by id", (agent, native_id)
+        f"select {_LOG_COLUMNS} from logs where agent = ? and native_id = ? and kind = 'file' order by id",
+        (agent, native_id),
     )
     return [_log(row) for row in rows]
 
@@ -125,14 +140,45 @@ def remember_place(db: apsw.Connection, place: SeenPlace) -> None:
 def insert_chunks(db: apsw.Connection, log_id: int, chunks: list[Chunk]) -> None:
     """Store chunks of a log."""
     db.executemany(
-        "insert into chunks(log_id, start, length, first_seq, records, sha256, data) values (?, ?, ?, ?, ?, ?, ?)",
-        [(log_id, c.start, c.length, c.first_seq, c.records, c.digest, c.frame) for c in chunks],
+        "insert into chunks(log_id, start, length, sha256, data) values (?, ?, ?, ?, ?)",
+        [(log_id, c.start, c.length, c.digest, c.frame) for c in chunks],
     )
 
 
-def append(db: apsw.Connection, log_id: int, start: int, data: bytes, first_seq: int, records: int) -> None:
+def insert_runs(db: apsw.Connection, log_id: int, runs: list[Run]) -> None:
+    """Store the numbers of a log's next records; a run that goes on from the last one lengthens it."""
+    for run in runs:
+        db.execute(
+            "update numbers set stop = ?, records = records + ? where log_id = ? and stop = ? "
+            "and first_seq + records = ?",
+            (run.stop, run.records, log_id, run.start, run.first_seq),
+        )
+        if not db.changes():
+            db.execute(
+                "insert into numbers(log_id, start, stop, first_seq, records) values (?, ?, ?, ?, ?)",
+                (log_id, run.start, run.stop, run.first_seq, run.records),
+            )
+
+
+def insert_tail_run(db: apsw.Connection, log_id: int, run: Run) -> None:
+    """Store the number of a last record that may still grow: as a run of its own, so that it can be taken back."""
+    db.execute(
+        "insert into numbers(log_id, start, stop, first_seq, records) values (?, ?, ?, ?, ?)",
+        (log_id, run.start, run.stop, run.first_seq, run.records),
+    )
+
+
+def runs(db: apsw.Connection, log_id: int) -> list[Run]:
+    """The numbers of a log's records, in the order of their places."""
+    rows: list[tuple[Any, ...]] = db.execute(
+        "select start, stop, first_seq, records from numbers where log_id = ? order by start", (log_id,)
+    ).fetchall()
+    return [Run(*row) for row in rows]
+
+
+def append(db: apsw.Connection, log_id: int, start: int, data: bytes) -> None:
     """Keep bytes that were written here, not read from a file: a chunk, and the log's own columns."""
-    insert_chunks(db, log_id, [pack(start, data, first_seq, records)])
+    insert_chunks(db, log_id, [pack(start, data)])
     end = start + len(data)
     tail = read(db, log_id, max(end - TAIL_BYTES, 0), TAIL_BYTES)
     db.execute(
@@ -166,13 +212,12 @@ def stream(db: apsw.Connection, log_id: int) -> Iterator[bytes]:
         at += length
 
 
-def chunk_marks(db: apsw.Connection, log_id: int) -> list[tuple[int, int, int, int, bytes]]:
-    """(start, length, first_seq, records, sha256) of each chunk of a log, in order."""
-    return list(
-        db.execute(
-            "select start, length, first_seq, records, sha256 from chunks where log_id = ? order by start", (log_id,)
-        )
-    )
+def chunk_marks(db: apsw.Connection, log_id: int) -> list[Mark]:
+    """(start, length, sha256) of each chunk of a log, in order."""
+    rows: list[tuple[Any, ...]] = db.execute(
+        "select start, length, sha256 from chunks where log_id = ? order by start", (log_id,)
+    ).fetchall()
+    return [(start, length, digest) for start, length, digest in rows]
 
 
 def fold(db: apsw.Connection, log_id: int, *, idle: bool) -> None:
@@ -183,36 +228,31 @@ def fold(db: apsw.Connection, log_id: int, *, idle: bool) -> None:
     """
     marks = chunk_marks(db, log_id)
     while marks:
-        run, marks = _last_run(marks, idle=idle)
-        if len(run) > 1:
-            _join(db, log_id, run)
+        joined, marks = _last_neighbours(marks, idle=idle)
+        if len(joined) > 1:
+            _join(db, log_id, joined)
         if not idle:
             break
     db.execute("update logs set frames = 0 where id = ?", (log_id,))
 
 
-def _last_run(
-    marks: list[tuple[int, int, int, int, bytes]], *, idle: bool
-) -> tuple[list[tuple[int, int, int, int, bytes]], list[tuple[int, int, int, int, bytes]]]:
+def _last_neighbours(marks: list[Mark], *, idle: bool) -> tuple[list[Mark], list[Mark]]:
     """The chunks at the end that may become one, and those before them."""
     first = len(marks) - 1
-    _, total, next_seq, numbered, _ = marks[first]
+    total = marks[first][1]
     while first > 0:
-        _, length, seq, records, _ = marks[first - 1]
-        follows = not records or not numbered or seq + records == next_seq
-        if not follows or total + length > codec.CHUNK_BYTES or (not idle and length > 2 * total):
+        length = marks[first - 1][1]
+        if total + length > codec.CHUNK_BYTES or (not idle and length > 2 * total):
             break
-        first, total, numbered = first - 1, total + length, numbered + records
-        next_seq = seq if records else next_seq
+        first, total = first - 1, total + length
     return marks[first:], marks[:first]
 
 
-def _join(db: apsw.Connection, log_id: int, run: list[tuple[int, int, int, int, bytes]]) -> None:
-    start, end = run[0][0], run[-1][0] + run[-1][1]
-    first_seq = next((seq for _, _, seq, records, _ in run if records), run[0][2])
+def _join(db: apsw.Connection, log_id: int, joined: list[Mark]) -> None:
+    start, end = joined[0][0], joined[-1][0] + joined[-1][1]
     data = read(db, log_id, start, end - start)
     db.execute("delete from chunks where log_id = ? and start >= ? and start < ?", (log_id, start, end))
-    insert_chunks(db, log_id, [pack(start, data, first_seq, sum(records for _, _, _, records, _ in run))])
+    insert_chunks(db, log_id, [pack(start, data)])
 
 
 def _chunks_between(db: apsw.Connection, log_id: int, start: int, end: int) -> list[tuple[int, bytes]]:

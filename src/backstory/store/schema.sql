@@ -36,7 +36,7 @@ create table sessions(
   last_native_id   text generated always as (last_claude_uuid) virtual,
   native_id        text,                 -- the agent's own id of it, when read from a log
   parent_id        integer references sessions(id) on delete set null,
-  parent_native_id text,                 -- the agent's id of its parent, also when that is not (yet) here
+  parent_identity  text,                 -- the last 16 characters of its parent's uid, also when that is not here
   relation         text,                 -- subagent | fork | continuation
   leaf_uid         text,                 -- uid of the turn that the next prompt follows
   next_seq         integer not null default 1,  -- the number its next record gets
@@ -44,7 +44,7 @@ create table sessions(
 );
 create unique index idx_sessions_identity on sessions(substr(uid, 11));
 create index idx_sessions_parent on sessions(parent_id);
-create index idx_sessions_parent_native on sessions(parent_native_id) where parent_native_id is not null;
+create index idx_sessions_parent_identity on sessions(parent_identity) where parent_identity is not null;
 create index idx_sessions_active on sessions(last_active);
 
 create table logs(
@@ -67,7 +67,7 @@ create table logs(
   state       blob                       -- the adapter's state at parsed_to (JSON, zstd)
 );
 create index idx_logs_session on logs(session_id);
-create index idx_logs_identity on logs(agent, native_id);
+create unique index idx_logs_identity on logs(agent, native_id, generation) where kind = 'file';
 
 create table log_places(
   path     text primary key,             -- a file that was looked at
@@ -77,17 +77,24 @@ create table log_places(
   inode    integer not null,
   size     integer not null,             -- as stat told it when it was last read
   mtime_ns integer not null,
-  reason   text                          -- why it gave nothing
+  reason   text                          -- why it gave nothing: empty | not_a_log | forgotten
 ) without rowid;
 create index idx_log_places_log on log_places(log_id);
+
+create table numbers(
+  log_id    integer not null references logs(id) on delete cascade,
+  start     integer not null,            -- offset of the first record of a run of consecutive numbers
+  stop      integer not null,            -- offset behind the last one; lines outside every run have no number
+  first_seq integer not null,            -- number of the first record; each line that holds anything counts one on
+  records   integer not null,
+  primary key (log_id, start)
+) without rowid;
 
 create table chunks(
   id        integer primary key,
   log_id    integer not null references logs(id) on delete cascade,
   start     integer not null,            -- offset of its first byte in the log
   length    integer not null,            -- bytes of the log in it
-  first_seq integer not null,            -- number of the first record that ends in it
-  records   integer not null,            -- how many records end in it; they are numbered on from first_seq
   sha256    blob not null,               -- of those bytes
   data      blob not null,               -- those bytes, as one zstd frame
   unique (log_id, start)
@@ -157,3 +164,20 @@ create table forgotten(
   uid text primary key,                  -- a session that a person removed: nothing brings it back unasked
   at  integer not null
 ) without rowid;
+
+-- A session goes whole, also when a client deletes it without foreign_keys=ON.
+create trigger session_gone after delete on sessions begin
+  delete from events where session_id = old.id;
+  delete from turns where session_id = old.id;
+  delete from logs where session_id = old.id;
+  delete from compactions where session_id = old.id;
+  update sessions set parent_id = null where parent_id = old.id;
+end;
+create trigger log_gone after delete on logs begin
+  delete from chunks where log_id = old.id;
+  delete from numbers where log_id = old.id;
+  update log_places set log_id = null where log_id = old.id;
+end;
+create trigger turn_gone after delete on turns begin
+  delete from turn_texts where turn_id = old.id;
+end;

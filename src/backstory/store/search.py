@@ -103,7 +103,8 @@ def _ranked(
     conditions, values = _conditions(wanted)
     if newest_only:
         conditions.append(
-            "f.rowid >= (select rowid from search_index where search_index match ? order by rowid desc limit 1 offset ?)"
+            "f.rowid >= (select rowid from search_index where search_index match ? "
+            "order by rowid desc limit 1 offset ?)"
         )
         values += [expression, NEWEST_HITS]
     rows: list[tuple[Any, ...]] = db.execute(
@@ -120,7 +121,8 @@ def _total(db: apsw.Connection, expression: str, wanted: Filter) -> int:
     conditions, values = _conditions(wanted)
     return int(
         db.execute(
-            "select count(*) from search_index f join events e on e.id = f.rowid join sessions s on s.id = e.session_id "
+            "select count(*) from search_index f "
+            "join events e on e.id = f.rowid join sessions s on s.id = e.session_id "
             f"where search_index match ? {''.join(f'and {each} ' for each in conditions)}",
             (expression, *values),
         ).get

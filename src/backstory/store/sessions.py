@@ -153,14 +153,11 @@ def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
 
     A tombstone stays for each, so that reading the log again does not bring it back.
     """
-    doomed = [
-        row
-        for row in db.execute(
-            "with recursive doomed(id) as (select ? union select s.id from sessions s join doomed d "
-            "on s.parent_id = d.id where s.relation = ?) select s.id, s.uid from sessions s join doomed using (id)",
-            (session_id, Relation.SUBAGENT),
-        )
-    ]
+    doomed: list[tuple[Any, ...]] = db.execute(
+        "with recursive doomed(id) as (select ? union select s.id from sessions s join doomed d "
+        "on s.parent_id = d.id where s.relation = ?) select s.id, s.uid from sessions s join doomed using (id)",
+        (session_id, Relation.SUBAGENT),
+    ).fetchall()
     for each, uid in doomed:
         slices.delete_events(db, "session_id = ?", (each,))
         db.execute("insert or replace into forgotten(uid, at) values (?, ?)", (uid, at))

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from backstory import ids
 from backstory.model import LogIdentity, Relation, SessionFacts, Turn
 from backstory.store import codec, logs, turns
-from backstory.store.logs import Chunk, SeenPlace
+from backstory.store.logs import Chunk, Run, SeenPlace
 
 if TYPE_CHECKING:
     import apsw
@@ -69,6 +69,10 @@ class LogSlice(Struct, kw_only=True):
     tail_hash: str
     state: bytes
     chunks: list[Chunk] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    """The numbers of its records; not of one that may still grow."""
+    tail_run: Run | None = None
+    """The number of that one, if it is told for the time being."""
     events: list[NewEvent] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     answers: dict[str, str] = field(default_factory=dict)
@@ -87,7 +91,9 @@ class Written(Struct, frozen=True, kw_only=True):
 
 
 STALE = "changed by another process"
-FORGOTTEN = "removed by you; `backstory ingest --forgotten` brings it back"
+FORGOTTEN = "forgotten"
+EMPTY = "empty"
+NOT_A_LOG = "not_a_log"
 
 
 def write(db: apsw.Connection, piece: LogSlice) -> Written:
@@ -128,36 +134,17 @@ def _log_is_as_expected(db: apsw.Connection, piece: LogSlice) -> bool:
 
 
 def _insert_session(db: apsw.Connection, piece: LogSlice) -> int:
-    identity = piece.identity
-    parent = _parent(db, piece)
     db.execute(
-        "insert into sessions(uid, created, native_id, parent_id, parent_native_id, relation) "
-        "values (?, strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch'), ?, ?, ?, ?)",
-        (
-            piece.session_uid,
-            piece.created,
-            identity.native_id,
-            parent,
-            identity.parent_native_id,
-            identity.relation,
-        ),
+        "insert into sessions(uid, created, native_id) "
+        "values (?, strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch'), ?)",
+        (piece.session_uid, piece.created, piece.identity.native_id),
     )
     session_id = db.last_insert_rowid()
     db.execute(
-        "update sessions set parent_id = ? where parent_native_id = ? and parent_id is null "
-        "and exists (select 1 from logs where session_id = sessions.id and agent = ?)",
-        (session_id, identity.native_id, piece.agent),
+        "update sessions set parent_id = ? where parent_identity = ? and parent_id is null",
+        (session_id, ids.session_identity(piece.session_uid)),
     )
     return session_id
-
-
-def _parent(db: apsw.Connection, piece: LogSlice) -> int | None:
-    """The session that a log says its own comes from, if it is here."""
-    if piece.identity.parent_native_id is None:
-        return None
-    suffix = ids.session_identity(ids.session_uid(piece.agent, piece.identity.parent_native_id, 0))
-    found = db.execute("select id from sessions where substr(uid, 11) = ?", (suffix,)).fetchone()
-    return int(found[0]) if found else None
 
 
 def _insert_log(db: apsw.Connection, session_id: int, piece: LogSlice) -> int:
@@ -172,11 +159,7 @@ def _clear_replaced(db: apsw.Connection, session_id: int, log_id: int, piece: Lo
     """Remove the events that this slice tells anew: an unfinished last record's, or another log's of the session."""
     if piece.undo_from is not None:
         delete_events(db, "log_id = ? and session_id = ? and position >= ?", (log_id, session_id, piece.undo_from))
-        db.execute(
-            "update chunks set records = records - 1 where log_id = ?1 and records > 0 "
-            "and start = (select max(start) from chunks where log_id = ?1)",
-            (log_id,),
-        )
+        db.execute("delete from numbers where log_id = ? and start >= ?", (log_id, piece.undo_from))
     if piece.matched:
         for seq in sorted({event.seq for event in piece.events}):
             delete_events(db, "session_id = ? and seq = ?", (session_id, seq))
@@ -226,6 +209,9 @@ def index_texts(db: apsw.Connection, session_id: int, texts: list[tuple[int, int
 
 def _keep_bytes(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
     logs.insert_chunks(db, log_id, piece.chunks)
+    logs.insert_runs(db, log_id, piece.runs)
+    if piece.tail_run is not None:
+        logs.insert_tail_run(db, log_id, piece.tail_run)
     small = sum(chunk.length < codec.CHUNK_BYTES for chunk in piece.chunks)
     db.execute(
         "update logs set relpath = ?, path = ?, modified = ?, first_hash = ?, tail_hash = ?, read_to = ?, "
@@ -249,17 +235,9 @@ def _keep_bytes(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
 
 
 def _update_session(db: apsw.Connection, session_id: int, piece: LogSlice) -> None:
-    facts, identity = piece.facts, piece.identity
-    if identity.parent_native_id is not None:
-        # The first record, which says this, may have been torn when the session was begun.
-        db.execute(
-            "update sessions set parent_id = ?, parent_native_id = ?, relation = ? "
-            "where id = ? and (parent_native_id is not ? or relation is not ?)",
-            (
-                _parent(db, piece), identity.parent_native_id, identity.relation, session_id,
-                identity.parent_native_id, identity.relation,
-            ),
-        )  # fmt: skip
+    facts = piece.facts
+    if piece.identity.parent_native_id is not None:
+        _link_parent(db, session_id, piece)
     if piece.created:
         # A log may begin with records that have no time: it is known from the first that has one.
         db.execute(
@@ -278,6 +256,17 @@ def _update_session(db: apsw.Connection, session_id: int, piece: LogSlice) -> No
     )  # fmt: skip
     if piece.turns:
         turns.sum_up(db, session_id)
+
+
+def _link_parent(db: apsw.Connection, session_id: int, piece: LogSlice) -> None:
+    """Note the session that a log says its own comes from. The record that says so may come after the first slice."""
+    parent = ids.session_identity(ids.session_uid(piece.agent, piece.identity.parent_native_id or "", 0))
+    db.execute(
+        "update sessions set parent_identity = ?1, relation = ?2, "
+        "parent_id = (select p.id from sessions p where substr(p.uid, 11) = ?1) "
+        "where id = ?3 and (parent_identity is not ?1 or relation is not ?2)",
+        (parent, piece.identity.relation, session_id),
+    )
 
 
 def _link_copies(db: apsw.Connection, session_id: int, turn_uids: list[str]) -> None:
@@ -301,7 +290,7 @@ def _link_fork(db: apsw.Connection, session_id: int) -> None:
     original = db.execute(
         "select o.id from sessions s join turns t on t.session_id = s.id join turns c on c.uid = t.uid "
         "join sessions o on o.id = c.session_id where s.id = ? and o.uid < s.uid and o.relation is not ? "
-        "and (s.relation is null or s.relation = ? and s.parent_native_id is null) "
+        "and (s.relation is null or s.relation = ? and s.parent_identity is null) "
         "group by o.id order by count(*) desc, o.uid limit 1",
         (session_id, Relation.SUBAGENT, Relation.FORK),
     ).fetchone()

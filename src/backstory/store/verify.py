@@ -64,6 +64,17 @@ def _references(db: apsw.Connection) -> Iterator[str]:
         "and t.session_id = e.session_id where e.turn_id is not null and t.id is null group by 1, 2 limit 20"
     ).fetchall():
         yield f"events of session {session} name turn {turn}, which is not in it"
+    for session, log in db.execute(
+        "select e.session_id, e.log_id from events e left join logs l on l.id = e.log_id "
+        "and l.session_id = e.session_id where e.log_id is not null and l.id is null group by 1, 2 limit 20"
+    ).fetchall():
+        yield f"events of session {session} name log {log}, which is not its own"
+    for session, log, seq in db.execute(
+        "select e.session_id, e.log_id, e.seq from events e where e.log_id is not null and not exists "
+        "(select 1 from numbers n where n.log_id = e.log_id and e.position >= n.start and e.position < n.stop "
+        "and e.seq >= n.first_seq and e.seq < n.first_seq + n.records) limit 20"
+    ).fetchall():
+        yield f"session {session} @{seq}: log {log} has no such number at its place"
     for session, numbered, highest in db.execute(
         "select s.id, s.next_seq, max(e.seq) from sessions s join events e on e.session_id = s.id "
         "group by s.id having max(e.seq) >= s.next_seq and s.next_seq > 1 limit 20"
@@ -91,7 +102,7 @@ def _index(db: apsw.Connection) -> Iterator[str]:
 
 def _log(db: apsw.Connection, log: logs.Log) -> Iterator[str]:
     at = 0
-    for start, length, _, _, _ in logs.chunk_marks(db, log.id):
+    for start, length, _ in logs.chunk_marks(db, log.id):
         if start != at:
             yield f"log {log.id} ({log.path}): bytes {at} to {start} are missing or kept twice"
         at = start + length
@@ -99,6 +110,11 @@ def _log(db: apsw.Connection, log: logs.Log) -> Iterator[str]:
             logs.read(db, log.id, start, length)
         except codec.CodecError as refused:
             yield f"log {log.id} ({log.path}): bytes {start} to {at}: {refused}"
+    behind = 0
+    for run in logs.runs(db, log.id):
+        if run.start < behind or run.stop <= run.start or run.stop > log.read_to or run.records < 1:
+            yield f"log {log.id} ({log.path}): the numbers of bytes {run.start} to {run.stop} cannot be right"
+        behind = run.stop
     if at != log.read_to:
         yield f"log {log.id} ({log.path}): {at} bytes are kept and {log.read_to} were read"
 
