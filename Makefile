@@ -24,11 +24,11 @@ check: $(READY)
 	$(BIN)/mypy
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 # Longer than a test run may take: many more examples of everything that is tested by examples.
 fuzz: $(READY)
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest --timeout=3600
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n auto --timeout=3600
 
 # LOGS names a folder shaped like a home folder; the samples that come with the project are small.
 LOGS ?= demo/home

@@ -33,7 +33,11 @@ def line(number: int) -> bytes:
         "version": "2.1.330",
     }
     if number % 20 == 0:
-        record: dict[str, object] = {"type": "user", "message": {"role": "user", "content": f"Please look at step {number}"}, **common}
+        record: dict[str, object] = {
+            "type": "user",
+            "message": {"role": "user", "content": f"Please look at step {number}"},
+            **common,
+        }
     else:
         text = f"Step {number}: the value of item {number * 7919 % 1013} is now {number * 31 % 977}. " * 6
         usage = {"input_tokens": 10, "output_tokens": 50}

@@ -12,7 +12,7 @@ import msgspec
 from backstory import model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 INDEXED_CHARS_MAX = 1_000_000
 """Of one event at most this many characters are searched; its bytes are kept whole."""
@@ -31,33 +31,12 @@ class Scope(StrEnum):
 
 def searchable(event: model.Event) -> tuple[str, str] | None:
     """The scope of an event and its text, or None where there is nothing to find."""
-    match event:
-        case model.ToolResult(tool=model.Tool.READ | model.Tool.EDIT):
-            # A number before every line would come between the words of a phrase.
-            found = (Scope.TOOL_OUTPUT.value, _LINE_NUMBER.sub("", event.content))
-        case model.ToolResult():
-            found = (Scope.TOOL_OUTPUT.value, event.content)
-        case model.ToolCall():
-            found = (Scope.TOOL_INPUT.value, f"{event.tool_name} {' '.join(texts_in(event.input))}")
-        case model.AssistantText():
-            found = (Scope.ANSWER.value, event.text)
-        case model.UserMessage():
-            found = (Scope.PROMPT.value, event.content)
-        case model.Thinking():
-            found = (Scope.THINKING.value, event.text)
-        case model.Plan():
-            found = (Scope.ANSWER.value, event.content)
-        case model.Compacted():
-            found = (Scope.SYSTEM.value, event.summary)
-        case model.Error() | model.Retry():
-            found = (Scope.SYSTEM.value, event.message)
-        case model.Hook():
-            found = (Scope.SYSTEM.value, f"{event.name} {event.output}")
-        case model.Command():
-            found = (Scope.SYSTEM.value, f"{event.name} {event.output}")
-        case _:
-            return None
-    return found if found[1] else None
+    told = _SEARCHED.get(type(event))
+    if told is None:
+        return None
+    scope, text_of = told
+    text = text_of(event)
+    return (scope.value, text) if text else None
 
 
 def index_text(text: str) -> str:
@@ -69,23 +48,8 @@ def index_text(text: str) -> str:
 
 def char_len(event: model.Event) -> int:
     """How many characters the event had before it was compacted: its text, or its tool's name and input as JSON."""
-    match event:
-        case model.ToolResult() | model.UserMessage() | model.Plan():
-            return len(event.content)
-        case model.AssistantText() | model.Thinking():
-            return len(event.text)
-        case model.ToolCall():
-            return len(event.tool_name) + len(msgspec.json.encode(event.input).decode())
-        case model.Hook():
-            return len(event.output)
-        case model.Command():
-            return len(event.name) + len(event.output)
-        case model.Error() | model.Retry():
-            return len(event.message)
-        case model.Compacted():
-            return len(event.summary)
-        case _:
-            return 0
+    measure = _MEASURED.get(type(event))
+    return measure(event) if measure else 0
 
 
 def texts_in(value: Any) -> Iterator[str]:
@@ -100,6 +64,13 @@ def texts_in(value: Any) -> Iterator[str]:
             yield from texts_in(each)
 
 
+def _result_text(result: model.ToolResult) -> str:
+    if result.tool in (model.Tool.READ, model.Tool.EDIT):
+        # A number before every line would come between the words of a phrase.
+        return _LINE_NUMBER.sub("", result.content)
+    return result.content
+
+
 _LINE_NUMBER = re.compile(r"^ *\d+[→\t]", re.MULTILINE)
 
 
@@ -107,3 +78,32 @@ _LINE_NUMBER = re.compile(r"^ *\d+[→\t]", re.MULTILINE)
 def _cjk() -> re.Pattern[str]:
     # Han, kana and Hangul: scripts that are written without spaces, or whose words take endings without one.
     return re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f]")
+
+
+# Looked up by type, because this is asked for every event that is read.
+_SEARCHED: dict[type[model.Event], tuple[Scope, Callable[[Any], str]]] = {
+    model.UserMessage: (Scope.PROMPT, lambda event: event.content),
+    model.AssistantText: (Scope.ANSWER, lambda event: event.text),
+    model.Plan: (Scope.ANSWER, lambda event: event.content),
+    model.Thinking: (Scope.THINKING, lambda event: event.text),
+    model.ToolCall: (Scope.TOOL_INPUT, lambda event: f"{event.tool_name} {' '.join(texts_in(event.input))}"),
+    model.ToolResult: (Scope.TOOL_OUTPUT, _result_text),
+    model.Compacted: (Scope.SYSTEM, lambda event: event.summary),
+    model.Error: (Scope.SYSTEM, lambda event: event.message),
+    model.Retry: (Scope.SYSTEM, lambda event: event.message),
+    model.Hook: (Scope.SYSTEM, lambda event: f"{event.name} {event.output}"),
+    model.Command: (Scope.SYSTEM, lambda event: f"{event.name} {event.output}"),
+}
+_MEASURED: dict[type[model.Event], Callable[[Any], int]] = {
+    model.UserMessage: lambda event: len(event.content),
+    model.AssistantText: lambda event: len(event.text),
+    model.Plan: lambda event: len(event.content),
+    model.Thinking: lambda event: len(event.text),
+    model.ToolCall: lambda event: len(event.tool_name) + len(msgspec.json.encode(event.input).decode()),
+    model.ToolResult: lambda event: len(event.content),
+    model.Compacted: lambda event: len(event.summary),
+    model.Error: lambda event: len(event.message),
+    model.Retry: lambda event: len(event.message),
+    model.Hook: lambda event: len(event.output),
+    model.Command: lambda event: len(event.name) + len(event.output),
+}

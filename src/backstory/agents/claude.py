@@ -389,6 +389,8 @@ class Reader:
             usage.cache_read_input_tokens or 0,
             usage.cache_creation_input_tokens or 0,
         )
+        if key in self._state.usage and said == before:
+            return
         now = self._state.usage[key] = tuple(map(max, before, said))  # type: ignore[assignment]
         if len(self._state.usage) > _MESSAGES_OPEN_MAX:
             self._state.usage.pop(next(iter(self._state.usage)))
