@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from backstory.errors import UnknownAgent
+from backstory.model import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from importlib.metadata import EntryPoint
 
-    from backstory.model import LogIdentity, Parsed, SessionFacts, Turn
+    from backstory.model import Event, LogIdentity, Parsed, SessionFacts, Turn
 
 ENTRY_POINTS = "backstory.agents"
 
@@ -59,6 +61,83 @@ class Agent(Protocol):
 
     def native_id_of(self, line: bytes) -> str | None:
         """The id a record carries, for matching a rewritten log with what is kept; None when it has none."""
+
+
+class Permissions(StrEnum):
+    """What a run may do without asking. AGENT leaves it to the agent's own settings."""
+
+    AGENT = "agent"
+    ASK = "ask"
+    EDIT = "edit"
+    ALL = "all"
+
+
+class Exit(Struct, frozen=True, kw_only=True):
+    """How an agent's process ended: its exit code, or the signal that ended it; whether we had asked it to stop."""
+
+    code: int | None = None
+    signal: int | None = None
+    was_cancelled: bool = False
+
+
+class Ending(Struct, frozen=True, kw_only=True):
+    """What a run came to, from its events and its exit together."""
+
+    outcome: str
+    error: str | None = None
+    """Why it failed, where no event said so."""
+    duration_ms: int | None = None
+    stop_reason: str | None = None
+    model: str | None = None
+    tokens: Tokens = field(default_factory=Tokens)
+    tokens_source: str | None = None
+    cost_usd: float | None = None
+    cost_source: str | None = None
+
+
+class Streamed(Struct, frozen=True):
+    """What one line of a run's output says."""
+
+    events: list[tuple[int, Event]]
+    takes_number: bool = True
+    """False for a delta, which a later record tells whole."""
+    delta: str = ""
+    """Text to show at once; it is told again as part of an AssistantText."""
+
+
+class Runnable(Protocol):
+    """An agent that backstory can run. Its prompt always comes on stdin, and its own resume is never used."""
+
+    name: str
+    executable: str
+    """What it is called on PATH."""
+
+    def native_id(self, randomness: bytes) -> str | None:
+        """The session id a run is given beforehand, from 16 random bytes; None where the agent chooses it."""
+
+    def command(
+        self, executable: str, *, model: str | None, permissions: Permissions, native_id: str | None
+    ) -> list[str]:
+        """The command line of one run."""
+
+    def stream_reader(self) -> StreamReader:
+        """A reader for the output of one run."""
+
+
+class StreamReader(Protocol):
+    """Understands a run's output as it comes."""
+
+    native_id: str | None
+    unknown: dict[str, int]
+
+    def read(self, line: bytes) -> Streamed:
+        """Take a line of stdout, without its end."""
+
+    def stderr(self, line: bytes) -> list[Event]:
+        """Take a line of stderr: what is an error that stdout does not tell."""
+
+    def ended(self, exit: Exit) -> Ending:
+        """What it all came to."""
 
 
 class LogReader(Protocol):
