@@ -31,9 +31,14 @@ class Setting(Struct, frozen=True):
 SETTINGS = (
     Setting("ingest.agents", [], "agents whose logs are read; empty = all that are known"),
     Setting("ingest.exclude", [], "logs that are never read: shell patterns for their whole path"),
+    Setting("run.agent", "", "the agent that `run` uses unless told; empty = that of the session's last turn"),
+    Setting("run.permissions", "agent", "what a run may do without asking: agent (its own settings), ask, edit, all"),
+    Setting("run.context_chars", 400_000, "how much of a session a run is told at most, in characters"),
+    Setting("run.silence_s", 3_600, "after so many seconds without a word a run is stopped; 0 = never"),
     Setting("list.limit", 50, "how many sessions `list` shows unless told"),
     Setting("search.limit", 20, "how many sessions `search` shows unless told"),
 )
+AGENT_PROGRAM = Setting("agents.NAME", "", "the program that runs the agent NAME; empty = the one on PATH")
 _BY_KEY = {setting.key: setting for setting in SETTINGS}
 
 
@@ -98,10 +103,11 @@ def _read(file: Path) -> dict[str, Any]:
     for table, content in tables.items():
         for name, value in content.items() if isinstance(content, dict) else [("", content)]:
             key = f"{table}.{name}" if name else table
-            if key not in _BY_KEY:
+            setting = _setting(key)
+            if setting is None:
                 raise ConfigBroken(file, f"there is no setting {key!r} (known: {', '.join(_BY_KEY)})")
-            if type(value) is not type(_BY_KEY[key].default):
-                raise ConfigBroken(file, f"{key} must be a {type(_BY_KEY[key].default).__name__}")
+            if type(value) is not type(setting.default):
+                raise ConfigBroken(file, f"{key} must be a {type(setting.default).__name__}")
             if isinstance(value, list) and not all(isinstance(each, str) for each in value):
                 raise ConfigBroken(file, f"{key} must be a list of texts")
             values[key] = value
@@ -109,6 +115,12 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _known(key: str) -> Setting:
-    if key not in _BY_KEY:
-        raise UnknownSetting(key, list(_BY_KEY))
-    return _BY_KEY[key]
+    found = _setting(key)
+    if found is None:
+        raise UnknownSetting(key, [*_BY_KEY, AGENT_PROGRAM.key])
+    return found
+
+
+def _setting(key: str) -> Setting | None:
+    table, _, name = key.partition(".")
+    return AGENT_PROGRAM if table == "agents" and name.isidentifier() else _BY_KEY.get(key)

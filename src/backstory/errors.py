@@ -185,3 +185,65 @@ class NotConfirmed(BackstoryError):
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} was not confirmed, so nothing was changed. Add --yes to skip the question.")
+
+
+class SessionBusy(BackstoryError):
+    """A run of the session is going on."""
+
+    exit_code = 75
+
+    def __init__(self, session: str, holder: str) -> None:
+        super().__init__(
+            f"{session} is busy: {holder} is running it. Wait for it, or stop it with: backstory cancel {session}"
+        )
+
+
+class AgentMissing(BackstoryError):
+    """The agent's program is not on this machine."""
+
+    exit_code = 69
+
+    def __init__(self, agent: str, executable: str) -> None:
+        super().__init__(
+            f"{agent} could not be started: there is no {executable!r} on PATH. Install it, or name it with: "
+            f"backstory config set agents.{agent} /path/to/it"
+        )
+
+
+class AgentCannotRun(BackstoryError):
+    """An agent whose logs are read, but which backstory does not run."""
+
+    exit_code = 64
+
+    def __init__(self, agent: str) -> None:
+        super().__init__(f"{agent} cannot be run from here: only its logs are read.")
+
+
+class EmptyPrompt(BackstoryError):
+    """A run without words."""
+
+    exit_code = 64
+
+    def __init__(self) -> None:
+        super().__init__('There is no prompt. Give it as an argument or on stdin: backstory run "Fix the test"')
+
+
+class NotOwned(BackstoryError):
+    """A session that this project's store does not own was asked to go on."""
+
+    exit_code = 64
+
+    def __init__(self, session: str) -> None:
+        super().__init__(
+            f"{session} was read from an agent's log and belongs to it. Carrying such sessions on is not possible yet; "
+            "begin one here with: backstory run -n"
+        )
+
+
+class NothingRuns(BackstoryError):
+    """A run was to be stopped, and there is none."""
+
+    exit_code = 66
+
+    def __init__(self, session: str) -> None:
+        super().__init__(f"{session} is not running. `backstory ps` lists what runs.")

@@ -39,6 +39,47 @@ def repository_root(folder: Path) -> Path | None:
     return None
 
 
+def shared_root(folder: Path) -> Path | None:
+    """The root that all worktrees of a repository share: the main one's, or the folder of a bare repository."""
+    root = repository_root(folder)
+    if root is None:
+        return None
+    try:
+        common = _common_dir(root / ".git")
+    except (OSError, UnicodeDecodeError):
+        return root
+    return common.parent if common.name == ".git" else common
+
+
+def keep_out_of_git(folder: Path, name: str) -> None:
+    """Have git overlook ``name`` at a repository's root, by git's own exclude file: no file of the project changes."""
+    root = repository_root(folder)
+    if root is None:
+        return
+    try:
+        exclude = _common_dir(root / ".git") / "info" / "exclude"
+        known = exclude.read_text("utf-8") if exclude.exists() else ""
+        if f"/{name}/" not in known.splitlines():
+            exclude.parent.mkdir(exist_ok=True)
+            with exclude.open("a", encoding="utf-8") as file:
+                file.write(("" if known.endswith("\n") or not known else "\n") + f"/{name}/\n")
+    except (OSError, UnicodeDecodeError):
+        return
+
+
+def current_branch(folder: Path) -> str | None:
+    """The branch that a folder's repository is on."""
+    root = repository_root(folder)
+    if root is None:
+        return None
+    try:
+        dot_git = root / ".git"
+        head_folder = dot_git if dot_git.is_dir() else root / dot_git.read_text("utf-8").removeprefix("gitdir:").strip()
+        return (head_folder / "HEAD").read_text("utf-8").strip().removeprefix("ref: refs/heads/") or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
 def remote_url(root: Path) -> str | None:
     """The URL of ``origin``, else of the first remote, from the repository's config."""
     try:

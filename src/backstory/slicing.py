@@ -13,11 +13,9 @@ from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory import extract
-from backstory.compact_form import compact_event
-from backstory.model import AssistantText, Event, Parsed, Unknown, event_to_json
+from backstory.model import AssistantText, Parsed, Unknown
 from backstory.store import codec, logs
-from backstory.store.slices import LogSlice, NewEvent
+from backstory.store.slices import LogSlice, NewEvent, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -251,17 +249,6 @@ def _decompressed(path: Path) -> IO[bytes]:
         raise
     spooled.seek(0)
     return spooled
-
-
-def packed(
-    event: Event, seq: int, part: int, turn_uid: str | None, at: int | None, position: int, length: int
-) -> NewEvent:
-    """An event made ready for the store."""
-    scope, text = extract.searchable(event) or (None, "")
-    return NewEvent(
-        seq, part, turn_uid, at, event.kind, codec.shipped_codec().pack(event_to_json(compact_event(event))),
-        extract.char_len(event), position, length, scope, extract.index_text(text),
-    )  # fmt: skip
 
 
 def record_key(agent: Agent, line: bytes) -> str:

@@ -5,13 +5,20 @@ Source: recorded logs of 2.0 to 2.1.330. A line is a record with a ``type``; tho
 ``message.id`` and a growing ``usage``. A helper's log lies in ``<session>/subagents/agent-<id>.jsonl``
 (older builds: beside the session) and carries the parent's session id. Resumed and forked copies repeat
 records with the same uuid, so a turn, known by the uuid of its prompt, is the same turn in both.
+
+A run is ``claude -p`` with ``stream-json``: the blocks of messages are those of the log, but a message's true usage
+is only in its ``stream_event`` records. One run may tell several ``init`` and ``result`` records, and ends when the
+process does. Cost is a running total; the usage of a result is its own.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+import uuid
+from collections import Counter, deque
+from functools import partial, reduce
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,15 +26,17 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import Place, _jsonl
+from backstory.agents import Ending, Permissions, Place, Streamed, _jsonl
 from backstory.context import strip_context
 from backstory.model import (
     AssistantText,
     Command,
     Compacted,
+    Complete,
     Error,
     Event,
     Hook,
+    Init,
     LogIdentity,
     Outcome,
     Parsed,
@@ -47,6 +56,8 @@ from backstory.model import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from backstory.agents import Exit
 
 NAME = "claude"
 
@@ -95,11 +106,34 @@ KEPT_ATTACHMENTS = frozenset(
 )  # fmt: skip
 KEPT_BLOCKS = frozenset({"redacted_thinking", "document", "container_upload", "fallback"})
 
+KEPT_STREAM = frozenset(
+    {
+        "auth_status", "control_cancel_request", "control_request", "control_response", "keep_alive",
+        "prompt_suggestion", "rate_limit_event", "tool_progress", "tool_use_summary",
+    }
+)  # fmt: skip
+KEPT_STREAM_SYSTEM = frozenset(
+    {
+        "background_tasks_changed", "elicitation_complete", "files_persisted", "hook_progress", "hook_response",
+        "hook_started", "local_command_output", "permission_denied", "post_turn_summary", "session_state_changed",
+        "status", "task_notification", "task_progress", "task_started", "task_updated", "thinking_tokens",
+    }
+)  # fmt: skip
+
+PERMISSIONS = {
+    Permissions.AGENT: [],
+    Permissions.ASK: ["--permission-mode", "default"],
+    Permissions.EDIT: ["--permission-mode", "acceptEdits"],
+    Permissions.ALL: ["--dangerously-skip-permissions"],
+}
+
 _TITLE_RANK = {"summary": 1, "ai-title": 2, "agent-name": 3, "custom-title": 4}
 _CALLS_OPEN_MAX = 2_000
 _RECENT_ANCHORS = 16
 _MESSAGES_OPEN_MAX = 16
 _HEADS_MAX = 2_000
+_STDERR_LINES_HELD_MAX = 20
+_CODE_OF_SIGNAL_MIN = 129
 
 _OURS = re.compile(rb'"(?:sessionId|leafUuid|parentUuid|messageId)"\s*:')
 _SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"]+)"')
@@ -185,7 +219,47 @@ class _State(Struct, kw_only=True):
     cost_seen: float | None = None
 
 
+class _Delta(Struct):
+    type: str = ""
+    text: str | None = None
+    stop_reason: str | None = None
+
+
+class _StreamEvent(Struct):
+    type: str = ""
+    message: _Message | None = None
+    delta: _Delta | None = None
+    usage: _Usage | None = None
+
+
+class _StreamLine(Struct):
+    type: str = ""
+    subtype: str | None = None
+    session_id: str | None = None
+    parent_tool_use_id: str | None = None
+    message: _Message | str | None = None
+    event: _StreamEvent | None = None
+    cwd: str | None = None
+    model: str | None = None
+    claude_code_version: str | None = None
+    is_synthetic: bool | None = field(default=None, name="isSynthetic")
+    is_api_error_message: bool | None = None
+    api_error_status: int | str | None = None
+    attempt: int | None = None
+    error: Any = None
+    error_status: int | str | None = None
+    is_error: bool | None = None
+    result: Any = None
+    errors: Any = None
+    terminal_reason: str | None = None
+    stop_reason: str | None = None
+    duration_ms: int | float | None = None
+    total_cost_usd: float | None = None
+    usage: _Usage | None = None
+
+
 _decoder = msgspec.json.Decoder(_Line)
+_stream_decoder = msgspec.json.Decoder(_StreamLine)
 _state_decoder = msgspec.json.Decoder(_State)
 
 
@@ -194,6 +268,7 @@ class Claude:
 
     name = NAME
     title = "Claude Code"
+    executable = "claude"
 
     def places(self, environ: Mapping[str, str], home: Path) -> list[Place]:
         root = Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
@@ -229,6 +304,20 @@ class Claude:
             return _jsonl.decode(line, _decoder)[0].uuid
         except _jsonl.NotJson:
             return None
+
+    def native_id(self, randomness: bytes) -> str | None:
+        return str(uuid.UUID(bytes=randomness[:16], version=4))
+
+    def command(
+        self, executable: str, *, model: str | None, permissions: Permissions, native_id: str | None
+    ) -> list[str]:
+        words = [executable, "-p", "--verbose", "--output-format", "stream-json", "--include-partial-messages"]
+        words += ["--session-id", native_id] if native_id else []
+        words += ["--model", model] if model else []
+        return words + PERMISSIONS[permissions]
+
+    def stream_reader(self) -> StreamReader:
+        return StreamReader()
 
 
 class Reader:
@@ -552,6 +641,224 @@ class Reader:
     def _unknown(self, kind: str) -> Unknown:
         self.unknown[kind] = self.unknown.get(kind, 0) + 1
         return Unknown(type=kind)
+
+
+class StreamReader:
+    """Understands the output of one run. See ``agents.StreamReader``."""
+
+    def __init__(self) -> None:
+        # Messages hold the same blocks as in a log.
+        self._blocks = Reader(LogIdentity(native_id=""), None, lambda: ())
+        self.native_id: str | None = None
+        self.unknown: dict[str, int] = self._blocks.unknown
+        self._began = False
+        self._model: str | None = None
+        self._message_id = ""
+        self._messages: dict[str, Tokens] = {}
+        self._results: list[_StreamLine] = []
+        self._stop_reason: str | None = None
+        self._said_why = False
+        self._was_interrupted = False
+        self._held: deque[str] = deque(maxlen=_STDERR_LINES_HELD_MAX)
+
+    def read(self, line: bytes) -> Streamed:
+        if not line.strip():
+            return Streamed([])
+        try:
+            records = _jsonl.decode(line, _stream_decoder)
+        except _jsonl.NotJson:
+            return Streamed([(0, self._not_a_record(line))])
+        slots: list[Event | None] = []
+        for record in records:
+            self.native_id = self.native_id or record.session_id
+            if record.type != "stream_event":
+                slots += self._record(record)
+        events = [(part, event) for part, event in enumerate(slots) if event is not None]
+        pieces = [record for record in records if record.type == "stream_event"]
+        return Streamed(events, takes_number=len(pieces) < len(records), delta="".join(map(self._piece, pieces)))
+
+    def stderr(self, line: bytes) -> list[Event]:
+        if text := line.decode("utf-8", "replace").strip():
+            self._held.append(text)
+        return []
+
+    def ended(self, exit: Exit) -> Ending:
+        outcome = self._outcome(exit)
+        last = self._results[-1] if self._results else None
+        tokens = self._tokens()
+        costs = [each.total_cost_usd for each in self._results if each.total_cost_usd is not None]
+        durations = [each for each in map(_duration_ms, self._results) if each is not None]
+        return Ending(
+            outcome=outcome,
+            error=self._why(exit) if outcome in (Outcome.FAILED, Outcome.CRASHED) else None,
+            duration_ms=sum(durations) if durations else None,
+            stop_reason=last.stop_reason if last else self._stop_reason,
+            model=self._model,
+            tokens=tokens or Tokens(),
+            tokens_source="reported" if tokens else None,
+            cost_usd=costs[-1] if costs else None,
+            cost_source="reported" if costs else None,
+        )
+
+    # records ------------------------------------------------------------------------------------------------
+
+    def _record(self, record: _StreamLine) -> list[Event | None]:
+        if record.parent_tool_use_id:
+            # A helper's words are in a log of its own.
+            return []
+        match record.type:
+            case "assistant":
+                return [*self._assistant(record)]
+            case "user":
+                return [*self._user(record)]
+            case "system":
+                return self._system(record)
+            case "result":
+                self._results.append(record)
+                duration_ms = _duration_ms(record)
+                return [Complete(success=not record.is_error, duration_ms=duration_ms, cost_usd=record.total_cost_usd)]
+            case kind:
+                return [] if kind in KEPT_STREAM else [self._blocks._unknown(kind or "record without a type")]
+
+    def _assistant(self, record: _StreamLine) -> list[Event]:
+        message = _message_of(record)
+        self._was_interrupted = False
+        is_synthetic = message.model == "<synthetic>"
+        if record.is_api_error_message or (is_synthetic and record.error):
+            self._said_why = True
+            return [Error(message=_text_of(message.content), code=str(record.api_error_status or record.error or ""))]
+        if is_synthetic:
+            text = _text_of(message.content)
+            return [Hook(name="notice", output=text)] if text else []
+        self._model = message.model or self._model
+        if isinstance(message.content, str):
+            return [AssistantText(text=message.content)] if message.content else []
+        events: list[Event] = []
+        for block in message.content or ():
+            events += self._blocks._answer_block(_Block(type="text", text=block) if isinstance(block, str) else block)
+        return events
+
+    def _user(self, record: _StreamLine) -> list[Event]:
+        content = _message_of(record).content
+        blocks = [block for block in content or () if isinstance(block, _Block)]
+        events: list[Event] = [self._blocks._tool_result(block) for block in blocks if block.type == "tool_result"]
+        text = _text_of(content)
+        if record.is_synthetic or not text.strip():
+            return events
+        # The prompt itself is not repeated here, so no word in the user's place was typed.
+        aside = _not_typed(text) or Hook(name="context", output=text)
+        self._was_interrupted = isinstance(aside, Error)
+        return [*events, aside]
+
+    def _system(self, record: _StreamLine) -> list[Event | None]:
+        match record.subtype or "":
+            case "init":
+                first, self._began = not self._began, True
+                self._model = self._model or record.model
+                init = Init(cwd=record.cwd or "", model=record.model or "", version=record.claude_code_version or "")
+                return [init if first else None]
+            case "api_retry":
+                message = " ".join(str(each) for each in (record.error_status, _plain(record.error)) if each)
+                return [Retry(attempt=record.attempt or 0, message=message)]
+            case "compact_boundary":
+                return [Compacted()]
+            case kind:
+                return [] if kind in KEPT_STREAM_SYSTEM else [self._blocks._unknown(f"system/{kind}")]
+
+    def _piece(self, record: _StreamLine) -> str:
+        """Note what a piece of an answer says about the whole; its text, if it has any."""
+        event = record.event or _StreamEvent()
+        if record.parent_tool_use_id:
+            return ""
+        if event.message is not None:
+            self._message_id = event.message.id or ""
+            self._note_usage(event.message.usage)
+        self._note_usage(event.usage)
+        delta = event.delta or _Delta()
+        self._stop_reason = delta.stop_reason or self._stop_reason
+        return (delta.text or "") if delta.type == "text_delta" else ""
+
+    def _not_a_record(self, line: bytes) -> Event:
+        text = line.decode("utf-8", "replace").strip()
+        return self._blocks._unknown("not JSON") if text.startswith("{") else Hook(name="stdout", output=text)
+
+    # what it came to ----------------------------------------------------------------------------------------
+
+    def _outcome(self, exit: Exit) -> Outcome:
+        last = self._results[-1] if self._results else None
+        was_stopped = exit.was_cancelled or (last is None and self._was_interrupted)
+        if was_stopped or (last is not None and (last.terminal_reason or "").startswith("aborted")):
+            return Outcome.CANCELLED
+        if last is not None and last.is_error:
+            return Outcome.FAILED
+        if exit.signal is not None or (exit.code or 0) >= _CODE_OF_SIGNAL_MIN:
+            return Outcome.CRASHED
+        if exit.code != 0:
+            return Outcome.FAILED
+        # A run that was stopped early enough ends with code 0 and says nothing.
+        return Outcome.COMPLETED if last is not None else Outcome.CRASHED
+
+    def _why(self, exit: Exit) -> str | None:
+        if self._said_why:
+            return None
+        last = self._results[-1] if self._results else _StreamLine()
+        said = (_plain(last.errors) or _plain(last.result)) if last.is_error else ""
+        return said or "\n".join(self._held) or _exit_told(exit)
+
+    def _note_usage(self, usage: _Usage | None) -> None:
+        if usage is not None:
+            before = self._messages.get(self._message_id, Tokens())
+            self._messages[self._message_id] = _combined(max, before, _tokens_of(usage))
+
+    def _tokens(self) -> Tokens | None:
+        """The main thread's tokens.
+
+        Messages miss the requests that were not streamed; results miss the answers that were cut off. Neither
+        counts anything twice, so the larger number is the nearer one.
+        """
+        results = [_tokens_of(each.usage) for each in self._results if each.usage and not _is_cut_off(each)]
+        sums = [reduce(partial(_combined, add), each) for each in ([*self._messages.values()], results) if each]
+        return reduce(partial(_combined, max), sums) if sums else None
+
+
+def _message_of(record: _StreamLine) -> _Message:
+    return record.message if isinstance(record.message, _Message) else _Message()
+
+
+def _tokens_of(usage: _Usage) -> Tokens:
+    return Tokens(
+        input=usage.input_tokens,
+        output=usage.output_tokens,
+        cache_read=usage.cache_read_input_tokens,
+        cache_write=usage.cache_creation_input_tokens,
+    )
+
+
+def _combined(how: Callable[[int, int], int], one: Tokens, other: Tokens) -> Tokens:
+    def each(this: int | None, that: int | None) -> int | None:
+        return that if this is None else this if that is None else how(this, that)
+
+    return Tokens(
+        input=each(one.input, other.input),
+        output=each(one.output, other.output),
+        cache_read=each(one.cache_read, other.cache_read),
+        cache_write=each(one.cache_write, other.cache_write),
+    )
+
+
+def _is_cut_off(result: _StreamLine) -> bool:
+    """Whether a result tells no tokens because its answer was cut off: it says 0, though they were paid."""
+    usage = result.usage or _Usage()
+    return (result.terminal_reason or "").startswith("aborted") and not (usage.input_tokens or usage.output_tokens)
+
+
+def _duration_ms(record: _StreamLine) -> int | None:
+    told = record.duration_ms
+    return int(told) if told is not None and math.isfinite(told) else None
+
+
+def _exit_told(exit: Exit) -> str:
+    return f"signal {exit.signal}" if exit.signal is not None else f"exit code {exit.code}"
 
 
 def _plain(value: Any) -> str:

@@ -5,6 +5,9 @@ twice: by ``response_item`` (what the model is sent) and by ``event_msg`` (what 
 tools are taken from the first, prompts and endings from the second. A task is a turn, known by its ``turn_id``;
 forks and helpers begin with copies of their parent's records, whose turns keep their ids. Token counts are a
 running total of the thread. There are no costs in these logs.
+
+A run is ``codex exec --json``: items with a short id each, told when they start and when they are done. Only
+``turn.completed`` and ``turn.failed`` tell how it ended; calls that Codex refused are told on stderr alone.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections import Counter
+import shlex
+from collections import Counter, deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +24,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import Place, _jsonl
+from backstory.agents import Ending, Permissions, Place, Streamed, _jsonl
 from backstory.context import strip_context
 from backstory.model import (
     AssistantText,
@@ -50,6 +54,8 @@ from backstory.model import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from backstory.agents import Exit
 
 NAME = "codex"
 
@@ -112,7 +118,19 @@ KEPT_ITEMS = frozenset(
     }
 )  # fmt: skip
 
+KEPT_STREAM = frozenset({"turn.started"})
+KEPT_STREAM_ITEMS = frozenset({"agent_message", "error", "plan", "reasoning", "todo_list"})
+"""Items that are told when they are done, if at all."""
+
+PERMISSIONS = {
+    Permissions.AGENT: [],
+    Permissions.ASK: ["--sandbox", "read-only"],
+    Permissions.EDIT: ["--sandbox", "workspace-write"],
+    Permissions.ALL: ["--dangerously-bypass-approvals-and-sandbox"],
+}
+
 _CALLS_OPEN_MAX = 2_000
+_STDERR_LINES_HELD_MAX = 20
 _PATH_MAX = 200
 _TELLINGS_MAX = 200
 
@@ -140,6 +158,11 @@ _SYNTHETIC = re.compile(
 )
 _IDE_CONTEXT = re.compile(r"\A# Context from my IDE setup:.*?^## My request for Codex:\s*\n", re.DOTALL | re.MULTILINE)
 _IMAGE_TAG = re.compile(r"\s*</?image\b[^>]*>\s*\Z")
+_RETRYING = re.compile(r"Reconnecting\b|.*\bretrying \d+/\d+")
+_ATTEMPT = re.compile(r"\b(\d+)/\d+")
+_SHELLS = frozenset({"bash", "sh", "zsh"})
+_TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
+_STDERR_ERROR = re.compile(r"(?:^|\s)ERROR\s+(?:[^\s{]+\{[^}]*\}:?\s*)*(?:[\w:]*\w:\s+)?(?:error=)?(.*)")
 _PROPOSED = re.compile(r"<proposed_plan>\s*(.*?)\s*</proposed_plan>", re.DOTALL)
 
 
@@ -262,7 +285,26 @@ class _State(Struct, kw_only=True):
     calls: dict[str, _Call] = field(default_factory=dict)
 
 
+class _StreamItem(_Item):
+    text: Any = None
+    query: Any = None
+    action: Any = None
+    prompt: Any = None
+    receiver_thread_ids: Any = None
+    agents_states: Any = None
+
+
+class _StreamRecord(Struct):
+    type: str = ""
+    thread_id: str | None = None
+    item: _StreamItem | None = None
+    usage: _Usage | None = None
+    message: Any = None
+    error: Any = None
+
+
 _decoder = msgspec.json.Decoder(_Record)
+_stream_decoder = msgspec.json.Decoder(_StreamRecord)
 _state_decoder = msgspec.json.Decoder(_State)
 _any_decoder = msgspec.json.Decoder()
 
@@ -272,6 +314,7 @@ class Codex:
 
     name = NAME
     title = "Codex CLI"
+    executable = "codex"
 
     def places(self, environ: Mapping[str, str], home: Path) -> list[Place]:
         root = Path(environ.get("CODEX_HOME") or home / ".codex")
@@ -312,6 +355,19 @@ class Codex:
             return None
         given = record.payload.id if record.type == "response_item" and record.payload else None
         return given if isinstance(given, str) and _UNIQUE_ID.match(given) else None
+
+    def native_id(self, randomness: bytes) -> str | None:
+        return None
+
+    def command(
+        self, executable: str, *, model: str | None, permissions: Permissions, native_id: str | None
+    ) -> list[str]:
+        words = [executable, "exec", "--json", "--skip-git-repo-check"]
+        words += ["-m", model] if model else []
+        return [*words, *PERMISSIONS[permissions], "-"]
+
+    def stream_reader(self) -> StreamReader:
+        return StreamReader()
 
 
 class Reader:
@@ -664,6 +720,209 @@ class Reader:
     def _unknown(self, kind: str) -> Unknown:
         self.unknown[kind] = self.unknown.get(kind, 0) + 1
         return Unknown(type=kind)
+
+
+class StreamReader:
+    """Understands the output of one run. See ``agents.StreamReader``."""
+
+    def __init__(self) -> None:
+        self.native_id: str | None = None
+        self.unknown: dict[str, int] = Counter()
+        self._calls: set[str] = set()
+        self._completed = False
+        self._failed = False
+        self._usage: _Usage | None = None
+        self._last_error = ""
+        self._said_why = False
+        self._held: deque[str] = deque(maxlen=_STDERR_LINES_HELD_MAX)
+
+    def read(self, line: bytes) -> Streamed:
+        if not line.strip():
+            return Streamed([])
+        try:
+            records = _jsonl.decode(line, _stream_decoder)
+        except _jsonl.NotJson:
+            return Streamed([(0, self._not_a_record(line))])
+        slots: list[Event | None] = []
+        for record in records:
+            slots += self._record(record)
+        # A call that has been told leaves its slot empty, so that parts never depend on what came before.
+        events = [(part, event) for part, event in enumerate(slots) if event is not None]
+        return Streamed(events, takes_number=any(record.type != "item.updated" for record in records))
+
+    def stderr(self, line: bytes) -> list[Event]:
+        text = _TERMINAL_CODES.sub("", line.decode("utf-8", "replace")).strip()
+        if found := _STDERR_ERROR.search(text):
+            self._said_why = True
+            return [Error(message=found.group(1), code="stderr")]
+        if text:
+            self._held.append(text)
+        return []
+
+    def ended(self, exit: Exit) -> Ending:
+        outcome = self._outcome(exit)
+        return Ending(
+            outcome=outcome,
+            error=self._why(exit) if outcome in (Outcome.FAILED, Outcome.CRASHED) else None,
+            # A run is a thread of its own, so the thread's total is the run's.
+            tokens=_added(Tokens(), self._usage) if self._usage else Tokens(),
+            tokens_source="reported" if self._usage else None,
+        )
+
+    # records ------------------------------------------------------------------------------------------------
+
+    def _record(self, record: _StreamRecord) -> list[Event | None]:
+        item = record.item or _StreamItem()
+        match record.type:
+            case "thread.started":
+                first, self.native_id = self.native_id is None, self.native_id or record.thread_id
+                return [Init() if first else None]
+            case "item.started":
+                return self._started(item)
+            case "item.updated":
+                return []
+            case "item.completed":
+                return self._done(item)
+            case "error":
+                return self._error(_text(record.message))
+            case "turn.failed":
+                self._failed = True
+                return [Error(message=_error_text(record.error) or self._last_error)]
+            case "turn.completed":
+                self._completed, self._usage = True, record.usage or self._usage
+                return [Complete(success=True)]
+            case kind:
+                return [] if kind in KEPT_STREAM else [self._unknown(kind or "record without a type")]
+
+    def _started(self, item: _StreamItem) -> list[Event | None]:
+        call = _call_told(item)
+        if call is None:
+            return [] if item.type in KEPT_STREAM_ITEMS else [self._unknown(f"item/{item.type}")]
+        self._calls.add(call.tool_use_id)
+        return [call]
+
+    def _done(self, item: _StreamItem) -> list[Event | None]:
+        text = _text(item.text)
+        match item.type:
+            case "agent_message":
+                return [AssistantText(text=text)] if text else []
+            case "reasoning":
+                return [Thinking(text=text)] if text else []
+            case "plan":
+                return [Plan(name="plan", content=text)] if text else []
+            case "error":
+                return [Hook(name="warning", output=_text(item.message))]
+            case _:
+                return self._call_done(item)
+
+    def _call_done(self, item: _StreamItem) -> list[Event | None]:
+        call = _call_told(item)
+        if call is None:
+            return [] if item.type in KEPT_STREAM_ITEMS else [self._unknown(f"item/{item.type}")]
+        was_told = call.tool_use_id in self._calls
+        self._calls.discard(call.tool_use_id)
+        result = ToolResult(
+            tool_use_id=call.tool_use_id,
+            tool_name=call.tool_name,
+            tool=call.tool,
+            file_path=call.file_path,
+            content=_result_told(item),
+            is_error=_item_failed(item) or item.status == "declined",
+        )
+        return [None if was_told else call, result]
+
+    def _error(self, message: str) -> list[Event | None]:
+        if _RETRYING.match(message):
+            attempt = _ATTEMPT.search(message)
+            return [Retry(attempt=int(attempt.group(1)) if attempt else 0, message=message)]
+        # The turn's failure says it again; it is remembered for a run that is cut off before that.
+        self._last_error = message
+        return []
+
+    def _not_a_record(self, line: bytes) -> Event:
+        text = line.decode("utf-8", "replace").strip()
+        return self._unknown("not JSON") if text.startswith("{") else Hook(name="stdout", output=text)
+
+    def _unknown(self, kind: str) -> Unknown:
+        self.unknown[kind] = self.unknown.get(kind, 0) + 1
+        return Unknown(type=kind)
+
+    # what it came to ----------------------------------------------------------------------------------------
+
+    def _outcome(self, exit: Exit) -> Outcome:
+        if self._failed:
+            return Outcome.FAILED
+        if self._completed and exit.code == 0:
+            return Outcome.COMPLETED
+        if exit.was_cancelled:
+            return Outcome.CANCELLED
+        if exit.signal is not None or exit.code == 0:
+            return Outcome.CRASHED
+        return Outcome.FAILED
+
+    def _why(self, exit: Exit) -> str | None:
+        if self._failed:
+            return None
+        told = self._last_error or "\n".join(self._held)
+        if told or self._said_why:
+            return told or None
+        return f"signal {exit.signal}" if exit.signal is not None else f"exit code {exit.code}"
+
+
+def _call_told(item: _StreamItem) -> ToolCall | None:
+    """The call that an item of a run is about; None when it is about none."""
+    path: str | None = None
+    match item.type:
+        case "command_execution":
+            name, given = "shell", {"command": _inner_command(_text(item.command))}
+        case "file_change":
+            path = next((path for _, path in _changes(item.changes)), None)
+            name, given = "apply_patch", {"changes": item.changes}
+        case "mcp_tool_call":
+            name, given = f"{_text(item.server)}.{_text(item.tool)}", _arguments(item.arguments)
+        case "web_search":
+            name, given = "web_search", {"query": item.query, "action": item.action}
+        case "collab_tool_call":
+            name, given = _text(item.tool), {"prompt": item.prompt, "receiver_thread_ids": item.receiver_thread_ids}
+        case _:
+            return None
+    tool = TOOLS.get(name, Tool.OTHER)
+    return ToolCall(tool_use_id=_text(item.id), tool_name=name, tool=tool, file_path=path, input=given)
+
+
+def _result_told(item: _StreamItem) -> str:
+    match item.type:
+        case "command_execution":
+            return _text(item.aggregated_output)
+        case "file_change":
+            return "\n".join(f"{kind} {path}" for kind, path in _changes(item.changes))
+        case "mcp_tool_call":
+            content = item.result.get("content") if isinstance(item.result, dict) else item.result
+            return _plain(content) or _error_text(item.error)
+        case "collab_tool_call":
+            return _plain(item.agents_states or None)
+        case _:
+            return ""
+
+
+def _changes(changes: Any) -> list[tuple[str, str]]:
+    """Kind and path of each file that a patch changed."""
+    given = [each for each in changes if isinstance(each, dict)] if isinstance(changes, list) else []
+    return [(_text(each.get("kind")), _text(each.get("path"))) for each in given]
+
+
+def _inner_command(command: str) -> str:
+    """A command without the shell that Codex starts for it."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return command
+    is_wrapped = len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1] in ("-lc", "-c")
+    return words[2] if is_wrapped else command
+
+
+def _error_text(error: Any) -> str:
+    return _text(error.get("message")) if isinstance(error, dict) else _text(error)
 
 
 # whose log it is ----------------------------------------------------------------------------------------------

@@ -49,14 +49,17 @@ class App:
     @cached_property
     def home_store(self) -> Store:
         """The store named with --store, else the machine's."""
-        if self.store_path:
-            return open_store(self.store_path, now=now_ms)
+        return open_store(self.store_path, now=now_ms) if self.store_path else self.machine_store
+
+    @cached_property
+    def machine_store(self) -> Store:
+        """The machine's own store, whatever was named."""
         return open_store(self.home / HOME_STORE, shared=True, now=now_ms)
 
     @cached_property
     def project_folder(self) -> Path:
         """The root of the repository the current folder is in, else the nearest with a store, else itself."""
-        root = projects.repository_root(self.cwd)
+        root = projects.shared_root(self.cwd)
         if root is not None:
             return root
         return next((each for each in (self.cwd, *self.cwd.parents) if (each / PROJECT_STORE).exists()), self.cwd)
@@ -65,6 +68,16 @@ class App:
     def project_key(self) -> str | None:
         """The key of the project the current folder is in."""
         return projects.project_key(str(self.cwd))
+
+    @cached_property
+    def worktree(self) -> Path:
+        """The root of the worktree the current folder is in; itself outside git."""
+        return projects.repository_root(self.cwd) or self.cwd
+
+    @cached_property
+    def project_store(self) -> Store:
+        """The store that this project's own sessions are kept in: the one that was named, else the project's."""
+        return self.home_store if self.store_path else open_store(self.project_folder / PROJECT_STORE, now=now_ms)
 
     @cached_property
     def stores(self) -> list[Store]:

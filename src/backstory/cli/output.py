@@ -25,6 +25,12 @@ def data(text: str = "") -> None:
     click.echo(text, color=_colour(sys.stdout))
 
 
+def raw(text: str) -> None:
+    """Data without a line's end, seen at once."""
+    click.echo(text, nl=False, color=_colour(sys.stdout))
+    sys.stdout.flush()
+
+
 def json(value: Any) -> None:
     """Data for programs: one JSON value, indented."""
     sys.stdout.write(as_json(value) + "\n")

@@ -123,7 +123,7 @@ def _lines(
         current = number
         if not thinking and isinstance(event, model.Thinking):
             continue
-        yield from _event_lines(stored.seq, event, full=full)
+        yield from event_lines(stored.seq, event, full=full)
 
 
 def _child_lines(store: Store, session_id: int) -> Iterator[str]:
@@ -149,8 +149,9 @@ def _input_tokens(tokens: model.Tokens) -> int:
     return (tokens.input or 0) + (tokens.cache_read or 0) + (tokens.cache_write or 0)
 
 
-def _event_lines(seq: int, event: Event, *, full: bool) -> Iterator[str]:
-    at = output.style(f"@{seq:<5}", dim=True)
+def event_lines(seq: int | None, event: Event, *, full: bool) -> Iterator[str]:
+    """An event as lines for a terminal, with its record's number if it has one yet."""
+    at = "      " if seq is None else output.style(f"@{seq:<5}", dim=True)
     match event:
         case model.UserMessage():
             yield from _block(at, "❯", event.content, fg="cyan", bold=True)

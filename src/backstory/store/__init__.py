@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from backstory import errors, ids
-from backstory.store import connection, events, logs, migrate, search, sessions, slices, turns, verify
+from backstory.store import connection, events, logs, migrate, runs, search, sessions, slices, turns, verify
 from backstory.store.events import StoredEvent
 from backstory.store.logs import Log, Run, SeenPlace
+from backstory.store.runs import FinishedRun
 from backstory.store.search import Filter, Found
 from backstory.store.sessions import Session
 from backstory.store.slices import LogSlice, Written
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from backstory.context import ToldTurn
     from backstory.model import Event, Turn
 
 T = TypeVar("T")
 
 __all__ = [
-    "Filter", "Found", "Log", "LogSlice", "SeenPlace", "Session", "Store", "StoredEvent", "Verified", "Written",
-    "open_store",
+    "Filter", "FinishedRun", "Found", "Log", "LogSlice", "SeenPlace", "Session", "Store", "StoredEvent", "Verified",
+    "Written", "open_store",
 ]  # fmt: skip
 
 PROJECT_STORE = Path(".backstory") / "sessions.bks"
@@ -150,6 +152,18 @@ class Store:
 
         self._change(complete)
 
+    def place_session(self, session: Session | int, *, project: str | None, branch: str | None, cwd: str) -> None:
+        """Say where a session of ours is at work."""
+        self._change(lambda db: sessions.place(db, _id(session), project=project, branch=branch, cwd=cwd))
+
+    def adopt_session(self, session: Session, owner: str) -> None:
+        """Take in a session that the store with the id ``owner`` owns, so that its runs can be kept here, too."""
+        self._write(lambda db: sessions.adopt(db, session, owner))
+
+    def store_run(self, run: FinishedRun) -> int | None:
+        """Store a run that is over as its session's newest turn; gives its first number, None if it was there."""
+        return self._change(lambda db: runs.store(db, run))
+
     def sessions(
         self,
         *,
@@ -170,6 +184,10 @@ class Store:
     def session(self, wanted: str | int) -> Session:
         """The session meant by a number (S3), a name, an agent's own id or the start of a uid, or by its id here."""
         return self._read(lambda db: sessions.get(db, sessions.find(db, wanted) if isinstance(wanted, str) else wanted))
+
+    def told_turns(self, session: Session | int, budget_chars: int) -> list[ToldTurn]:
+        """The newest turns of a session with their events, oldest first; so many as fill a context of that size."""
+        return self._read(lambda db: events.told_turns(db, _id(session), budget_chars))
 
     def children(self, session: Session | int) -> list[Session]:
         """The sessions that come from this one."""

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from backstory import extract
-from backstory.compact_form import compact_event
+from backstory.context import ToldTurn
 from backstory.model import AssistantText, Event, Turn, UserMessage, event_from_json, event_to_json, own_line
 from backstory.store import codec, logs, slices, turns
 
@@ -56,6 +55,24 @@ def get(db: apsw.Connection, event_id: int) -> StoredEvent | None:
     return _unpacked(db, rows)[0] if rows else None
 
 
+def told_turns(db: apsw.Connection, session_id: int, budget_chars: int) -> list[ToldTurn]:
+    """The newest turns with their events, oldest first: so many that together they exceed ``budget_chars``."""
+    told: list[ToldTurn] = []
+    room = budget_chars
+    for turn in reversed(turns.of_session(db, session_id)):
+        rows = db.execute(
+            f"select {_COLUMNS} from events where session_id = ? and seq between ? and ? "
+            "and turn_id = (select id from turns where session_id = ? and uid = ?) order by seq, part",
+            (session_id, turn.first_seq, turn.last_seq, session_id, turn.uid),
+        ).fetchall()
+        shown = [stored.event for stored in _unpacked(db, rows) if stored.seq > turn.first_seq or stored.part]
+        told.append(ToldTurn(turn=turn, events=shown))
+        room -= len(turn.prompt) + sum(len(event_to_json(event)) for event in shown)
+        if room < 0:
+            break
+    return told[::-1]
+
+
 def append(
     db: apsw.Connection, session_id: int, events: Sequence[Event], *, now: int, new_uid: Callable[[], str]
 ) -> int:
@@ -70,7 +87,6 @@ def append(
     changed: dict[str, Turn] = {turn.uid: turn} if turn else {}
     answers: dict[str, str] = {}
     new, lines = [], []
-    pack = codec.shipped_codec().pack
     for event in events:
         if isinstance(event, UserMessage):
             turn = Turn(
@@ -91,13 +107,7 @@ def append(
             if isinstance(event, AssistantText):
                 answers[turn.uid] = event.text
         line = own_line(now, turn.uid if turn else None, "event", event_to_json(event))
-        scope, text = extract.searchable(event) or (None, "")
-        new.append(
-            slices.NewEvent(
-                seq, 0, turn.uid if turn else None, now, event.kind, pack(event_to_json(compact_event(event))),
-                extract.char_len(event), position, len(line), scope, extract.index_text(text),
-            )
-        )  # fmt: skip
+        new.append(slices.packed(event, seq, 0, turn.uid if turn else None, now, position, len(line)))
         lines.append(line)
         position, seq = position + len(line) + 1, seq + 1
     _store(db, session_id, log_id, new, lines, first_seq, list(changed.values()), answers)

@@ -131,6 +131,7 @@ create table turns(
   unique (session_id, uid)
 );
 create index idx_turns_uid on turns(uid);
+create index idx_turns_native on turns(native_id);
 create index idx_turns_session on turns(session_id, first_seq);
 
 create table events(

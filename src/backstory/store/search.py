@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.extract import Scope, index_text
+from backstory.store import sessions
 
 if TYPE_CHECKING:
     import apsw
@@ -130,7 +131,7 @@ def _total(db: apsw.Connection, expression: str, wanted: Filter) -> int:
 
 
 def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
-    conditions, values = list[str](), list[object]()
+    conditions, values = [sessions.UNCLAIMED], list[object]()
     if wanted.agent is not None:
         conditions.append(
             "exists (select 1 from logs l where l.session_id = s.id and l.agent = ? "

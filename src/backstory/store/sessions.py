@@ -78,7 +78,7 @@ def listed(
     offset: int = 0,
 ) -> list[Session]:
     """Sessions, the last active first: of one project (its key, or a folder that holds their cwd), or all."""
-    conditions, values = ["1"], list[object]()
+    conditions, values = [UNCLAIMED], list[object]()
     if not helpers:
         # A helper whose parent is not here would otherwise be nowhere.
         conditions.append(f"(s.relation is not '{Relation.SUBAGENT}' or s.parent_id is null)")
@@ -141,6 +141,37 @@ def create(db: apsw.Connection, *, uid: str, owner: str, name: str, worktree: st
         (uid, owner, number, name, worktree, created_ms, created_ms),
     )
     return db.last_insert_rowid()
+
+
+UNCLAIMED = (
+    "(s.owner is not null or s.native_id is null or not exists (select 1 from turns r join sessions o "
+    "on o.id = r.session_id where r.native_id = s.native_id and o.owner is not null) "
+    "or (select count(*) from turns where session_id = s.id) > (select count(*) from turns r join sessions o "
+    "on o.id = r.session_id where r.native_id = s.native_id and o.owner is not null))"
+)
+"""Not the agent's own log of runs that are in the store themselves; one with further turns is a session of its own."""
+
+
+def adopt(db: apsw.Connection, session: Session, owner: str) -> None:
+    """Take in a session that another store owns, as it is there; what is known of it already stays."""
+    db.execute(
+        "insert into sessions(uid, owner, number, name, worktree, project, branch, cwd, created, last_active) "
+        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(uid) do update set name = excluded.name, "
+        "project = excluded.project, branch = excluded.branch",
+        (
+            session.uid, owner, session.number, session.name, session.worktree, session.project, session.branch,
+            session.cwd, session.created, session.last_active,
+        ),
+    )  # fmt: skip
+
+
+def place(db: apsw.Connection, session_id: int, *, project: str | None, branch: str | None, cwd: str) -> None:
+    """Note where a session is at work; where it began stays."""
+    db.execute(
+        "update sessions set project = coalesce(?, project), branch = coalesce(?, branch), cwd = coalesce(cwd, ?) "
+        "where id = ?",
+        (project, branch, cwd, session_id),
+    )
 
 
 def rename(db: apsw.Connection, session_id: int, name: str) -> None:

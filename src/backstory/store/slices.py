@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from backstory import ids
-from backstory.model import LogIdentity, Relation, SessionFacts, Turn
+from backstory import extract, ids
+from backstory.compact_form import compact_event
+from backstory.model import Event, LogIdentity, Relation, SessionFacts, Turn, event_to_json
 from backstory.store import codec, logs, turns
 from backstory.store.logs import Chunk, Run, SeenPlace
 
@@ -31,10 +32,21 @@ class NewEvent(Struct, frozen=True):
     kind: str
     data: bytes
     char_len: int
-    position: int
-    length: int
+    position: int | None
+    length: int | None
     scope: str | None
     text: str
+
+
+def packed(
+    event: Event, seq: int, part: int, turn_uid: str | None, at: int | None, position: int | None, length: int | None
+) -> NewEvent:
+    """An event made ready for the store."""
+    scope, text = extract.searchable(event) or (None, "")
+    return NewEvent(
+        seq, part, turn_uid, at, event.kind, codec.shipped_codec().pack(event_to_json(compact_event(event))),
+        extract.char_len(event), position, length, scope, extract.index_text(text),
+    )  # fmt: skip
 
 
 class LogSlice(Struct, kw_only=True):
@@ -127,7 +139,7 @@ def _log_is_as_expected(db: apsw.Connection, piece: LogSlice) -> bool:
         now = db.execute("select read_to from logs where id = ?", (piece.log_id,)).fetchone()
         return now is not None and now[0] == piece.expected_read_to
     taken = db.execute(
-        "select 1 from logs where agent = ? and native_id = ? and generation >= ?",
+        "select 1 from logs where agent = ? and native_id = ? and generation >= ? and kind = 'file'",
         (piece.agent, piece.identity.native_id, piece.generation),
     ).fetchone()
     return taken is None
@@ -172,7 +184,7 @@ def delete_events(db: apsw.Connection, where: str, values: tuple[object, ...]) -
 
 
 def insert_events(
-    db: apsw.Connection, session_id: int, log_id: int, new: list[NewEvent], turn_ids: dict[str, int]
+    db: apsw.Connection, session_id: int, log_id: int | None, new: list[NewEvent], turn_ids: dict[str, int]
 ) -> None:
     """Store events and index their texts. ``turn_ids``: turns.id by turn uid."""
     if not new:

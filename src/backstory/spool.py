@@ -1,0 +1,228 @@
+"""The spool: where a run lives until it is stored.
+
+A folder below ``BACKSTORY_HOME/spool``, named after the turn: ``run.json`` says what is run and for whom, and
+is on the disk before the agent starts; ``stdout`` and ``stderr`` are the agent's own outputs, which it goes on
+writing should backstory die; ``process.json`` says which process it is. The agent holds a lock on ``stdout``
+as long as it lives, because it inherits it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import socket
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+MARKER = "BACKSTORY_RUN"
+"""In the environment of an agent and of all that it starts: the turn's uid."""
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """What is run, and for whom."""
+
+    turn_uid: str
+    session_uid: str
+    store: str
+    agent: str
+    prompt: str
+    cwd: str
+    started: int
+    model: str | None = None
+    native_id: str | None = None
+    prefix_chars: int = 0
+    prefix_sha256: str | None = None
+
+
+class Spool:
+    """One run's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.stdout, self.stderr, self.stdin = folder / "stdout", folder / "stderr", folder / "stdin"
+
+    @classmethod
+    def begin(cls, spools: Path, run: Run, sent: str) -> Spool:
+        """Make the folder of a run, with what will be sent to the agent; on the disk before this returns."""
+        spool = cls(spools / run.turn_uid)
+        spool.folder.mkdir(mode=0o700, parents=True)
+        _write_private(spool.stdin, sent.encode("utf-8", "surrogatepass"))
+        _write_private(spool.folder / "run.json", msgspec.json.encode(run), sync=True)
+        _sync_folder(spool.folder)
+        _sync_folder(spools)
+        return spool
+
+    @property
+    def run(self) -> Run | None:
+        """What is run here; None for a folder that was never finished."""
+        try:
+            return msgspec.json.decode((self.folder / "run.json").read_bytes(), type=Run)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    @property
+    def pid(self) -> int | None:
+        """The agent's process, if it was started and is still the same one."""
+        try:
+            pid, born = msgspec.json.decode((self.folder / "process.json").read_bytes(), type=tuple[int, str])
+        except (OSError, msgspec.DecodeError):
+            return None
+        return pid if _birth(pid) == born else None
+
+    def note_process(self, pid: int) -> None:
+        """Say which process the agent is."""
+        _write_private(self.folder / "process.json", msgspec.json.encode((pid, _birth(pid))))
+
+    def note_exit(self, code: int | None, number: int | None) -> None:
+        """Say how the agent ended: its exit code, or the signal."""
+        _write_private(self.folder / "exit.json", msgspec.json.encode((code, number)))
+
+    @property
+    def exit(self) -> tuple[int | None, int | None] | None:
+        """How the agent ended: its exit code and its signal; None when nobody saw it."""
+        try:
+            data = (self.folder / "exit.json").read_bytes()
+            return msgspec.json.decode(data, type=tuple[int | None, int | None])
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def open_output(self) -> tuple[int, int]:
+        """File descriptors for the agent's stdout (locked) and stderr."""
+        flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND
+        stdout = os.open(self.stdout, flags, 0o600)
+        fcntl.flock(stdout, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return stdout, os.open(self.stderr, flags, 0o600)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the agent, or something that it started and that holds its output, still lives."""
+        try:
+            stdout = os.open(self.stdout, os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(stdout, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(stdout)
+        return False
+
+    def kill(self) -> None:
+        """End every process that this run started, wherever it went."""
+        for pid in self.family():
+            _signal(pid, signal.SIGKILL)
+
+    def interrupt(self) -> None:
+        """Ask the agent to stop."""
+        if (pid := self.pid) is not None:
+            _signal(pid, signal.SIGINT)
+
+    def family(self) -> list[int]:
+        """The processes of this run. Agents start tools in sessions of their own: it is the environment that tells."""
+        wanted = f"{MARKER}={self.folder.name}".encode()
+        found = []
+        for entry in Path("/proc").glob("[0-9]*") if Path("/proc").is_dir() else []:
+            try:
+                if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        own = self.pid
+        return [*found, *([own] if own is not None and own not in found else [])]
+
+    def cancel(self) -> None:
+        """Ask the agent to stop, and note that it was a person's wish."""
+        _write_private(self.folder / "cancelled", b"")
+        self.interrupt()
+
+    @property
+    def was_cancelled(self) -> bool:
+        """Whether a person stopped it."""
+        return (self.folder / "cancelled").exists()
+
+    def remove(self) -> None:
+        """Remove the folder: what was in it is stored."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class SessionLock:
+    """The right to write a session: the kernel takes it back at once when its holder dies."""
+
+    def __init__(self, locks: Path, session_uid: str) -> None:
+        self._path = locks / session_uid
+        self._file: int | None = None
+
+    def take(self) -> bool:
+        """Take the lock; False if somebody else has it."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            return False
+        os.ftruncate(file, 0)
+        os.write(file, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        self._file = file
+        return True
+
+    @property
+    def holder(self) -> str:
+        """Who has the lock, as they wrote it."""
+        try:
+            return self._path.read_text("utf-8") or "another process"
+        except OSError:
+            return "another process"
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def waiting(spools: Path) -> list[Spool]:
+    """Every run in the spool, the oldest first."""
+    if not spools.is_dir():
+        return []
+    return [Spool(folder) for folder in sorted(spools.iterdir()) if folder.is_dir()]
+
+
+def _write_private(path: Path, data: bytes, *, sync: bool = False) -> None:
+    file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(file, view) :]
+        if sync:
+            os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _sync_folder(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _birth(pid: int) -> str:
+    """When a process began, in the kernel's own count; '' where that cannot be asked. Numbers are given again."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return

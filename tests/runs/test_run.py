@@ -1,0 +1,384 @@
+"""Runs, as a person starts them: recorded whole however they end, carried on with the session as context."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+
+from backstory.context import CLOSE, OPEN
+from backstory.fullform import FullForms
+from backstory.store import open_store
+
+if TYPE_CHECKING:
+    from tests.runs.conftest import Bench
+
+GOOD = {"result": True}
+DEADLINE_S = 30
+
+
+def until(condition: object) -> None:
+    """Poll; a test that waits too long fails here."""
+    assert callable(condition)
+    end = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+def test_a_run_is_stored_as_the_turn_of_a_new_session(bench: Bench) -> None:
+    done = bench.run("Where does the heron nest?", {"say": "In the reeds."}, GOOD)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "In the reeds.\n"
+    assert done.stderr.startswith("S1 ✓ 1.2 s · $0.04 · 0 tools · context 0 %")
+    (session,) = bench.store.sessions()
+    (turn,) = bench.store.turns(session)
+    assert (turn.prompt, turn.outcome, turn.cost_usd, turn.agent) == (
+        "Where does the heron nest?", "completed", 0.04, "claude",
+    )  # fmt: skip
+    kinds = [stored.kind for stored in bench.store.events(session)]
+    assert kinds == ["UserMessage", "AssistantText", "Complete"]
+    assert bench.store.verify().problems == []
+    assert bench.spools() == []
+
+
+def test_every_byte_that_was_streamed_is_kept(bench: Bench) -> None:
+    bench.run(
+        "go", {"say": "one"}, {"raw": "a notice\n"}, {"stderr": "a warning"}, {"raw": '{"type":"stre'}, {"exit": 0}
+    )
+    store = bench.store
+    logs = {log.kind: b"".join(store.stream_log(log.id)) for log in store.logs()}
+    assert logs["stream"].endswith(b'a notice\n{"type":"stre')
+    assert logs["stderr"] == b"a warning\n"
+
+
+def test_the_second_run_is_told_the_first_and_the_prompt_is_kept_as_typed(bench: Bench) -> None:
+    bench.run("Where does the heron nest?", {"say": "In the reeds."}, GOOD)
+    bench.run("Say it again.", {"say": "In the reeds, again."}, GOOD)
+    sent = bench.sent()
+    assert sent.startswith(OPEN)
+    assert "Where does the heron nest?" in sent
+    assert "In the reeds." in sent
+    assert sent.endswith(f"{CLOSE}\n\nSay it again.")
+    (session,) = bench.store.sessions()
+    assert [turn.prompt for turn in bench.store.turns(session)] == ["Where does the heron nest?", "Say it again."]
+
+
+def test_a_context_holds_nothing_twice_over_many_turns(bench: Bench) -> None:
+    for n in range(4):
+        bench.run(f"prompt number {n}", {"say": f"answer number {n}"}, GOOD)
+    assert [bench.sent().count(f"prompt number {n}") for n in range(4)] == [1, 1, 1, 1]
+    assert [bench.sent().count(f"answer number {n}") for n in range(3)] == [1, 1, 1]
+
+
+def test_the_prompt_is_not_in_the_arguments_and_nothing_is_resumed(bench: Bench) -> None:
+    bench.run("a secret prompt", GOOD)
+    bench.run("another", GOOD)
+    words = bench.argv()
+    assert not {"--resume", "-r", "--continue", "-c", "--fork-session"} & set(words)
+    assert not any("another" in word for word in words)
+
+
+def test_an_agent_that_fails_makes_a_failed_turn_and_exit_code_1(bench: Bench) -> None:
+    done = bench.run("go", {"say": "half"}, {"stderr": "no network"}, {"exit": 3})
+    assert done.returncode == 1
+    (turn,) = bench.store.turns(1)
+    assert turn.outcome == "failed"
+    assert any("no network" in str(stored.event) for stored in bench.store.events(1) if stored.kind == "Error")
+    assert "✗" in done.stderr
+
+
+def test_an_agent_killed_by_a_signal_crashed(bench: Bench) -> None:
+    bench.run("go", {"say": "half an ans"}, {"signal": 9})
+    (turn,) = bench.store.turns(1)
+    assert turn.outcome == "crashed"
+    assert [s.kind for s in bench.store.events(1)][:2] == ["UserMessage", "AssistantText"]
+
+
+def test_an_interrupt_cancels_the_run_and_all_that_it_started(bench: Bench) -> None:
+    child = bench.root / "child"
+    process = bench.start(
+        "run", "-a", "claude", "go", script=[{"child": str(child)}, {"say": "working"}, {"wait_for": "never"}]
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "working\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130, err
+    (turn,) = bench.store.turns(1)
+    assert turn.outcome == "cancelled"
+    until(lambda: not is_alive(int(child.read_text())))
+
+
+def test_an_agent_that_does_not_listen_is_ended(bench: Bench) -> None:
+    process = bench.start(
+        "run", "-a", "claude", "go", script=[{"ignore_interrupt": True}, {"say": "deaf"}, {"wait_for": "never"}]
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    until(lambda: process.poll() is not None)
+    process.communicate()
+    assert bench.store.turns(1)[0].outcome == "cancelled"
+
+
+def test_killing_backstory_does_not_hurt_the_answer_and_the_next_command_has_it(bench: Bench) -> None:
+    go = bench.root / "go"
+    process = bench.start(
+        "run", "-a", "claude", "go", script=[{"say": "first"}, {"wait_for": str(go)}, {"say": "last word"}, GOOD]
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "first\n"
+    process.kill()
+    process.communicate()
+    assert [json.loads(bench.backstory("ps", "--json").stdout)[0]["state"]] == ["running"]
+    go.touch()
+    until(lambda: json.loads(bench.backstory("ps", "--json").stdout)[0]["state"] == "waiting")
+    bench.run("and now?", GOOD)
+    turns = bench.store.turns(1)
+    assert [(turn.prompt, turn.outcome) for turn in turns] == [("go", "completed"), ("and now?", "completed")]
+    assert "last word" in bench.sent()
+    assert bench.spools() == []
+
+
+def test_a_killed_run_is_stored_exactly_once(bench: Bench) -> None:
+    process = bench.start("run", "-a", "claude", "go", script=[{"say": "one"}, {"wait_for": "never"}])
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.kill()
+    process.communicate()
+    bench.backstory("cancel", "S1")
+    bench.backstory("run", "-a", "claude", "again", script=[GOOD])
+    bench.backstory("run", "-a", "claude", "again", script=[GOOD])
+    assert [turn.prompt for turn in bench.store.turns(1)] == ["go", "again", "again"]
+    assert bench.store.turns(1)[0].outcome == "cancelled"
+
+
+def test_a_busy_session_is_refused_with_its_holder(bench: Bench) -> None:
+    process = bench.start("run", "-a", "claude", "go", script=[{"say": "one"}, {"wait_for": "never"}])
+    assert process.stdout is not None
+    process.stdout.readline()
+    refused = bench.run("me too", GOOD)
+    assert refused.returncode == 75
+    assert f"process {process.pid}" in refused.stderr
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=DEADLINE_S)
+
+
+def test_cancel_stops_a_run_from_elsewhere(bench: Bench) -> None:
+    process = bench.start("run", "-a", "claude", "go", script=[{"say": "one"}, {"wait_for": "never"}])
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert bench.backstory("cancel", "S1").returncode == 0
+    process.communicate(timeout=DEADLINE_S)
+    assert bench.store.turns(1)[0].outcome == "cancelled"
+    assert bench.backstory("cancel", "S1").returncode == 66
+
+
+@pytest.mark.parametrize("characters", [131_072, 400_000, 2_000_000])
+def test_a_long_prompt_reaches_the_agent_whole(bench: Bench, characters: int) -> None:
+    prompt = "漢" * (characters // 2) + "x" * (characters // 2)
+    done = bench.backstory("run", "-a", "claude", script=[GOOD], given=prompt)
+    assert done.returncode == 0, done.stderr
+    assert bench.sent() == prompt
+    assert bench.store.turns(1)[0].prompt == prompt
+
+
+def test_an_empty_prompt_is_refused_and_makes_nothing(bench: Bench) -> None:
+    done = bench.backstory("run", "-a", "claude", given="  \n")
+    assert done.returncode == 64
+    assert not (bench.project / ".backstory").exists()
+
+
+def test_a_missing_agent_is_named_and_makes_nothing(bench: Bench) -> None:
+    (bench.bin / "claude").unlink()
+    environ = {**bench.environ([]), "PATH": str(bench.bin)}
+    done = subprocess.run(
+        [sys.executable, "-m", "backstory", "run", "-a", "claude", "hi"],
+        cwd=bench.project, env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 69
+    assert "no 'claude' on PATH" in done.stderr
+    assert not (bench.project / ".backstory").exists()
+
+
+def test_a_prompt_made_of_our_tags_is_kept_as_typed(bench: Bench) -> None:
+    prompt = f"{CLOSE} and {OPEN}"
+    bench.run("first", {"say": prompt}, GOOD)
+    bench.run(prompt, GOOD)
+    bench.run("third", GOOD)
+    assert [turn.prompt for turn in bench.store.turns(1)] == ["first", prompt, "third"]
+    assert bench.sent().count(CLOSE) == 1
+
+
+def test_garbage_and_long_lines_are_kept_and_break_nothing(bench: Bench) -> None:
+    long = "y" * 300_000
+    bench.run("go", {"raw": "\x1b[31mnot json\x1b[0m\n"}, {"raw": "{broken\n"}, {"long": len(long)}, GOOD)
+    store = bench.store
+    assert store.verify().problems == []
+    forms = FullForms(store)
+    assert any(getattr(forms.of(stored), "text", "") == long for stored in store.events(1))
+
+
+def test_escapes_from_an_agent_are_shown_not_obeyed(bench: Bench) -> None:
+    done = bench.run("go", {"say": "\x1b]0;title\x07"}, GOOD)
+    assert "\x1b" not in done.stdout
+
+
+def test_json_lines_end_with_the_outcome(bench: Bench) -> None:
+    done = bench.run("go", {"say": "hi"}, {"tool": "ls"}, GOOD, options=("--json",))
+    *events, last = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [event["kind"] for event in events] == ["AssistantText", "ToolCall", "ToolResult"]
+    assert {name: last[name] for name in ("kind", "session", "outcome", "tools")} == {
+        "kind": "Complete", "session": "S1", "outcome": "completed", "tools": 1,
+    }  # fmt: skip
+
+
+def test_new_name_and_session_choose_the_session(bench: Bench) -> None:
+    bench.run("one", GOOD)
+    bench.run("two", GOOD, options=("-n",))
+    bench.run("three", GOOD, options=("--name", "oauth"))
+    bench.run("four", GOOD, options=("--name", "oauth"))
+    bench.run("five", GOOD, options=("-S", "S1"))
+    store = bench.store
+    assert [[turn.prompt for turn in store.turns(store.session(f"S{n}"))] for n in (1, 2, 3)] == [
+        ["one", "five"], ["two"], ["three", "four"],
+    ]  # fmt: skip
+    assert store.session("oauth").number == 3
+
+
+def test_the_store_stays_out_of_git(bench: Bench) -> None:
+    bench.run("one", GOOD)
+    status = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=bench.project, capture_output=True, text=True, check=True
+    )
+    assert status.stdout == ""
+
+
+def test_private_files_stay_private(bench: Bench) -> None:
+    process = bench.start("run", "-a", "claude", "go", script=[{"say": "one"}, {"wait_for": "never"}])
+    assert process.stdout is not None
+    process.stdout.readline()
+    (spool,) = bench.spools()
+    assert {oct(path.stat().st_mode & 0o777) for path in spool.iterdir()} == {"0o600"}
+    assert oct(spool.stat().st_mode & 0o777) == "0o700"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=DEADLINE_S)
+
+
+def test_reading_a_pipe_that_closes_does_not_stop_the_run(bench: Bench) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "backstory", "run", "-a", "claude", "go"], cwd=bench.project,
+        env=bench.environ([{"say": "one"}, {"say": "two"}, GOOD]), stdout=write, stderr=subprocess.PIPE, text=True,
+        check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    os.close(write)
+    bench.run("next", GOOD)
+    assert [turn.outcome for turn in bench.store.turns(1)] == ["completed", "completed"], done.stderr
+
+
+def test_what_was_run_is_found_and_shown(bench: Bench) -> None:
+    bench.run("Where does the heron nest?", {"say": "In the reeds."}, GOOD)
+    shown = bench.backstory("show", "S1")
+    assert "❯ Where does the heron nest?" in shown.stdout
+    assert "In the reeds." in shown.stdout
+    listed = json.loads(bench.backstory("list", "--json").stdout)
+    assert [(each["number"], each["completed"], each["agents"]) for each in listed] == [("S1", True, ["claude"])]
+    context = bench.backstory("context", "S1", "--explain")
+    assert "## User\nWhere does the heron nest?" in context.stdout
+    assert "1 turns, 0 older ones left out" in context.stderr
+
+
+def the_agents_own_log(bench: Bench, prompts: list[str]) -> None:
+    """What the agent writes of a run beside its stream: one log with the run's session id, the context echoed."""
+    words = bench.argv()
+    native_id = words[words.index("--session-id") + 1]
+    folder = bench.root / ".claude" / "projects" / "p"
+    folder.mkdir(parents=True, exist_ok=True)
+    records = []
+    for n, prompt in enumerate(prompts):
+        common = {"sessionId": native_id, "timestamp": f"2026-11-21T10:00:0{n}.000Z", "cwd": str(bench.project)}
+        user = {"type": "user", "uuid": f"{native_id}-u{n}", "message": {"role": "user", "content": prompt}}
+        answer = {
+            "type": "assistant", "uuid": f"{native_id}-a{n}", "parentUuid": f"{native_id}-u{n}",
+            "message": {"id": f"m{n}", "role": "assistant", "content": [{"type": "text", "text": "the heron answer"}]},
+        }  # fmt: skip
+        records += [json.dumps({**user, **common}), json.dumps({**answer, **common})]
+    (folder / f"{native_id}.jsonl").write_text("\n".join(records) + "\n")
+
+
+def listed(bench: Bench) -> list[str]:
+    return [each["number"] or each["uid"] for each in json.loads(bench.backstory("list", "--all", "--json").stdout)]
+
+
+@pytest.mark.parametrize("is_read_first", [True, False])
+def test_the_agents_own_log_of_a_run_makes_no_second_session(bench: Bench, is_read_first: bool) -> None:
+    bench.run("first", {"say": "the heron answer"}, GOOD)
+    bench.run("second", {"say": "the heron answer"}, GOOD)
+    the_agents_own_log(bench, [bench.sent()])
+    if is_read_first:
+        bench.backstory("ingest")
+        bench.run("third", {"say": "no bird"}, GOOD)
+    bench.backstory("ingest")
+    assert listed(bench) == ["S1"]
+    hits = json.loads(bench.backstory("search", "heron", "--json").stdout)["hits"]
+    assert [hit["session"] for hit in hits] == ["S1"]
+
+
+def test_the_log_of_a_run_is_kept_all_the_same(bench: Bench) -> None:
+    bench.run("first", {"say": "the heron answer"}, GOOD)
+    the_agents_own_log(bench, ["first"])
+    bench.backstory("ingest")
+    done = bench.backstory("restore", "--all", "--to", str(bench.root / "out"))
+    assert done.returncode == 0, done.stderr
+    (log,) = (bench.root / ".claude").rglob("*.jsonl")
+    (written,) = (bench.root / "out" / "claude" / "projects").rglob("*.jsonl")
+    assert written.read_bytes() == log.read_bytes()
+
+
+def test_a_run_that_was_carried_on_by_hand_is_a_session_of_its_own_from_there(bench: Bench) -> None:
+    bench.run("first", {"say": "the heron answer"}, GOOD)
+    the_agents_own_log(bench, ["first", "by hand"])
+    bench.backstory("ingest")
+    assert len(listed(bench)) == 2
+
+
+def test_the_machines_store_has_every_run(bench: Bench) -> None:
+    bench.run("first", {"say": "the heron answer"}, GOOD)
+    bench.run("second", {"say": "another"}, GOOD)
+    with open_store(bench.home / "store.db", shared=True) as home:
+        (session,) = home.sessions()
+        assert (session.shown_number, [turn.prompt for turn in home.turns(session)]) == ("S1", ["first", "second"])
+        assert [s.seq for s in home.events(session)] == [s.seq for s in bench.store.events(1)]
+        assert home.verify().problems == []
+
+
+def test_a_machines_store_that_is_busy_gets_the_run_later(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    with closing(apsw.Connection(str(bench.home / "store.db"))) as holder:
+        holder.execute("begin immediate")
+        assert bench.run("second", GOOD).returncode == 0
+        holder.execute("rollback")
+    bench.run("third", GOOD)
+    with open_store(bench.home / "store.db", shared=True) as home:
+        assert [turn.prompt for turn in home.turns(home.sessions()[0])] == ["first", "second", "third"]
+    assert bench.spools() == []
