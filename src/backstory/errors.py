@@ -228,18 +228,6 @@ class EmptyPrompt(BackstoryError):
         super().__init__('There is no prompt. Give it as an argument or on stdin: backstory run "Fix the test"')
 
 
-class NotOwned(BackstoryError):
-    """A session that this project's store does not own was asked to go on."""
-
-    exit_code = 64
-
-    def __init__(self, session: str) -> None:
-        super().__init__(
-            f"{session} was read from an agent's log and belongs to it. Carrying such sessions on is not possible yet; "
-            "begin one here with: backstory run -n"
-        )
-
-
 class NothingRuns(BackstoryError):
     """A run was to be stopped, and there is none."""
 

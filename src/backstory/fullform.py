@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -28,11 +28,10 @@ class FullForms:
         log = self._log(stored)
         if not record or log is None:
             return stored.event
-        if log.kind == OWN:
+        if log.kind.endswith(OWN):
             told = msgspec.json.decode(record, type=OwnLine).event
             return event_from_json(bytes(told)) if bytes(told) else stored.event
-        reader = agents.load(log.agent).reader(LogIdentity(native_id=log.native_id), None, lambda: ())
-        for part, event in reader.read(record, stored.seq).events:
+        for part, event in _told(log, record, stored.seq):
             if part == stored.part and event.kind == stored.kind:
                 return _with_call(event, stored.event)
         return stored.event
@@ -49,6 +48,15 @@ class FullForms:
         if stored.log_id not in self._logs:
             self._logs[stored.log_id] = self._store.log(stored.log_id)
         return self._logs[stored.log_id]
+
+
+def _told(log: Log, record: bytes, seq: int) -> list[tuple[int, Event]]:
+    """What a record says to a reader that has seen nothing else."""
+    agent = agents.load(log.agent)
+    if log.kind.endswith(("stream", "stderr")):
+        reader = cast("agents.Runnable", agent).stream_reader()
+        return reader.read(record).events if log.kind.endswith("stream") else list(enumerate(reader.stderr(record)))
+    return agent.reader(LogIdentity(native_id=log.native_id), None, lambda: ()).read(record, seq).events
 
 
 def _with_call(event: Event, compact: Event) -> Event:

@@ -17,7 +17,7 @@ from backstory.agents import Exit, Permissions
 from backstory.context import build_context, context_prefix
 from backstory.errors import AgentCannotRun, AgentMissing, EmptyPrompt, SessionBusy, SessionNotFound, StoreBusy
 from backstory.model import Error, Event, Outcome, Turn
-from backstory.spool import MARKER, Run, SessionLock, Spool, waiting
+from backstory.spool import MARKER, Run, SessionLock, Spool, waiting, write_private
 from backstory.store import FinishedRun, Store, open_store
 from backstory.store.runs import STDERR, STDOUT, RunLog
 
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 POLL_S = 0.025
 INTERRUPT_S = 5.0
 """So long an agent may take to stop when asked; then it is ended with all that it started."""
-SPOOLS, LOCKS = "spool", "locks"
+SPOOLS, LOCKS, POINTERS = "spool", "locks", "projects"
+ORPHAN_S = 60.0
+"""A spool without a run in it is what a runner left that died before it began; younger ones may be beginning."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -92,11 +94,30 @@ class Runner:
             raise EmptyPrompt
         _found(runnable(request.agent), request.executable, self._environ)
 
+    def remember_project(self, store: Store) -> None:
+        """Note where a project's store lies, so that it can be made again if it is lost."""
+        pointer = self._home / POINTERS / store.id
+        if not pointer.exists():
+            pointer.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_private(pointer, str(store.path).encode())
+
+    def bring_back(self, store: Store) -> int:
+        """Make a project's store again that was here and is gone; gives how many sessions came back."""
+        pointers = self._home / POINTERS
+        if store.exists or not pointers.is_dir():
+            return 0
+        for pointer in pointers.iterdir():
+            if pointer.read_text("utf-8") == str(store.path):
+                return store.rebuild_from(self._home_store, pointer.name)
+        return 0
+
     def take_up(self) -> int:
         """Store what runs whose runner died have left, once they are over; gives how many that were."""
         stored = 0
         for spool in waiting(self._home / SPOOLS):
             run = spool.run
+            if run is None and spool.age_s() > ORPHAN_S:
+                spool.remove()
             if run is None or spool.is_alive:
                 continue
             lock = SessionLock(self._home / LOCKS, run.session_uid)
@@ -162,9 +183,7 @@ class Runner:
         try:
             if store.exists:
                 is_new = store.store_run(finished) is not None
-                self._home_store.adopt_session(store.session(finished.session_uid), store.id)
-            if self._home_store.path != store.path:
-                self._home_store.store_run(finished)
+                self._home_store.hand_over(store, finished)
         except (StoreBusy, SessionNotFound):
             return int(is_new)
         spool.remove()

@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import socket
+import time
 from pathlib import Path
 
 import msgspec
@@ -50,8 +51,8 @@ class Spool:
         """Make the folder of a run, with what will be sent to the agent; on the disk before this returns."""
         spool = cls(spools / run.turn_uid)
         spool.folder.mkdir(mode=0o700, parents=True)
-        _write_private(spool.stdin, sent.encode("utf-8", "surrogatepass"))
-        _write_private(spool.folder / "run.json", msgspec.json.encode(run), sync=True)
+        write_private(spool.stdin, sent.encode("utf-8", "surrogatepass"))
+        write_private(spool.folder / "run.json", msgspec.json.encode(run), sync=True)
         _sync_folder(spool.folder)
         _sync_folder(spools)
         return spool
@@ -75,11 +76,11 @@ class Spool:
 
     def note_process(self, pid: int) -> None:
         """Say which process the agent is."""
-        _write_private(self.folder / "process.json", msgspec.json.encode((pid, _birth(pid))))
+        write_private(self.folder / "process.json", msgspec.json.encode((pid, _birth(pid))))
 
     def note_exit(self, code: int | None, number: int | None) -> None:
         """Say how the agent ended: its exit code, or the signal."""
-        _write_private(self.folder / "exit.json", msgspec.json.encode((code, number)))
+        write_private(self.folder / "exit.json", msgspec.json.encode((code, number)))
 
     @property
     def exit(self) -> tuple[int | None, int | None] | None:
@@ -137,13 +138,20 @@ class Spool:
 
     def cancel(self) -> None:
         """Ask the agent to stop, and note that it was a person's wish."""
-        _write_private(self.folder / "cancelled", b"")
+        write_private(self.folder / "cancelled", b"")
         self.interrupt()
 
     @property
     def was_cancelled(self) -> bool:
         """Whether a person stopped it."""
         return (self.folder / "cancelled").exists()
+
+    def age_s(self) -> float:
+        """How long ago something was last made or removed in it."""
+        try:
+            return max(time.time() - self.folder.stat().st_mtime, 0.0)
+        except OSError:
+            return 0.0
 
     def remove(self) -> None:
         """Remove the folder: what was in it is stored."""
@@ -193,7 +201,8 @@ def waiting(spools: Path) -> list[Spool]:
     return [Spool(folder) for folder in sorted(spools.iterdir()) if folder.is_dir()]
 
 
-def _write_private(path: Path, data: bytes, *, sync: bool = False) -> None:
+def write_private(path: Path, data: bytes, *, sync: bool = False) -> None:
+    """Write a file that only its owner may read; with ``sync`` it is on the disk afterwards."""
     file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     try:
         view = memoryview(data)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -382,3 +384,103 @@ def test_a_machines_store_that_is_busy_gets_the_run_later(bench: Bench) -> None:
     with open_store(bench.home / "store.db", shared=True) as home:
         assert [turn.prompt for turn in home.turns(home.sessions()[0])] == ["first", "second", "third"]
     assert bench.spools() == []
+
+
+@pytest.fixture
+def a_read_session(bench: Bench) -> str:
+    """A session that some agent left on this machine, read into its store; gives its uid."""
+    folder = bench.root / ".claude" / "projects" / "elsewhere"
+    folder.mkdir(parents=True)
+    source = Path(__file__).parents[1] / "agents" / "cases" / "claude" / "tools"
+    (log,) = source.rglob("*.jsonl")
+    (folder / "011ed182-7e99-4421-9c41-c873947f9fe6.jsonl").write_bytes(log.read_bytes())
+    bench.backstory("ingest")
+    (uid,) = listed(bench)
+    return uid
+
+
+def test_a_session_read_from_a_log_is_carried_on_as_a_continuation(bench: Bench, a_read_session: str) -> None:
+    done = bench.run("Go on", {"say": "Going on."}, GOOD, options=("-S", a_read_session[:10]))
+    assert done.returncode == 0, done.stderr
+    assert "Do the work." in bench.sent()
+    assert "notes.txt now says beta" in bench.sent()
+    store = bench.store
+    (session,) = store.sessions()
+    assert (session.shown_number, session.relation) == ("S1", "continuation")
+    assert [turn.prompt for turn in store.turns(session)] == ["Do the work.", "Go on"]
+    assert store.verify().problems == []
+
+
+def test_a_continuation_keeps_the_bytes_and_full_forms_of_what_it_copied(bench: Bench, a_read_session: str) -> None:
+    bench.run("Go on", GOOD, options=("-S", a_read_session))
+    with open_store(bench.home / "store.db", shared=True) as home:
+        original = home.session(a_read_session)
+        theirs = [FullForms(home).of(stored) for stored in home.events(original)]
+        (log,) = home.logs(original)
+        data = b"".join(home.stream_log(log.id))
+    store = bench.store
+    copies = [log for log in store.logs() if log.kind == "copy file"]
+    assert [b"".join(store.stream_log(log.id)) for log in copies] == [data]
+    ours = [FullForms(store).of(stored) for stored in store.events(1, limit=len(theirs))]
+    assert ours == theirs
+
+
+def test_going_on_twice_from_a_session_is_one_continuation(bench: Bench, a_read_session: str) -> None:
+    bench.run("Go on", GOOD, options=("-S", a_read_session))
+    bench.run("And on", GOOD, options=("-S", a_read_session))
+    assert [turn.prompt for turn in bench.store.turns(1)] == ["Do the work.", "Go on", "And on"]
+
+
+def test_the_original_of_a_continuation_stays_as_it_was(bench: Bench, a_read_session: str) -> None:
+    bench.run("Go on", GOOD, options=("-S", a_read_session))
+    bench.backstory("ingest")
+    with open_store(bench.home / "store.db", shared=True) as home:
+        assert len(home.turns(home.session(a_read_session))) == 1
+        assert [turn.prompt for turn in home.turns(home.session("S1"))] == ["Do the work.", "Go on"]
+        assert home.verify().problems == []
+    assert sorted(listed(bench)) == sorted([a_read_session, "S1"])
+
+
+def test_what_was_copied_is_found_once(bench: Bench, a_read_session: str) -> None:
+    bench.run("Go on", GOOD, options=("-S", a_read_session))
+    hits = json.loads(bench.backstory("search", "notes.txt", "--json").stdout)["hits"]
+    assert [hit["uid"] for hit in hits] == [a_read_session]
+
+
+def test_killed_at_random_moments_a_run_always_ends_up_stored_once(bench: Bench) -> None:
+    noise = random.Random(11)
+    for n in range(25):
+        process = bench.start(
+            "run", "-a", "claude", f"prompt {n}", script=[{"say": "a"}, {"tool": "ls"}, {"say": "b"}, GOOD]
+        )
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=noise.uniform(0.0, 0.5))
+        process.kill()
+        process.communicate()
+    until(lambda: all(row["state"] == "waiting" for row in json.loads(bench.backstory("ps", "--json").stdout)))
+    bench.run("the last", GOOD)
+    store = bench.store
+    prompts = [turn.prompt for session in store.sessions() for turn in store.turns(session)]
+    assert len(prompts) == len(set(prompts))
+    assert prompts[-1] == "the last"
+    assert all(turn.outcome for session in store.sessions() for turn in store.turns(session))
+    assert store.verify().problems == []
+    assert bench.spools() == []
+
+
+def test_a_deleted_project_store_comes_back_with_the_next_run(bench: Bench) -> None:
+    bench.run("one", {"say": "the first answer"}, GOOD)
+    bench.run("two", GOOD, options=("-n",))
+    before = [(each.uid, each.number, each.turns) for each in bench.store.sessions()]
+    store_id = bench.store.id
+    shutil.rmtree(bench.project / ".backstory")
+    done = bench.run("three", GOOD, options=("-S", "S1"))
+    assert "2 sessions were brought back" in done.stderr
+    assert "the first answer" in bench.sent()
+    store = bench.store
+    assert store.id == store_id
+    after = {each.uid: (each.number, each.turns) for each in store.sessions()}
+    assert after == {uid: (number, turns + (number == 1)) for uid, number, turns in before}
+    bench.run("four", GOOD, options=("-n",))
+    assert store.session("S3").number == 3
+    assert store.verify().problems == []

@@ -15,7 +15,7 @@ from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.options import store_option
 from backstory.cli.show_command import event_lines
-from backstory.errors import NotOwned, SessionNotFound
+from backstory.errors import SessionNotFound
 from backstory.runner import Finished, Request, Runner, Shown, is_installed
 
 if TYPE_CHECKING:
@@ -70,8 +70,11 @@ def command(
     runner = Runner(app.home, app.machine_store, app.environ, now_ms)
     runner.take_up()
     runner.check(request)
+    if back := runner.bring_back(app.project_store):
+        output.talk(f"{app.project_store.path} was gone; its {back} sessions were brought back.")
     session = _session(app, is_new=is_new, name=name, wanted=wanted)
     printer: _JsonPrinter | _TextPrinter = _JsonPrinter() if as_json else _TextPrinter()
+    runner.remember_project(app.project_store)
     finished = runner.run(app.project_store, session, request, printer.show)
     printer.end(session, finished, request.context_chars)
     ctx.exit(EXIT_CODES.get(model_outcome(finished), 1))
@@ -108,11 +111,7 @@ def _session(app: App, *, is_new: bool, name: str | None, wanted: str | None) ->
     """The session that is meant; a new one where none is."""
     store = app.project_store
     if wanted is not None:
-        try:
-            return store.session(wanted) if store.exists else _begun(app, None)
-        except SessionNotFound:
-            app.find(wanted)
-            raise NotOwned(wanted) from None
+        return _wanted(app, wanted)
     if name is not None and store.exists:
         for each in store.sessions():
             if each.name == name:
@@ -126,6 +125,23 @@ def _session(app: App, *, is_new: bool, name: str | None, wanted: str | None) ->
     return session
 
 
+def _wanted(app: App, wanted: str) -> Session:
+    """A session of this project's, or what goes on here from one that belongs elsewhere."""
+    store = app.project_store
+    if store.exists:
+        try:
+            session = store.session(wanted)
+            if session.number is not None:
+                return session
+        except SessionNotFound:
+            pass
+    found = app.find(wanted)
+    session = store.continue_session(found.store, found.session.uid)
+    _settle(app, session)
+    output.talk(f"{session.shown_number} goes on from {found.session.uid[:12]}, with copies of its turns.")
+    return store.session(session.id)
+
+
 def _last_here(app: App) -> Session | None:
     """The session last active in this worktree, else in this project, among those that the store owns."""
     if not app.project_store.exists:
@@ -137,12 +153,17 @@ def _last_here(app: App) -> Session | None:
 
 def _begun(app: App, name: str | None) -> Session:
     session = app.project_store.create_session(name, app.worktree)
+    _settle(app, session)
+    return app.project_store.session(session.id)
+
+
+def _settle(app: App, session: Session) -> None:
+    """Say where a new session is at work, and have git overlook the store."""
     if not app.store_path:
         projects.keep_out_of_git(app.project_folder, app.project_store.path.parent.name)
     app.project_store.place_session(
         session, project=app.project_key, branch=projects.current_branch(app.worktree), cwd=str(app.cwd)
     )
-    return app.project_store.session(session.id)
 
 
 class _JsonPrinter:

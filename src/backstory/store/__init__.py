@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from backstory import errors, ids
-from backstory.store import connection, events, logs, migrate, runs, search, sessions, slices, turns, verify
+from backstory.store import connection, copying, events, logs, migrate, runs, search, sessions, slices, turns, verify
 from backstory.store.events import StoredEvent
 from backstory.store.logs import Log, Run, SeenPlace
 from backstory.store.runs import FinishedRun
@@ -86,6 +86,7 @@ class Store:
         self._randomness = randomness
         self._reader: apsw.Connection | None = None
         self._writer: apsw.Connection | None = None
+        self._id_to_take: str | None = None
 
     def __enter__(self) -> Store:
         return self
@@ -156,9 +157,46 @@ class Store:
         """Say where a session of ours is at work."""
         self._change(lambda db: sessions.place(db, _id(session), project=project, branch=branch, cwd=cwd))
 
-    def adopt_session(self, session: Session, owner: str) -> None:
-        """Take in a session that the store with the id ``owner`` owns, so that its runs can be kept here, too."""
-        self._write(lambda db: sessions.adopt(db, session, owner))
+    def take_session(self, source: Store, uid: str) -> None:
+        """Copy a session that another store owns, as it is there now, in place of what is kept of it here."""
+        self._write_from(source, lambda db, name: copying.take(db, name, uid))
+
+    def continue_session(self, source: Store, uid: str) -> Session:
+        """The session here that goes on from one of ``source``; at first it is made, with copies of its turns."""
+
+        def go_on(db: apsw.Connection, name: str) -> Session:
+            known = copying.continuation_of(db, uid)
+            if known is None:
+                owner = str(db.execute("select value from meta where key = 'store_id'").get)
+                new = copying.Continuation(uid=self._new_uid(), owner=owner, number=sessions.next_number(db))
+                known = copying.continue_from(db, name, uid, new)
+            return sessions.get(db, known)
+
+        return self._write_from(source, go_on)
+
+    def rebuild_from(self, source: Store, store_id: str) -> int:
+        """Make this store again, with its id, from what another one has of it; gives how many sessions came back."""
+        uids = source.owned_by(store_id)
+        if self.exists or not uids:
+            return 0
+        self._id_to_take = store_id
+        for uid in uids:
+            self.take_session(source, uid)
+        self._write(sessions.go_on_numbering)
+        return len(uids)
+
+    def owned_by(self, store_id: str) -> list[str]:
+        """The uids of sessions that the store with this id owns, in the order of their numbers."""
+        return self._read_if_begun(lambda db: sessions.owned_by(db, store_id), [])
+
+    def hand_over(self, source: Store, run: FinishedRun) -> None:
+        """Have a run that another store has; its whole session is copied where the run does not follow on."""
+        if self.path == source.path:
+            return
+        if self.exists and self.next_seq(run.session_uid) == run.turn.first_seq > 1:
+            self.store_run(run)
+        else:
+            self.take_session(source, run.session_uid)
 
     def store_run(self, run: FinishedRun) -> int | None:
         """Store a run that is over as its session's newest turn; gives its first number, None if it was there."""
@@ -401,6 +439,19 @@ class Store:
         except errors.StoreNotFound:
             return otherwise
 
+    def _write_from(self, source: Store, change: Callable[[apsw.Connection, str], T]) -> T:
+        """Write with another store beside; ``change`` is told the name to read it under."""
+        if source.path == self.path:
+            return self._write(lambda db: change(db, "main"))
+        source.session_count()  # opens it, so that a file that is no store of ours is refused
+        db = self._writing_connection()
+        with connection.translated(source.path):
+            db.execute("attach database ? as source", (str(source.path),))
+        try:
+            return self._write(lambda db: change(db, "source"))
+        finally:
+            db.execute("detach database source")
+
     def _change(self, change: Callable[[apsw.Connection], T], *, decided: bool = False) -> T:
         """Write to a store that is there; unlike ``_write`` this begins none."""
         if not self.exists:
@@ -455,7 +506,7 @@ class Store:
             with connection.writing(db, self.path, first=empty):
                 # Another process may have been faster between the look and the lock.
                 if not db.execute("select count(*) from sqlite_schema").get:
-                    migrate.begin(db, self._new_uid())
+                    migrate.begin(db, self._id_to_take or self._new_uid())
                 migrate.upgrade(db, self.path)
 
 

@@ -131,10 +131,16 @@ def find(db: apsw.Connection, wanted: str) -> int:
     raise errors.SessionNotFound(wanted)
 
 
-def create(db: apsw.Connection, *, uid: str, owner: str, name: str, worktree: str, created_ms: int) -> int:
-    """A new session that this store owns, with the next number."""
+def next_number(db: apsw.Connection) -> int:
+    """The number of the next session of this store; it is not given again."""
     number = int(db.execute("select value from meta where key = 'next_number'").get)
     db.execute("update meta set value = ? where key = 'next_number'", (str(number + 1),))
+    return number
+
+
+def create(db: apsw.Connection, *, uid: str, owner: str, name: str, worktree: str, created_ms: int) -> int:
+    """A new session that this store owns, with the next number."""
+    number = next_number(db)
     db.execute(
         "insert into sessions(uid, owner, number, name, worktree, created, last_active) "
         "values (?, ?, ?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch'), ?)",
@@ -152,17 +158,17 @@ UNCLAIMED = (
 """Not the agent's own log of runs that are in the store themselves; one with further turns is a session of its own."""
 
 
-def adopt(db: apsw.Connection, session: Session, owner: str) -> None:
-    """Take in a session that another store owns, as it is there; what is known of it already stays."""
+def owned_by(db: apsw.Connection, owner: str) -> list[str]:
+    """The uids of the sessions of one owner, in the order of their numbers."""
+    return [str(uid) for (uid,) in db.execute("select uid from sessions where owner = ? order by number", (owner,))]
+
+
+def go_on_numbering(db: apsw.Connection) -> None:
+    """Give no number again that a session of this store has."""
     db.execute(
-        "insert into sessions(uid, owner, number, name, worktree, project, branch, cwd, created, last_active) "
-        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(uid) do update set name = excluded.name, "
-        "project = excluded.project, branch = excluded.branch",
-        (
-            session.uid, owner, session.number, session.name, session.worktree, session.project, session.branch,
-            session.cwd, session.created, session.last_active,
-        ),
-    )  # fmt: skip
+        "update meta set value = max(cast(value as integer), (select coalesce(max(number), 0) + 1 from sessions)) "
+        "where key = 'next_number'"
+    )
 
 
 def place(db: apsw.Connection, session_id: int, *, project: str | None, branch: str | None, cwd: str) -> None:

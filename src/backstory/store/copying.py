@@ -1,0 +1,155 @@
+"""A session out of another store, or out of this one under another uid: its bytes, numbers, turns and events.
+
+The other store is attached to this one's connection as ``source`` by the caller. Functions never commit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backstory import extract, ids
+from backstory.model import Relation, event_from_json
+from backstory.store import slices, turns
+
+if TYPE_CHECKING:
+    import apsw
+
+    from backstory.store.codec import EventCodec
+
+COPY = "copy "
+"""Before the kind of a log whose bytes were copied with another session's turns; its own log stays with that one."""
+EVENTS_AT_ONCE = 2_000
+
+_SESSION = (
+    "name, title, worktree, project, repository, branch, cwd, created, last_active, completed, duration_ms, cost_usd, "
+    "leaf_uid, next_seq"
+)
+_LOG = "turn_uid, agent, native_id, relpath, path, modified, first_hash, tail_hash, read_to, parsed_to, frames"
+_LOG_TABLES = {"chunks": "start, length, sha256, data", "numbers": "start, stop, first_seq, records"}
+_TURN = (
+    "uid, parent_uid, parent_seq, first_seq, last_seq, agent, model, native_id, prompt, started, ended, outcome, "
+    "stop_reason, api_latency_ms, duration_ms, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
+    "reasoning_tokens, tokens_source, cost_usd, cost_source, prefix_chars, prefix_sha256"
+)
+
+
+class Continuation(Struct, frozen=True, kw_only=True):
+    """A session that goes on from another: its own uid, its owner and number."""
+
+    uid: str
+    owner: str
+    number: int
+
+
+def take(db: apsw.Connection, source: str, uid: str) -> int:
+    """Copy a session that another store owns, as it is there, in place of what is kept of it here; gives its id."""
+    known = db.execute("select id from sessions where uid = ?", (uid,)).fetchone()
+    if known:
+        slices.delete_events(db, "session_id = ?", (known[0],))
+        db.execute("delete from sessions where id = ?", (known[0],))
+    (found,) = db.execute(f"select id from {source}.sessions where uid = ?", (uid,)).fetchall()
+    owned = "owner, number, native_id, parent_identity, relation"
+    db.execute(
+        f"insert into sessions(uid, {owned}, {_SESSION}) select uid, {owned}, {_SESSION} "
+        f"from {source}.sessions where id = ?",
+        (found[0],),
+    )
+    session_id = db.last_insert_rowid()
+    _copy_content(db, source, int(str(found[0])), session_id, kind="kind")
+    return session_id
+
+
+def continue_from(db: apsw.Connection, source: str, uid: str, new: Continuation) -> int:
+    """A new session of this store that begins with copies of another's turns; gives its id."""
+    (found,) = db.execute(f"select id from {source}.sessions where uid = ?", (uid,)).fetchall()
+    db.execute(
+        f"insert into sessions(uid, owner, number, relation, parent_identity, {_SESSION}) "
+        f"select ?, ?, ?, ?, ?, {_SESSION} from {source}.sessions where id = ?",
+        (new.uid, new.owner, new.number, Relation.CONTINUATION, ids.session_identity(uid), found[0]),
+    )
+    session_id = db.last_insert_rowid()
+    db.execute(
+        "update sessions set name = '', parent_id = (select p.id from sessions p where p.uid = ?) where id = ?",
+        (uid, session_id),
+    )
+    _copy_content(db, source, int(str(found[0])), session_id, kind=f"'{COPY}' || replace(kind, '{COPY}', '')")
+    return session_id
+
+
+def continuation_of(db: apsw.Connection, uid: str) -> int | None:
+    """The session of this store that goes on from another, if there is one; the last active if there are several."""
+    found = db.execute(
+        "select id from sessions where parent_identity = ? and relation = ? and owner is not null "
+        "order by last_active desc limit 1",
+        (ids.session_identity(uid), Relation.CONTINUATION),
+    ).fetchone()
+    return int(str(found[0])) if found else None
+
+
+def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind: str) -> None:
+    db.execute(
+        f"insert or ignore into dictionaries(id, sha256, data) select id, sha256, data from {source}.dictionaries"
+    )
+    log_ids: dict[int, int] = {}
+    for (log_id,) in db.execute(f"select id from {source}.logs where session_id = ? order by id", (old,)).fetchall():
+        db.execute(
+            f"insert into logs(session_id, kind, generation, {_LOG}) select ?, {kind}, generation, {_LOG} "
+            f"from {source}.logs where id = ?",
+            (new, log_id),
+        )
+        copied = log_ids[int(str(log_id))] = db.last_insert_rowid()
+        for table, columns in _LOG_TABLES.items():
+            db.execute(
+                f"insert into {table}(log_id, {columns}) select ?, {columns} from {source}.{table} where log_id = ?",
+                (copied, log_id),
+            )
+    db.execute(
+        f"insert into turns(session_id, {_TURN}) select ?, {_TURN} from {source}.turns where session_id = ?",
+        (new, old),
+    )
+    pairs: list[Any] = db.execute(
+        f"select o.id, n.id from {source}.turns o join turns n on n.uid = o.uid and n.session_id = ? "
+        "where o.session_id = ?",
+        (new, old),
+    ).fetchall()
+    turn_ids = dict(pairs)
+    db.execute(
+        f"insert into turn_texts(turn_id, answer) select n.id, x.answer from {source}.turns o "
+        f"join {source}.turn_texts x on x.turn_id = o.id join turns n on n.uid = o.uid and n.session_id = ? "
+        "where o.session_id = ?",
+        (new, old),
+    )
+    _copy_events(db, source, old, new, log_ids, turn_ids)
+
+
+def _copy_events(
+    db: apsw.Connection, source: str, old: int, new: int, log_ids: dict[int, int], turn_ids: dict[Any, Any]
+) -> None:
+    codecs: dict[int, EventCodec] = {}
+    after = (0, -1)
+    while True:
+        rows: list[tuple[Any, ...]] = db.execute(
+            "select seq, part, turn_id, at, kind, data, char_len, log_id, position, length "
+            f"from {source}.events where session_id = ? and (seq, part) > (?, ?) order by seq, part limit ?",
+            (old, *after, EVENTS_AT_ONCE),
+        ).fetchall()
+        if not rows:
+            return
+        first_id = slices.next_event_id(db)
+        db.executemany(
+            "insert into events(id, session_id, seq, part, turn_id, at, kind, data, char_len, log_id, position, "
+            "length) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (first_id + n, new, *row[:2], turn_ids.get(row[2]), *row[3:7], log_ids.get(row[7]), *row[8:])
+                for n, row in enumerate(rows)
+            ],
+        )
+        told: list[tuple[int, int, str | None, str]] = []
+        for n, row in enumerate(rows):
+            scope, text = extract.searchable(event_from_json(turns.unpack_event(db, codecs, row[5]))) or (None, "")
+            if scope is not None:
+                told.append((first_id + n, int(row[0]), scope, extract.index_text(text)))
+        slices.index_texts(db, new, told)
+        after = (rows[-1][0], rows[-1][1])
