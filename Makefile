@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: install demo check test fuzz bench clean
+.PHONY: install clients demo check test fuzz bench clean
 .DEFAULT_GOAL := test
 
 install: $(READY)
@@ -14,6 +14,12 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	touch $@
+
+# The real clients for the end-to-end tests, at the versions these were written for. Without them they are skipped.
+CLIENTS ?= $(HOME)/.cache/backstory-clients
+clients:
+	npm install --no-audit --no-fund --prefix $(CLIENTS)/claude-latest @anthropic-ai/claude-code@2.1.330
+	npm install --no-audit --no-fund --prefix $(CLIENTS)/codex @openai/codex@0.169.0
 
 demo: $(READY)
 	sh demo/demo.sh $(BIN)/backstory
