@@ -1,0 +1,148 @@
+"""What a run costs beside the bare agent: ``run.py [--runs N]``.
+
+The agent is a script that streams 200 events and ends. "overhead" is a whole `backstory run` less the agent alone;
+"shown after" is how long after the agent wrote a line that line was printed; the context is of a session of
+10,000 events; "kept per run" shows how the store grows while every run is told all runs before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from backstory.context import build_context
+from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
+from backstory.store import open_store
+
+AGENT = """
+import json, sys, time
+sys.stdin.read()
+def out(**v): print(json.dumps(v), flush=True)
+for n in range(EVENTS):
+    text = json.dumps({"n": n, "at": time.time()})
+    out(type="assistant", session_id="s", message={"id": f"m{n}", "role": "assistant", "model": "m",
+        "content": [{"type": "text", "text": text}], "usage": {"input_tokens": 1, "output_tokens": 1}})
+    time.sleep(PAUSE)
+out(type="result", subtype="success", is_error=False, duration_ms=1, total_cost_usd=0.0, session_id="s", result="",
+    usage={"input_tokens": 1, "output_tokens": 1})
+"""
+
+
+class Place:
+    """A throw-away project, home and agent."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.project = root / "project"
+        for name in ("project", "home", "bin"):
+            (root / name).mkdir()
+
+    def agent(self, events: int, pause: float) -> list[str]:
+        script = self.root / "agent.py"
+        script.write_text(AGENT.replace("EVENTS", str(events)).replace("PAUSE", str(pause)))
+        program = self.root / "bin" / "claude"
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
+        program.chmod(0o755)
+        return [str(program)]
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        env = {
+            **os.environ,
+            "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}",
+            "BACKSTORY_HOME": str(self.root / "home"),
+        }
+        command = [sys.executable, "-m", "backstory", "run", "-a", "claude", *words]
+        return subprocess.run(command, cwd=self.project, env=env, capture_output=True, text=True, check=True)
+
+
+def overhead_ms(place: Place, runs: int) -> float:
+    """A whole run less the agent alone, median."""
+    bare = place.agent(200, 0)
+    differences = []
+    place.run("warm up")
+    for _ in range(runs):
+        started = time.perf_counter()
+        subprocess.run(bare, input="x", capture_output=True, text=True, check=True)
+        alone = time.perf_counter() - started
+        started = time.perf_counter()
+        place.run("-n", "go")
+        differences.append((time.perf_counter() - started - alone) * 1000)
+    return statistics.median(differences)
+
+
+def shown_after_ms(place: Place) -> tuple[float, float]:
+    """From a line's writing to its printing: median and 95th percentile."""
+    place.agent(200, 0.01)
+    env = {
+        **os.environ,
+        "PATH": f"{place.root / 'bin'}:{os.environ['PATH']}",
+        "BACKSTORY_HOME": str(place.root / "home"),
+    }
+    command = [sys.executable, "-m", "backstory", "run", "-a", "claude", "-n", "--json", "go"]
+    late = []
+    with subprocess.Popen(command, cwd=place.project, env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            event = json.loads(line)
+            if event["kind"] == "AssistantText":
+                late.append((time.time() - json.loads(event["text"])["at"]) * 1000)
+    return statistics.median(late), statistics.quantiles(late, n=20)[-1]
+
+
+def context_ms() -> tuple[float, int]:
+    """Building the context of a session of 10,000 events within 400,000 characters."""
+    with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.bks") as store:
+        session = store.create_session()
+        turn = [
+            UserMessage(content="Please go on with the next step."),
+            AssistantText(text="This is what I found in the file. " * 8),
+            ToolCall(tool_name="Bash", input={"command": "make test"}),
+            ToolResult(tool_name="Bash", content="ok\n" * 40),
+        ]
+        for _ in range(2_500):
+            store.append_events(session, turn)
+        times = []
+        for _ in range(7):
+            started = time.perf_counter()
+            context = build_context(store.told_turns(session, 400_000), budget_chars=400_000)
+            times.append((time.perf_counter() - started) * 1000)
+        return statistics.median(times), len(context.text)
+
+
+def growth(place: Place) -> list[int]:
+    """Bytes of the store after 10, 20, … 50 turns of one session."""
+    place.agent(20, 0)
+    sizes = []
+    for n in range(50):
+        place.run("--name", "growing", f"prompt {n}")
+        if n % 10 == 9:
+            sizes.append((place.project / ".backstory" / "sessions.bks").stat().st_size)
+    return sizes
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=9)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(Path(folder))
+        print(f"overhead over the bare agent   {overhead_ms(place, given.runs):8.0f} ms")
+        median, p95 = shown_after_ms(place)
+        print(f"shown after, median / p95      {median:8.0f} / {p95:.0f} ms")
+        took, characters = context_ms()
+        print(f"context of 10,000 events       {took:8.0f} ms, {characters} characters")
+    with tempfile.TemporaryDirectory() as folder:
+        sizes = growth(Place(Path(folder)))
+        print("store after 10, 20, … turns    " + ", ".join(f"{size / 1000:.0f} KB" for size in sizes))
+
+
+if __name__ == "__main__":
+    main()
