@@ -42,6 +42,7 @@ bench: $(READY)
 	$(BIN)/python bench/ingest.py $(LOGS)
 	$(BIN)/python bench/append.py
 	$(BIN)/python bench/startup.py $(LOGS)
+	$(BIN)/python bench/run.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backstory.context import CLOSE, OPEN, ToldTurn, build_context, build_context_prompt, context_prefix, strip_context
-from backstory.model import AssistantText, Event, Outcome, Tool, ToolCall, ToolResult, Turn
+from backstory.model import AssistantText, Event, Outcome, Tool, ToolCall, ToolResult, Turn, UserMessage
+from backstory.store import open_store
 
 
 def told(prompt: str, *events: Event, outcome: str | None = None) -> ToldTurn:
@@ -98,3 +102,28 @@ def test_a_prompt_that_speaks_of_the_tag_is_left_alone() -> None:
 def test_a_context_never_exceeds_its_budget(budget: int, lengths: list[int]) -> None:
     turns = [told("p" * length, AssistantText(text="a" * length)) for length in lengths]
     assert len(build_context(turns, budget_chars=budget).text) <= max(budget, 60)
+
+
+def test_one_huge_output_does_not_hide_the_turns_before_it(tmp_path: Path) -> None:
+    with open_store(tmp_path / "s.bks") as store:
+        session = store.create_session()
+        for n in range(5):
+            store.append_events(session, [UserMessage(content=f"prompt {n}"), AssistantText(text=f"answer {n}")])
+        store.append_events(session, [UserMessage(content="last"), ToolResult(tool_name="Bash", content="x" * 900_000)])
+        told = store.told_turns(session, 10_000)
+    assert [each.turn.prompt for each in told] == [*(f"prompt {n}" for n in range(5)), "last"]
+    assert [len(each.events) for each in told] == [1] * 6
+
+
+@given(counts=st.lists(st.integers(0, 700), min_size=1, max_size=5))
+@settings(max_examples=10, deadline=None)
+def test_every_event_of_every_turn_is_told_once_whatever_their_number(counts: list[int]) -> None:
+    with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.bks") as store:
+        session = store.create_session()
+        for n, count in enumerate(counts):
+            answers = [AssistantText(text=f"{n}.{m}") for m in range(count)]
+            store.append_events(session, [UserMessage(content=f"prompt {n}"), *answers])
+        told = store.told_turns(session, 1_000_000)
+    assert [[event.text for event in each.events] for each in told] == [  # type: ignore[attr-defined]
+        [f"{n}.{m}" for m in range(count)] for n, count in enumerate(counts)
+    ]

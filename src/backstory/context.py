@@ -69,6 +69,17 @@ def build_context(told: Sequence[ToldTurn], *, budget_chars: int, summary: str |
     return Context(text="\n".join([*parts, *reversed(kept)]).strip("\n"), turns=len(kept), turns_left_out=left_out)
 
 
+def chars_at_least(event: model.Event) -> int:
+    """How many characters of a context an event takes at the least; quick to tell, for knowing when enough is read."""
+    match event:
+        case model.AssistantText():
+            return len(event.text)
+        case model.ToolResult() if event.tool not in (model.Tool.READ, model.Tool.EDIT, model.Tool.WRITE):
+            return min(len(event.content), RESULT_CHARS_MAX)
+        case _:
+            return 0
+
+
 def build_context_prompt(context: str, prompt: str) -> str:
     """The prompt with the context before it; the prompt alone when there is no context.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from backstory.context import ToldTurn
+from backstory.context import ToldTurn, chars_at_least
 from backstory.model import AssistantText, Event, Turn, UserMessage, event_from_json, event_to_json, own_line
 from backstory.store import codec, logs, slices, turns
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import apsw
 
 API = "api"
+TOLD_AT_ONCE = 400
 
 
 class StoredEvent(Struct, frozen=True, kw_only=True):
@@ -58,17 +59,27 @@ def get(db: apsw.Connection, event_id: int) -> StoredEvent | None:
 def told_turns(db: apsw.Connection, session_id: int, budget_chars: int) -> list[ToldTurn]:
     """The newest turns with their events, oldest first: so many that together they exceed ``budget_chars``."""
     told: list[ToldTurn] = []
-    room = budget_chars
-    for turn in reversed(turns.of_session(db, session_id)):
-        rows = db.execute(
-            f"select {_COLUMNS} from events where session_id = ? and seq between ? and ? "
-            "and turn_id = (select id from turns where session_id = ? and uid = ?) order by seq, part",
-            (session_id, turn.first_seq, turn.last_seq, session_id, turn.uid),
-        ).fetchall()
-        shown = [stored.event for stored in _unpacked(db, rows) if stored.seq > turn.first_seq or stored.part]
-        told.append(ToldTurn(turn=turn, events=shown))
-        room -= len(turn.prompt) + sum(len(event_to_json(event)) for event in shown)
-        if room < 0:
+    room, before = budget_chars, (1 << 62, 0)
+    waiting: dict[int | None, list[Event]] = {}
+    for turn_id, turn in turns.newest_first(db, session_id):
+        while before[0] > turn.first_seq:
+            rows = db.execute(
+                f"select {_COLUMNS} from events where session_id = ? and (seq, part) < (?, ?) "
+                "order by seq desc, part desc limit ?",
+                (session_id, *before, TOLD_AT_ONCE),
+            ).fetchall()
+            if not rows:
+                before = (0, 0)
+                break
+            for stored in _unpacked(db, rows):
+                waiting.setdefault(stored.turn_id, []).append(stored.event)
+                room -= chars_at_least(stored.event)
+            before = (int(str(rows[-1][1])), int(str(rows[-1][2])))
+        room -= len(turn.prompt)
+        events = waiting.pop(turn_id, [])[::-1]
+        # The prompt is told by the turn itself.
+        told.append(ToldTurn(turn=turn, events=events[1:] if events and isinstance(events[0], UserMessage) else events))
+        if room < 0 and before[0] <= turn.first_seq:
             break
     return told[::-1]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory import errors
@@ -10,8 +10,6 @@ from backstory.store import codec
 from backstory.store.connection import APPLICATION_ID
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import apsw
 
 SCHEMA_VERSION = 1
@@ -36,7 +34,7 @@ def schema_version(db: apsw.Connection, path: Path) -> int:
 def begin(db: apsw.Connection, store_id: str) -> None:
     """Make today's tables in an empty file, inside the caller's transaction."""
     for name in ("schema.sql", "derived.sql"):
-        db.execute(files("backstory.store").joinpath(name).read_text("utf-8"))
+        db.execute(Path(__file__).with_name(name).read_text("utf-8"))
     db.execute(f"pragma application_id = {APPLICATION_ID}")
     db.executemany(
         "insert into meta(key, value) values (?, ?)",

@@ -8,8 +8,11 @@ from backstory.model import Outcome, Tokens, Turn
 from backstory.store import codec
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import apsw
 
+TURNS_AT_ONCE = 100
 _COLUMNS = (
     "uid, parent_uid, parent_seq, first_seq, last_seq, agent, model, native_id, prompt, started, ended, outcome, "
     "stop_reason, duration_ms, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
@@ -51,6 +54,23 @@ def of_session(db: apsw.Connection, session_id: int) -> list[Turn]:
     """A session's turns in the order of their prompts."""
     rows = db.execute(f"select {_COLUMNS} from turns where session_id = ? order by first_seq, id", (session_id,))
     return [_turn(row) for row in rows]
+
+
+def newest_first(db: apsw.Connection, session_id: int) -> Iterator[tuple[int, Turn]]:
+    """A session's turns with their ids, the newest first; read as they are asked for, some at a time."""
+    before = (1 << 62, 0)
+    while True:
+        rows: list[tuple[Any, ...]] = db.execute(
+            f"select id, {_COLUMNS} from turns where session_id = ? and (first_seq, id) < (?, ?) "
+            "order by first_seq desc, id desc limit ?",
+            (session_id, *before, TURNS_AT_ONCE),
+        ).fetchall()
+        for turn_id, *row in rows:
+            turn = _turn(tuple(row))
+            yield turn_id, turn
+            before = (turn.first_seq, turn_id)
+        if len(rows) < TURNS_AT_ONCE:
+            return
 
 
 def newest(db: apsw.Connection, session_id: int) -> tuple[int, Turn] | None:
