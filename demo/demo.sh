@@ -33,6 +33,17 @@ printf '%s logs written, compared with the originals: ' "$(grep -c '"sha256"' "$
 diff -r "$work/home/.claude" "$work/out/claude" -x '*.meta.json'
 diff -r "$work/home/.codex" "$work/out/codex"
 printf 'all the same, byte for byte\n'
+
+printf '\n\033[1mNow a live run, with a scripted agent in the place of claude:\033[0m\n'
+mkdir "$work/project"
+cd "$work/project"
+printf 'alpha\n' >notes.txt
+PATH=$here/agent:$PATH
+export PATH
+run run -a claude 'What is in this folder?'
+run run -a claude 'What did you say?'
+run show S1
+cd "$work"
 run verify
 run backup "$work/copy.db"
 printf '\n\033[1mDone.\033[0m Everything was in %s, which is removed again. On your own logs: backstory ingest\n' "$work"
