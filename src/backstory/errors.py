@@ -235,3 +235,12 @@ class NothingRuns(BackstoryError):
 
     def __init__(self, session: str) -> None:
         super().__init__(f"{session} is not running. `backstory ps` lists what runs.")
+
+
+class PromptNotText(BackstoryError):
+    """A prompt with bytes that are no text."""
+
+    exit_code = 65
+
+    def __init__(self) -> None:
+        super().__init__("The prompt is not UTF-8 text. Save it as UTF-8 and run it again; nothing was started.")

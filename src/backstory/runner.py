@@ -5,19 +5,31 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
 from backstory import agents, ids
 from backstory.agents import Exit, Permissions
 from backstory.context import build_context, context_prefix
-from backstory.errors import AgentCannotRun, AgentMissing, EmptyPrompt, SessionBusy, SessionNotFound, StoreBusy
+from backstory.errors import (
+    AgentCannotRun,
+    AgentMissing,
+    BackstoryError,
+    EmptyPrompt,
+    PromptNotText,
+    SessionBusy,
+    SessionNotFound,
+    StoreBusy,
+    StoreNotFound,
+)
 from backstory.model import Error, Event, Outcome, Turn
-from backstory.spool import MARKER, Run, SessionLock, Spool, waiting, write_private
+from backstory.spool import MARKER, Run, SessionLock, Spool, make_private_folder, waiting, write_private
 from backstory.store import FinishedRun, Store, open_store
 from backstory.store.runs import STDERR, STDOUT, RunLog
 
@@ -28,6 +40,12 @@ if TYPE_CHECKING:
     from backstory.store import Session
 
 POLL_S = 0.025
+READ_BYTES = 1024 * 1024
+LOCK_S = 2.0
+"""So long a session's lock is waited for."""
+LOOK_S = 1.0
+DISK_BYTES_LEAST = 64 * 1024 * 1024
+"""With less room on the disk an agent is stopped, so that what it said can still be stored."""
 INTERRUPT_S = 5.0
 """So long an agent may take to stop when asked; then it is ended with all that it started."""
 SPOOLS, LOCKS, POINTERS = "spool", "locks", "projects"
@@ -73,33 +91,56 @@ class Runner:
     def run(self, store: Store, session: Session, request: Request, show: Callable[[Shown], None]) -> Finished:
         """Run one prompt in a session and store what came of it.
 
-        KeyboardInterrupt stops the agent: once asks it to, twice ends it. Errors: EmptyPrompt, AgentMissing,
-        AgentCannotRun, SessionBusy.
+        An interrupt stops the agent: once asks it to, twice ends it. Errors: EmptyPrompt, PromptNotText,
+        AgentMissing, AgentCannotRun, SessionBusy, StoreBusy when an earlier run of the session cannot be stored.
         """
-        if not request.prompt.strip():
-            raise EmptyPrompt
-        agent = runnable(request.agent)
-        executable = _found(agent, request.executable, self._environ)
+        executable = self.check(request)
         lock = SessionLock(self._home / LOCKS, session.uid)
-        if not lock.take():
-            raise SessionBusy(session.shown_number or session.uid, lock.holder)
+        self._take(lock, session)
         try:
-            return self._run_locked(store, session, request, agent, executable, show)
+            self._take_up_own(store, session)
+            return self._run_locked(store, session, request, runnable(request.agent), executable, show)
         finally:
             lock.release()
 
-    def check(self, request: Request) -> None:
-        """Whether a request could be run at all, before anything is made for it."""
+    def _take(self, lock: SessionLock, session: Session) -> None:
+        # Another command may hold it for a moment, to store what an earlier run left.
+        deadline = time.monotonic() + LOCK_S
+        while not lock.take():
+            if time.monotonic() > deadline:
+                raise SessionBusy(session.shown_number or session.uid, lock.holder)
+            time.sleep(POLL_S)
+
+    def _take_up_own(self, store: Store, session: Session) -> None:
+        """A run follows on from all before it: store what waits, and do not run beside an agent that still lives."""
+        for spool in waiting(self._home / SPOOLS):
+            run = spool.run
+            if run is None or run.session_uid != session.uid:
+                continue
+            if spool.is_alive:
+                raise SessionBusy(session.shown_number or session.uid, "an agent whose backstory was killed")
+            if not self._store(store, self._left(spool, run), spool):
+                raise StoreBusy(store.path)
+
+    def check(self, request: Request) -> str:
+        """Whether a request could be run at all, before anything is made for it; gives the agent's program."""
         if not request.prompt.strip():
             raise EmptyPrompt
-        _found(runnable(request.agent), request.executable, self._environ)
+        try:
+            request.prompt.encode()
+        except UnicodeEncodeError as refused:
+            raise PromptNotText from refused
+        return _found(runnable(request.agent), request.executable, self._environ)
 
     def remember_project(self, store: Store) -> None:
         """Note where a project's store lies, so that it can be made again if it is lost."""
         pointer = self._home / POINTERS / store.id
-        if not pointer.exists():
-            pointer.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_private(pointer, str(store.path).encode())
+        path = str(store.path).encode()
+        if not pointer.exists() or pointer.read_bytes() != path:
+            make_private_folder(pointer.parent)
+            whole = pointer.with_name(f".{pointer.name}.{os.getpid()}")
+            write_private(whole, path, sync=True)
+            whole.replace(pointer)
 
     def bring_back(self, store: Store) -> int:
         """Make a project's store again that was here and is gone; gives how many sessions came back."""
@@ -111,27 +152,34 @@ class Runner:
                 return store.rebuild_from(self._home_store, pointer.name)
         return 0
 
-    def take_up(self) -> int:
-        """Store what runs whose runner died have left, once they are over; gives how many that were."""
+    def take_up(self, report: Callable[[str], None] = lambda problem: None) -> int:
+        """Store what runs whose runner died have left, once they are over; gives how many that were.
+
+        One that cannot be stored stays where it is, ``report`` is told, and the others are stored all the same.
+        """
         stored = 0
         for spool in waiting(self._home / SPOOLS):
             run = spool.run
-            if run is None and spool.age_s() > ORPHAN_S:
+            if run is None and spool.age_s() > ORPHAN_S and not spool.stdout.exists():
                 spool.remove()
             if run is None or spool.is_alive:
                 continue
             lock = SessionLock(self._home / LOCKS, run.session_uid)
-            if not lock.take():
-                continue
             try:
+                if not lock.take():
+                    continue
                 # While we waited for the lock its runner may have stored and removed it.
                 if spool.folder.exists():
-                    finished = _finished(spool, run, _exit_unknown(spool), self._now())
                     with open_store(run.store, now=self._now) as store:
-                        stored += self._store(store, finished, spool)
+                        stored += self._store(store, self._left(spool, run), spool)
+            except (BackstoryError, OSError) as refused:
+                report(f"A run waits in {spool.folder} and could not be stored: {refused}")
             finally:
                 lock.release()
         return stored
+
+    def _left(self, spool: Spool, run: Run) -> FinishedRun:
+        return _finished(spool, run, _exit_unknown(spool), self._now())
 
     def _run_locked(
         self,
@@ -161,6 +209,7 @@ class Runner:
             prefix_sha256=hashlib.sha256(prefix.encode("utf-8", "surrogatepass")).hexdigest() if prefix else None,
         )
         command = agent.command(executable, model=request.model, permissions=request.permissions, native_id=native_id)
+        self._let_home_know(store, session)
         spool = Spool.begin(self._home / SPOOLS, run, prefix + request.prompt)
         try:
             process = self._spawn(spool, command, request.cwd)
@@ -174,20 +223,38 @@ class Runner:
         self._store(store, finished, spool)
         return _summary(finished, len(context))
 
-    def _store(self, store: Store, finished: FinishedRun, spool: Spool) -> int:
-        """Store a run where it belongs and in the machine's store; its spool goes when both have it.
-
-        A busy machine's store is left for the next command: the run is safe where it belongs. Gives 1 if it was new.
-        """
-        is_new = 0
+    def _let_home_know(self, store: Store, session: Session) -> None:
+        """A session is known to the machine's store at once: the project's may be gone before its first run ends."""
+        home = self._home_store
         try:
-            if store.exists:
-                is_new = store.store_run(finished) is not None
-                self._home_store.hand_over(store, finished)
-        except (StoreBusy, SessionNotFound):
-            return int(is_new)
+            if home.path != store.path and not home.has(session.uid) and not home.is_forgotten(session.uid):
+                home.take_session(store, session.uid)
+        except BackstoryError:
+            return
+
+    def _store(self, store: Store, finished: FinishedRun, spool: Spool) -> int:
+        """Store a run where it belongs and in the machine's store; its spool goes only when both have it.
+
+        A project's store that is gone is brought back first. What the machine's store cannot take now is left for
+        the next command: the run is safe where it belongs. Gives 1 if the run is where it belongs, else 0.
+        """
+        if not store.exists:
+            # What is open is a file without a name: nobody would find what is written to it.
+            store.close()
+            self.bring_back(store)
+        if store.is_forgotten(finished.session_uid):
+            spool.remove()
+            return 1
+        try:
+            store.store_run(finished)
+        except (StoreBusy, StoreNotFound, SessionNotFound):
+            return 0
+        try:
+            self._home_store.hand_over(store, finished)
+        except BackstoryError:
+            return 1
         spool.remove()
-        return int(is_new)
+        return 1
 
     def _spawn(self, spool: Spool, command: list[str], cwd: Path) -> subprocess.Popen[bytes]:
         stdout, stderr = spool.open_output()
@@ -217,37 +284,56 @@ class Runner:
         request: Request,
         show: Callable[[Shown], None],
     ) -> Exit:
-        """Show what comes until the agent has ended and nothing is left of it."""
-        stopping = _Stopping(spool, request.silence_s)
-        with spool.stdout.open("rb") as stdout, spool.stderr.open("rb") as stderr:
-            tails = {stdout: b"", stderr: b""}
+        """Show what comes until the agent has ended; what it left running is ended with it."""
+        with _Stopping(spool, request.silence_s) as stopping:
+            outputs = [_Followed(spool.stdout, reader, is_error=False), _Followed(spool.stderr, reader, is_error=True)]
             is_over = False
             while True:
-                try:
-                    is_over = process.poll() is not None
-                    came = False
-                    for file in tails:
-                        data = file.read()
-                        came = came or bool(data)
-                        *lines, tails[file] = (tails[file] + data).split(b"\n")
-                        for line in lines:
-                            shown = _shown(reader, line, is_error=file is stderr)
-                            if shown is not None:
-                                show(shown)
-                    if is_over and not came:
-                        break
-                    stopping.look(came=came)
-                    if not came:
-                        time.sleep(POLL_S)
-                except KeyboardInterrupt:
-                    stopping.ask()
-        spool.kill()
+                if not is_over and process.poll() is not None:
+                    is_over = True
+                    spool.kill()
+                came = False
+                for output in outputs:
+                    for shown in output.new():
+                        came = True
+                        show(shown)
+                if is_over and not came:
+                    break
+                stopping.look(came=came)
+                if not came:
+                    time.sleep(POLL_S)
+            for output in outputs:
+                output.close()
         code = process.returncode
         return Exit(
             code=code if code >= 0 else None,
             signal=-code if code < 0 else None,
-            was_cancelled=stopping.was_asked or spool.was_cancelled,
+            was_cancelled=spool.was_cancelled,
         )
+
+
+class _Followed:
+    """One output of an agent, as far as it has been shown."""
+
+    def __init__(self, path: Path, reader: StreamReader, *, is_error: bool) -> None:
+        self._file = path.open("rb")
+        self._reader, self._is_error = reader, is_error
+        self._carry: list[bytes] = []
+
+    def new(self) -> Iterator[Shown]:
+        """What has come since, at most some of it: there is always a next time."""
+        data = self._file.read(READ_BYTES)
+        *lines, rest = data.split(b"\n")
+        for piece in lines:
+            line = b"".join((*self._carry, piece))
+            self._carry.clear()
+            yield _shown(self._reader, line, is_error=self._is_error) or Shown([])
+        if rest:
+            self._carry.append(rest)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
 
 
 class _Stopping:
@@ -255,29 +341,47 @@ class _Stopping:
 
     def __init__(self, spool: Spool, silence_s: float) -> None:
         self._spool, self._silence_s = spool, silence_s
-        self._last_word = time.monotonic()
+        self._last_word = self._last_look = time.monotonic()
         self._asked: float | None = None
+        self._interrupts = self._heard = 0
+        self._before: Any = None
 
-    @property
-    def was_asked(self) -> bool:
-        return self._asked is not None
+    def __enter__(self) -> _Stopping:
+        # Counted, not raised: an exception could strike anywhere, also while the agent is being stopped.
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._count)
+        return self
 
-    def ask(self) -> None:
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _count(self, _number: int, _frame: object) -> None:
+        self._interrupts += 1
+
+    def look(self, *, came: bool) -> None:
+        """Note whether something came; act on interrupts, on silence, and when the disk is nearly full."""
+        now = time.monotonic()
+        self._last_word = now if came else self._last_word
+        if self._interrupts > self._heard:
+            self._heard = self._interrupts
+            self._stop(now)
+        elif self._asked is not None and now - self._asked > INTERRUPT_S:
+            self._spool.kill()
+        elif self._asked is None and 0 < self._silence_s < now - self._last_word:
+            self._stop(now)
+        elif self._asked is None and now - self._last_look > LOOK_S:
+            self._last_look = now
+            if shutil.disk_usage(self._spool.folder).free < DISK_BYTES_LEAST:
+                self._stop(now)
+
+    def _stop(self, now: float) -> None:
         """Ask it to stop; the second time, end it."""
         if self._asked is not None:
             self._spool.kill()
             return
-        self._asked = time.monotonic()
-        self._spool.interrupt()
-
-    def look(self, *, came: bool) -> None:
-        """Note whether something came, and act when nothing does for too long."""
-        now = time.monotonic()
-        self._last_word = now if came else self._last_word
-        if self._asked is not None and now - self._asked > INTERRUPT_S:
-            self._spool.kill()
-        elif self._asked is None and 0 < self._silence_s < now - self._last_word:
-            self.ask()
+        self._asked = now
+        self._spool.cancel()
 
 
 def runnable(name: str) -> Runnable:

@@ -8,16 +8,20 @@ as long as it lives, because it inherits it.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
 import signal
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+
+from backstory.errors import BackstoryError, CannotWrite, DiskFull
 
 MARKER = "BACKSTORY_RUN"
 """In the environment of an agent and of all that it starts: the turn's uid."""
@@ -50,7 +54,7 @@ class Spool:
     def begin(cls, spools: Path, run: Run, sent: str) -> Spool:
         """Make the folder of a run, with what will be sent to the agent; on the disk before this returns."""
         spool = cls(spools / run.turn_uid)
-        spool.folder.mkdir(mode=0o700, parents=True)
+        make_private_folder(spool.folder)
         write_private(spool.stdin, sent.encode("utf-8", "surrogatepass"))
         write_private(spool.folder / "run.json", msgspec.json.encode(run), sync=True)
         _sync_folder(spool.folder)
@@ -80,7 +84,9 @@ class Spool:
 
     def note_exit(self, code: int | None, number: int | None) -> None:
         """Say how the agent ended: its exit code, or the signal."""
-        write_private(self.folder / "exit.json", msgspec.json.encode((code, number)))
+        with suppress(BackstoryError):
+            # On a full disk what was said matters more.
+            write_private(self.folder / "exit.json", msgspec.json.encode((code, number)))
 
     @property
     def exit(self) -> tuple[int | None, int | None] | None:
@@ -138,7 +144,8 @@ class Spool:
 
     def cancel(self) -> None:
         """Ask the agent to stop, and note that it was a person's wish."""
-        write_private(self.folder / "cancelled", b"")
+        with suppress(BackstoryError):
+            write_private(self.folder / "cancelled", b"")
         self.interrupt()
 
     @property
@@ -167,8 +174,11 @@ class SessionLock:
 
     def take(self) -> bool:
         """Take the lock; False if somebody else has it."""
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+        make_private_folder(self._path.parent)
+        try:
+            file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError as refused:
+            raise _translated(self._path, refused) from refused
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -202,16 +212,36 @@ def waiting(spools: Path) -> list[Spool]:
 
 
 def write_private(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Write a file that only its owner may read; with ``sync`` it is on the disk afterwards."""
-    file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    """Write a file that only its owner may read; with ``sync`` it is on the disk afterwards.
+
+    Raises DiskFull, CannotWrite.
+    """
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(file, view) :]
-        if sync:
-            os.fsync(file)
-    finally:
-        os.close(file)
+        file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(file, view) :]
+            if sync:
+                os.fsync(file)
+        finally:
+            os.close(file)
+    except OSError as refused:
+        raise _translated(path, refused) from refused
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder that only its owner may enter. Raises DiskFull, CannotWrite."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as refused:
+        raise _translated(folder, refused) from refused
+
+
+def _translated(path: Path, refused: OSError) -> BackstoryError:
+    if refused.errno == errno.ENOSPC:
+        return DiskFull(path)
+    return CannotWrite(path, refused.strerror or str(refused))
 
 
 def _sync_folder(folder: Path) -> None:

@@ -80,6 +80,8 @@ def step(number: int, order: dict[str, object]) -> None:
             subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stdout=subprocess.DEVNULL)
             while not Path(str(name)).exists() or not Path(str(name)).read_text():
                 time.sleep(0.005)
+        case {"spawn": code}:
+            subprocess.Popen([sys.executable, "-c", str(code)], start_new_session=True)
         case {"exit": code}:
             sys.stdout.flush()
             os._exit(int(str(code)))

@@ -12,7 +12,7 @@ import sys
 import time
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import pytest
@@ -24,7 +24,7 @@ from backstory.store import open_store
 if TYPE_CHECKING:
     from tests.runs.conftest import Bench
 
-GOOD = {"result": True}
+GOOD: dict[str, Any] = {"result": True}
 DEADLINE_S = 30
 
 
@@ -484,3 +484,126 @@ def test_a_deleted_project_store_comes_back_with_the_next_run(bench: Bench) -> N
     bench.run("four", GOOD, options=("-n",))
     assert store.session("S3").number == 3
     assert store.verify().problems == []
+
+
+def start_and_leave(bench: Bench, prompt: str, *script: dict[str, Any]) -> None:
+    """Start a run whose backstory is killed after the agent's first word."""
+    process = bench.start("run", "-a", "claude", prompt, script=[{"say": "first word"}, *script])
+    assert process.stdout is not None
+    assert process.stdout.readline() == "first word\n"
+    process.kill()
+    process.communicate()
+
+
+def until_over(bench: Bench) -> None:
+    until(lambda: all(row["state"] == "waiting" for row in json.loads(bench.backstory("ps", "--json").stdout)))
+
+
+@pytest.mark.parametrize("turns_before", [0, 1])
+def test_a_project_that_is_cleaned_while_an_agent_works_loses_nothing(bench: Bench, turns_before: int) -> None:
+    for n in range(turns_before):
+        bench.run(f"before {n}", GOOD)
+    go = bench.root / "go"
+    process = bench.start("run", "-a", "claude", "go", script=[{"say": "one"}, {"wait_for": str(go)}, GOOD])
+    assert process.stdout is not None
+    process.stdout.readline()
+    shutil.rmtree(bench.project / ".backstory")
+    go.touch()
+    process.communicate(timeout=DEADLINE_S)
+    (session,) = bench.store.sessions()
+    assert bench.store.turns(session)[-1].prompt == "go"
+    assert session.turns == turns_before + 1
+
+
+def test_a_run_that_waits_for_a_project_that_is_gone_is_kept(bench: Bench) -> None:
+    start_and_leave(bench, "go", GOOD)
+    until_over(bench)
+    shutil.rmtree(bench.home / "projects")
+    shutil.rmtree(bench.project / ".backstory")
+    bench.backstory("run", "-a", "claude", "--store", str(bench.root / "other.bks"), "elsewhere", script=[GOOD])
+    assert len(bench.spools()) == 1
+
+
+def test_what_an_unreadable_run_said_is_never_thrown_away(bench: Bench) -> None:
+    start_and_leave(bench, "go", GOOD)
+    until_over(bench)
+    (spool,) = bench.spools()
+    (spool / "run.json").write_text("{torn")
+    os.utime(spool, (1, 1))
+    bench.run("next", GOOD)
+    assert (spool / "stdout").exists()
+
+
+def test_a_session_that_was_run_is_removed_everywhere(bench: Bench) -> None:
+    bench.run("the heron secret", GOOD)
+    bench.backstory("rm", "--yes", "S1")
+    assert listed(bench) == []
+    assert json.loads(bench.backstory("search", "heron", "--json").stdout)["hits"] == []
+    shutil.rmtree(bench.project / ".backstory")
+    bench.run("next", GOOD)
+    prompts = [turn.prompt for session in bench.store.sessions() for turn in bench.store.turns(session)]
+    assert prompts == ["next"]
+
+
+def test_a_name_comes_back_with_its_project(bench: Bench) -> None:
+    bench.run("one", GOOD)
+    bench.backstory("rename", "S1", "mine")
+    bench.run("two", GOOD)
+    shutil.rmtree(bench.project / ".backstory")
+    bench.run("three", GOOD, options=("-S", "S1"))
+    assert bench.store.session("S1").name == "mine"
+
+
+def test_one_run_that_cannot_be_stored_does_not_stop_the_others(bench: Bench) -> None:
+    start_and_leave(bench, "go", GOOD)
+    until_over(bench)
+    (spool,) = bench.spools()
+    run = json.loads((spool / "run.json").read_text())
+    (spool / "run.json").write_text(json.dumps({**run, "agent": "nobody", "session_uid": "0" * 26}))
+    done = bench.run("next", GOOD)
+    assert done.returncode == 0
+    assert "could not be stored" in done.stderr
+    assert str(spool) in done.stderr
+
+
+def test_no_run_begins_beside_an_agent_that_outlived_its_backstory(bench: Bench) -> None:
+    start_and_leave(bench, "go", {"wait_for": "never"})
+    refused = bench.run("second", GOOD)
+    assert refused.returncode == 75
+    assert "backstory cancel S1" in refused.stderr
+    bench.backstory("cancel", "S1")
+    assert bench.run("second", GOOD).returncode == 0
+    assert [turn.prompt for turn in bench.store.turns(1)] == ["go", "second"]
+
+
+def test_a_child_that_goes_on_writing_does_not_make_a_run_endless(bench: Bench) -> None:
+    noise = "import sys\nwhile True: sys.stdout.write('y' * 1000 + chr(10))"
+    script: list[dict[str, Any]] = [{"spawn": noise}, {"say": "done"}, GOOD]
+    assert bench.backstory("run", "-a", "claude", "go", script=script).returncode == 0
+    assert bench.store.turns(1)[0].outcome == "completed"
+
+
+def test_impatience_is_still_a_cancellation(bench: Bench) -> None:
+    process = bench.start(
+        "run", "-a", "claude", "go", script=[{"ignore_interrupt": True}, {"say": "deaf"}, {"wait_for": "never"}]
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    while process.poll() is None:
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGINT)
+        time.sleep(0.004)
+    process.communicate()
+    bench.run("next", GOOD)
+    assert [turn.outcome for turn in bench.store.turns(1)] == ["cancelled", "completed"]
+
+
+def test_a_prompt_that_is_not_text_is_refused_and_makes_nothing(bench: Bench) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "backstory", "run", "-a", "claude", b"\xff\xfe"], cwd=bench.project,
+        env=bench.environ([GOOD]), capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 65
+    assert b"not UTF-8" in done.stderr
+    assert bench.spools() == []
+    assert not (bench.project / ".backstory").exists()

@@ -30,4 +30,8 @@ def command(app: App, session: str, yes: bool) -> None:
     if not yes and not (sys.stdin.isatty() and click.confirm(f"{what} from {found.store.path}?", err=True)):
         raise NotConfirmed(what)
     removed = found.store.remove(found.session)
+    for store in {found.store.path: found.store, app.machine_store.path: app.machine_store}.values():
+        # The machine's store has a copy of what projects' stores own, and it goes, too.
+        if store.path != found.store.path and store.has(found.session.uid):
+            store.remove(store.session(found.session.uid))
     output.talk(f"Removed {', '.join(uid[:12] for uid in removed)}.")

@@ -68,7 +68,7 @@ def command(
         silence_s=app.config.get("run.silence_s"),
     )
     runner = Runner(app.home, app.machine_store, app.environ, now_ms)
-    runner.take_up()
+    runner.take_up(output.talk)
     runner.check(request)
     if back := runner.bring_back(app.project_store):
         output.talk(f"{app.project_store.path} was gone; its {back} sessions were brought back.")

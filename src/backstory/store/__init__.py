@@ -40,6 +40,7 @@ __all__ = [
     "Written", "open_store",
 ]  # fmt: skip
 
+_HAS = "select count(*) from sessions where uid = ?"
 PROJECT_STORE = Path(".backstory") / "sessions.bks"
 BULK_CRISIS_MERGE = 2_000
 BULK_HASH_BYTES = 32 * 1024 * 1024
@@ -176,7 +177,7 @@ class Store:
 
     def rebuild_from(self, source: Store, store_id: str) -> int:
         """Make this store again, with its id, from what another one has of it; gives how many sessions came back."""
-        uids = source.owned_by(store_id)
+        uids = [uid for uid in source.owned_by(store_id) if not source.is_forgotten(uid)]
         if self.exists or not uids:
             return 0
         self._id_to_take = store_id
@@ -191,12 +192,22 @@ class Store:
 
     def hand_over(self, source: Store, run: FinishedRun) -> None:
         """Have a run that another store has; its whole session is copied where the run does not follow on."""
-        if self.path == source.path:
+        if self.path == source.path or self.is_forgotten(run.session_uid):
             return
         if self.exists and self.next_seq(run.session_uid) == run.turn.first_seq > 1:
             self.store_run(run)
+            session = source.session(run.session_uid)
+            self._write(lambda db: sessions.call_alike(db, session))
         else:
             self.take_session(source, run.session_uid)
+
+    def has(self, uid: str) -> bool:
+        """Whether a session is here."""
+        return self._read_if_begun(lambda db: bool(db.execute(_HAS, (uid,)).get), False)
+
+    def is_forgotten(self, uid: str) -> bool:
+        """Whether a person removed this session here."""
+        return self._read_if_begun(lambda db: sessions.is_forgotten(db, uid), False)
 
     def store_run(self, run: FinishedRun) -> int | None:
         """Store a run that is over as its session's newest turn; gives its first number, None if it was there."""

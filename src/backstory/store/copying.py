@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory import extract, ids
+from backstory.errors import SessionNotFound
 from backstory.model import Relation, event_from_json
 from backstory.store import slices, turns
 
@@ -49,32 +50,32 @@ def take(db: apsw.Connection, source: str, uid: str) -> int:
     if known:
         slices.delete_events(db, "session_id = ?", (known[0],))
         db.execute("delete from sessions where id = ?", (known[0],))
-    (found,) = db.execute(f"select id from {source}.sessions where uid = ?", (uid,)).fetchall()
+    old = _id_of(db, source, uid)
     owned = "owner, number, native_id, parent_identity, relation"
     db.execute(
         f"insert into sessions(uid, {owned}, {_SESSION}) select uid, {owned}, {_SESSION} "
         f"from {source}.sessions where id = ?",
-        (found[0],),
+        (old,),
     )
     session_id = db.last_insert_rowid()
-    _copy_content(db, source, int(str(found[0])), session_id, kind="kind")
+    _copy_content(db, source, old, session_id, kind="kind")
     return session_id
 
 
 def continue_from(db: apsw.Connection, source: str, uid: str, new: Continuation) -> int:
     """A new session of this store that begins with copies of another's turns; gives its id."""
-    (found,) = db.execute(f"select id from {source}.sessions where uid = ?", (uid,)).fetchall()
+    old = _id_of(db, source, uid)
     db.execute(
         f"insert into sessions(uid, owner, number, relation, parent_identity, {_SESSION}) "
         f"select ?, ?, ?, ?, ?, {_SESSION} from {source}.sessions where id = ?",
-        (new.uid, new.owner, new.number, Relation.CONTINUATION, ids.session_identity(uid), found[0]),
+        (new.uid, new.owner, new.number, Relation.CONTINUATION, ids.session_identity(uid), old),
     )
     session_id = db.last_insert_rowid()
     db.execute(
         "update sessions set name = '', parent_id = (select p.id from sessions p where p.uid = ?) where id = ?",
         (uid, session_id),
     )
-    _copy_content(db, source, int(str(found[0])), session_id, kind=f"'{COPY}' || replace(kind, '{COPY}', '')")
+    _copy_content(db, source, old, session_id, kind=f"'{COPY}' || replace(kind, '{COPY}', '')")
     return session_id
 
 
@@ -86,6 +87,13 @@ def continuation_of(db: apsw.Connection, uid: str) -> int | None:
         (ids.session_identity(uid), Relation.CONTINUATION),
     ).fetchone()
     return int(str(found[0])) if found else None
+
+
+def _id_of(db: apsw.Connection, source: str, uid: str) -> int:
+    found = db.execute(f"select id from {source}.sessions where uid = ?", (uid,)).fetchone()
+    if found is None:
+        raise SessionNotFound(uid)
+    return int(str(found[0]))
 
 
 def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from backstory.errors import SessionNotFound
 from backstory.model import AssistantText, Complete, Error, Event, Outcome, Turn, UserMessage
 from backstory.store import codec, logs, slices, turns
 
@@ -54,9 +55,10 @@ def store(db: apsw.Connection, run: FinishedRun) -> int | None:
     """Store a run as the newest turn of its session; gives the turn's first number, None if it was stored before."""
     if is_stored(db, run.session_uid, run.turn.uid):
         return None
-    session_id, seq, leaf = db.execute(
-        "select id, next_seq, leaf_uid from sessions where uid = ?", (run.session_uid,)
-    ).get
+    found = db.execute("select id, next_seq, leaf_uid from sessions where uid = ?", (run.session_uid,)).fetchone()
+    if found is None:
+        raise SessionNotFound(run.session_uid)
+    session_id, seq, leaf = found
     turn = run.turn
     turn.first_seq = seq
     turn.parent_uid = leaf

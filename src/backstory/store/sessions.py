@@ -152,10 +152,25 @@ def create(db: apsw.Connection, *, uid: str, owner: str, name: str, worktree: st
 UNCLAIMED = (
     "(s.owner is not null or s.native_id is null or not exists (select 1 from turns r join sessions o "
     "on o.id = r.session_id where r.native_id = s.native_id and o.owner is not null) "
-    "or (select count(*) from turns where session_id = s.id) > (select count(*) from turns r join sessions o "
-    "on o.id = r.session_id where r.native_id = s.native_id and o.owner is not null))"
+    "or (select count(*) from turns where session_id = s.id) > (select count(distinct r.uid) from turns r "
+    "join sessions o on o.id = r.session_id where r.native_id = s.native_id and o.owner is not null))"
 )
 """Not the agent's own log of runs that are in the store themselves; one with further turns is a session of its own."""
+
+
+def is_forgotten(db: apsw.Connection, uid: str) -> bool:
+    """Whether a person removed this session."""
+    return bool(
+        db.execute("select count(*) from forgotten where substr(uid, 11) = ?", (ids.session_identity(uid),)).get
+    )
+
+
+def call_alike(db: apsw.Connection, session: Session) -> None:
+    """Call a session what it is called where it is owned."""
+    db.execute(
+        "update sessions set name = ?, project = ?, branch = ?, cwd = ? where uid = ?",
+        (session.name, session.project, session.branch, session.cwd, session.uid),
+    )
 
 
 def owned_by(db: apsw.Connection, owner: str) -> list[str]:
