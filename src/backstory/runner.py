@@ -29,7 +29,7 @@ from backstory.errors import (
     StoreNotFound,
 )
 from backstory.model import Error, Event, Outcome, Turn
-from backstory.spool import MARKER, Run, SessionLock, Spool, make_private_folder, waiting, write_private
+from backstory.spool import MARKER, SPOOLS, Run, SessionLock, Spool, make_private_folder, waiting, write_private
 from backstory.store import FinishedRun, Store, open_store
 from backstory.store.runs import STDERR, STDOUT, RunLog
 
@@ -48,7 +48,7 @@ DISK_BYTES_LEAST = 64 * 1024 * 1024
 """With less room on the disk an agent is stopped, so that what it said can still be stored."""
 INTERRUPT_S = 5.0
 """So long an agent may take to stop when asked; then it is ended with all that it started."""
-SPOOLS, LOCKS, POINTERS = "spool", "locks", "projects"
+LOCKS, POINTERS = "locks", "projects"
 ORPHAN_S = 60.0
 """A spool without a run in it is what a runner left that died before it began; younger ones may be beginning."""
 

@@ -23,6 +23,8 @@ from msgspec import Struct
 
 from backstory.errors import BackstoryError, CannotWrite, DiskFull
 
+SPOOLS = "spool"
+"""The folder below BACKSTORY_HOME that holds every run's."""
 MARKER = "BACKSTORY_RUN"
 """In the environment of an agent and of all that it starts: the turn's uid."""
 

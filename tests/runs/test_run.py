@@ -607,3 +607,12 @@ def test_a_prompt_that_is_not_text_is_refused_and_makes_nothing(bench: Bench) ->
     assert b"not UTF-8" in done.stderr
     assert bench.spools() == []
     assert not (bench.project / ".backstory").exists()
+
+
+def test_list_says_that_a_run_goes_on_or_waits(bench: Bench) -> None:
+    go = bench.root / "go"
+    start_and_leave(bench, "go", {"wait_for": str(go)}, GOOD)
+    assert "1 running" in bench.backstory("list").stderr
+    go.touch()
+    until_over(bench)
+    assert "1 over and not stored yet" in bench.backstory("list").stderr

@@ -11,8 +11,8 @@ from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.options import session_argument, store_option
 from backstory.errors import NothingRuns
-from backstory.runner import INTERRUPT_S, POLL_S, SPOOLS, Runner
-from backstory.spool import waiting
+from backstory.runner import INTERRUPT_S, POLL_S, Runner
+from backstory.spool import SPOOLS, waiting
 
 if TYPE_CHECKING:
     from backstory.cli.app import App

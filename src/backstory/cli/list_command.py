@@ -8,6 +8,7 @@ import click
 
 from backstory.cli import output
 from backstory.cli.options import json_option, store_option
+from backstory.spool import SPOOLS, waiting
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -30,6 +31,7 @@ def command(app: App, everything: bool, agent: str | None, helpers: bool, limit:
     limit = app.config.get("list.limit") if limit is None and not as_json else limit or 0
     found = listed(app, everything=everything or bool(app.store_path), agent=agent, helpers=helpers)
     shown = found[:limit] if limit else found
+    _tell_of_runs(app)
     if as_json:
         output.json([session_as_json(session) for session in shown])
         return
@@ -40,6 +42,16 @@ def command(app: App, everything: bool, agent: str | None, helpers: bool, limit:
         output.data(line)
     if len(shown) < len(found):
         output.talk(f"Showing {len(shown)} of {len(found)}; --limit 0 for all.")
+
+
+def _tell_of_runs(app: App) -> None:
+    """Say what is not in the list yet: runs that go on, and those that wait to be stored."""
+    spools = [spool for spool in waiting(app.home / SPOOLS) if spool.run is not None]
+    running = sum(spool.is_alive for spool in spools)
+    if running:
+        output.talk(f"{running} running: backstory ps")
+    if len(spools) > running:
+        output.talk(f"{len(spools) - running} over and not stored yet; the next `backstory run` stores what it can.")
 
 
 def listed(app: App, *, everything: bool, agent: str | None, helpers: bool) -> list[Session]:

@@ -8,8 +8,7 @@ import click
 
 from backstory.cli import output
 from backstory.cli.options import json_option
-from backstory.runner import SPOOLS
-from backstory.spool import waiting
+from backstory.spool import SPOOLS, waiting
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
