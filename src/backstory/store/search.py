@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
 from backstory.extract import Scope, index_text
@@ -59,6 +60,8 @@ class Filter(Struct, frozen=True, kw_only=True):
     folder: str | None = None
     since: int | None = None
     session_id: int | None = None
+    without: tuple[int, ...] = ()
+    """Sessions that are passed over."""
 
 
 def terms(query: str) -> list[str]:
@@ -90,6 +93,7 @@ def search(db: apsw.Connection, query: str, wanted: Filter, *, now: int, limit: 
         return Found(total=0, truncated=False, hits=[])
     matching = int(db.execute("select count(*) from search_index where search_index match ?", (expression,)).get)
     newest_only = matching > RANKED_HITS_MAX
+    wanted = msgspec.structs.replace(wanted, without=(*wanted.without, *sessions.claimed(db)))
     rows = _ranked(db, expression, wanted, newest_only=newest_only)
     hits = _best_of_each_session(_without_copies(db, rows), now)
     total = len(rows) if len(rows) < CANDIDATES_MAX and not newest_only else _total(db, expression, wanted)
@@ -131,7 +135,9 @@ def _total(db: apsw.Connection, expression: str, wanted: Filter) -> int:
 
 
 def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
-    conditions, values = [sessions.UNCLAIMED], list[object]()
+    conditions, values = list[str](), list[object]()
+    if wanted.without:
+        conditions.append(f"s.id not in ({', '.join(map(str, wanted.without))})")
     if wanted.agent is not None:
         conditions.append(
             "exists (select 1 from logs l where l.session_id = s.id and l.agent = ? "

@@ -158,6 +158,13 @@ UNCLAIMED = (
 """Not the agent's own log of runs that are in the store themselves; one with further turns is a session of its own."""
 
 
+def claimed(db: apsw.Connection) -> list[int]:
+    """The sessions that are an agent's own logs of runs here; see UNCLAIMED."""
+    if not db.execute("select exists (select 1 from sessions where owner is not null)").get:
+        return []
+    return [int(str(found)) for (found,) in db.execute(f"select s.id from sessions s where not {UNCLAIMED}")]
+
+
 def is_forgotten(db: apsw.Connection, uid: str) -> bool:
     """Whether a person removed this session."""
     return bool(
