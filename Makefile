@@ -32,9 +32,10 @@ check: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n auto
 
-# Longer than a test run may take: many more examples of everything that is tested by examples.
+# Longer than a test run may take: what is tested by examples, again and again, each round with examples of its own.
+ROUNDS ?= 20
 fuzz: $(READY)
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n auto --timeout=3600
+	for round in $$(seq $(ROUNDS)); do $(BIN)/python -m pytest -n auto -m hypothesis || exit 1; done
 
 # LOGS names a folder shaped like a home folder; the samples that come with the project are small.
 LOGS ?= demo/home

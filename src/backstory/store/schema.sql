@@ -52,7 +52,7 @@ create table logs(
   session_id  integer not null references sessions(id) on delete cascade,
   turn_uid    text,                      -- the turn whose stream it is; NULL for a whole session's log
   agent       text not null,             -- whose format it is in
-  kind        text not null,             -- file | stream | api
+  kind        text not null,             -- file | stream | stderr | api, or "copy " and one of these
   native_id   text not null,             -- the agent's id of the session
   relpath     text not null default '',  -- path below the agent's own folder, where it was last seen
   path        text not null default '',  -- absolute path where it was last seen

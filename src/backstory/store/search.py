@@ -135,19 +135,9 @@ def _total(db: apsw.Connection, expression: str, wanted: Filter) -> int:
 
 
 def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
-    conditions, values = list[str](), list[object]()
+    conditions, values = sessions.of_kind(project=wanted.project, folder=wanted.folder, agent=wanted.agent)
     if wanted.without:
         conditions.append(f"s.id not in ({', '.join(map(str, wanted.without))})")
-    if wanted.agent is not None:
-        conditions.append(
-            "exists (select 1 from logs l where l.session_id = s.id and l.agent = ? "
-            "union all select 1 from turns t where t.session_id = s.id and t.agent = ?)"
-        )
-        values += [wanted.agent, wanted.agent]
-    if wanted.project is not None or wanted.folder is not None:
-        inside = f"{wanted.folder}/" if wanted.folder else "\0"
-        conditions.append("(s.project = ? or s.cwd = ? or s.worktree = ? or substr(s.cwd, 1, ?) = ?)")
-        values += [wanted.project, wanted.folder, wanted.folder, len(inside), inside]
     if wanted.since is not None:
         conditions.append("coalesce(e.at, s.last_active) >= ?")
         values.append(wanted.since)

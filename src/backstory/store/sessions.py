@@ -78,10 +78,23 @@ def listed(
     offset: int = 0,
 ) -> list[Session]:
     """Sessions, the last active first: of one project (its key, or a folder that holds their cwd), or all."""
-    conditions, values = [UNCLAIMED], list[object]()
+    conditions = [UNCLAIMED]
     if not helpers:
         # A helper whose parent is not here would otherwise be nowhere.
         conditions.append(f"(s.relation is not '{Relation.SUBAGENT}' or s.parent_id is null)")
+    more, values = of_kind(project=project, folder=folder, agent=agent)
+    conditions += more
+    rows = db.execute(
+        f"select {_COLUMNS} {_FROM} where {' and '.join(conditions)} "
+        "order by coalesce(s.last_active, 0) desc, s.uid desc limit ? offset ?",
+        (*values, limit, offset),
+    )
+    return [_session(row) for row in rows]
+
+
+def of_kind(*, project: str | None, folder: str | None, agent: str | None) -> tuple[list[str], list[object]]:
+    """Conditions on a session ``s``, with their values: of a project (its key, or a folder of it), of an agent."""
+    conditions, values = list[str](), list[object]()
     if project is not None or folder is not None:
         conditions.append("(s.project = ? or s.cwd = ? or s.worktree = ? or substr(s.cwd, 1, ?) = ?)")
         inside = f"{folder}/" if folder else "\0"
@@ -92,12 +105,7 @@ def listed(
             "union all select 1 from turns where session_id = s.id and agent = ?)"
         )
         values += [agent, agent]
-    rows = db.execute(
-        f"select {_COLUMNS} {_FROM} where {' and '.join(conditions)} "
-        "order by coalesce(s.last_active, 0) desc, s.uid desc limit ? offset ?",
-        (*values, limit, offset),
-    )
-    return [_session(row) for row in rows]
+    return conditions, values
 
 
 def count(db: apsw.Connection) -> int:
