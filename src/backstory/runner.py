@@ -10,15 +10,14 @@ import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory import agents, ids
+from backstory import ids
 from backstory.agents import Exit, Permissions
 from backstory.context import build_context, context_prefix
 from backstory.errors import (
-    AgentCannotRun,
     AgentMissing,
     BackstoryError,
     EmptyPrompt,
@@ -28,15 +27,15 @@ from backstory.errors import (
     StoreBusy,
     StoreNotFound,
 )
-from backstory.model import Error, Event, Outcome, Turn
+from backstory.model import Turn
 from backstory.spool import MARKER, SPOOLS, Run, SessionLock, Spool, make_private_folder, waiting, write_private
-from backstory.store import FinishedRun, Store, open_store
-from backstory.store.runs import STDERR, STDOUT, RunLog
+from backstory.store import RunPiece, Store, open_store
+from backstory.streaming import Followed, Shown, Told, program, runnable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
-    from backstory.agents import Ending, Runnable, StreamReader
+    from backstory.agents import Runnable, StreamReader
     from backstory.store import Session
 
 POLL_S = 0.025
@@ -73,13 +72,6 @@ class Finished(Struct, frozen=True, kw_only=True):
     context_chars: int
     tools: int
     error: str | None = None
-
-
-class Shown(Struct, frozen=True):
-    """Something to show at once: events as they come, or text that a later event will tell whole."""
-
-    events: list[Event]
-    delta: str = ""
 
 
 class Runner:
@@ -119,7 +111,7 @@ class Runner:
                 continue
             if spool.is_alive:
                 raise SessionBusy(session.shown_number or session.uid, "an agent whose backstory was killed")
-            if not self._store(store, self._left(spool, run), spool):
+            if not self._store(store, spool, self._left(spool, run)):
                 raise StoreBusy(store.path)
 
     def check(self, request: Request) -> str:
@@ -130,7 +122,7 @@ class Runner:
             request.prompt.encode()
         except UnicodeEncodeError as refused:
             raise PromptNotText from refused
-        return _found(runnable(request.agent), request.executable, self._environ)
+        return program(runnable(request.agent), request.executable, self._environ)
 
     def remember_project(self, store: Store) -> None:
         """Note where a project's store lies, so that it can be made again if it is lost."""
@@ -171,15 +163,15 @@ class Runner:
                 # While we waited for the lock its runner may have stored and removed it.
                 if spool.folder.exists():
                     with open_store(run.store, now=self._now) as store:
-                        stored += self._store(store, self._left(spool, run), spool)
+                        stored += self._store(store, spool, self._left(spool, run))
             except (BackstoryError, OSError) as refused:
                 report(f"A run waits in {spool.folder} and could not be stored: {refused}")
             finally:
                 lock.release()
         return stored
 
-    def _left(self, spool: Spool, run: Run) -> FinishedRun:
-        return _finished(spool, run, _exit_unknown(spool), self._now())
+    def _left(self, spool: Spool, run: Run) -> Told:
+        return Told(spool, run, _exit_unknown(spool), self._now())
 
     def _run_locked(
         self,
@@ -219,9 +211,12 @@ class Runner:
         reader = agent.stream_reader()
         ended = self._follow(spool, process, reader, request, show)
         spool.note_exit(ended.code, ended.signal)
-        finished = _finished(spool, run, ended, self._now())
-        self._store(store, finished, spool)
-        return _summary(finished, len(context))
+        told = Told(spool, run, ended, self._now())
+        if not self._store(store, spool, told):
+            # It waits in the spool; what it came to can be said all the same.
+            for _ in told.pieces():
+                pass
+        return Finished(turn=told.turn, context_chars=len(context), tools=told.tools, error=told.error)
 
     def _let_home_know(self, store: Store, session: Session) -> None:
         """A session is known to the machine's store at once: the project's may be gone before its first run ends."""
@@ -232,7 +227,7 @@ class Runner:
         except BackstoryError:
             return
 
-    def _store(self, store: Store, finished: FinishedRun, spool: Spool) -> int:
+    def _store(self, store: Store, spool: Spool, told: Told) -> int:
         """Store a run where it belongs and in the machine's store; its spool goes only when both have it.
 
         A project's store that is gone is brought back first. What the machine's store cannot take now is left for
@@ -242,15 +237,21 @@ class Runner:
             # What is open is a file without a name: nobody would find what is written to it.
             store.close()
             self.bring_back(store)
-        if store.is_forgotten(finished.session_uid):
+        uid, home = told.session_uid, self._home_store
+        if store.is_forgotten(uid):
             spool.remove()
             return 1
         try:
-            store.store_run(finished)
+            is_beside = home.path != store.path and home.has(uid) and home.next_seq(uid) == store.next_seq(uid)
+            for piece in told.pieces():
+                if not store.write_run(piece):
+                    is_beside = False
+                    break
+                is_beside = is_beside and _is_written(home, piece)
         except (StoreBusy, StoreNotFound, SessionNotFound):
             return 0
         try:
-            self._home_store.hand_over(store, finished)
+            home.hand_over(store, uid, has_all=is_beside)
         except BackstoryError:
             return 1
         spool.remove()
@@ -286,7 +287,7 @@ class Runner:
     ) -> Exit:
         """Show what comes until the agent has ended; what it left running is ended with it."""
         with _Stopping(spool, request.silence_s) as stopping:
-            outputs = [_Followed(spool.stdout, reader, is_error=False), _Followed(spool.stderr, reader, is_error=True)]
+            outputs = [Followed(spool.stdout, reader, is_error=False), Followed(spool.stderr, reader, is_error=True)]
             is_over = False
             while True:
                 if not is_over and process.poll() is not None:
@@ -310,30 +311,6 @@ class Runner:
             signal=-code if code < 0 else None,
             was_cancelled=spool.was_cancelled,
         )
-
-
-class _Followed:
-    """One output of an agent, as far as it has been shown."""
-
-    def __init__(self, path: Path, reader: StreamReader, *, is_error: bool) -> None:
-        self._file = path.open("rb")
-        self._reader, self._is_error = reader, is_error
-        self._carry: list[bytes] = []
-
-    def new(self) -> Iterator[Shown]:
-        """What has come since, at most some of it: there is always a next time."""
-        data = self._file.read(READ_BYTES)
-        *lines, rest = data.split(b"\n")
-        for piece in lines:
-            line = b"".join((*self._carry, piece))
-            self._carry.clear()
-            yield _shown(self._reader, line, is_error=self._is_error) or Shown([])
-        if rest:
-            self._carry.append(rest)
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._file.close()
 
 
 class _Stopping:
@@ -384,104 +361,15 @@ class _Stopping:
         self._spool.cancel()
 
 
-def runnable(name: str) -> Runnable:
-    """The agent called ``name``, if it can be run; raises UnknownAgent, AgentCannotRun."""
-    agent = agents.load(name)
-    if not hasattr(agent, "stream_reader"):
-        raise AgentCannotRun(name)
-    return cast("Runnable", agent)
-
-
-def is_installed(name: str, executable: str | None, environ: Mapping[str, str]) -> bool:
-    """Whether an agent's program is on this machine."""
-    return shutil.which(executable or runnable(name).executable, path=environ.get("PATH")) is not None
-
-
-def _found(agent: Runnable, executable: str | None, environ: Mapping[str, str]) -> str:
-    wanted = executable or agent.executable
-    found = shutil.which(wanted, path=environ.get("PATH"))
-    if found is None:
-        raise AgentMissing(agent.name, wanted)
-    return found
-
-
-def _shown(reader: StreamReader, line: bytes, *, is_error: bool) -> Shown | None:
-    if is_error:
-        events = reader.stderr(line)
-        return Shown(events) if events else None
-    if not line.strip():
-        return None
-    told = reader.read(line)
-    return Shown([event for _, event in told.events], told.delta)
-
-
-def _finished(spool: Spool, run: Run, ended: Exit, now: int) -> FinishedRun:
-    """All of a run, read from its spool by a reader that has seen nothing of it."""
-    fresh = runnable(run.agent).stream_reader()
-    stdout = _output(spool.stdout, STDOUT, fresh, is_error=False)
-    stderr = _output(spool.stderr, STDERR, fresh, is_error=True)
-    ending: Ending = fresh.ended(ended)
-    turn = Turn(
-        uid=run.turn_uid,
-        agent=run.agent,
-        native_id=fresh.native_id or run.native_id or "",
-        prompt=run.prompt,
-        model=ending.model or run.model,
-        started=run.started,
-        ended=now,
-        outcome=ending.outcome,
-        stop_reason=ending.stop_reason,
-        duration_ms=ending.duration_ms if ending.duration_ms is not None else max(now - run.started, 0),
-        tokens=ending.tokens,
-        tokens_source=ending.tokens_source,
-        cost_usd=ending.cost_usd,
-        cost_source=ending.cost_source,
-    )
-    return FinishedRun(
-        session_uid=run.session_uid,
-        turn=turn,
-        native_id=turn.native_id,
-        ended=now,
-        error=ending.error,
-        prefix_chars=run.prefix_chars,
-        prefix_sha256=run.prefix_sha256,
-        outputs=[stdout, stderr],
-    )
-
-
-def _output(path: Path, kind: str, reader: StreamReader, *, is_error: bool) -> RunLog:
-    data = path.read_bytes() if path.exists() else b""
-    output = RunLog(kind=kind, data=data)
-    for position, line in _lines(data):
-        if is_error:
-            events = list(enumerate(reader.stderr(line)))
-            takes_number = True
-        else:
-            told = reader.read(line)
-            events, takes_number = told.events, told.takes_number
-        if takes_number:
-            output.records.append((position, len(line), events))
-    return output
-
-
-def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
-    position = 0
-    for line in data.split(b"\n"):
-        if line.strip(b"\0 \t\r"):
-            yield position, line
-        position += len(line) + 1
+def _is_written(home: Store, piece: RunPiece) -> bool:
+    """Whether the machine's store took a piece of a run; what it does not take is copied when the run is stored."""
+    try:
+        return home.write_run(piece)
+    except BackstoryError:
+        return False
 
 
 def _exit_unknown(spool: Spool) -> Exit:
     """How an agent ended, if its runner noted it; if nobody saw it, only what it said counts."""
     code, number = spool.exit or (0, None)
     return Exit(code=code, signal=number, was_cancelled=spool.was_cancelled)
-
-
-def _summary(run: FinishedRun, context_chars: int) -> Finished:
-    events = [event for output in run.outputs for _, _, told in output.records for _, event in told]
-    error = run.error
-    if error is None and run.turn.outcome == Outcome.FAILED:
-        error = next((event.message for event in reversed(events) if isinstance(event, Error)), None)
-    tools = sum(event.kind == "ToolCall" for event in events)
-    return Finished(turn=run.turn, context_chars=context_chars, tools=tools, error=error)

@@ -16,7 +16,8 @@ from backstory.cli.app import now_ms
 from backstory.cli.options import store_option
 from backstory.cli.show_command import event_lines
 from backstory.errors import SessionNotFound
-from backstory.runner import Finished, Request, Runner, Shown, is_installed
+from backstory.runner import Finished, Request, Runner
+from backstory.streaming import Shown, is_installed
 
 if TYPE_CHECKING:
     from backstory.cli.app import App

@@ -19,7 +19,7 @@ from backstory import errors, ids
 from backstory.store import connection, copying, events, logs, migrate, runs, search, sessions, slices, turns, verify
 from backstory.store.events import StoredEvent
 from backstory.store.logs import Log, Run, SeenPlace
-from backstory.store.runs import FinishedRun
+from backstory.store.runs import RunPiece
 from backstory.store.search import Filter, Found
 from backstory.store.sessions import Session
 from backstory.store.slices import LogSlice, Written
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 __all__ = [
-    "Filter", "FinishedRun", "Found", "Log", "LogSlice", "SeenPlace", "Session", "Store", "StoredEvent", "Verified",
+    "Filter", "Found", "Log", "LogSlice", "RunPiece", "SeenPlace", "Session", "Store", "StoredEvent", "Verified",
     "Written", "open_store",
 ]  # fmt: skip
 
@@ -190,16 +190,15 @@ class Store:
         """The uids of sessions that the store with this id owns, in the order of their numbers."""
         return self._read_if_begun(lambda db: sessions.owned_by(db, store_id), [])
 
-    def hand_over(self, source: Store, run: FinishedRun) -> None:
-        """Have a run that another store has; its whole session is copied where the run does not follow on."""
-        if self.path == source.path or self.is_forgotten(run.session_uid):
+    def hand_over(self, source: Store, uid: str, *, has_all: bool) -> None:
+        """Have a session as another store has it: ``has_all`` says that all it holds was written here too."""
+        if self.path == source.path or self.is_forgotten(uid):
             return
-        if self.exists and self.next_seq(run.session_uid) == run.turn.first_seq > 1:
-            self.store_run(run)
-            session = source.session(run.session_uid)
+        if has_all:
+            session = source.session(uid)
             self._write(lambda db: sessions.call_alike(db, session))
         else:
-            self.take_session(source, run.session_uid)
+            self.take_session(source, uid)
 
     def has(self, uid: str) -> bool:
         """Whether a session is here."""
@@ -209,9 +208,9 @@ class Store:
         """Whether a person removed this session here."""
         return self._read_if_begun(lambda db: sessions.is_forgotten(db, uid), False)
 
-    def store_run(self, run: FinishedRun) -> int | None:
-        """Store a run that is over as its session's newest turn; gives its first number, None if it was there."""
-        return self._change(lambda db: runs.store(db, run))
+    def write_run(self, piece: RunPiece) -> bool:
+        """Store a piece of a run that is over as its session's newest turn; False if all of it was stored before."""
+        return self._change(lambda db: runs.write(db, piece))
 
     def sessions(
         self,

@@ -1,8 +1,12 @@
-"""A run on its way into the store: its prompt, what it streamed, how it ended, in one transaction. Never commits."""
+"""A run on its way into the store: its prompt, what it streamed, how it ended, piece by piece. Never commits.
+
+A run's first piece begins its turn, the last one sets the outcome. A turn without an outcome was left by a
+process that was killed between two; the next first piece of the same run takes its place.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -16,128 +20,190 @@ if TYPE_CHECKING:
 STDOUT, STDERR = "stream", "stderr"
 
 
-class RunLog(Struct, kw_only=True):
-    """What a run wrote to one of its outputs: the bytes, and (offset, length, events) of each record that is numbered.
+class Output(Struct, kw_only=True):
+    """A piece of what a run wrote to one of its outputs: the bytes from ``start`` on, and what its records say.
 
-    Records without a number (deltas) have no row here; their bytes are kept all the same.
+    A record is (offset in the output, length, events with their parts). Those without a number (deltas) have no
+    row here; their bytes are kept all the same.
     """
 
     kind: str
-    data: bytes
+    start: int
+    data: bytes = b""
     records: list[tuple[int, int, list[tuple[int, Event]]]] = field(default_factory=list)
 
 
-class FinishedRun(Struct, kw_only=True):
-    """A run that is over. ``turn`` holds all that is known of it but its numbers."""
+class End(Struct, frozen=True, kw_only=True):
+    """How a run ended. ``error`` is why it failed where no event says so; it is stored as one."""
+
+    at: int
+    error: str | None = None
+    was_told: bool = False
+    """Whether the agent itself said that it was over."""
+
+
+class RunPiece(Struct, kw_only=True):
+    """A piece of a run that is over. ``turn`` holds all that is known of it so far but its numbers."""
 
     session_uid: str
     turn: Turn
-    native_id: str
-    ended: int
-    error: str | None = None
-    """Why it failed, where no event says so; it is stored as one."""
+    is_first: bool
+    outputs: list[Output] = field(default_factory=list)
     prefix_chars: int = 0
     prefix_sha256: str | None = None
-    outputs: list[RunLog] = field(default_factory=list)
+    end: End | None = None
+    """Given with the last piece."""
 
 
 def is_stored(db: apsw.Connection, session_uid: str, turn_uid: str) -> bool:
-    """Whether a run's turn is in the store already."""
+    """Whether the whole of a run is in the store."""
     return bool(
         db.execute(
-            "select count(*) from turns t join sessions s on s.id = t.session_id where s.uid = ? and t.uid = ?",
+            "select count(*) from turns t join sessions s on s.id = t.session_id "
+            "where s.uid = ? and t.uid = ? and t.outcome is not null",
             (session_uid, turn_uid),
         ).get
     )
 
 
-def store(db: apsw.Connection, run: FinishedRun) -> int | None:
-    """Store a run as the newest turn of its session; gives the turn's first number, None if it was stored before."""
-    if is_stored(db, run.session_uid, run.turn.uid):
-        return None
-    found = db.execute("select id, next_seq, leaf_uid from sessions where uid = ?", (run.session_uid,)).fetchone()
-    if found is None:
-        raise SessionNotFound(run.session_uid)
-    session_id, seq, leaf = found
-    turn = run.turn
-    turn.first_seq = seq
-    turn.parent_uid = leaf
-    turn.parent_seq = (
-        db.execute("select last_seq from turns where session_id = ? and uid = ?", (session_id, leaf)).get
-        if leaf
-        else None
+def write(db: apsw.Connection, piece: RunPiece) -> bool:
+    """Store a piece of a run as the newest turn of its session; False if all of it was stored before."""
+    if is_stored(db, piece.session_uid, piece.turn.uid):
+        return False
+    session_id = db.execute("select id from sessions where uid = ?", (piece.session_uid,)).get
+    if session_id is None:
+        raise SessionNotFound(piece.session_uid)
+    if piece.is_first:
+        _drop_unfinished(db, session_id, piece.turn.uid)
+        _begin(db, session_id, piece)
+    turn_id, seq = _place_of(db, session_id, piece.turn)
+    turn_ids = {piece.turn.uid: turn_id}
+    for output in piece.outputs:
+        seq = _write_output(db, session_id, turn_ids, piece, output, seq)
+    if piece.end is not None:
+        seq = _write_end(db, session_id, turn_ids, piece, piece.end, seq)
+    piece.turn.last_seq = seq - 1
+    turns.upsert(db, session_id, [piece.turn])
+    _note_answer(db, turn_ids, piece)
+    db.execute(
+        "update sessions set next_seq = ?, last_active = coalesce(?, last_active), last_claude_uuid = ? where id = ?",
+        (seq, piece.end.at if piece.end else None, "" if piece.end else piece.turn.native_id, session_id),
     )
-    new = [slices.packed(UserMessage(content=turn.prompt), seq, 0, turn.uid, turn.started, None, None)]
-    by_log: list[tuple[int, list[slices.NewEvent]]] = []
-    seq += 1
-    for output in run.outputs:
-        log_id = _keep(db, session_id, run, output, seq)
-        told = []
-        for position, length, events in output.records:
-            told += [slices.packed(event, seq, part, turn.uid, None, position, length) for part, event in events]
-            seq += 1
-        by_log.append((log_id, told))
-    if run.error is not None:
-        new.append(slices.packed(Error(message=run.error), seq, 0, turn.uid, run.ended, None, None))
-        seq += 1
-    if not any(event.kind == Complete.kind for _, told in by_log for event in told):
-        end = Complete(success=turn.outcome == Outcome.COMPLETED, duration_ms=turn.duration_ms, cost_usd=turn.cost_usd)
-        new.append(slices.packed(end, seq, 0, turn.uid, run.ended, None, None))
-        seq += 1
-    turn.last_seq = seq - 1
+    turns.sum_up(db, session_id)
+    return True
+
+
+def _drop_unfinished(db: apsw.Connection, session_id: int, turn_uid: str) -> None:
+    left: list[Any] = db.execute(
+        "select id, first_seq from turns where session_id = ? and uid = ?", (session_id, turn_uid)
+    ).fetchall()
+    for turn_id, first_seq in left:
+        slices.delete_events(db, "turn_id = ?", (turn_id,))
+        db.execute("delete from logs where session_id = ? and turn_uid = ?", (session_id, turn_uid))
+        db.execute("delete from turns where id = ?", (turn_id,))
+        db.execute("update sessions set next_seq = ? where id = ?", (first_seq, session_id))
+        turns.sum_up(db, session_id)
+
+
+def _begin(db: apsw.Connection, session_id: int, piece: RunPiece) -> None:
+    """The turn, after the session's newest, and its prompt."""
+    turn = piece.turn
+    row: Any = db.execute(
+        "select s.next_seq, s.leaf_uid, t.last_seq from sessions s "
+        "left join turns t on t.session_id = s.id and t.uid = s.leaf_uid where s.id = ?",
+        (session_id,),
+    ).fetchone()
+    seq, turn.parent_uid, turn.parent_seq = row
+    turn.first_seq = turn.last_seq = seq
     turn_ids = turns.upsert(db, session_id, [turn])
     db.execute(
         "update turns set prefix_chars = ?, prefix_sha256 = ? where id = ?",
-        (run.prefix_chars, run.prefix_sha256, turn_ids[turn.uid]),
+        (piece.prefix_chars, piece.prefix_sha256, turn_ids[turn.uid]),
     )
-    slices.insert_events(db, session_id, None, new, turn_ids)
-    for log_id, told in by_log:
-        slices.insert_events(db, session_id, log_id, told, turn_ids)
-    _note_answer(db, turn_ids, run)
-    db.execute(
-        "update sessions set next_seq = ?, last_active = ?, last_claude_uuid = '' where id = ?",
-        (seq, run.ended, session_id),
-    )
-    turns.sum_up(db, session_id)
-    return turn.first_seq
+    prompt = slices.packed(UserMessage(content=turn.prompt), seq, 0, turn.uid, turn.started, None, None)
+    slices.insert_events(db, session_id, None, [prompt], turn_ids)
 
 
-def _keep(db: apsw.Connection, session_id: int, run: FinishedRun, output: RunLog, first_seq: int) -> int:
-    db.execute(
-        "insert into logs(session_id, turn_uid, agent, kind, native_id, relpath, modified) "
-        "values (?, ?, ?, ?, ?, ?, ?)",
-        (
-            session_id, run.turn.uid, run.turn.agent, output.kind, run.native_id,
-            f"runs/{run.turn.uid}.{output.kind}", run.ended,
-        ),
-    )  # fmt: skip
-    log_id = db.last_insert_rowid()
+def _place_of(db: apsw.Connection, session_id: int, turn: Turn) -> tuple[int, int]:
+    """The id of a turn that has begun, and the number its next record gets; the turn learns what the store gave it."""
+    row: Any = db.execute(
+        "select id, first_seq, last_seq, parent_uid, parent_seq from turns where session_id = ? and uid = ?",
+        (session_id, turn.uid),
+    ).fetchone()
+    turn_id, turn.first_seq, last_seq, turn.parent_uid, turn.parent_seq = row
+    return int(turn_id), int(last_seq) + 1
+
+
+def _write_output(
+    db: apsw.Connection, session_id: int, turn_ids: dict[str, int], piece: RunPiece, output: Output, seq: int
+) -> int:
+    """Keep the bytes and store what they say; gives the next number."""
+    log_id = _log_of(db, session_id, piece.turn, output)
     size = codec.CHUNK_BYTES
-    pieces = [logs.pack(at, output.data[at : at + size]) for at in range(0, len(output.data), size)]
-    logs.insert_chunks(db, log_id, pieces)
+    chunks = [logs.pack(output.start + at, output.data[at : at + size]) for at in range(0, len(output.data), size)]
+    logs.insert_chunks(db, log_id, chunks)
     runs: list[logs.Run] = []
-    for n, (position, length, _) in enumerate(output.records):
-        stop = min(position + length + 1, len(output.data))
-        if runs and runs[-1].takes(position, first_seq + n):
+    new: list[slices.NewEvent] = []
+    for position, length, events in output.records:
+        stop = position + length + 1
+        if runs and runs[-1].takes(position, seq):
             runs[-1].records, runs[-1].stop = runs[-1].records + 1, stop
         else:
-            runs.append(logs.Run(position, stop, first_seq + n, 1))
+            runs.append(logs.Run(position, stop, seq, 1))
+        new += [slices.packed(event, seq, part, piece.turn.uid, None, position, length) for part, event in events]
+        seq += 1
+    end = output.start + len(output.data)
+    if runs:
+        # The last record of all may lack its end.
+        runs[-1].stop = min(runs[-1].stop, end)
     logs.insert_runs(db, log_id, runs)
-    end = len(output.data)
-    tail = codec.text_digest(output.data[-logs.TAIL_BYTES :])
+    slices.insert_events(db, session_id, log_id, new, turn_ids)
+    tail = logs.read(db, log_id, max(end - logs.TAIL_BYTES, 0), logs.TAIL_BYTES)
     db.execute(
-        "update logs set read_to = ?, parsed_to = ?, tail_hash = ?, frames = 1 where id = ?", (end, end, tail, log_id)
+        "update logs set read_to = ?, parsed_to = ?, tail_hash = ?, frames = 1, native_id = ? where id = ?",
+        (end, end, codec.text_digest(tail), piece.turn.native_id, log_id),
     )
-    return log_id
+    return seq
 
 
-def _note_answer(db: apsw.Connection, turn_ids: dict[str, int], run: FinishedRun) -> None:
+def _log_of(db: apsw.Connection, session_id: int, turn: Turn, output: Output) -> int:
+    found = db.execute(
+        "select id from logs where session_id = ? and turn_uid = ? and kind = ?", (session_id, turn.uid, output.kind)
+    ).get
+    if found is None:
+        db.execute(
+            "insert into logs(session_id, turn_uid, agent, kind, native_id, relpath, modified) "
+            "values (?, ?, ?, ?, ?, ?, ?)",
+            (
+                session_id, turn.uid, turn.agent, output.kind, turn.native_id, f"runs/{turn.uid}.{output.kind}",
+                turn.ended,
+            ),
+        )  # fmt: skip
+        found = db.last_insert_rowid()
+    return int(found)
+
+
+def _write_end(
+    db: apsw.Connection, session_id: int, turn_ids: dict[str, int], piece: RunPiece, end: End, seq: int
+) -> int:
+    """What no record of the agent's says: why it failed, and that it is over; gives the next number."""
+    turn = piece.turn
+    new: list[Event] = [Error(message=end.error)] if end.error is not None else []
+    if not end.was_told:
+        success = turn.outcome == Outcome.COMPLETED
+        new.append(Complete(success=success, duration_ms=turn.duration_ms, cost_usd=turn.cost_usd))
+    told = [slices.packed(event, seq + n, 0, turn.uid, end.at, None, None) for n, event in enumerate(new)]
+    slices.insert_events(db, session_id, None, told, turn_ids)
+    return seq + len(new)
+
+
+def _note_answer(db: apsw.Connection, turn_ids: dict[str, int], piece: RunPiece) -> None:
     said = [
         event.text
-        for output in run.outputs
+        for output in piece.outputs
         for _, _, events in output.records
         for _, event in events
         if isinstance(event, AssistantText)
     ]
     if said:
-        turns.note_answers(db, turn_ids, {run.turn.uid: said[-1]})
+        turns.note_answers(db, turn_ids, {piece.turn.uid: said[-1]})

@@ -1,0 +1,229 @@
+"""What a run's agent says: as it comes, to be shown, and once more when it is over, to be stored piece by piece."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, cast
+
+from msgspec import Struct
+
+from backstory import agents
+from backstory.errors import AgentCannotRun, AgentMissing
+from backstory.model import Complete, Error, Event, Outcome, Turn, Unknown
+from backstory.store.runs import STDERR, STDOUT, End, Output, RunPiece
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+    from typing import IO
+
+    from backstory.agents import Exit, Runnable, StreamReader
+    from backstory.spool import Run, Spool
+
+READ_BYTES = 1024 * 1024
+PIECE_BYTES = 8 * 1024 * 1024
+"""A run is stored in pieces of about so many bytes."""
+LINE_BYTES_MAX = 64 * 1024 * 1024
+"""A longer line is kept like any other, and told as one Unknown event."""
+OVERSIZE = "line over 64 MB"
+BLANK = b"\0 \t\r"
+
+
+class Shown(Struct, frozen=True):
+    """Something to show at once: events as they come, or text that a later event will tell whole."""
+
+    events: list[Event]
+    delta: str = ""
+
+
+def runnable(name: str) -> Runnable:
+    """The agent called ``name``, if it can be run; raises UnknownAgent, AgentCannotRun."""
+    agent = agents.load(name)
+    if not hasattr(agent, "stream_reader"):
+        raise AgentCannotRun(name)
+    return cast("Runnable", agent)
+
+
+def is_installed(name: str, executable: str | None, environ: Mapping[str, str]) -> bool:
+    """Whether an agent's program is on this machine."""
+    return shutil.which(executable or runnable(name).executable, path=environ.get("PATH")) is not None
+
+
+def program(agent: Runnable, executable: str | None, environ: Mapping[str, str]) -> str:
+    """The path of an agent's program; raises AgentMissing."""
+    wanted = executable or agent.executable
+    found = shutil.which(wanted, path=environ.get("PATH"))
+    if found is None:
+        raise AgentMissing(agent.name, wanted)
+    return found
+
+
+class Lines:
+    """The whole lines of a file, as far as it has grown; an unfinished last one is given when more has come."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: IO[bytes] | None = path.open("rb") if path.exists() else None
+        self._carry: list[bytes] = []
+        self._carried = self._at = 0
+        self.data = b""
+        """What was read last."""
+
+    def new(self) -> Iterator[tuple[int, bytes | None]]:
+        """(offset, line) of those that the next bytes finish; None stands for a line that is too long to read."""
+        self.data = self._file.read(READ_BYTES) if self._file else b""
+        *lines, rest = self.data.split(b"\n")
+        for piece in lines:
+            start, line = self._at, self._joined(piece)
+            self._at += self._carried + len(piece) + 1
+            self._carried = 0
+            yield start, line
+        if rest:
+            self._carried += len(rest)
+            if self._carried > LINE_BYTES_MAX:
+                self._carry.clear()
+            else:
+                self._carry.append(rest)
+
+    def rest(self) -> tuple[int, bytes | None]:
+        """(offset, line) of an unfinished last one."""
+        return self._at, self._joined(b"")
+
+    def _joined(self, piece: bytes) -> bytes | None:
+        whole = self._carried + len(piece) <= LINE_BYTES_MAX
+        line = b"".join((*self._carry, piece)) if whole else None
+        self._carry.clear()
+        return line
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            self._file.close()
+
+
+class Followed:
+    """One output of an agent, as far as it has been shown."""
+
+    def __init__(self, path: Path, reader: StreamReader, *, is_error: bool) -> None:
+        self._lines, self._reader, self._is_error = Lines(path), reader, is_error
+
+    def new(self) -> Iterator[Shown]:
+        """What has come since, at most some of it: there is always a next time."""
+        for _, line in self._lines.new():
+            if line is None or not line.strip(BLANK):
+                yield Shown([])
+            elif self._is_error:
+                yield Shown(self._reader.stderr(line))
+            else:
+                told = self._reader.read(line)
+                yield Shown([event for _, event in told.events], told.delta)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._lines.close()
+
+
+class Told:
+    """All of a run, read from its spool by a reader that has seen nothing of it."""
+
+    def __init__(self, spool: Spool, run: Run, ended: Exit, now: int) -> None:
+        self._spool, self._run, self._ended, self._now = spool, run, ended, now
+        self._reader = runnable(run.agent).stream_reader()
+        self._was_told = False
+        self.session_uid = run.session_uid
+        self.tools = 0
+        """Calls of tools so far."""
+        self.error: str | None = None
+        """Why it failed, once all is read."""
+        self.turn = self._turn()
+
+    def pieces(self) -> Iterator[RunPiece]:
+        """The run as pieces for the store: at least one, and only the last with its end."""
+        is_first, full = True, list[Output]()
+        for kind, path in ((STDOUT, self._spool.stdout), (STDERR, self._spool.stderr)):
+            for output in self._outputs(kind, path):
+                full.append(output)
+                if sum(len(each.data) for each in full) >= PIECE_BYTES:
+                    yield self._piece(full, is_first=is_first)
+                    is_first, full = False, []
+        end = self._end()
+        yield self._piece(full, is_first=is_first, end=end)
+
+    def _outputs(self, kind: str, path: Path) -> Iterator[Output]:
+        """One output's bytes and records, a few megabytes at a time; the last piece may be empty."""
+        lines = Lines(path)
+        output, data = Output(kind=kind, start=0), list[bytes]()
+        try:
+            while True:
+                for start, line in lines.new():
+                    self._take(output, start, line)
+                if not lines.data:
+                    break
+                data.append(lines.data)
+                if sum(map(len, data)) >= PIECE_BYTES:
+                    output.data = b"".join(data)
+                    yield output
+                    output, data = Output(kind=kind, start=output.start + len(output.data)), []
+            self._take(output, *lines.rest())
+            output.data = b"".join(data)
+            yield output
+        finally:
+            lines.close()
+
+    def _take(self, output: Output, start: int, line: bytes | None) -> None:
+        if line is None:
+            output.records.append((start, 0, [(0, Unknown(type=OVERSIZE))]))
+        elif line.strip(BLANK):
+            events, takes_number = self._events(output.kind, line)
+            if takes_number:
+                output.records.append((start, len(line), events))
+
+    def _events(self, kind: str, line: bytes) -> tuple[list[tuple[int, Event]], bool]:
+        if kind == STDERR:
+            events, takes_number = list(enumerate(self._reader.stderr(line))), True
+        else:
+            told = self._reader.read(line)
+            events, takes_number = told.events, told.takes_number
+        for _, event in events:
+            self.tools += event.kind == "ToolCall"
+            self._was_told = self._was_told or event.kind == Complete.kind
+            self.error = event.message if isinstance(event, Error) else self.error
+        return events, takes_number
+
+    def _piece(self, outputs: list[Output], *, is_first: bool, end: End | None = None) -> RunPiece:
+        if end is None:
+            self.turn.native_id = self._reader.native_id or self.turn.native_id
+        run = self._run
+        return RunPiece(
+            session_uid=run.session_uid,
+            turn=self.turn,
+            is_first=is_first,
+            outputs=outputs,
+            prefix_chars=run.prefix_chars,
+            prefix_sha256=run.prefix_sha256,
+            end=end,
+        )
+
+    def _turn(self) -> Turn:
+        run = self._run
+        return Turn(
+            uid=run.turn_uid,
+            agent=run.agent,
+            native_id=run.native_id or "",
+            prompt=run.prompt,
+            model=run.model,
+            started=run.started,
+        )
+
+    def _end(self) -> End:
+        """What it all came to; the turn learns it."""
+        turn, ending = self.turn, self._reader.ended(self._ended)
+        turn.native_id = self._reader.native_id or turn.native_id
+        turn.model = ending.model or turn.model
+        turn.ended, turn.outcome, turn.stop_reason = self._now, ending.outcome, ending.stop_reason
+        lasted = max(self._now - self._run.started, 0)
+        turn.duration_ms = ending.duration_ms if ending.duration_ms is not None else lasted
+        turn.tokens, turn.tokens_source = ending.tokens, ending.tokens_source
+        turn.cost_usd, turn.cost_source = ending.cost_usd, ending.cost_source
+        if ending.error is not None or ending.outcome != Outcome.FAILED:
+            self.error = ending.error
+        return End(at=self._now, error=ending.error, was_told=self._was_told)

@@ -1,0 +1,118 @@
+"""A long run is stored in pieces: exactly once, whatever dies between two of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from backstory.agents import Exit
+from backstory.model import Turn
+from backstory.spool import Run, Spool
+from backstory.store import Session, Store, open_store
+from backstory.streaming import PIECE_BYTES, Told
+
+NOW = 1_750_000_000_000
+TURN = "01JXYZ00000000000000000001"
+SAID = {
+    "type": "assistant",
+    "message": {"id": "m", "content": [{"type": "text", "text": "The heron nests here. " * 500}]},
+}
+RESULT = {"type": "result", "subtype": "success", "duration_ms": 1200, "total_cost_usd": 0.04, "session_id": "n"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(tmp_path / "s.bks", now=lambda: NOW)
+
+
+@pytest.fixture
+def session(store: Store) -> Session:
+    return store.create_session()
+
+
+def spooled(folder: Path, session: Session, *, megabytes: int) -> Spool:
+    """A run that is over, with so much said in it."""
+    run = Run(
+        turn_uid=TURN, session_uid=session.uid, store="s.bks", agent="claude", prompt="Where?", cwd="/w", started=NOW
+    )
+    spool = Spool.begin(folder / "spool", run, "Where?")
+    line = json.dumps(SAID) + "\n"
+    lines = [line] * (megabytes * 1024 * 1024 // len(line)) + [json.dumps(RESULT) + "\n"]
+    spool.stdout.write_text("".join(lines), "utf-8")
+    spool.stderr.write_text("a warning\nand another", "utf-8")
+    return spool
+
+
+def told(spool: Spool) -> Told:
+    run = spool.run
+    assert run is not None
+    return Told(spool, run, Exit(code=0), NOW + 5_000)
+
+
+def stored(store: Store, session: Session) -> Turn:
+    (turn,) = store.turns(session)
+    return turn
+
+
+def test_a_long_run_comes_in_several_pieces_and_is_whole(tmp_path: Path, store: Store, session: Session) -> None:
+    spool = spooled(tmp_path, session, megabytes=20)
+    pieces = [store.write_run(piece) for piece in told(spool).pieces()]
+    assert len(pieces) == 3 and all(pieces)
+    logs = {log.kind: log.id for log in store.logs(session)}
+    assert b"".join(store.stream_log(logs["stream"])) == spool.stdout.read_bytes()
+    assert b"".join(store.stream_log(logs["stderr"])) == b"a warning\nand another"
+    turn = stored(store, session)
+    assert (turn.outcome, turn.duration_ms, turn.cost_usd) == ("completed", 1200, 0.04)
+    lines = spool.stdout.read_bytes().count(b"\n")
+    assert turn.last_seq == 1 + lines + 2
+    assert len(store.events(session)) == 1 + lines
+    assert store.verify().problems == []
+
+
+@pytest.mark.parametrize("written", [1, 2])
+def test_a_run_left_between_two_pieces_is_stored_anew(
+    tmp_path: Path, store: Store, session: Session, written: int
+) -> None:
+    spool = spooled(tmp_path, session, megabytes=20)
+    for _, piece in zip(range(written), told(spool).pieces(), strict=False):
+        store.write_run(piece)
+    assert stored(store, session).outcome is None
+    for piece in told(spool).pieces():
+        store.write_run(piece)
+    whole = open_store(tmp_path / "other.bks", now=lambda: NOW)
+    again = whole.create_session()
+    for piece in told(spool).pieces():
+        piece.session_uid = again.uid
+        whole.write_run(piece)
+    assert stored(store, session) == stored(whole, again)
+    assert [(each.seq, each.kind) for each in store.events(session)] == [
+        (each.seq, each.kind) for each in whole.events(again)
+    ]
+    assert store.verify().problems == []
+
+
+def test_a_run_that_is_stored_is_not_stored_again(tmp_path: Path, store: Store, session: Session) -> None:
+    spool = spooled(tmp_path, session, megabytes=1)
+    assert [store.write_run(piece) for piece in told(spool).pieces()] == [True]
+    assert [store.write_run(piece) for piece in told(spool).pieces()] == [False]
+    assert len(store.turns(session)) == 1
+
+
+def test_records_across_the_border_of_two_pieces_are_found_again(
+    tmp_path: Path, store: Store, session: Session
+) -> None:
+    spool = spooled(tmp_path, session, megabytes=20)
+    for piece in told(spool).pieces():
+        store.write_run(piece)
+    data = spool.stdout.read_bytes()
+    across = [
+        each
+        for each in store.events(session)
+        if each.position is not None and each.position < PIECE_BYTES <= each.position + (each.length or 0)
+    ]
+    (event,) = across
+    assert event.log_id is not None and event.position is not None and event.length is not None
+    line = store.read_log(event.log_id, event.position, event.length)
+    assert line == data[event.position : event.position + event.length] and json.loads(line) == SAID
