@@ -6,7 +6,6 @@ error that names it, in whichever file it stands.
 
 from __future__ import annotations
 
-import tomllib
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -94,10 +93,16 @@ def write(file: Path, key: str, value: Any) -> None:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        tables = tomllib.loads(file.read_text("utf-8"))
+        text = file.read_text("utf-8")
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as refused:
+    except (OSError, UnicodeDecodeError) as refused:
+        raise ConfigBroken(file, str(refused)) from refused
+    import tomllib  # only where there is a file
+
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as refused:
         raise ConfigBroken(file, str(refused)) from refused
     values = {}
     for table, content in tables.items():

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import select
 import shutil
 import signal
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -201,15 +203,16 @@ class Runner:
             prefix_sha256=hashlib.sha256(prefix.encode("utf-8", "surrogatepass")).hexdigest() if prefix else None,
         )
         command = agent.command(executable, model=request.model, permissions=request.permissions, native_id=native_id)
-        self._let_home_know(store, session)
         spool = Spool.begin(self._home / SPOOLS, run, prefix + request.prompt)
-        try:
-            process = self._spawn(spool, command, request.cwd)
-        except OSError as refused:
-            spool.remove()
-            raise AgentMissing(agent.name, executable) from refused
-        reader = agent.stream_reader()
-        ended = self._follow(spool, process, reader, request, show)
+        with _Stopping(spool, request.silence_s) as stopping:
+            try:
+                process = self._spawn(spool, command, request.cwd)
+            except OSError as refused:
+                spool.remove()
+                raise AgentMissing(agent.name, executable) from refused
+            # The agent needs its time to begin, so this costs none.
+            self._let_home_know(store, session)
+            ended = self._follow(spool, process, agent.stream_reader(), stopping, show)
         spool.note_exit(ended.code, ended.signal)
         told = Told(spool, run, ended, self._now())
         if not self._store(store, spool, told):
@@ -282,13 +285,13 @@ class Runner:
         spool: Spool,
         process: subprocess.Popen[bytes],
         reader: StreamReader,
-        request: Request,
+        stopping: _Stopping,
         show: Callable[[Shown], None],
     ) -> Exit:
         """Show what comes until the agent has ended; what it left running is ended with it."""
-        with _Stopping(spool, request.silence_s) as stopping:
-            outputs = [Followed(spool.stdout, reader, is_error=False), Followed(spool.stderr, reader, is_error=True)]
-            is_over = False
+        outputs = [Followed(spool.stdout, reader, is_error=False), Followed(spool.stderr, reader, is_error=True)]
+        is_over = False
+        with _Ending(process.pid) as ending:
             while True:
                 if not is_over and process.poll() is not None:
                     is_over = True
@@ -302,15 +305,35 @@ class Runner:
                     break
                 stopping.look(came=came)
                 if not came:
-                    time.sleep(POLL_S)
-            for output in outputs:
-                output.close()
+                    ending.wait(POLL_S)
+        for output in outputs:
+            output.close()
         code = process.returncode
         return Exit(
             code=code if code >= 0 else None,
             signal=-code if code < 0 else None,
             was_cancelled=spool.was_cancelled,
         )
+
+
+class _Ending:
+    """Waits a while, but no longer than a process lives, where the system tells of its end."""
+
+    def __init__(self, pid: int) -> None:
+        self._files: list[int] = []
+        with suppress(AttributeError, OSError):
+            self._files = [os.pidfd_open(pid)]
+
+    def __enter__(self) -> _Ending:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files:
+            os.close(file)
+
+    def wait(self, seconds: float) -> None:
+        """Wait, at most so long; at once when the process is over."""
+        select.select(self._files, [], [], seconds)
 
 
 class _Stopping:

@@ -13,7 +13,6 @@ import fcntl
 import os
 import shutil
 import signal
-import socket
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -187,7 +186,7 @@ class SessionLock:
             os.close(file)
             return False
         os.ftruncate(file, 0)
-        os.write(file, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        os.write(file, f"process {os.getpid()} on {os.uname().nodename}".encode())
         self._file = file
         return True
 

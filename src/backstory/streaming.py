@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from backstory.spool import Run, Spool
 
 READ_BYTES = 1024 * 1024
-PIECE_BYTES = 8 * 1024 * 1024
+PIECE_BYTES = 4 * 1024 * 1024
 """A run is stored in pieces of about so many bytes."""
 LINE_BYTES_MAX = 64 * 1024 * 1024
 """A longer line is kept like any other, and told as one Unknown event."""

@@ -59,7 +59,7 @@ def stored(store: Store, session: Session) -> Turn:
 def test_a_long_run_comes_in_several_pieces_and_is_whole(tmp_path: Path, store: Store, session: Session) -> None:
     spool = spooled(tmp_path, session, megabytes=20)
     pieces = [store.write_run(piece) for piece in told(spool).pieces()]
-    assert len(pieces) == 3 and all(pieces)
+    assert len(pieces) > 2 and all(pieces)
     logs = {log.kind: log.id for log in store.logs(session)}
     assert b"".join(store.stream_log(logs["stream"])) == spool.stdout.read_bytes()
     assert b"".join(store.stream_log(logs["stderr"])) == b"a warning\nand another"
