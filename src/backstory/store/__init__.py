@@ -132,6 +132,24 @@ class Store:
             decided=True,
         )
 
+    def find_or_create(self, name: str, worktree: str | os.PathLike[str] | None = None) -> Session:
+        """The session called ``name``; where there is none it is begun, in the same transaction as it was looked for.
+
+        However many ask at once, they get one session. An empty name is nobody's: it always begins one.
+        """
+        uid = self._new_uid()
+
+        def find(db: apsw.Connection) -> Session | None:
+            known = sessions.called(db, name) if name else None
+            return None if known is None else sessions.get(db, known)
+
+        def find_or_begin(db: apsw.Connection) -> Session:
+            owner = str(db.execute("select value from meta where key = 'store_id'").get)
+            begun = {"uid": uid, "owner": owner, "worktree": os.fspath(worktree) if worktree is not None else ""}
+            return find(db) or sessions.get(db, sessions.create(db, name=name, created_ms=self._now(), **begun))
+
+        return self._read_if_begun(find, None) or self._write(find_or_begin, decided=True)
+
     def append_events(self, session: Session | int, new: Sequence[Event]) -> int:
         """Store events behind a session's others; gives the number of the last one.
 

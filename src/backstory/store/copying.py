@@ -12,7 +12,7 @@ from msgspec import Struct
 from backstory import extract, ids
 from backstory.errors import SessionNotFound
 from backstory.model import Relation, event_from_json
-from backstory.store import slices, turns
+from backstory.store import claims, slices, turns
 
 if TYPE_CHECKING:
     import apsw
@@ -59,6 +59,12 @@ def take(db: apsw.Connection, source: str, uid: str) -> int:
     )
     session_id = db.last_insert_rowid()
     _copy_content(db, source, old, session_id, kind="kind")
+    db.execute(
+        "update sessions set parent_id = ? where parent_identity = ? and parent_id is null",
+        (session_id, ids.session_identity(uid)),
+    )
+    for (turn_uid,) in db.execute("select uid from turns where session_id = ?", (session_id,)).fetchall():
+        claims.settle(db, session_id, str(turn_uid))
     return session_id
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from backstory.errors import SessionNotFound
 from backstory.model import AssistantText, Complete, Error, Event, Outcome, Turn, UserMessage
-from backstory.store import codec, logs, slices, turns
+from backstory.store import claims, codec, logs, slices, turns
 
 if TYPE_CHECKING:
     import apsw
@@ -89,6 +89,8 @@ def write(db: apsw.Connection, piece: RunPiece) -> bool:
         "update sessions set next_seq = ?, last_active = coalesce(?, last_active), last_claude_uuid = ? where id = ?",
         (seq, piece.end.at if piece.end else None, "" if piece.end else piece.turn.native_id, session_id),
     )
+    if piece.end is not None:
+        claims.settle(db, session_id, piece.turn.uid)
     turns.sum_up(db, session_id)
     return True
 

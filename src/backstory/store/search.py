@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.extract import Scope, index_text
-from backstory.store import sessions
+from backstory.store import claims, sessions
 
 if TYPE_CHECKING:
     import apsw
@@ -93,7 +93,7 @@ def search(db: apsw.Connection, query: str, wanted: Filter, *, now: int, limit: 
         return Found(total=0, truncated=False, hits=[])
     matching = int(db.execute("select count(*) from search_index where search_index match ?", (expression,)).get)
     newest_only = matching > RANKED_HITS_MAX
-    wanted = msgspec.structs.replace(wanted, without=(*wanted.without, *sessions.claimed(db)))
+    wanted = msgspec.structs.replace(wanted, without=(*wanted.without, *claims.all_claimed(db)))
     rows = _ranked(db, expression, wanted, newest_only=newest_only)
     hits = _best_of_each_session(_without_copies(db, rows), now)
     total = len(rows) if len(rows) < CANDIDATES_MAX and not newest_only else _total(db, expression, wanted)

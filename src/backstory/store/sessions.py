@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from backstory import errors, ids
 from backstory.model import Relation
-from backstory.store import slices
+from backstory.store import claims, slices
 
 if TYPE_CHECKING:
     import apsw
@@ -78,7 +78,7 @@ def listed(
     offset: int = 0,
 ) -> list[Session]:
     """Sessions, the last active first: of one project (its key, or a folder that holds their cwd), or all."""
-    conditions = [UNCLAIMED]
+    conditions = [f"not {claims.CLAIMED}"]
     if not helpers:
         # A helper whose parent is not here would otherwise be nowhere.
         conditions.append(f"(s.relation is not '{Relation.SUBAGENT}' or s.parent_id is null)")
@@ -121,18 +121,21 @@ def get(db: apsw.Connection, session_id: int) -> Session:
 
 
 def children(db: apsw.Connection, session_id: int) -> list[Session]:
-    """The sessions that come from this one: its helpers', forks, continuations."""
-    return [
-        _session(row)
-        for row in db.execute(f"select {_COLUMNS} {_FROM} where s.parent_id = ? order by s.uid", (session_id,))
-    ]
+    """The sessions that come from this one: its helpers', also those of its runs, forks, continuations."""
+    parents = [session_id, *claims.logs_of(db, session_id)]
+    rows = db.execute(
+        f"select {_COLUMNS} {_FROM} where s.parent_id in ({', '.join('?' * len(parents))}) and not {claims.CLAIMED} "
+        "order by s.uid",
+        parents,
+    )
+    return [_session(row) for row in rows]
 
 
 def find(db: apsw.Connection, wanted: str) -> int:
     """The id of the session meant by a number (S3), a name, an agent's own id, or the start of a uid."""
     for candidates in (_by_number(db, wanted), _by_name(db, wanted), _by_uid(db, wanted), _by_native_id(db, wanted)):
         if len(candidates) == 1:
-            return candidates[0][0]
+            return claims.shown_as(db, candidates[0][0])
         if candidates:
             shown = [f"{uid[:12]}{f' ({name})' if name else ''}" for _, uid, name in candidates]
             raise errors.SessionAmbiguous(wanted, shown[:CANDIDATES_SHOWN_MAX])
@@ -157,20 +160,14 @@ def create(db: apsw.Connection, *, uid: str, owner: str, name: str, worktree: st
     return db.last_insert_rowid()
 
 
-UNCLAIMED = (
-    "(s.owner is not null or s.native_id is null or not exists (select 1 from turns r join sessions o "
-    "on o.id = r.session_id where r.native_id = s.native_id and o.owner is not null) "
-    "or (select count(*) from turns where session_id = s.id) > (select count(distinct r.uid) from turns r "
-    "join sessions o on o.id = r.session_id where r.native_id = s.native_id and o.owner is not null))"
-)
-"""Not the agent's own log of runs that are in the store themselves; one with further turns is a session of its own."""
-
-
-def claimed(db: apsw.Connection) -> list[int]:
-    """The sessions that are an agent's own logs of runs here; see UNCLAIMED."""
-    if not db.execute("select exists (select 1 from sessions where owner is not null)").get:
-        return []
-    return [int(str(found)) for (found,) in db.execute(f"select s.id from sessions s where not {UNCLAIMED}")]
+def called(db: apsw.Connection, name: str) -> int | None:
+    """The id of the session of this name, one of this store's own before any other; a nameless one is called S1."""
+    found: int | None = db.execute(
+        "select id from sessions where name = ?1 or (name = '' and number is not null and 'S' || number = ?1) "
+        "order by number is null, coalesce(last_active, 0) desc, uid desc limit 1",
+        (name,),
+    ).get
+    return found
 
 
 def is_forgotten(db: apsw.Connection, uid: str) -> bool:
@@ -216,15 +213,18 @@ def rename(db: apsw.Connection, session_id: int, name: str) -> None:
 
 
 def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
-    """Remove a session with all that is kept of it, and its helpers' sessions; gives the uids.
+    """Remove a session with all that is kept of it, its runs' own logs, and its helpers' sessions; gives the uids.
 
     A tombstone stays for each, so that reading the log again does not bring it back.
     """
+    roots = [session_id, *claims.logs_of(db, session_id)]
     doomed: list[tuple[Any, ...]] = db.execute(
-        "with recursive doomed(id) as (select ? union select s.id from sessions s join doomed d "
-        "on s.parent_id = d.id where s.relation = ?) select s.id, s.uid from sessions s join doomed using (id)",
-        (session_id, Relation.SUBAGENT),
+        f"with recursive doomed(id) as (values {', '.join(['(?)'] * len(roots))} union select s.id from sessions s "
+        "join doomed d on s.parent_id = d.id where s.relation = ?) "
+        "select s.id, s.uid from sessions s join doomed using (id)",
+        (*roots, Relation.SUBAGENT),
     ).fetchall()
+    claims.forget_logs(db, session_id, at)
     for each, uid in doomed:
         slices.delete_events(db, "session_id = ?", (each,))
         db.execute("insert or replace into forgotten(uid, at) values (?, ?)", (uid, at))

@@ -6,14 +6,14 @@ faster, and the slice is thrown away to be read again. Functions take the connec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from backstory import extract, ids
 from backstory.compact_form import compact_event
-from backstory.model import Event, LogIdentity, Relation, SessionFacts, Turn, event_to_json
-from backstory.store import codec, logs, turns
+from backstory.model import Event, LogIdentity, SessionFacts, Turn, event_to_json
+from backstory.store import claims, codec, forks, logs, turns
 from backstory.store.logs import Chunk, Run, SeenPlace
 
 if TYPE_CHECKING:
@@ -124,14 +124,21 @@ def write(db: apsw.Connection, piece: LogSlice) -> Written:
         session_id = _insert_session(db, piece)
     log_id = piece.log_id or _insert_log(db, session_id, piece)
     _clear_replaced(db, session_id, log_id, piece)
-    turn_ids = turns.upsert(db, session_id, piece.turns)
+    turn_ids = _write_turns(db, session_id, piece)
     insert_events(db, session_id, log_id, piece.events, turn_ids)
     turns.note_answers(db, turn_ids, piece.answers)
     _keep_bytes(db, log_id, piece)
     _update_session(db, session_id, piece)
     if piece.turns:
-        _link_copies(db, session_id, list(turn_ids))
+        forks.link_copies(db, session_id, list(turn_ids))
     return Written(log_id=log_id, session_id=session_id, session_is_new=session is None)
+
+
+def _write_turns(db: apsw.Connection, session_id: int, piece: LogSlice) -> dict[str, int]:
+    """Store a slice's turns; gives their ids by uid, under those that their log gives them and those they have here."""
+    renamed = claims.renamed(db, session_id, piece)
+    turn_ids = turns.upsert(db, session_id, [claims.renamed_turn(turn, renamed) for turn in piece.turns])
+    return turn_ids | {old: turn_ids[new] for old, new in renamed.items() if new in turn_ids}
 
 
 def _log_is_as_expected(db: apsw.Connection, piece: LogSlice) -> bool:
@@ -267,6 +274,7 @@ def _update_session(db: apsw.Connection, session_id: int, piece: LogSlice) -> No
         ),
     )  # fmt: skip
     if piece.turns:
+        claims.take_usage(db, session_id)
         turns.sum_up(db, session_id)
 
 
@@ -279,34 +287,3 @@ def _link_parent(db: apsw.Connection, session_id: int, piece: LogSlice) -> None:
         "where id = ?3 and (parent_identity is not ?1 or relation is not ?2)",
         (parent, piece.identity.relation, session_id),
     )
-
-
-def _link_copies(db: apsw.Connection, session_id: int, turn_uids: list[str]) -> None:
-    """Sessions that share turns are forks of one another; those of this one's turns get their parents."""
-    sharing: set[Any] = {
-        other
-        for turn_uid in turn_uids
-        for (other,) in db.execute("select session_id from turns where uid = ?", (turn_uid,)).fetchall()
-    }
-    if sharing == {session_id}:
-        return
-    for each in sorted(sharing):
-        _link_fork(db, each)
-
-
-def _link_fork(db: apsw.Connection, session_id: int) -> None:
-    """A session that repeats another's turns, and began later, was forked from it: from the one it shares most with.
-
-    This looks at what is shared and at nothing else, so that the order in which logs come makes no difference.
-    """
-    original = db.execute(
-        "select o.id from sessions s join turns t on t.session_id = s.id join turns c on c.uid = t.uid "
-        "join sessions o on o.id = c.session_id where s.id = ? and o.uid < s.uid and o.relation is not ? "
-        "and (s.relation is null or s.relation = ? and s.parent_identity is null) "
-        "group by o.id order by count(*) desc, o.uid limit 1",
-        (session_id, Relation.SUBAGENT, Relation.FORK),
-    ).fetchone()
-    if original:
-        db.execute(
-            "update sessions set parent_id = ?, relation = ? where id = ?", (original[0], Relation.FORK, session_id)
-        )

@@ -1,0 +1,168 @@
+"""Runs of ours and the agent's own log of them: one conversation, told twice. Never commits.
+
+A run knows the agent's id of its session. The log with that id is kept as a session like any other, but its first
+turn *is* the run's, under the run's uid, whichever of the two came first. A log that holds nothing else is not shown
+beside the run; one that was gone on with by hand is a session that begins with a copy of the run's turn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backstory import ids
+from backstory.model import Turn
+from backstory.store import forks
+
+if TYPE_CHECKING:
+    import apsw
+
+    from backstory.store.slices import LogSlice
+
+_RUN = (
+    "select r.uid from turns r join sessions o on o.id = r.session_id "
+    "where r.native_id = {native_id} and o.owner is not null"
+)
+CLAIMED = (
+    "(s.owner is null and s.native_id is not null and exists ("
+    + _RUN.format(native_id="s.native_id")
+    + ") and not exists (select 1 from turns t where t.session_id = s.id and not exists ("
+    "select 1 from turns r join sessions o on o.id = r.session_id where r.uid = t.uid and o.owner is not null)))"
+)
+"""A session ``s`` that is an agent's own log of runs that are here themselves, and of nothing else."""
+
+
+def all_claimed(db: apsw.Connection) -> list[int]:
+    """The sessions that are not shown, because the runs that they tell of are; see CLAIMED."""
+    if not db.execute("select exists (select 1 from sessions where owner is not null)").get:
+        return []
+    return [int(str(found)) for (found,) in db.execute(f"select s.id from sessions s where {CLAIMED}")]
+
+
+def shown_as(db: apsw.Connection, session_id: int) -> int:
+    """The session that is shown for this one: that of its runs, if it is their log and nothing more."""
+    found = db.execute(
+        "select r.session_id from sessions s join turns r on r.native_id = s.native_id "
+        f"join sessions o on o.id = r.session_id where s.id = ? and {CLAIMED} and o.owner is not null "
+        "order by r.id limit 1",
+        (session_id,),
+    ).get
+    return session_id if found is None else int(found)
+
+
+def logs_of(db: apsw.Connection, session_id: int) -> list[int]:
+    """The claimed sessions whose runs this one holds."""
+    return [
+        int(str(found))
+        for (found,) in db.execute(
+            "select distinct s.id from turns r join sessions s on s.native_id = r.native_id "
+            f"where r.session_id = ? and s.id <> r.session_id and {CLAIMED}",
+            (session_id,),
+        )
+    ]
+
+
+def forget_logs(db: apsw.Connection, session_id: int, at: int) -> None:
+    """Have the agents' own logs of a session's runs never read again: the person removed what they tell."""
+    runs: list[Any] = db.execute(
+        "select r.agent, r.native_id from turns r join sessions o on o.id = r.session_id "
+        "where r.session_id = ? and o.owner is not null and r.native_id <> '' and exists ("
+        "select 1 from logs where turn_uid = r.uid and session_id = r.session_id and kind = 'stream')",
+        (session_id,),
+    ).fetchall()
+    db.executemany(
+        "insert or replace into forgotten(uid, at) values (?, ?)",
+        [(ids.session_uid(agent, native_id, 0), at) for agent, native_id in runs],
+    )
+
+
+def settle(db: apsw.Connection, session_id: int, turn_uid: str) -> None:
+    """Give the agent's own log of a run, if it was read before, the run's turn as its first."""
+    found: Any = db.execute(
+        "select r.agent, r.native_id, s.id from turns r join sessions s on s.native_id = r.native_id "
+        "and s.owner is null where r.session_id = ? and r.uid = ? and r.native_id <> '' "
+        "and exists (select 1 from logs where session_id = s.id and agent = r.agent)",
+        (session_id, turn_uid),
+    ).fetchone()
+    if found is None:
+        return
+    own_id = found[2]
+    first: Any = db.execute(
+        "select uid from turns where session_id = ? order by first_seq, id limit 1", (own_id,)
+    ).fetchone()
+    if first is not None and first[0] != turn_uid:
+        for column, table in (("uid", "turns"), ("parent_uid", "turns"), ("leaf_uid", "sessions")):
+            db.execute(f"update {table} set {column} = ? where {column} = ?", (turn_uid, first[0]))
+    if first is not None:
+        take_usage(db, own_id)
+        forks.link_copies(db, own_id, [turn_uid])
+
+
+def take_usage(db: apsw.Connection, own_id: int) -> None:
+    """What a run's stream did not tell, because it was cut off, its log may: tokens and cost."""
+    db.execute(
+        "update turns set (input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, "
+        "tokens_source) = (select t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, "
+        "t.reasoning_tokens, t.tokens_source from turns t where t.session_id = ?1 and t.uid = turns.uid) "
+        "where tokens_source is null and session_id in (select id from sessions where owner is not null) and uid in (select uid from turns where session_id = ?1 "
+        "and tokens_source is not null)",
+        (own_id,),
+    )
+
+
+def renamed(db: apsw.Connection, session_id: int, piece: LogSlice) -> dict[str, str]:
+    """The uids that turns of a slice have here, by those that their log gives them, where these differ."""
+    if not piece.turns:
+        return {}
+    found = {turn.uid: uid for turn in piece.turns if (uid := _known(db, turn)) is not None}
+    if not found:
+        found = _claimed_first(db, session_id, piece)
+    own = {turn.uid for turn in piece.turns}
+    for parent in {turn.parent_uid for turn in piece.turns if turn.parent_uid is not None} - own:
+        if (uid := _renamed_before(db, session_id, parent)) is not None:
+            found[parent] = uid
+    return found
+
+
+def renamed_turn(turn: Turn, renamed: dict[str, str]) -> Turn:
+    """A turn under the uids that it and its parent have here."""
+    if turn.uid not in renamed and turn.parent_uid not in renamed:
+        return turn
+    parent = renamed.get(turn.parent_uid or "", turn.parent_uid)
+    return msgspec.structs.replace(turn, uid=renamed.get(turn.uid, turn.uid), parent_uid=parent)
+
+
+def _known(db: apsw.Connection, turn: Turn) -> str | None:
+    """The uid of the run whose turn this is, if that is known by the agent's own id of the turn."""
+    if not turn.native_id:
+        return None
+    found = db.execute(
+        "select t.uid from turns t where t.native_id = ?1 and t.agent = ?2 and t.uid <> ?3 and exists ("
+        "select 1 from turns r join sessions o on o.id = r.session_id "
+        "where r.uid = t.uid and r.native_id is not ?1 and o.owner is not null) limit 1",
+        (turn.native_id, turn.agent, turn.uid),
+    ).get
+    return None if found is None else str(found)
+
+
+def _claimed_first(db: apsw.Connection, session_id: int, piece: LogSlice) -> dict[str, str]:
+    """The first turn of a log whose session a run claims is the run's."""
+    run = db.execute(
+        f"{_RUN.format(native_id='?')} and r.agent = ? order by r.started limit 1",
+        (piece.identity.native_id, piece.agent),
+    ).get
+    if run is None or db.execute("select count(*) from turns where session_id = ?", (session_id,)).get:
+        return {}
+    first = min(piece.turns, key=lambda turn: turn.first_seq)
+    return {first.uid: str(run)} if first.uid != run else {}
+
+
+def _renamed_before(db: apsw.Connection, session_id: int, parent: str) -> str | None:
+    """The uid here of a turn that its log knows as ``parent``."""
+    rows: list[Any] = db.execute(
+        "select uid, agent, native_id from turns where session_id = ?", (session_id,)
+    ).fetchall()
+    if any(uid == parent for uid, _, _ in rows):
+        return None
+    return next((uid for uid, agent, native_id in rows if native_id and ids.turn_uid(agent, native_id) == parent), None)

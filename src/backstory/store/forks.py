@@ -1,0 +1,41 @@
+"""Sessions that repeat turns of others: which was forked from which. Never commits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from backstory.model import Relation
+
+if TYPE_CHECKING:
+    import apsw
+
+
+def link_copies(db: apsw.Connection, session_id: int, turn_uids: list[str]) -> None:
+    """Sessions that share turns are forks of one another; those of this one's turns get their parents."""
+    sharing: set[Any] = {
+        other
+        for turn_uid in turn_uids
+        for (other,) in db.execute("select session_id from turns where uid = ?", (turn_uid,)).fetchall()
+    }
+    if sharing == {session_id}:
+        return
+    for each in sorted(sharing):
+        _link_fork(db, each)
+
+
+def _link_fork(db: apsw.Connection, session_id: int) -> None:
+    """A session that repeats another's turns, and began later, was forked from it: from the one it shares most with.
+
+    This looks at what is shared and at nothing else, so that the order in which logs come makes no difference.
+    """
+    original = db.execute(
+        "select o.id from sessions s join turns t on t.session_id = s.id join turns c on c.uid = t.uid "
+        "join sessions o on o.id = c.session_id where s.id = ? and o.uid < s.uid and o.relation is not ? "
+        "and (s.relation is null or s.relation = ? and s.parent_identity is null) "
+        "group by o.id order by count(*) desc, o.uid limit 1",
+        (session_id, Relation.SUBAGENT, Relation.FORK),
+    ).fetchone()
+    if original:
+        db.execute(
+            "update sessions set parent_id = ?, relation = ? where id = ?", (original[0], Relation.FORK, session_id)
+        )

@@ -1,0 +1,178 @@
+"""A run and the agent's own log of it are one conversation, whichever was read first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backstory.store import Session, Store, open_store
+from tests.runs.conftest import Bench
+
+GOOD: dict[str, Any] = {"result": {"is_error": False}}
+USAGE = {"input_tokens": 10, "output_tokens": 7}
+
+
+def own_log(bench: Bench, *prompts: str, native_id: str | None = None, usage: dict[str, int] | None = None) -> str:
+    """What the agent writes of a run beside its stream: one log with the run's session id; gives that id."""
+    words = bench.argv()
+    native_id = native_id or words[words.index("--session-id") + 1]
+    folder = bench.root / ".claude" / "projects" / "p"
+    folder.mkdir(parents=True, exist_ok=True)
+    records = []
+    for n, prompt in enumerate(prompts):
+        common = {"sessionId": native_id, "timestamp": f"2030-11-21T10:00:0{n}.000Z", "cwd": str(bench.project)}
+        above = {"parentUuid": f"{native_id}-a{n - 1}"} if n else {}
+        user = {
+            "type": "user", "uuid": f"{native_id}-u{n}", **above, "message": {"role": "user", "content": prompt},
+        }  # fmt: skip
+        content = [{"type": "text", "text": f"the heron answer {n}"}]
+        answer = {
+            "type": "assistant", "uuid": f"{native_id}-a{n}", "parentUuid": f"{native_id}-u{n}",
+            "message": {"id": f"m{n}", "role": "assistant", "content": content, "usage": usage or USAGE},
+        }  # fmt: skip
+        records += [json.dumps({**user, **common}), json.dumps({**answer, **common})]
+    (folder / f"{native_id}.jsonl").write_text("\n".join(records) + "\n")
+    return native_id
+
+
+def helper_log(bench: Bench, native_id: str) -> None:
+    folder = bench.root / ".claude" / "projects" / "p" / native_id / "subagents"
+    folder.mkdir(parents=True, exist_ok=True)
+    common = {"sessionId": native_id, "timestamp": "2030-11-21T10:00:01.000Z", "isSidechain": True}
+    user = {"type": "user", "uuid": "h-u", "message": {"role": "user", "content": "Count the nests."}, **common}
+    (folder / "agent-h1.jsonl").write_text(json.dumps(user) + "\n")
+
+
+def machine_store(bench: Bench) -> Store:
+    return open_store(bench.home / "store.db", shared=True)
+
+
+def shown(store: Store) -> list[Session]:
+    return store.sessions()
+
+
+@pytest.fixture
+def ran(bench: Bench) -> Bench:
+    bench.run("first", {"say": "the heron answer 0"}, GOOD)
+    return bench
+
+
+def test_a_log_gone_on_with_by_hand_begins_with_a_copy_of_the_run(ran: Bench) -> None:
+    own_log(ran, "first", "by hand")
+    ran.backstory("ingest")
+    with machine_store(ran) as store:
+        run = store.session("S1")
+        (other,) = [each for each in shown(store) if each.uid != run.uid]
+        assert other.parent_uid == run.uid
+        ours, theirs = store.turns(run), store.turns(other)
+        assert [turn.prompt for turn in theirs] == ["first", "by hand"]
+        assert theirs[0].uid == ours[0].uid
+        assert theirs[1].parent_uid == ours[0].uid
+
+
+def test_it_does_not_matter_whether_the_log_was_read_before_the_run_was_stored(bench: Bench) -> None:
+    """The machine's store is told of the run only after it has read the log."""
+    bench.run("first", {"say": "the heron answer 0"}, GOOD)
+    native_id = own_log(bench, "first", "by hand")
+    elsewhere = bench.root / "elsewhere.db"
+    with open_store(elsewhere, shared=True) as store:
+        bench.backstory("--store", str(elsewhere), "ingest")
+        before = store.session(native_id)
+        assert len(store.turns(before)) == 2
+        store.take_session(bench.store, bench.store.session("S1").uid)
+        run, other = store.session("S1"), store.session(native_id)
+        assert store.turns(other)[0].uid == store.turns(run)[0].uid
+        assert store.turns(other)[1].parent_uid == store.turns(run)[0].uid
+        assert other.parent_uid == run.uid
+        assert store.verify().problems == []
+
+
+def test_a_log_that_goes_on_later_keeps_the_copy(ran: Bench) -> None:
+    own_log(ran, "first")
+    ran.backstory("ingest")
+    own_log(ran, "first", "by hand")
+    ran.backstory("ingest")
+    own_log(ran, "first", "by hand", "and again")
+    ran.backstory("ingest")
+    with machine_store(ran) as store:
+        run = store.session("S1")
+        (other,) = [each for each in shown(store) if each.uid != run.uid]
+        turns = store.turns(other)
+        assert [turn.prompt for turn in turns] == ["first", "by hand", "and again"]
+        assert [turn.parent_uid for turn in turns] == [None, turns[0].uid, turns[1].uid]
+        assert turns[0].uid == store.turns(run)[0].uid
+
+
+def test_the_agents_id_and_the_uid_of_the_log_lead_to_the_run(ran: Bench) -> None:
+    elsewhere = ran.root / "elsewhere.db"
+    native_id = own_log(ran, "first")
+    ran.backstory("--store", str(elsewhere), "ingest")
+    with open_store(elsewhere, shared=True) as store:
+        uid = store.session(native_id).uid
+        store.take_session(ran.store, ran.store.session("S1").uid)
+        run = store.session("S1")
+        assert run.uid != uid
+        assert store.session(native_id).uid == store.session(uid).uid == run.uid
+        assert [each.uid for each in shown(store)] == [run.uid]
+
+
+def test_tokens_of_a_run_that_was_cut_off_come_from_its_log(bench: Bench) -> None:
+    bench.run("first", {"say": "the heron answer 0"}, {"exit": 1})
+    assert bench.store.turns(1)[0].tokens.output is None
+    own_log(bench, "first")
+    bench.backstory("ingest")
+    with machine_store(bench) as store:
+        turn = store.turns(store.session("S1"))[0]
+        assert (turn.tokens.input, turn.tokens.output, turn.tokens_source) == (10, 7, "reported")
+
+
+def test_tokens_that_the_stream_told_stay(ran: Bench) -> None:
+    with machine_store(ran) as store:
+        before = store.turns(store.session("S1"))[0].tokens
+    own_log(ran, "first", usage={"input_tokens": 999, "output_tokens": 999})
+    ran.backstory("ingest")
+    with machine_store(ran) as store:
+        assert store.turns(store.session("S1"))[0].tokens == before
+
+
+def test_a_runs_helpers_are_its_children(ran: Bench) -> None:
+    native_id = own_log(ran, "first")
+    helper_log(ran, native_id)
+    ran.backstory("ingest")
+    with machine_store(ran) as store:
+        (child,) = store.children(store.session("S1"))
+        assert child.first_prompt == "Count the nests."
+        assert [each.number for each in shown(store)] == [1]
+
+
+def test_a_removed_run_does_not_come_back_with_its_log(ran: Bench) -> None:
+    own_log(ran, "first")
+    ran.backstory("ingest")
+    assert ran.backstory("rm", "S1", "--yes").returncode == 0
+    ran.backstory("ingest")
+    with machine_store(ran) as store:
+        assert shown(store) == []
+
+
+def test_the_log_of_a_removed_run_is_not_read_afterwards(ran: Bench) -> None:
+    assert ran.backstory("rm", "S1", "--yes").returncode == 0
+    own_log(ran, "first")
+    ran.backstory("ingest")
+    with machine_store(ran) as store:
+        assert shown(store) == []
+
+
+def test_a_second_run_of_the_session_leaves_the_log_of_the_first_with_it(ran: Bench) -> None:
+    own_log(ran, "first", "by hand")
+    ran.backstory("ingest")
+    ran.run("second", {"say": "more"}, GOOD)
+    ran.backstory("ingest")
+    with machine_store(ran) as store:
+        run = store.session("S1")
+        (other,) = [each for each in shown(store) if each.uid != run.uid]
+        assert other.parent_uid == run.uid
+        assert [turn.prompt for turn in store.turns(run)] == ["first", "second"]
+        assert Path(store.logs(other)[0].path).exists()
