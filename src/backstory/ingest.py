@@ -32,9 +32,10 @@ from backstory.slicing import (
 from backstory.store import SeenPlace, codec, logs, slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence, Set
 
     from backstory.agents import Agent
+    from backstory.model import LogIdentity
     from backstory.store import Log, LogSlice, Store, Written
 
 BULK_BYTES = 32 * 1024 * 1024
@@ -96,11 +97,15 @@ def ingest(
     environ: Mapping[str, str],
     home: Path,
     now: int,
+    running: Set[tuple[str, str]] = frozenset(),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
-    """Read every log of these agents that is new or changed; ``progress`` is told bytes done and bytes to do."""
+    """Read every log of these agents that is new or changed; ``progress`` is told bytes done and bytes to do.
+
+    ``running``: (agent, its id of a session) of runs of ours that are not stored yet; their logs are read afterwards.
+    """
     candidates, looked = discover(agents, environ, home)
-    work = _Ingest(store, progress)
+    work = _Ingest(store, running, progress)
     work.report.looked = looked
     for each in looked:
         work.report.gave_nothing += [Problem(path, reason) for path, reason in each.passed_over]
@@ -121,8 +126,8 @@ class _Reading(Struct, kw_only=True):
 
 
 class _Ingest:
-    def __init__(self, store: Store, progress: Callable[[int, int], None]) -> None:
-        self.store = store
+    def __init__(self, store: Store, running: Set[tuple[str, str]], progress: Callable[[int, int], None]) -> None:
+        self.store, self._running = store, running
         self.report = Report()
         self._progress = progress
         self._places = store.places()
@@ -199,6 +204,8 @@ class _Ingest:
         if identity is None:
             self._gave_nothing(each, slices.NOT_A_LOG, problem=True)
             return
+        if self._is_running(each, identity):
+            return
         first_hash = _first_hash(head)
         kept = self.store.logs_of(each.agent.name, identity.native_id)
         log = self._matching_log(each, file, first_hash, kept)
@@ -244,6 +251,11 @@ class _Ingest:
             # A log that goes on may have left the telling of its first records to another one.
             if log is None:
                 self._drop_superseded(reading)
+
+    def _is_running(self, each: Candidate, identity: LogIdentity) -> bool:
+        """Whether a log, or that of the session it helps, is of a run that is not stored yet."""
+        named = (identity.native_id, identity.parent_native_id)
+        return any((each.agent.name, native_id) in self._running for native_id in named)
 
     def _matching_log(self, each: Candidate, file: IO[bytes], first_hash: str | None, kept: list[Log]) -> Log | None:
         """The kept log that this file goes on from, or is; None when it differs from all.

@@ -29,10 +29,11 @@ from backstory.errors import (
     StoreBusy,
     StoreNotFound,
 )
+from backstory.known_projects import KnownProjects
 from backstory.model import Turn
-from backstory.spool import MARKER, SPOOLS, Run, SessionLock, Spool, make_private_folder, waiting, write_private
+from backstory.spool import MARKER, SPOOLS, Run, SessionLock, Spool, waiting
 from backstory.store import RunPiece, Store, open_store
-from backstory.streaming import Followed, Shown, Told, program, runnable
+from backstory.streaming import Followed, Shown, Told, native_id, program, runnable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +50,7 @@ DISK_BYTES_LEAST = 64 * 1024 * 1024
 """With less room on the disk an agent is stopped, so that what it said can still be stored."""
 INTERRUPT_S = 5.0
 """So long an agent may take to stop when asked; then it is ended with all that it started."""
-LOCKS, POINTERS = "locks", "projects"
+LOCKS = "locks"
 ORPHAN_S = 60.0
 """A spool without a run in it is what a runner left that died before it began; younger ones may be beginning."""
 
@@ -81,6 +82,7 @@ class Runner:
 
     def __init__(self, home: Path, home_store: Store, environ: Mapping[str, str], now: Callable[[], int]) -> None:
         self._home, self._home_store, self._environ, self._now = home, home_store, environ, now
+        self.projects = KnownProjects(home, home_store, now)
 
     def run(self, store: Store, session: Session, request: Request, show: Callable[[Shown], None]) -> Finished:
         """Run one prompt in a session and store what came of it.
@@ -126,26 +128,6 @@ class Runner:
             raise PromptNotText from refused
         return program(runnable(request.agent), request.executable, self._environ)
 
-    def remember_project(self, store: Store) -> None:
-        """Note where a project's store lies, so that it can be made again if it is lost."""
-        pointer = self._home / POINTERS / store.id
-        path = str(store.path).encode()
-        if not pointer.exists() or pointer.read_bytes() != path:
-            make_private_folder(pointer.parent)
-            whole = pointer.with_name(f".{pointer.name}.{os.getpid()}")
-            write_private(whole, path, sync=True)
-            whole.replace(pointer)
-
-    def bring_back(self, store: Store) -> int:
-        """Make a project's store again that was here and is gone; gives how many sessions came back."""
-        pointers = self._home / POINTERS
-        if store.exists or not pointers.is_dir():
-            return 0
-        for pointer in pointers.iterdir():
-            if pointer.read_text("utf-8") == str(store.path):
-                return store.rebuild_from(self._home_store, pointer.name)
-        return 0
-
     def take_up(self, report: Callable[[str], None] = lambda problem: None) -> int:
         """Store what runs whose runner died have left, once they are over; gives how many that were.
 
@@ -172,6 +154,12 @@ class Runner:
                 lock.release()
         return stored
 
+    def running(self) -> set[tuple[str, str]]:
+        """(agent, its own id of the session) of every run that is not stored yet."""
+        runs = [(spool, run) for spool in waiting(self._home / SPOOLS) if (run := spool.run) is not None]
+        found = ((run.agent, native_id(spool, run)) for spool, run in runs)
+        return {(agent, native) for agent, native in found if native is not None}
+
     def _left(self, spool: Spool, run: Run) -> Told:
         return Told(spool, run, _exit_unknown(spool), self._now())
 
@@ -188,7 +176,7 @@ class Runner:
             store.told_turns(session, request.context_chars), budget_chars=request.context_chars
         ).text
         prefix = context_prefix(context)
-        native_id = agent.native_id(os.urandom(16))
+        chosen = agent.native_id(os.urandom(16))
         run = Run(
             turn_uid=ids.new_uid(self._now(), os.urandom(10)),
             session_uid=session.uid,
@@ -198,11 +186,11 @@ class Runner:
             cwd=str(request.cwd),
             started=self._now(),
             model=request.model,
-            native_id=native_id,
+            native_id=chosen,
             prefix_chars=len(prefix),
             prefix_sha256=hashlib.sha256(prefix.encode("utf-8", "surrogatepass")).hexdigest() if prefix else None,
         )
-        command = agent.command(executable, model=request.model, permissions=request.permissions, native_id=native_id)
+        command = agent.command(executable, model=request.model, permissions=request.permissions, native_id=chosen)
         spool = Spool.begin(self._home / SPOOLS, run, prefix + request.prompt)
         with _Stopping(spool, request.silence_s) as stopping:
             try:
@@ -239,7 +227,7 @@ class Runner:
         if not store.exists:
             # What is open is a file without a name: nobody would find what is written to it.
             store.close()
-            self.bring_back(store)
+            self.projects.bring_back(store)
         uid, home = told.session_uid, self._home_store
         if store.is_forgotten(uid):
             spool.remove()

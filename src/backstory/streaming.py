@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from backstory.spool import Run, Spool
 
 READ_BYTES = 1024 * 1024
-PIECE_BYTES = 4 * 1024 * 1024
+PIECE_BYTES = 2 * 1024 * 1024
 """A run is stored in pieces of about so many bytes."""
 LINE_BYTES_MAX = 64 * 1024 * 1024
 """A longer line is kept like any other, and told as one Unknown event."""
@@ -56,6 +56,22 @@ def program(agent: Runnable, executable: str | None, environ: Mapping[str, str])
     if found is None:
         raise AgentMissing(agent.name, wanted)
     return found
+
+
+def native_id(spool: Spool, run: Run) -> str | None:
+    """The agent's own id of a run's session: as it was told, else as the first records of the run tell it."""
+    if run.native_id is not None:
+        return run.native_id
+    lines, reader = Lines(spool.stdout), runnable(run.agent).stream_reader()
+    try:
+        for _, line in lines.new():
+            if line is not None:
+                reader.read(line)
+            if reader.native_id is not None:
+                break
+    finally:
+        lines.close()
+    return reader.native_id
 
 
 class Lines:

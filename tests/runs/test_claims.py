@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,7 @@ def test_tokens_of_a_run_that_was_cut_off_come_from_its_log(bench: Bench) -> Non
     bench.backstory("ingest")
     with machine_store(bench) as store:
         turn = store.turns(store.session("S1"))[0]
-        assert (turn.tokens.input, turn.tokens.output, turn.tokens_source) == (10, 7, "reported")
+        assert (turn.tokens.input, turn.tokens.output, turn.tokens_source) == (10, 7, "log")
 
 
 def test_tokens_that_the_stream_told_stay(ran: Bench) -> None:
@@ -176,3 +177,47 @@ def test_a_second_run_of_the_session_leaves_the_log_of_the_first_with_it(ran: Be
         assert other.parent_uid == run.uid
         assert [turn.prompt for turn in store.turns(run)] == ["first", "second"]
         assert Path(store.logs(other)[0].path).exists()
+
+
+def test_tokens_from_the_log_reach_the_projects_store(bench: Bench) -> None:
+    bench.run("first", {"say": "the heron answer 0"}, {"exit": 1})
+    own_log(bench, "first")
+    bench.backstory("ingest")
+    turn = bench.store.turns(1)[0]
+    assert (turn.tokens.input, turn.tokens.output, turn.tokens_source) == (10, 7, "log")
+
+
+def test_the_log_of_a_run_that_goes_on_is_read_when_the_run_is_stored(bench: Bench) -> None:
+    gate = bench.root / "gate"
+    process = bench.start("run", "-a", "claude", "first", script=[{"say": "a"}, {"wait_for": str(gate)}, GOOD])
+    assert process.stdout is not None
+    process.stdout.readline()
+    own_log(bench, "first")
+    during = bench.backstory("ingest")
+    assert "1 logs seen, 0 read" in during.stdout
+    assert [each["number"] for each in json.loads(bench.backstory("list", "--all", "--json").stdout)] == ["S1"]
+    gate.touch()
+    process.communicate()
+    after = bench.backstory("ingest")
+    assert "1 logs seen, 1 read" in after.stdout
+    with machine_store(bench) as store:
+        assert [each.number for each in shown(store)] == [1]
+
+
+def test_what_changed_in_a_projects_store_alone_reaches_the_machines(ran: Bench) -> None:
+    with ran.store as store:
+        store.rename(1, "herons")
+    ran.backstory("ingest")
+    with machine_store(ran) as store:
+        assert store.session("herons").number == 1
+
+
+def test_a_projects_store_that_is_as_it_was_is_not_opened(ran: Bench) -> None:
+    ran.backstory("ingest")
+    path = ran.project / ".backstory" / "sessions.bks"
+    before = path.stat()
+    path.write_bytes(b"no store at all")
+    os.utime(path, ns=(before.st_mtime_ns, before.st_mtime_ns))
+    assert "A project's store was not read" not in ran.backstory("ingest").stderr
+    path.touch()
+    assert "A project's store was not read" in ran.backstory("ingest").stderr

@@ -12,6 +12,7 @@ from backstory.cli import output
 from backstory.cli.app import App, now_ms
 from backstory.cli.options import json_option, store_option
 from backstory.ingest import Report, ingest
+from backstory.runner import Runner
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,8 +32,21 @@ def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, as_
     chosen = [_Filtered(agents.load(name), app.config.get("ingest.exclude")) for name in only or _chosen(app)]
     if forgotten and app.home_store.exists:
         app.home_store.unforget()
+    runner = Runner(app.home, app.machine_store, app.environ, now_ms)
+    if app.home_store is app.machine_store:
+        runner.take_up(output.talk)
     with app.home_store as store, output.progress("Reading logs") as progress:
-        report = ingest(store, chosen, environ=app.environ, home=app.user_home, now=now_ms(), progress=progress)
+        report = ingest(
+            store,
+            chosen,
+            environ=app.environ,
+            home=app.user_home,
+            now=now_ms(),
+            running=runner.running(),
+            progress=progress,
+        )
+        if app.home_store is app.machine_store:
+            runner.projects.exchange(output.talk)
     if as_json:
         output.json(_as_json(report) | ({"explained": _explained(report)} if explain else {}))
     else:

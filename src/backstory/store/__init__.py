@@ -16,7 +16,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from backstory import errors, ids
-from backstory.store import connection, copying, events, logs, migrate, runs, search, sessions, slices, turns, verify
+from backstory.store import (
+    claims,
+    connection,
+    copying,
+    events,
+    logs,
+    migrate,
+    runs,
+    search,
+    sessions,
+    slices,
+    turns,
+    verify,
+)
+from backstory.store.claims import UsageTold
 from backstory.store.events import StoredEvent
 from backstory.store.logs import Log, Run, SeenPlace
 from backstory.store.runs import RunPiece
@@ -217,6 +231,27 @@ class Store:
             self._write(lambda db: sessions.call_alike(db, session))
         else:
             self.take_session(source, uid)
+
+    def catch_up(self, source: Store) -> int:
+        """Have the sessions that another store owns as they are there; gives how many were copied."""
+        here: dict[str, tuple[object, ...]] = self._read_if_begun(lambda db: sessions.states(db, source.id), {})
+        copied = 0
+        for uid, state in source._read(lambda db: sessions.states(db, source.id)).items():
+            if here.get(uid) != state and not self.is_forgotten(uid):
+                self.take_session(source, uid)
+                copied += 1
+        return copied
+
+    def usage_from_logs(self, store_id: str) -> list[UsageTold]:
+        """Tokens of runs in sessions of another store that only the agents' own logs told."""
+        nothing: list[UsageTold] = []
+        return self._read_if_begun(lambda db: claims.usage_from_logs(db, store_id), nothing)
+
+    def fill_in_usage(self, told: Sequence[UsageTold]) -> None:
+        """Note tokens of runs whose streams did not tell them."""
+        is_new = self._read(lambda db: claims.lack_usage(db, told))
+        if is_new:
+            self._change(lambda db: claims.fill_in_usage(db, told))
 
     def has(self, uid: str) -> bool:
         """Whether a session is here."""

@@ -67,7 +67,10 @@ def is_stored(db: apsw.Connection, session_uid: str, turn_uid: str) -> bool:
 
 
 def write(db: apsw.Connection, piece: RunPiece) -> bool:
-    """Store a piece of a run as the newest turn of its session; False if all of it was stored before."""
+    """Store a piece of a run as the newest turn of its session.
+
+    False if nothing was written: all of it was stored before, or the piece does not go on from what is here.
+    """
     if is_stored(db, piece.session_uid, piece.turn.uid):
         return False
     session_id = db.execute("select id from sessions where uid = ?", (piece.session_uid,)).get
@@ -76,6 +79,8 @@ def write(db: apsw.Connection, piece: RunPiece) -> bool:
     if piece.is_first:
         _drop_unfinished(db, session_id, piece.turn.uid)
         _begin(db, session_id, piece)
+    elif not all(_goes_on(db, session_id, piece.turn, output) for output in piece.outputs):
+        return False
     turn_id, seq = _place_of(db, session_id, piece.turn)
     turn_ids = {piece.turn.uid: turn_id}
     for output in piece.outputs:
@@ -93,6 +98,14 @@ def write(db: apsw.Connection, piece: RunPiece) -> bool:
         claims.settle(db, session_id, piece.turn.uid)
     turns.sum_up(db, session_id)
     return True
+
+
+def _goes_on(db: apsw.Connection, session_id: int, turn: Turn, output: Output) -> bool:
+    kept = db.execute(
+        "select read_to from logs where session_id = ? and turn_uid = ? and kind = ?",
+        (session_id, turn.uid, output.kind),
+    ).get
+    return (kept or 0) == output.start
 
 
 def _drop_unfinished(db: apsw.Connection, session_id: int, turn_uid: str) -> None:

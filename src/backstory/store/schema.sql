@@ -123,7 +123,7 @@ create table turns(
   cache_read_tokens  integer,
   cache_write_tokens integer,
   reasoning_tokens   integer,            -- part of output_tokens
-  tokens_source      text,               -- reported: as the agent counted them
+  tokens_source      text,               -- reported: as the agent counted them; log: only its own log did
   cost_usd           real,
   cost_source        text,               -- reported: as the agent said
   prefix_chars       integer,            -- length of the context sent before the prompt

@@ -190,6 +190,16 @@ def owned_by(db: apsw.Connection, owner: str) -> list[str]:
     return [str(uid) for (uid,) in db.execute("select uid from sessions where owner = ? order by number", (owner,))]
 
 
+def states(db: apsw.Connection, owner: str) -> dict[str, tuple[object, ...]]:
+    """Of each session of an owner, by uid, what changes whenever it does."""
+    rows: list[tuple[Any, ...]] = db.execute(
+        "select uid, next_seq, name, project, branch, completed, (select count(*) from turns where session_id = s.id "
+        "and tokens_source is not null) from sessions s where owner = ?",
+        (owner,),
+    ).fetchall()
+    return {row[0]: row[1:] for row in rows}
+
+
 def go_on_numbering(db: apsw.Connection) -> None:
     """Give no number again that a session of this store has."""
     db.execute(
