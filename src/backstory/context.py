@@ -94,6 +94,10 @@ def context_prefix(context: str) -> str:
     return f"{OPEN}\n{context}\n{CLOSE}\n\n" if context else ""
 
 
+PREFIX_CHARS = len(context_prefix(".")) - 1
+"""How many characters of a prompt go to what stands around a context."""
+
+
 def strip_context(text: str) -> str:
     """A prompt as typed, from a log that nobody recorded the prefix for: what follows the context's end.
 

@@ -210,6 +210,48 @@ class AgentMissing(BackstoryError):
         )
 
 
+class AgentNotStarted(BackstoryError):
+    """The agent's program is there, and the system does not start it."""
+
+    exit_code = 69
+
+    def __init__(self, agent: str, executable: str, detail: str) -> None:
+        super().__init__(
+            f"{agent} could not be started: {executable}: {detail}. Check that the file is a program for this machine "
+            "and that what runs it is installed."
+        )
+
+
+class FolderNotUsable(BackstoryError):
+    """A folder to work in that is gone or may not be entered."""
+
+    exit_code = 66
+
+    def __init__(self, folder: Path | None, detail: str) -> None:
+        where = f"The folder {folder}" if folder is not None else "The current folder"
+        super().__init__(f"{where} cannot be worked in: {detail}. Go to another one, or name one with --cwd.")
+
+
+class NoHome(BackstoryError):
+    """Nothing says where the user's files lie."""
+
+    exit_code = 78
+
+    def __init__(self) -> None:
+        super().__init__(
+            "There is no home folder: HOME is not set. Set it, or set BACKSTORY_HOME to a folder of yours."
+        )
+
+
+class OutputFailed(BackstoryError):
+    """What is printed cannot be written."""
+
+    exit_code = 74
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"The output could not be written: {detail}. What was stored is whole.")
+
+
 class AgentCannotRun(BackstoryError):
     """An agent whose logs are read, but which backstory does not run."""
 

@@ -18,16 +18,14 @@ from msgspec import Struct
 
 from backstory import ids
 from backstory.agents import Exit, Permissions
-from backstory.context import build_context, context_prefix
+from backstory.context import PREFIX_CHARS, build_context, context_prefix
 from backstory.errors import (
-    AgentMissing,
+    AgentNotStarted,
     BackstoryError,
     EmptyPrompt,
+    FolderNotUsable,
     PromptNotText,
     SessionBusy,
-    SessionNotFound,
-    StoreBusy,
-    StoreNotFound,
 )
 from backstory.known_projects import KnownProjects
 from backstory.model import Turn
@@ -48,6 +46,7 @@ LOCK_S = 2.0
 LOOK_S = 1.0
 DISK_BYTES_LEAST = 64 * 1024 * 1024
 """With less room on the disk an agent is stopped, so that what it said can still be stored."""
+INTERRUPTS_MAX = 2
 INTERRUPT_S = 5.0
 """So long an agent may take to stop when asked; then it is ended with all that it started."""
 LOCKS = "locks"
@@ -75,6 +74,8 @@ class Finished(Struct, frozen=True, kw_only=True):
     context_chars: int
     tools: int
     error: str | None = None
+    waits: str | None = None
+    """Why it could not be stored yet; it waits in the spool for the next command."""
 
 
 class Runner:
@@ -88,7 +89,8 @@ class Runner:
         """Run one prompt in a session and store what came of it.
 
         An interrupt stops the agent: once asks it to, twice ends it. Errors: EmptyPrompt, PromptNotText,
-        AgentMissing, AgentCannotRun, SessionBusy, StoreBusy when an earlier run of the session cannot be stored.
+        AgentMissing, AgentNotStarted, AgentCannotRun, FolderNotUsable, SessionBusy, and those of a store that cannot be
+        written now or cannot take an earlier run of the session.
         """
         executable = self.check(request)
         lock = SessionLock(self._home / LOCKS, session.uid)
@@ -115,8 +117,8 @@ class Runner:
                 continue
             if spool.is_alive:
                 raise SessionBusy(session.shown_number or session.uid, "an agent whose backstory was killed")
-            if not self._store(store, spool, self._left(spool, run)):
-                raise StoreBusy(store.path)
+            spool.kill()
+            self._store(store, spool, self._left(spool, run))
 
     def check(self, request: Request) -> str:
         """Whether a request could be run at all, before anything is made for it; gives the agent's program."""
@@ -146,8 +148,11 @@ class Runner:
                     continue
                 # While we waited for the lock its runner may have stored and removed it.
                 if spool.folder.exists():
+                    # Its tools may have outlived it.
+                    spool.kill()
                     with open_store(run.store, now=self._now) as store:
-                        stored += self._store(store, spool, self._left(spool, run))
+                        self._store(store, spool, self._left(spool, run))
+                        stored += 1
             except (BackstoryError, OSError) as refused:
                 report(f"A run waits in {spool.folder} and could not be stored: {refused}")
             finally:
@@ -172,42 +177,58 @@ class Runner:
         executable: str,
         show: Callable[[Shown], None],
     ) -> Finished:
-        context = build_context(
-            store.told_turns(session, request.context_chars), budget_chars=request.context_chars
-        ).text
+        # Asked before anything is paid for.
+        store.check_writable()
+        context = _context(store, session, request, agent)
         prefix = context_prefix(context)
-        chosen = agent.native_id(os.urandom(16))
-        run = Run(
-            turn_uid=ids.new_uid(self._now(), os.urandom(10)),
+        run = self._new_run(store, session, request, agent, prefix)
+        command = agent.command(
+            executable, model=request.model, permissions=request.permissions, native_id=run.native_id
+        )
+        with _Stopping(Spool(self._home / SPOOLS / run.turn_uid), request.silence_s) as stopping:
+            spool = Spool.begin(self._home / SPOOLS, run, prefix + request.prompt)
+            try:
+                process = None if stopping.was_asked else self._spawn(spool, command, request.cwd)
+            except OSError as refused:
+                spool.remove()
+                store.drop_if_empty(session)
+                raise _not_started(agent.name, executable, request.cwd, refused) from refused
+            # The agent needs its time to begin, so this costs none.
+            self._let_home_know(store, session)
+            if process is None:
+                ended = Exit(was_cancelled=True)
+            else:
+                ended = self._follow(spool, process, agent.stream_reader(), stopping, show)
+        spool.note_exit(ended.code, ended.signal)
+        return self._finish(store, spool, run, ended, len(context))
+
+    def _new_run(self, store: Store, session: Session, request: Request, agent: Runnable, prefix: str) -> Run:
+        now = self._now()
+        return Run(
+            turn_uid=ids.new_uid(now, os.urandom(10)),
             session_uid=session.uid,
             store=str(store.path),
             agent=agent.name,
             prompt=request.prompt,
             cwd=str(request.cwd),
-            started=self._now(),
+            started=now,
             model=request.model,
-            native_id=chosen,
+            native_id=agent.native_id(os.urandom(16)),
             prefix_chars=len(prefix),
             prefix_sha256=hashlib.sha256(prefix.encode("utf-8", "surrogatepass")).hexdigest() if prefix else None,
         )
-        command = agent.command(executable, model=request.model, permissions=request.permissions, native_id=chosen)
-        spool = Spool.begin(self._home / SPOOLS, run, prefix + request.prompt)
-        with _Stopping(spool, request.silence_s) as stopping:
-            try:
-                process = self._spawn(spool, command, request.cwd)
-            except OSError as refused:
-                spool.remove()
-                raise AgentMissing(agent.name, executable) from refused
-            # The agent needs its time to begin, so this costs none.
-            self._let_home_know(store, session)
-            ended = self._follow(spool, process, agent.stream_reader(), stopping, show)
-        spool.note_exit(ended.code, ended.signal)
-        told = Told(spool, run, ended, self._now())
-        if not self._store(store, spool, told):
-            # It waits in the spool; what it came to can be said all the same.
+
+    def _finish(self, store: Store, spool: Spool, run: Run, ended: Exit, context_chars: int) -> Finished:
+        """Store a run that is over, and say what it came to, also when it cannot be stored now."""
+        now, waits = self._now(), None
+        told = Told(spool, run, ended, now)
+        try:
+            self._store(store, spool, told)
+        except BackstoryError as refused:
+            told, waits = Told(spool, run, ended, now), str(refused)
             for _ in told.pieces():
                 pass
-        return Finished(turn=told.turn, context_chars=len(context), tools=told.tools, error=told.error)
+        return Finished(turn=told.turn, context_chars=context_chars, tools=told.tools, error=told.error, waits=waits)
 
     def _let_home_know(self, store: Store, session: Session) -> None:
         """A session is known to the machine's store at once: the project's may be gone before its first run ends."""
@@ -218,11 +239,11 @@ class Runner:
         except BackstoryError:
             return
 
-    def _store(self, store: Store, spool: Spool, told: Told) -> int:
+    def _store(self, store: Store, spool: Spool, told: Told) -> None:
         """Store a run where it belongs and in the machine's store; its spool goes only when both have it.
 
         A project's store that is gone is brought back first. What the machine's store cannot take now is left for
-        the next command: the run is safe where it belongs. Gives 1 if the run is where it belongs, else 0.
+        the next command: the run is safe where it belongs. Raises what keeps it from being stored there.
         """
         if not store.exists:
             # What is open is a file without a name: nobody would find what is written to it.
@@ -231,22 +252,16 @@ class Runner:
         uid, home = told.session_uid, self._home_store
         if store.is_forgotten(uid):
             spool.remove()
-            return 1
-        try:
-            is_beside = home.path != store.path and home.has(uid) and home.next_seq(uid) == store.next_seq(uid)
-            for piece in told.pieces():
-                if not store.write_run(piece):
-                    is_beside = False
-                    break
-                is_beside = is_beside and _is_written(home, piece)
-        except (StoreBusy, StoreNotFound, SessionNotFound):
-            return 0
-        try:
+            return
+        is_beside = home.path != store.path and _is_level(home, uid, store.next_seq(uid))
+        for piece in told.pieces():
+            if not store.write_run(piece):
+                is_beside = False
+                break
+            is_beside = is_beside and _is_written(home, piece)
+        with suppress(BackstoryError):
             home.hand_over(store, uid, has_all=is_beside)
-        except BackstoryError:
-            return 1
-        spool.remove()
-        return 1
+            spool.remove()
 
     def _spawn(self, spool: Spool, command: list[str], cwd: Path) -> subprocess.Popen[bytes]:
         stdout, stderr = spool.open_output()
@@ -278,22 +293,20 @@ class Runner:
     ) -> Exit:
         """Show what comes until the agent has ended; what it left running is ended with it."""
         outputs = [Followed(spool.stdout, reader, is_error=False), Followed(spool.stderr, reader, is_error=True)]
-        is_over = False
         with _Ending(process.pid) as ending:
-            while True:
-                if not is_over and process.poll() is not None:
-                    is_over = True
-                    spool.kill()
+            while process.poll() is None:
                 came = False
                 for output in outputs:
                     for shown in output.new():
                         came = True
                         show(shown)
-                if is_over and not came:
-                    break
                 stopping.look(came=came)
                 if not came:
                     ending.wait(POLL_S)
+        spool.kill()
+        for output in outputs:
+            for shown in output.rest():
+                show(shown)
         for output in outputs:
             output.close()
         code = process.returncode
@@ -331,30 +344,36 @@ class _Stopping:
         self._spool, self._silence_s = spool, silence_s
         self._last_word = self._last_look = time.monotonic()
         self._asked: float | None = None
-        self._interrupts = self._heard = 0
+        self._interrupts = 0
         self._before: Any = None
 
     def __enter__(self) -> _Stopping:
-        # Counted, not raised: an exception could strike anywhere, also while the agent is being stopped.
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._count)
+            self._before = signal.signal(signal.SIGINT, self._interrupted)
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
 
-    def _count(self, _number: int, _frame: object) -> None:
+    def _interrupted(self, _number: int, _frame: object) -> None:
+        # Heard at once, also while nobody reads our output; raised only when the agent has been ended already, because
+        # an exception could strike anywhere.
         self._interrupts += 1
+        if self._interrupts > INTERRUPTS_MAX:
+            raise KeyboardInterrupt
+        self._stop(time.monotonic())
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether the agent was asked to stop."""
+        return self._asked is not None
 
     def look(self, *, came: bool) -> None:
-        """Note whether something came; act on interrupts, on silence, and when the disk is nearly full."""
+        """Note whether something came; act on silence, on a full disk, and on an agent that does not listen."""
         now = time.monotonic()
         self._last_word = now if came else self._last_word
-        if self._interrupts > self._heard:
-            self._heard = self._interrupts
-            self._stop(now)
-        elif self._asked is not None and now - self._asked > INTERRUPT_S:
+        if self._asked is not None and now - self._asked > INTERRUPT_S:
             self._spool.kill()
         elif self._asked is None and 0 < self._silence_s < now - self._last_word:
             self._stop(now)
@@ -370,6 +389,29 @@ class _Stopping:
             return
         self._asked = now
         self._spool.cancel()
+
+
+def _context(store: Store, session: Session, request: Request, agent: Runnable) -> str:
+    """What the agent is told of the session: as much as is wanted, and as fits beside the prompt."""
+    room = request.context_chars
+    if agent.prompt_chars_max is not None:
+        room = max(min(room, agent.prompt_chars_max - len(request.prompt) - PREFIX_CHARS), 0)
+    return build_context(store.told_turns(session, room), budget_chars=room).text
+
+
+def _not_started(agent: str, executable: str, cwd: Path, refused: OSError) -> BackstoryError:
+    detail = refused.strerror or str(refused)
+    if refused.filename == str(cwd):
+        return FolderNotUsable(cwd, detail)
+    return AgentNotStarted(agent, executable, detail)
+
+
+def _is_level(home: Store, uid: str, next_seq: int) -> bool:
+    """Whether the machine's store has all of a session, so that a run can be written to it beside."""
+    try:
+        return home.has(uid) and home.next_seq(uid) == next_seq
+    except BackstoryError:
+        return False
 
 
 def _is_written(home: Store, piece: RunPiece) -> bool:

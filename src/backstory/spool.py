@@ -72,12 +72,12 @@ class Spool:
 
     @property
     def pid(self) -> int | None:
-        """The agent's process, if it was started and is still the same one."""
+        """The agent's process, if it was started and still lives."""
         try:
             pid, born = msgspec.json.decode((self.folder / "process.json").read_bytes(), type=tuple[int, str])
         except (OSError, msgspec.DecodeError):
             return None
-        return pid if _birth(pid) == born else None
+        return pid if _birth(pid) == born != "" else None
 
     def note_process(self, pid: int) -> None:
         """Say which process the agent is."""
@@ -102,18 +102,24 @@ class Spool:
         """File descriptors for the agent's stdout (locked) and stderr."""
         flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND
         stdout = os.open(self.stdout, flags, 0o600)
-        fcntl.flock(stdout, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Somebody may be looking whether it is held, for a moment.
+        fcntl.flock(stdout, fcntl.LOCK_EX)
         return stdout, os.open(self.stderr, flags, 0o600)
 
     @property
     def is_alive(self) -> bool:
         """Whether the agent, or something that it started and that holds its output, still lives."""
+        return self._is_held or self.pid is not None
+
+    @property
+    def _is_held(self) -> bool:
         try:
             stdout = os.open(self.stdout, os.O_RDONLY)
         except OSError:
             return False
         try:
-            fcntl.flock(stdout, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Shared, so that two who look do not take each other for the agent.
+            fcntl.flock(stdout, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return True
         finally:
@@ -124,6 +130,9 @@ class Spool:
         """End every process that this run started, wherever it went."""
         for pid in self.family():
             _signal(pid, signal.SIGKILL)
+        if self._is_held:
+            for pid in self._holders():
+                _signal(pid, signal.SIGKILL)
 
     def interrupt(self) -> None:
         """Ask the agent to stop."""
@@ -142,6 +151,16 @@ class Spool:
                 continue
         own = self.pid
         return [*found, *([own] if own is not None and own not in found else [])]
+
+    def _holders(self) -> list[int]:
+        """Other processes that have the agent's output open for writing: it gave it to them, without our mark."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*/fd/*") if Path("/proc").is_dir() else []:
+            pid = int(entry.parts[2])
+            with suppress(OSError, ValueError, IndexError):
+                if pid != os.getpid() and entry.samefile(self.stdout) and _may_write(entry):
+                    found.append(pid)
+        return found
 
     def cancel(self) -> None:
         """Ask the agent to stop, and note that it was a person's wish."""
@@ -254,11 +273,31 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _birth(pid: int) -> str:
-    """When a process began, in the kernel's own count; '' where that cannot be asked. Numbers are given again."""
+    """When a living process began, in the system's own words; '' for one that is over. Numbers are given again."""
+    if not Path("/proc/self/stat").exists():
+        return _birth_told(pid)
     try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
+        state, *fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+        return fields[18] if state not in "ZX" else ""
+    except (OSError, IndexError, ValueError):
         return ""
+
+
+def _birth_told(pid: int) -> str:
+    """The same where the system has no files about processes."""
+    import subprocess  # only there
+
+    asked = subprocess.run(
+        ["ps", "-o", "state=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.split(maxsplit=1)
+    return asked[1].strip() if len(asked) > 1 and not asked[0].startswith("Z") else ""
+
+
+def _may_write(entry: Path) -> bool:
+    """Whether /proc/PID/fd/N is open for writing."""
+    told = (entry.parent.parent / "fdinfo" / entry.name).read_text("utf-8")
+    flags = int(told.split("flags:")[1].split()[0], 8)
+    return flags & os.O_ACCMODE != os.O_RDONLY
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

@@ -84,9 +84,9 @@ class Lines:
         self.data = b""
         """What was read last."""
 
-    def new(self) -> Iterator[tuple[int, bytes | None]]:
+    def new(self, at_most: int = READ_BYTES) -> Iterator[tuple[int, bytes | None]]:
         """(offset, line) of those that the next bytes finish; None stands for a line that is too long to read."""
-        self.data = self._file.read(READ_BYTES) if self._file else b""
+        self.data = self._file.read(at_most) if self._file else b""
         *lines, rest = self.data.split(b"\n")
         for piece in lines:
             start, line = self._at, self._joined(piece)
@@ -100,9 +100,19 @@ class Lines:
             else:
                 self._carry.append(rest)
 
-    def rest(self) -> tuple[int, bytes | None]:
-        """(offset, line) of an unfinished last one."""
-        return self._at, self._joined(b"")
+    @property
+    def read_to(self) -> int:
+        """How many bytes were read."""
+        return self._at + self._carried
+
+    def up_to(self, size: int) -> Iterator[tuple[int, bytes | None]]:
+        """The same for all bytes before ``size``, and at last a line that has no end there."""
+        while self.read_to < size:
+            before = self.read_to
+            yield from self.new(min(READ_BYTES, size - before))
+            if self.read_to == before:
+                break
+        yield self._at, self._joined(b"")
 
     def _joined(self, piece: bytes) -> bytes | None:
         whole = self._carried + len(piece) <= LINE_BYTES_MAX
@@ -120,18 +130,26 @@ class Followed:
     """One output of an agent, as far as it has been shown."""
 
     def __init__(self, path: Path, reader: StreamReader, *, is_error: bool) -> None:
-        self._lines, self._reader, self._is_error = Lines(path), reader, is_error
+        self._path, self._reader, self._is_error = path, reader, is_error
+        self._lines = Lines(path)
 
     def new(self) -> Iterator[Shown]:
         """What has come since, at most some of it: there is always a next time."""
         for _, line in self._lines.new():
-            if line is None or not line.strip(BLANK):
-                yield Shown([])
-            elif self._is_error:
-                yield Shown(self._reader.stderr(line))
-            else:
-                told = self._reader.read(line)
-                yield Shown([event for _, event in told.events], told.delta)
+            yield self._shown(line)
+
+    def rest(self) -> Iterator[Shown]:
+        """All that has come by now, also a last line that has no end; what comes meanwhile is left."""
+        for _, line in self._lines.up_to(self._path.stat().st_size):
+            yield self._shown(line)
+
+    def _shown(self, line: bytes | None) -> Shown:
+        if line is None or not line.strip(BLANK):
+            return Shown([])
+        if self._is_error:
+            return Shown(self._reader.stderr(line))
+        told = self._reader.read(line)
+        return Shown([event for _, event in told.events], told.delta)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -167,10 +185,12 @@ class Told:
     def _outputs(self, kind: str, path: Path) -> Iterator[Output]:
         """One output's bytes and records, a few megabytes at a time; the last piece may be empty."""
         lines = Lines(path)
+        # What something that the agent left behind goes on writing is not the agent's.
+        size = path.stat().st_size if path.exists() else 0
         output, data = Output(kind=kind, start=0), list[bytes]()
         try:
-            while True:
-                for start, line in lines.new():
+            while lines.read_to < size:
+                for start, line in lines.new(min(READ_BYTES, size - lines.read_to)):
                     self._take(output, start, line)
                 if not lines.data:
                     break
@@ -179,7 +199,8 @@ class Told:
                     output.data = b"".join(data)
                     yield output
                     output, data = Output(kind=kind, start=output.start + len(output.data)), []
-            self._take(output, *lines.rest())
+            for start, line in lines.up_to(0):
+                self._take(output, start, line)
             output.data = b"".join(data)
             yield output
         finally:

@@ -2,7 +2,10 @@
 
 The script is JSON in the environment variable SCRIPT: steps such as {"say": "text"}, {"tool": "ls"},
 {"result": true}, {"raw": "..."}, {"stderr": "..."}, {"wait_for": "file"}, {"touch": "file"}, {"exit": 3},
-{"long": 300000}, {"signal": 9}, {"ignore_interrupt": true}, {"child": "file"}, {"say": "x", "repeat": 1000}.
+{"long": 300000}, {"signal": 9}, {"ignore_interrupt": true}, {"child": "file"}, {"say": "x", "repeat": 1000},
+{"many": 300000} (as many short answers), {"noise": 1000000, "to": "stdout"} (as many bytes of lines),
+{"endless": true}, {"replay": "file"} (its bytes), {"close": 1}, {"spawn": "code", "environ": {}} (a daemon, also one
+without our mark).
 What came on stdin is written to the file RECEIVED, the arguments to RECEIVED.argv.
 """
 
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import TextIO
 
 
 def emit(value: object) -> None:
@@ -35,6 +39,22 @@ def said(block: Mapping[str, object], number: int) -> dict[str, object]:
 def session() -> str:
     words = sys.argv
     return words[words.index("--session-id") + 1] if "--session-id" in words else "none"
+
+
+def many(count: int) -> None:
+    """Answers of about 100 bytes a line."""
+    block = '{{"type":"text","text":"line {}"}}'
+    for n in range(count):
+        sys.stdout.write(f'{{"type":"assistant","message":{{"id":"m{n}","content":[{block.format(n)}]}}}}\n')
+    sys.stdout.flush()
+
+
+def noise(size: int, to: TextIO) -> None:
+    """Lines that mean nothing, ``size`` bytes of them."""
+    line = "n" * 99 + "\n"
+    for _ in range(size // len(line)):
+        to.write(line)
+    to.flush()
 
 
 def step(number: int, order: dict[str, object]) -> None:
@@ -81,7 +101,23 @@ def step(number: int, order: dict[str, object]) -> None:
             while not Path(str(name)).exists() or not Path(str(name)).read_text():
                 time.sleep(0.005)
         case {"spawn": code}:
-            subprocess.Popen([sys.executable, "-c", str(code)], start_new_session=True)
+            environ = order.get("environ", dict(os.environ))
+            assert isinstance(environ, dict)
+            subprocess.Popen([sys.executable, "-c", str(code)], start_new_session=True, env=environ)
+        case {"many": count}:
+            many(int(str(count)))
+        case {"noise": size}:
+            noise(int(str(size)), sys.stderr if order.get("to") == "stderr" else sys.stdout)
+        case {"endless": _}:
+            while True:
+                emit(said({"type": "text", "text": "and on"}, number))
+        case {"replay": name}:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(Path(str(name)).read_bytes())
+            sys.stdout.buffer.flush()
+        case {"close": descriptor}:
+            sys.stdout.flush()
+            os.close(int(str(descriptor)))
         case {"exit": code}:
             sys.stdout.flush()
             os._exit(int(str(code)))

@@ -7,11 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from backstory.store import Store, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 AGENT = Path(__file__).with_name("agent.py")
 WAIT_S = 60
@@ -42,24 +45,34 @@ class Bench:
         }
 
     def start(
-        self, *words: str, script: list[dict[str, Any]] | None = None, stdin: Any = None
+        self,
+        *words: str,
+        script: list[dict[str, Any]] | None = None,
+        stdin: Any = None,
+        cwd: Path | bytes | None = None,
+        environ: dict[str, str | None] | None = None,
+        limit: Callable[[], None] | None = None,
     ) -> subprocess.Popen[str]:
+        """``environ`` is added (None takes away); ``limit`` is called in the new process before the program begins."""
+        merged = {**self.environ(script or []), **(environ or {})}
         return subprocess.Popen(
-            [sys.executable, "-m", "backstory", *words], cwd=self.project, env=self.environ(script or []), text=True,
+            [sys.executable, "-m", "backstory", *words], cwd=cwd or self.project, text=True, preexec_fn=limit,
+            env={name: value for name, value in merged.items() if value is not None},
             stdin=stdin or subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
 
     def backstory(
-        self, *words: str, script: list[dict[str, Any]] | None = None, given: str | None = None
+        self, *words: str, script: list[dict[str, Any]] | None = None, given: str | None = None, **how: Any
     ) -> subprocess.CompletedProcess[str]:
-        process = self.start(*words, script=script, stdin=subprocess.PIPE if given is not None else None)
+        """Run to its end; ``how`` is as in ``start``."""
+        process = self.start(*words, script=script, stdin=subprocess.PIPE if given is not None else None, **how)
         out, err = process.communicate(given, timeout=WAIT_S)
         return subprocess.CompletedProcess(words, process.returncode, out, err)
 
     def run(
-        self, prompt: str, *script: dict[str, Any], options: tuple[str, ...] = ()
+        self, prompt: str, *script: dict[str, Any], options: tuple[str, ...] = (), **how: Any
     ) -> subprocess.CompletedProcess[str]:
-        return self.backstory("run", "-a", "claude", *options, prompt, script=list(script))
+        return self.backstory("run", "-a", "claude", *options, prompt, script=list(script), **how)
 
     @property
     def store(self) -> Store:

@@ -111,6 +111,8 @@ class Runnable(Protocol):
     name: str
     executable: str
     """What it is called on PATH."""
+    prompt_chars_max: int | None
+    """A longer prompt, the context in it, is refused; None where no bound is known."""
 
     def native_id(self, randomness: bytes) -> str | None:
         """The session id a run is given beforehand, from 16 random bytes; None where the agent chooses it."""

@@ -269,6 +269,7 @@ class Claude:
     name = NAME
     title = "Claude Code"
     executable = "claude"
+    prompt_chars_max: int | None = None
 
     def places(self, environ: Mapping[str, str], home: Path) -> list[Place]:
         root = Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")

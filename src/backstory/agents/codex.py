@@ -315,6 +315,7 @@ class Codex:
     name = NAME
     title = "Codex CLI"
     executable = "codex"
+    prompt_chars_max: int | None = 1_048_576
 
     def places(self, environ: Mapping[str, str], home: Path) -> list[Place]:
         root = Path(environ.get("CODEX_HOME") or home / ".codex")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -221,6 +221,21 @@ class Store:
     def owned_by(self, store_id: str) -> list[str]:
         """The uids of sessions that the store with this id owns, in the order of their numbers."""
         return self._read_if_begun(lambda db: sessions.owned_by(db, store_id), [])
+
+    def check_writable(self) -> None:
+        """Raise now what writing would raise: StoreReadOnly, StoreBusy, DiskFull, …"""
+
+        def try_it(db: apsw.Connection) -> None:
+            # Writing a page begins the journal, which a folder may refuse.
+            with suppress(_Undone), db:
+                db.execute("update meta set value = value where key = 'next_number'")
+                raise _Undone
+
+        self._change(try_it)
+
+    def drop_if_empty(self, session: Session | int) -> None:
+        """Remove a session in which nothing has happened yet; it leaves no trace but its number."""
+        self._change(lambda db: sessions.drop_if_empty(db, _id(session)))
 
     def hand_over(self, source: Store, uid: str, *, has_all: bool) -> None:
         """Have a session as another store has it: ``has_all`` says that all it holds was written here too."""
@@ -575,6 +590,10 @@ class Store:
 
 def _id(session: Session | int) -> int:
     return session if isinstance(session, int) else session.id
+
+
+class _Undone(Exception):
+    """Raised to take a change back."""
 
 
 class _checked:  # noqa: N801 - used as a statement

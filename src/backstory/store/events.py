@@ -73,13 +73,12 @@ def told_turns(db: apsw.Connection, session_id: int, budget_chars: int) -> list[
                 break
             for stored in _unpacked(db, rows):
                 waiting.setdefault(stored.turn_id, []).append(stored.event)
-                room -= chars_at_least(stored.event)
             before = (int(str(rows[-1][1])), int(str(rows[-1][2])))
-        room -= len(turn.prompt)
         events = waiting.pop(turn_id, [])[::-1]
+        room -= len(turn.prompt) + sum(map(chars_at_least, events))
         # The prompt is told by the turn itself.
         told.append(ToldTurn(turn=turn, events=events[1:] if events and isinstance(events[0], UserMessage) else events))
-        if room < 0 and before[0] <= turn.first_seq:
+        if room < 0:
             break
     return told[::-1]
 

@@ -217,6 +217,15 @@ def place(db: apsw.Connection, session_id: int, *, project: str | None, branch: 
     )
 
 
+def drop_if_empty(db: apsw.Connection, session_id: int) -> None:
+    """Remove a session without turns and events."""
+    db.execute(
+        "delete from sessions where id = ?1 and not exists (select 1 from turns where session_id = ?1) "
+        "and not exists (select 1 from events where session_id = ?1)",
+        (session_id,),
+    )
+
+
 def rename(db: apsw.Connection, session_id: int, name: str) -> None:
     """Call a session ``name``; '' takes its name away."""
     db.execute("update sessions set name = ? where id = ?", (name, session_id))

@@ -1,0 +1,129 @@
+"""How runs of the real agents end: tools, tools that fail, a model that refuses, breaks off, or recovers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e.conftest import AGENTS, HELLO, said_to, shell
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Machine, Ran
+
+PROMPT = "  Where does the \"heron\" nest? $HOME `ls` 'x' \\n 漢字 🪶\r\n\tAnd the <otter>?\r\n \n"
+"""Everything that a shell, a terminal or an end of line could change."""
+REFUSALS: dict[str, dict[str, Any]] = {
+    "bad request": {"status": 400, "error": "invalid_request_error", "message": "no such thing"},
+    "no key": {"status": 401, "error": "authentication_error", "message": "bad key"},
+    "not found": {"status": 404, "error": "not_found_error", "message": "no such model"},
+    "limit": {"status": 429, "error": "rate_limit_error", "message": "slow down"},
+    "server": {"status": 500, "error": "api_error", "message": "it broke"},
+    "overload": {"status": 529, "error": "overloaded_error", "message": "too many"},
+}
+PASSING: dict[str, dict[str, Any]] = {
+    "server": REFUSALS["server"],
+    "overload": REFUSALS["overload"],
+    "cut": {"cut": True, "text": "Half an ans"},
+}
+
+
+def is_whole(ran: Ran, outcome: str, *, prompt: str = PROMPT) -> None:
+    """What holds of every run: the turn is there once, as typed, with an end, and nothing is hurt or left over."""
+    assert ran.turn.outcome == outcome
+    assert ran.code == (0 if outcome == "completed" else 1)
+    assert ran.turn.prompt == prompt
+    assert [event.content for event in ran.of("UserMessage")] == [prompt]
+    assert len(ran.of("Complete")) == 1
+    assert ran.of("Complete")[0].success == (outcome == "completed")
+    assert "Unknown" not in ran.kinds
+    assert ran.printed[-1]["outcome"] == outcome
+    assert bool(ran.printed[-1]["error"]) == (outcome != "completed")
+    assert (ran.session.completed == 1) == (outcome == "completed")
+    ran.machine.check()
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_run_with_tools_is_recorded_with_calls_results_and_answer(machine: Machine, agent: str) -> None:
+    first = {"text": "Looking.", "tools": [shell(agent, "echo alpha > notes.txt; cat notes.txt")]}
+    ran = machine.run(agent, PROMPT, first, {"tools": [shell(agent, "echo beta")]}, {"text": "Done."})
+    is_whole(ran, "completed")
+    shown = [kind for kind in ran.kinds if kind not in ("Init", "Thinking", "Hook")]
+    assert shown == [
+        "UserMessage", "AssistantText", "ToolCall", "ToolResult", "ToolCall", "ToolResult", "AssistantText", "Complete",
+    ]  # fmt: skip
+    assert [event.text for event in ran.of("AssistantText")] == ["Looking.", "Done."]
+    assert ["alpha" in ran.of("ToolResult")[0].content, "beta" in ran.of("ToolResult")[1].content] == [True, True]
+    assert [event.tool for event in ran.of("ToolCall")] == ["SHELL", "SHELL"]
+    assert not any(event.is_error for event in ran.of("ToolResult"))
+    assert (machine.work / "notes.txt").read_text() == "alpha\n"
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_prompt_reaches_the_model_as_typed(machine: Machine, agent: str) -> None:
+    machine.run(agent, PROMPT)
+    (body,) = machine.asked()
+    # What stands around the words, an agent may trim.
+    assert any(text.strip() == PROMPT.strip() for text in said_to(body))
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_tool_that_fails_is_an_error_of_the_tool_and_not_of_the_run(machine: Machine, agent: str) -> None:
+    failing = {"tools": [shell(agent, "echo gone >&2; exit 3")]}
+    ran = machine.run(agent, PROMPT, failing, {"text": "It failed, so I stop."})
+    is_whole(ran, "completed")
+    (result,) = ran.of("ToolResult")
+    assert result.is_error
+    assert "gone" in result.content
+    assert ran.of("Error") == []
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_model_that_refuses_makes_a_failed_turn_that_says_why(machine: Machine, agent: str, refusal: str) -> None:
+    ran = machine.run(agent, PROMPT, REFUSALS[refusal])
+    is_whole(ran, "failed")
+    (error,) = ran.of("Error")
+    assert error.message
+    assert ran.printed[-1]["error"] == error.message
+    assert ran.of("AssistantText") == []
+
+
+@pytest.mark.parametrize("trouble", PASSING)
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_trouble_that_passes_makes_a_completed_turn(machine: Machine, agent: str, trouble: str) -> None:
+    ran = machine.run(agent, PROMPT, PASSING[trouble], HELLO)
+    is_whole(ran, "completed")
+    assert ran.of("Error") == []
+    assert ran.of("AssistantText")[-1].text == "Hello from the stub."
+    assert len(machine.asked()) == 2
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_retries_are_recorded_as_retries(machine: Machine, agent: str) -> None:
+    # Each tells of one kind only: the one of refusals, the other of streams that broke off.
+    ran = machine.run(agent, PROMPT, PASSING["server" if agent == "claude" else "cut"], HELLO)
+    assert [event.attempt for event in ran.of("Retry")] == [1]
+
+
+@pytest.mark.parametrize("how", ["cut", "stream_error"])
+@pytest.mark.parametrize("agent", AGENTS)
+def test_an_answer_that_always_breaks_off_makes_a_failed_turn(machine: Machine, agent: str, how: str) -> None:
+    broken: dict[str, Any] = {"cut": True} if how == "cut" else {"stream_error": "overloaded_error", "message": "busy"}
+    ran = machine.run(agent, PROMPT, {"text": "Half an ans", **broken})
+    is_whole(ran, "failed")
+    assert len(ran.of("Error")) == 1
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_what_was_done_before_the_model_broke_off_is_kept_and_told_to_the_next(machine: Machine, agent: str) -> None:
+    done = {"text": "Looking.", "tools": [shell(agent, "echo alpha-7781")]}
+    ran = machine.run(agent, "Do the work.", done, REFUSALS["bad request"])
+    is_whole(ran, "failed", prompt="Do the work.")
+    assert [event.text for event in ran.of("AssistantText")] == ["Looking."]
+    assert "alpha-7781" in ran.of("ToolResult")[0].content
+    second = machine.run(agent, "Go on.")
+    assert second.turn.outcome == "completed"
+    context = "\n".join(said_to(machine.asked()[-1]))
+    assert "Looking." in context
+    assert "[Error]" in context

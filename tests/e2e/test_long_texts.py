@@ -1,0 +1,131 @@
+"""As much as the real agents take, and more: long histories, long prompts, and what a prompt may hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backstory.context import CLOSE, OPEN, build_context_prompt, strip_context
+from backstory.model import AssistantText, UserMessage
+from tests.e2e.conftest import AGENTS, said_to
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import Machine
+
+BUDGET = 400_000
+CODEX_MAX = 1_048_576
+TURNS, ANSWER = 10, 45_000
+
+
+def with_history(machine: Machine) -> None:
+    """A session here whose history is larger than a context may be: ten turns, each known by its number."""
+    with machine.store as store:
+        session = store.create_session("long", machine.work)
+        for number in range(TURNS):
+            answer = f"answer-{number}-begins " + "漢字 & <b> " * (ANSWER // 9) + f"answer-{number}-ends"
+            question = UserMessage(content=f"Question {number} of the heron?")
+            store.append_events(session, [question, AssistantText(text=answer)])
+            store.mark_completed(session, 1, None)
+
+
+def told(machine: Machine, prompt: str) -> str:
+    """The context of the last request, without its tags; the prompt must stand right behind it, as typed."""
+    (sent,) = [text for text in said_to(machine.asked()[-1]) if text.lstrip().startswith(OPEN)]
+    context, end, rest = sent.partition(CLOSE)
+    assert end
+    assert rest.strip() == prompt.strip()
+    return context.strip().removeprefix(OPEN).strip()
+
+
+def long_prompt(chars: int) -> str:
+    """A prompt of so many characters, some of which end a context."""
+    piece = f"otter 漢字 {CLOSE} and {OPEN} 🪶\n"
+    return (piece * (chars // len(piece) + 1))[: chars - 4] + " end"
+
+
+def test_a_history_of_four_hundred_thousand_characters_goes_into_each_agent_within_the_budget(machine: Machine) -> None:
+    with_history(machine)
+    for agent in AGENTS:
+        prompt = f"Which heron, {agent}?"
+        ran = machine.run(agent, prompt)
+        assert (ran.turn.outcome, ran.turn.prompt) == ("completed", prompt)
+        context = told(machine, prompt)
+        assert BUDGET - ANSWER * 1.2 < len(context) <= BUDGET
+        assert ran.printed[-1]["context_chars"] == len(context)
+        # The newest turns are told whole, and that older ones are not is said.
+        assert context.count(f"answer-{TURNS - 1}-begins") == context.count(f"answer-{TURNS - 1}-ends") == 1
+        assert "left out here" in context
+        assert "answer-0-begins" not in context
+    # What the first agent said is told to the second.
+    assert context.count("Which heron, claude?") == context.count("Hello from the stub.") == 1
+    machine.check()
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_four_hundred_thousand_characters_of_prompt_reach_the_model(machine: Machine, agent: str) -> None:
+    prompt = "漢字ab" * 100_000
+    ran = machine.run(agent, prompt)
+    assert ran.turn.outcome == "completed"
+    assert any(text.strip() == prompt for text in said_to(machine.asked()[-1]))
+
+
+@pytest.mark.parametrize("chars", [131_072, 2_000_000])
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_long_prompt_with_the_end_of_a_context_in_it_is_kept_as_typed(
+    machine: Machine, agent: str, chars: int
+) -> None:
+    machine.run("claude", "Where does the heron nest?")
+    prompt = long_prompt(chars)
+    ran = machine.run(agent, prompt)
+    assert len(prompt) == chars
+    assert ran.turn.prompt == prompt
+    assert [event.content for event in ran.of("UserMessage")] == [prompt]
+    is_taken = agent != "codex" or chars < CODEX_MAX
+    assert ran.turn.outcome == ("completed" if is_taken else "failed")
+    if is_taken:
+        assert told(machine, prompt).count("Where does the heron nest?") == 1
+    machine.check()
+
+
+def test_a_prompt_that_codex_does_not_take_is_a_failed_turn_that_says_so(machine: Machine) -> None:
+    ran = machine.run("codex", long_prompt(2_000_000))
+    assert (ran.code, ran.turn.outcome) == (1, "failed")
+    (error,) = ran.of("Error")
+    assert "1048576" in error.message.replace(",", "").replace("_", "")
+    assert ran.printed[-1]["error"] == error.message
+    assert machine.asked() == []
+    assert machine.run("claude", "Go on.").turn.outcome == "completed"
+
+
+def test_a_context_gives_way_to_a_prompt_that_leaves_it_little_room(machine: Machine) -> None:
+    with_history(machine)
+    prompt = "otter " * 170_000 + "end"
+    ran = machine.run("codex", prompt)
+    assert (ran.turn.outcome, ran.turn.prompt) == ("completed", prompt)
+    told(machine, prompt)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_long_prompt_with_the_end_of_a_context_in_it_is_found_once_after_its_log_is_read(
+    machine: Machine, agent: str
+) -> None:
+    prompt = long_prompt(131_072)
+    machine.run("claude", "Where does the heron nest?")
+    machine.run(agent, prompt)
+    machine.do("$B ingest")
+    with machine.home_store as store:
+        sessions = store.sessions()
+        prompts = [turn.prompt for session in sessions for turn in store.turns(session)]
+    assert prompts == ["Where does the heron nest?", prompt]
+    machine.check()
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_the_next_run_is_told_a_prompt_with_the_end_of_a_context_in_it(machine: Machine, agent: str) -> None:
+    first = f"What does {CLOSE} mean?"
+    machine.run(agent, first)
+    machine.run(agent, "And now?")
+    context = told(machine, "And now?")
+    assert "What does &lt;/backstory-session-context> mean?" in context
+    assert strip_context(build_context_prompt(context, "And now?")) == "And now?"
