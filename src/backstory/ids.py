@@ -76,9 +76,9 @@ def parse_time_ms(text: str | int | float | None) -> int | None:
     if text is None or isinstance(text, bool):
         return None
     if isinstance(text, int | float):
-        seconds = float(text)
-        if seconds != seconds or abs(seconds) > 1e15:
+        if not abs(text) <= 1e15:
             return None
+        seconds = float(text)
         return round(seconds if abs(seconds) >= 1e11 else seconds * 1000)
     try:
         moment = datetime.fromisoformat(text.upper())

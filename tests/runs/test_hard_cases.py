@@ -499,18 +499,24 @@ def test_a_project_on_a_full_disk_gets_its_run_when_there_is_room(bench: Bench) 
     folder.mkdir()
     with small_disk(folder, 1):
         assert bench.run("first", GOOD).returncode == 0
-        block = folder / "block"
-        block.write_bytes(b"")
+        block, gate = folder / "block", bench.root / "gate"
+        process = bench.start(
+            "run", "-a", "claude", "second", script=[{"say": "on"}, {"wait_for": str(gate)}, {"long": 900_000}, GOOD]
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
         with suppress(OSError), block.open("wb", buffering=0) as file:
             while file.write(b"b" * 4096):
                 pass
-        done = bench.run("second", {"long": 900_000}, GOOD)
-        assert "Traceback" not in done.stderr
+        gate.touch()
+        _, told = process.communicate()
+        assert "Traceback" not in told
+        assert bench.run("refused", GOOD).returncode != 0
         block.unlink()
         enlarge(folder, 64)
         assert bench.run("third", GOOD).returncode == 0
         assert prompts(bench.store) == ["first", "second", "third"]
-        assert "is full" in done.stderr
+        assert "is full" in told
         assert bench.store.verify().problems == []
         assert bench.spools() == []
 

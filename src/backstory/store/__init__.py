@@ -109,6 +109,11 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def make_ready(self) -> None:
+        """Bring a store of an earlier version to today's tables, if it is there; acting commands do so anyway."""
+        if self.exists:
+            self._writing_connection()
+
     def close(self) -> None:
         """Let go of the file; with the last connection its side files go too."""
         for db in (self._reader, self._writer):
@@ -226,12 +231,12 @@ class Store:
         """Raise now what writing would raise: StoreReadOnly, StoreBusy, DiskFull, …"""
 
         def try_it(db: apsw.Connection) -> None:
-            # Writing a page begins the journal, which a folder may refuse.
-            with suppress(_Undone), db:
-                db.execute("update meta set value = value where key = 'next_number'")
-                raise _Undone
+            # Changing a page begins the journal, which a folder may refuse.
+            db.execute("insert into meta(key, value) values ('tried', '')")
+            raise _Undone
 
-        self._change(try_it)
+        with suppress(_Undone):
+            self._change(try_it)
 
     def drop_if_empty(self, session: Session | int) -> None:
         """Remove a session in which nothing has happened yet; it leaves no trace but its number."""
@@ -579,7 +584,7 @@ class Store:
 
     def _make_tables(self, db: apsw.Connection) -> None:
         empty = db.pragma("page_count") == 0 or not db.execute("select count(*) from sqlite_schema").get
-        ready = not empty and migrate.schema_version(db, self.path) == migrate.SCHEMA_VERSION
+        ready = not empty and migrate.is_current(db, self.path)
         if not ready:
             with connection.writing(db, self.path, first=empty):
                 # Another process may have been faster between the look and the lock.

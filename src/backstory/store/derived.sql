@@ -1,12 +1,72 @@
--- What can be rebuilt from ground truth. No trigger touches it: a SQLite without contentless-delete FTS5
--- must still be able to delete a session. Rows of the index without an event are skipped by search.
+-- What can be rebuilt from ground truth (see reindex). No trigger touches the index: a SQLite without
+-- contentless-delete FTS5 must still be able to delete a session. Rows of the index without an event are skipped.
 
-create table turn_texts(
+create table if not exists turn_texts(
   turn_id integer primary key references turns(id) on delete cascade,
   answer  text not null                  -- the last thing the model said in the turn
 );
 
-create virtual table search_index using fts5(
+create table if not exists call_results(
+  call_id   integer primary key,         -- events.id of a tool call
+  result_id integer not null,            -- events.id of its result
+  is_error  integer not null,            -- 1 = it failed
+  exit_code integer                      -- of a command, where the result tells it
+);
+
+create table if not exists session_files(
+  id            integer primary key,
+  session_id    integer not null references sessions(id) on delete cascade,
+  file_path     text not null,           -- absolute, where that can be told
+  tool_name     text not null,           -- of the first touch, the agent's word
+  action        text not null,           -- of all touches the one that tells most: create, rename, delete, edit, read
+  turn_id       integer,                 -- turns.id of the first touch
+  first_seq     integer not null,        -- record of the first touch
+  first_seen_at integer,                 -- its time
+  unique (session_id, file_path)
+);
+create index if not exists idx_session_files_path on session_files(file_path);
+
+create table if not exists file_touches(
+  file_id integer not null references session_files(id) on delete cascade,
+  seq     integer not null,              -- record of the call, with its part: see events
+  part    integer not null,
+  action  text not null,                 -- read | edit | create | delete | rename
+  to_path text,                          -- where a rename led
+  primary key (file_id, seq, part)
+) without rowid;
+
+create table if not exists session_refs(
+  id         integer primary key,
+  session_id integer not null references sessions(id) on delete cascade,
+  ref_type   text not null,              -- pr | issue | commit
+  ref_value  text not null,              -- 12, a hash; owner/repo#12 where it is not the session's repository
+  host       text,                       -- github.com
+  repository text,                       -- owner/repo
+  turn_id    integer,                    -- turns.id of the first mention
+  seq        integer not null,           -- record of the first mention
+  created_at integer,                    -- its time
+  unique (session_id, ref_type, ref_value)
+);
+create index if not exists idx_session_refs_type_value on session_refs(ref_type, ref_value);
+
+create table if not exists checkpoints(
+  id                integer primary key,
+  session_id        integer not null references sessions(id) on delete cascade,
+  checkpoint_number integer not null,    -- 1, 2, ... in the session
+  seq               integer,             -- record of the compaction; NULL: known from a file beside the log
+  title             text,
+  overview          text,                -- all of a summary that has no sections
+  history           text,
+  work_done         text,
+  technical_details text,
+  important_files   text,
+  next_steps        text,
+  created_at        integer,
+  unique (session_id, checkpoint_number)
+);
+create index if not exists idx_checkpoints_session on checkpoints(session_id);
+
+create virtual table if not exists search_index using fts5(
   content,                               -- the searchable text of one event; rowid = events.id
   session_id unindexed,                  -- sessions.id
   source_type unindexed,                 -- NULL: an event
@@ -15,3 +75,16 @@ create virtual table search_index using fts5(
   content='', contentless_delete=1, contentless_unindexed=1,
   tokenize="unicode61 remove_diacritics 2"
 );
+
+-- Rows about events that go, also when a client deletes them without foreign_keys=ON.
+create trigger if not exists session_gone_derived after delete on sessions begin
+  delete from session_files where session_id = old.id;
+  delete from session_refs where session_id = old.id;
+  delete from checkpoints where session_id = old.id;
+end;
+create trigger if not exists session_file_gone after delete on session_files begin
+  delete from file_touches where file_id = old.id;
+end;
+create trigger if not exists event_gone_derived after delete on events when old.kind in ('ToolCall', 'ToolResult') begin
+  delete from call_results where call_id = old.id;
+end;

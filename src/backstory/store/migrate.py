@@ -12,10 +12,37 @@ from backstory.store.connection import APPLICATION_ID
 if TYPE_CHECKING:
     import apsw
 
-SCHEMA_VERSION = 1
-DERIVED_VERSION = 1
+SCHEMA_VERSION = 2
+DERIVED_VERSION = 2
+"""Raised with derived.sql and with what is put into its tables; logs that were derived before it are derived anew."""
 
-MIGRATIONS: dict[int, str] = {}
+MIGRATIONS: dict[int, str] = {
+    2: """
+    alter table sessions add column root text;
+    create index idx_sessions_repo on sessions(repository);
+    create index idx_sessions_cwd on sessions(cwd);
+    alter table logs add column pending blob;
+    alter table logs add column derived integer not null default 0;
+    alter table logs add column gone integer;
+    create table companions(
+      id       integer primary key,
+      log_id   integer not null references logs(id) on delete cascade,
+      name     text not null,
+      size     integer not null,
+      mtime_ns integer not null,
+      sha256   blob not null,
+      data     blob not null,
+      unique (log_id, name)
+    );
+    drop trigger log_gone;
+    create trigger log_gone after delete on logs begin
+      delete from chunks where log_id = old.id;
+      delete from numbers where log_id = old.id;
+      delete from companions where log_id = old.id;
+      update log_places set log_id = null where log_id = old.id;
+    end;
+    """,
+}
 """SQL that takes a store from the version before to the one it is filed under."""
 
 
@@ -29,6 +56,13 @@ def schema_version(db: apsw.Connection, path: Path) -> int:
     if version > SCHEMA_VERSION:
         raise errors.StoreTooNew(path, version, SCHEMA_VERSION)
     return version
+
+
+def is_current(db: apsw.Connection, path: Path) -> bool:
+    """Whether a store has today's tables; raises as ``schema_version`` does."""
+    if schema_version(db, path) != SCHEMA_VERSION:
+        return False
+    return bool(db.execute("select value = ? from meta where key = 'derived_version'", (str(DERIVED_VERSION),)).get)
 
 
 def begin(db: apsw.Connection, store_id: str) -> None:
@@ -57,3 +91,6 @@ def upgrade(db: apsw.Connection, path: Path) -> None:
     for version in range(schema_version(db, path) + 1, SCHEMA_VERSION + 1):
         db.execute(MIGRATIONS[version])
         db.execute("update meta set value = ? where key = 'schema_version'", (str(version),))
+    # Tables of what can be derived are made where they lack; reading a log anew fills them.
+    db.execute(Path(__file__).with_name("derived.sql").read_text("utf-8"))
+    db.execute("update meta set value = ? where key = 'derived_version'", (str(DERIVED_VERSION),))

@@ -26,6 +26,7 @@ create table sessions(
   repository       text,                 -- owner/name, where the remote says so
   branch           text,                 -- git branch, the last one named
   cwd              text,                 -- the folder it began in
+  root             text,                 -- root of the worktree that holds cwd, as this machine had it
   created          text not null         -- ISO 8601, UTC
                    default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
   last_active      integer,              -- time of its newest event
@@ -46,6 +47,8 @@ create unique index idx_sessions_identity on sessions(substr(uid, 11));
 create index idx_sessions_parent on sessions(parent_id);
 create index idx_sessions_parent_identity on sessions(parent_identity) where parent_identity is not null;
 create index idx_sessions_active on sessions(last_active);
+create index idx_sessions_repo on sessions(repository);
+create index idx_sessions_cwd on sessions(cwd);
 
 create table logs(
   id          integer primary key autoincrement,
@@ -64,7 +67,10 @@ create table logs(
   tail_seq    integer,                   -- number already given to the record behind parsed_to, if it looks whole
   generation  integer not null default 1,-- raised when the file was rewritten
   frames      integer not null default 0,-- small chunks waiting to be folded
-  state       blob                       -- the adapter's state at parsed_to (JSON, zstd)
+  state       blob,                      -- the adapter's state at parsed_to (JSON, zstd)
+  pending     blob,                      -- calls whose result had not come at parsed_to (JSON, zstd)
+  derived     integer not null default 0,-- version of what was derived from it; see derived.sql
+  gone        integer                    -- when its file was first found to be gone, ms
 );
 create index idx_logs_session on logs(session_id);
 create unique index idx_logs_identity on logs(agent, native_id, generation) where kind = 'file';
@@ -98,6 +104,17 @@ create table chunks(
   sha256    blob not null,               -- of those bytes
   data      blob not null,               -- those bytes, as one zstd frame
   unique (log_id, start)
+);
+
+create table companions(
+  id       integer primary key,
+  log_id   integer not null references logs(id) on delete cascade,
+  name     text not null,                -- path relative to the log's folder: workspace.yaml, tool-results/x.txt
+  size     integer not null,             -- bytes of the file when last read
+  mtime_ns integer not null,
+  sha256   blob not null,                -- of its bytes
+  data     blob not null,                -- its bytes, as one zstd frame
+  unique (log_id, name)
 );
 
 create table turns(
@@ -177,6 +194,7 @@ end;
 create trigger log_gone after delete on logs begin
   delete from chunks where log_id = old.id;
   delete from numbers where log_id = old.id;
+  delete from companions where log_id = old.id;
   update log_places set log_id = null where log_id = old.id;
 end;
 create trigger turn_gone after delete on turns begin
