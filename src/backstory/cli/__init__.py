@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import os
@@ -70,13 +71,30 @@ def cli(ctx: click.Context, store_path: str | None) -> None:
     """One store for every coding-agent session: keep every byte, find everything."""
     from backstory.cli.app import App
 
-    ctx.obj = App(os.environ, Path.cwd(), store_path)
+    ctx.obj = App(os.environ, _current_folder(), store_path)
+
+
+def _current_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as refused:
+        from backstory.errors import FolderNotUsable
+
+        raise FolderNotUsable(None, refused.strerror or str(refused)) from refused
+
+
+def _have_standard_files() -> None:
+    """A closed stdin is an empty one; what is written to a closed stdout or stderr is written to nobody."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - for as long as we live
 
 
 def main() -> None:
     """Run the command line; every error a person can meet ends here, as one sentence and an exit code."""
-    from backstory.errors import BackstoryError
+    from backstory.errors import BackstoryError, OutputFailed
 
+    _have_standard_files()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that knows few letters gets the others as question marks.
         sys.stdout.reconfigure(errors="replace")
@@ -101,3 +119,10 @@ def main() -> None:
         # The reader of our output has gone (`| head`): nothing is wrong, and nothing more can be said.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(PIPE_CLOSED)
+    except OSError as refused:
+        if refused.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        failed = OutputFailed(refused.strerror or str(refused))
+        click.echo(f"backstory: {failed}", err=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(failed.exit_code)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory import config, projects
-from backstory.errors import SessionNotFound
+from backstory.errors import NoHome, SessionNotFound
 from backstory.store import PROJECT_STORE, Session, Store, open_store
 
 if TYPE_CHECKING:
@@ -35,7 +35,10 @@ class App:
     @cached_property
     def user_home(self) -> Path:
         """The user's home folder, as HOME says."""
-        return Path(self.environ["HOME"]) if self.environ.get("HOME") else Path.home()
+        try:
+            return Path(self.environ["HOME"]) if self.environ.get("HOME") else Path.home()
+        except RuntimeError as refused:
+            raise NoHome from refused
 
     @cached_property
     def home(self) -> Path:
@@ -44,7 +47,10 @@ class App:
             return Path(chosen).expanduser()
         import platformdirs
 
-        return Path(platformdirs.user_data_dir("backstory", appauthor=False))
+        try:
+            return Path(platformdirs.user_data_dir("backstory", appauthor=False))
+        except RuntimeError as refused:
+            raise NoHome from refused
 
     @cached_property
     def home_store(self) -> Store:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(128, 160)) if code not in (9, 10)}
 """Control characters in what agents wrote are shown, not obeyed by the terminal."""
+CONTROL_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}
 
 
 def data(text: str = "") -> None:
@@ -31,6 +32,16 @@ def raw(text: str) -> None:
     sys.stdout.flush()
 
 
+def json_line(value: Any) -> None:
+    """Data for programs: one JSON value on one line, seen at once."""
+    raw(encoded(value) + "\n")
+
+
+def encoded(value: Any) -> str:
+    """JSON on one line. Control characters that JSON allows are escaped: a terminal may obey them."""
+    return msgspec.json.encode(value).decode().translate(CONTROL_IN_JSON)
+
+
 def json(value: Any) -> None:
     """Data for programs: one JSON value, indented."""
     sys.stdout.write(as_json(value) + "\n")
@@ -38,7 +49,7 @@ def json(value: Any) -> None:
 
 def as_json(value: Any) -> str:
     """JSON as we print it: indented, non-ASCII as it is."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    return msgspec.json.format(encoded(value), indent=2)
 
 
 def json_lines(head: dict[str, Any], name: str, items: Iterable[Any]) -> None:
@@ -46,7 +57,7 @@ def json_lines(head: dict[str, Any], name: str, items: Iterable[Any]) -> None:
     sys.stdout.write(as_json(head)[:-2].rstrip() + f',\n  "{name}": [')
     separator = "\n"
     for item in items:
-        sys.stdout.write(f"{separator}    {msgspec.json.encode(item).decode()}")
+        sys.stdout.write(f"{separator}    {encoded(item)}")
         separator = ",\n"
     sys.stdout.write("\n  ]\n}\n")
 
