@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from backstory.projects import normalised, project_key, remote_url, repository_root
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from backstory.projects import (
+    keep_out_of_git,
+    normalised,
+    project_key,
+    remote_url,
+    repository_root,
+    shared_root,
+    store_path,
+)
 
 
 @pytest.mark.parametrize(
@@ -122,3 +129,86 @@ def test_a_broken_git_file_is_no_trouble(tmp_path: Path, data: bytes) -> None:
 @pytest.mark.parametrize("folder", ["/bad\0path", "relative/path", "C:\\Users\\me", "/" + "x" * 5000, "~"])
 def test_what_a_log_calls_a_folder_need_not_be_one(folder: str) -> None:
     assert project_key(folder) is not None
+
+
+def git(*words: str | Path, cwd: Path) -> str:
+    """Run git, away from whatever this machine's own settings are."""
+    environ = {
+        "PATH": os.environ["PATH"], "HOME": str(cwd), "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@example.com",
+        "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@example.com",
+    }  # fmt: skip
+    return subprocess.run(["git", *words], cwd=cwd, env=environ, check=True, capture_output=True, text=True).stdout
+
+
+def with_a_commit(folder: Path) -> Path:
+    folder.mkdir()
+    git("init", "-q", "-b", "main", cwd=folder)
+    git("commit", "-q", "--allow-empty", "-m", "first", cwd=folder)
+    return folder
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    return with_a_commit(tmp_path / "plain")
+
+
+@pytest.fixture
+def bare(tmp_path: Path, plain: Path) -> Path:
+    """A bare repository without a remote, with two worktrees beside it."""
+    folder = tmp_path / "bare.git"
+    git("clone", "-q", "--bare", plain, folder, cwd=tmp_path)
+    git("remote", "remove", "origin", cwd=folder)
+    for name in ("one", "two"):
+        git("worktree", "add", "-q", "-b", name, tmp_path / name, cwd=folder)
+    return folder
+
+
+def test_the_worktrees_of_a_bare_repository_share_a_store_in_it(tmp_path: Path, bare: Path) -> None:
+    (tmp_path / "one" / "src").mkdir()
+    folders = (bare, bare / "refs", tmp_path / "one" / "src", tmp_path / "two")
+    roots = {shared_root(folder) for folder in folders}
+    assert roots == {bare}
+    assert store_path(bare) == bare / "backstory" / "sessions.bks"
+    assert {project_key(str(folder)) for folder in folders} == {str(bare)}
+
+
+def test_a_bare_repository_is_known_by_its_remote(tmp_path: Path, bare: Path) -> None:
+    git("remote", "add", "origin", "git@github.com:me/tool.git", cwd=bare)
+    assert {project_key(str(folder)) for folder in (bare, tmp_path / "one")} == {"github.com/me/tool"}
+
+
+def test_a_bare_repository_hidden_beside_its_worktrees_is_their_root(tmp_path: Path, plain: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    git("clone", "-q", "--bare", plain, project / ".bare", cwd=tmp_path)
+    (project / ".git").write_text("gitdir: ./.bare\n")
+    git("worktree", "add", "-q", "-b", "one", project / "one", cwd=project)
+    assert {shared_root(project), shared_root(project / "one")} == {project / ".bare"}
+
+
+def test_a_bare_repository_with_settings_per_worktree_is_bare(tmp_path: Path, bare: Path) -> None:
+    git("config", "extensions.worktreeConfig", "true", cwd=bare)
+    git("config", "--unset", "core.bare", cwd=bare)
+    git("config", "--worktree", "core.bare", "true", cwd=bare)
+    assert "bare" not in (bare / "config").read_text()
+    assert store_path(shared_root(tmp_path / "one") or tmp_path) == bare / "backstory" / "sessions.bks"
+
+
+def test_nothing_in_the_worktrees_of_a_bare_repository_is_hidden_from_git(tmp_path: Path, bare: Path) -> None:
+    keep_out_of_git(bare, "backstory")
+    (tmp_path / "one" / "backstory").mkdir()
+    (tmp_path / "one" / "backstory" / "code.py").touch()
+    assert git("status", "--porcelain", cwd=tmp_path / "one") == "?? backstory/\n"
+
+
+def test_a_repository_with_files_keeps_its_store_at_its_root(tmp_path: Path, plain: Path) -> None:
+    git("worktree", "add", "-q", "-b", "side", tmp_path / "side", cwd=plain)
+    assert {shared_root(plain), shared_root(tmp_path / "side")} == {plain}
+    assert store_path(plain) == plain / ".backstory" / "sessions.bks"
+
+
+@pytest.mark.parametrize("config", ["", "[core]\n\tbare = false\n", "[other]\n\tbare = true\n", "[core]\n# bare\n"])
+def test_what_does_not_say_that_it_is_bare_is_not(tmp_path: Path, bare: Path, config: str) -> None:
+    (bare / "config").write_text(config)
+    assert store_path(bare) == bare / ".backstory" / "sessions.bks"

@@ -1,13 +1,23 @@
 """backstory: one store for every coding-agent session.
 
-The Python API, each name with an example:
+The Python API; docs/api.md has an example of each name, and of how they fit together.
 
->>> from backstory import UserMessage, ToolResult, compact_event, open_store
->>> compact_event(ToolResult(tool_name="Bash", content="one\\ntwo\\nthree")).content
-'two\\nthree'
-
-``open_store(path)`` gives a ``Store``; ``Store.create_session(name, worktree)`` begins one (and the file),
-``Store.append_events(session, events)`` adds to it, ``Store.mark_completed(session, ...)`` says how it ended.
+>>> from backstory import AssistantText, UserMessage, build_context, build_context_prompt, open_store
+>>> with open_store("sessions.bks") as store:
+...     session = store.create_session("Fix the build")
+...     _ = store.append_events(session, [UserMessage(content="Why?"), AssistantText(text="A missing comma.")])
+...     store.mark_completed(session, duration_ms=1200, cost_usd=0.01)
+...     context = build_context(store.told_turns(session, 400_000), budget_chars=400_000)
+>>> print(build_context_prompt(context.text, "Fix it."))
+<backstory-session-context>
+## User
+Why?
+<BLANKLINE>
+## Assistant
+A missing comma.
+</backstory-session-context>
+<BLANKLINE>
+Fix it.
 """
 
 from __future__ import annotations
@@ -18,6 +28,7 @@ from backstory._version import __version__
 
 if TYPE_CHECKING:
     from backstory.compact_form import compact_event
+    from backstory.context import Context, ToldTurn, build_context, build_context_prompt, strip_context
     from backstory.errors import BackstoryError
     from backstory.model import (
         AssistantText,
@@ -29,33 +40,43 @@ if TYPE_CHECKING:
         Hook,
         Init,
         ModelSwitch,
+        Outcome,
         Plan,
         Retry,
         Thinking,
+        Tokens,
+        Tool,
         ToolCall,
         ToolResult,
         Turn,
         Unknown,
         UserMessage,
     )
-    from backstory.store import Session, Store, open_store
+    from backstory.store import Filter, Session, Store, StoredEvent, open_store
 
 _HOMES = {
     "backstory.compact_form": ("compact_event",),
+    "backstory.context": ("Context", "ToldTurn", "build_context", "build_context_prompt", "strip_context"),
     "backstory.errors": ("BackstoryError",),
     "backstory.model": (
-        "AssistantText", "Command", "Compacted", "Complete", "Error", "Event", "Hook", "Init", "ModelSwitch", "Plan",
-        "Retry", "Thinking", "ToolCall", "ToolResult", "Turn", "Unknown", "UserMessage",
+        "AssistantText", "Command", "Compacted", "Complete", "Error", "Event", "Hook", "Init", "ModelSwitch",
+        "Outcome", "Plan", "Retry", "Thinking", "Tokens", "Tool", "ToolCall", "ToolResult", "Turn", "Unknown",
+        "UserMessage",
     ),
-    "backstory.store": ("Session", "Store", "open_store"),
+    "backstory.store": ("Filter", "Session", "Store", "StoredEvent", "open_store"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "AssistantText", "BackstoryError", "Command", "Compacted", "Complete", "Error", "Event", "Hook", "Init",
-    "ModelSwitch", "Plan", "Retry", "Session", "Store", "Thinking", "ToolCall", "ToolResult", "Turn", "Unknown",
-    "UserMessage", "__version__", "compact_event", "open_store",
+    "AssistantText", "BackstoryError", "Command", "Compacted", "Complete", "Context", "Error", "Event", "Filter",
+    "Hook", "Init", "ModelSwitch", "Outcome", "Plan", "Retry", "Session", "Store", "StoredEvent", "Thinking",
+    "Tokens", "ToldTurn", "Tool", "ToolCall", "ToolResult", "Turn", "Unknown", "UserMessage", "__version__",
+    "build_context", "build_context_prompt", "compact_event", "open_store", "strip_context",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from backstory.cli import output
 from backstory.cli.options import json_option, session_argument, store_option
-from backstory.context import build_context
+from backstory.context import build_context, context_prefix
+from backstory.spool import SPOOLS, waiting
 
 if TYPE_CHECKING:
-    from backstory.cli.app import App
+    from backstory.cli.app import App, Found
+    from backstory.context import Context
+
+NO_LIMIT = 1 << 60
+LEFT_OUT_SHOWN_MAX = 10
+"""More turns than these that are left out are told in one line; in JSON each is told."""
+
+
+class TurnTold(Struct, frozen=True, kw_only=True):
+    """A turn in a context: how many characters it has there, whole, and whether it is sent."""
+
+    turn: int
+    chars: int
+    sent: bool
+    prompt: str
 
 
 @click.command("context")
 @session_argument()
 @click.option("--budget", type=click.IntRange(min=0), help="Characters at most.  [default: run.context_chars]")
-@click.option("--explain", is_flag=True, help="Say how much there is, and what was left out.")
+@click.option("--explain", is_flag=True, help="Say turn by turn how much there is, and what is sent of it.")
 @json_option
 @store_option
 @click.pass_obj
@@ -25,23 +41,69 @@ def command(app: App, session: str, budget: int | None, explain: bool, as_json: 
     """Print the context that the next run of a SESSION would be given."""
     budget = app.config.get("run.context_chars") if budget is None else budget
     found = app.find(session)
-    told = found.store.told_turns(found.session, budget)
-    context = build_context(told, budget_chars=budget)
-    left_out = found.session.turns - context.turns
+    context = build_context(found.store.told_turns(found.session, budget), budget_chars=budget)
+    turns = _explained(found, context) if explain else []
     if as_json:
-        output.json(
-            {
-                "uid": found.session.uid,
-                "context": context.text,
-                "chars": len(context.text),
-                "budget": budget,
-                "turns": context.turns,
-                "turns_left_out": left_out,
-            }
-        )
+        output.json(_as_json(found, context, budget) | ({"explained": turns} if explain else {}))
         return
     output.pages(output.clean(context.text).split("\n"))
     if explain:
-        output.talk(
-            f"{len(context.text):,} of {budget:,} characters: {context.turns} turns, {left_out} older ones left out."
+        _explain(found, context, turns, budget)
+        if any((run := spool.run) and run.session_uid == found.session.uid for spool in waiting(app.home / SPOOLS)):
+            output.talk("A run of this session is not stored yet: backstory show. The next run is told it, too.")
+
+
+def _as_json(found: Found, context: Context, budget: int) -> dict[str, Any]:
+    return {
+        "uid": found.session.uid,
+        "context": context.text,
+        "chars": len(context.text),
+        "prefix_chars": len(context_prefix(context.text)),
+        "budget": budget,
+        "turns": context.turns,
+        "turns_left_out": found.session.turns - context.turns,
+    }
+
+
+def _explained(found: Found, context: Context) -> list[TurnTold]:
+    """Every turn of a session as a context tells it, the oldest first; the newest are those that are sent."""
+    told = found.store.told_turns(found.session, NO_LIMIT)
+    return [
+        TurnTold(
+            turn=number,
+            chars=len(build_context([each], budget_chars=NO_LIMIT).text),
+            sent=number > len(told) - context.turns,
+            prompt=each.turn.prompt,
         )
+        for number, each in enumerate(told, 1)
+    ]
+
+
+def _rows(turns: list[TurnTold]) -> list[tuple[str, ...]]:
+    left_out = [each for each in turns if not each.sent]
+    rows: list[tuple[str, ...]] = []
+    if len(left_out) > LEFT_OUT_SHOWN_MAX:
+        chars = sum(each.chars for each in left_out)
+        rows.append((f"1-{len(left_out)}", f"{chars:,}", "left out", ""))
+        turns = turns[len(left_out) :]
+    widest = max((len(f"{each.chars:,}") for each in turns), default=0)
+    for each in turns:
+        rows.append((str(each.turn), f"{each.chars:,}".rjust(widest), "sent" if each.sent else "left out", each.prompt))
+    return rows
+
+
+def _explain(found: Found, context: Context, turns: list[TurnTold], budget: int) -> None:
+    for line in output.table(_rows(turns), flexible=3, heads=("TURN", "CHARACTERS", "", "PROMPT")):
+        output.talk(line)
+    left_out = found.session.turns - context.turns
+    whole = sum(each.chars for each in turns)
+    percent = round(100 * len(context.text) / budget) if budget else 100
+    is_cut = context.turns == 1 and turns[-1].chars > len(context.text)
+    output.talk(
+        f"{len(context.text):,} of {budget:,} characters ({percent} %): {context.turns} turns, "
+        f"{left_out} older ones left out. All turns together are {whole:,} characters."
+    )
+    if is_cut:
+        output.talk(f"Turn {turns[-1].turn} alone is larger than the budget, so only its end is sent.")
+    if context.text:
+        output.talk(f"With the tags around it, {len(context_prefix(context.text)):,} characters go before the prompt.")

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.cli import output
+from backstory.cli.app import Found
 from backstory.cli.options import json_option, store_option
+from backstory.model import Outcome
 from backstory.spool import SPOOLS, waiting
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from backstory.store import Session
 
 PROJECT_COLUMNS = 20
-BADGES = {1: ("✓", "green"), 0: ("✗", "red")}
+MARKS = {"completed": ("✓", "green"), "failed": ("✗", "red"), "cancelled": ("■", "yellow"), "crashed": ("!", "red")}
 
 
 @click.command("list")
@@ -27,46 +29,67 @@ BADGES = {1: ("✓", "green"), 0: ("✗", "red")}
 @store_option
 @click.pass_obj
 def command(app: App, everything: bool, agent: str | None, helpers: bool, limit: int | None, as_json: bool) -> None:
-    """List sessions, the last active first: this project's, or with --all the machine's."""
+    """List sessions, the last active first: this project's, or with --all the machine's.
+
+    How the last turn of each ended: ✓ completed, ✗ failed, ■ cancelled, ! crashed; nothing while one runs.
+    """
     limit = app.config.get("list.limit") if limit is None and not as_json else limit or 0
     found = listed(app, everything=everything or bool(app.store_path), agent=agent, helpers=helpers)
     shown = found[:limit] if limit else found
-    _tell_of_runs(app)
+    running = _tell_of_runs(app)
+    outcomes = [None if each.session.uid in running else outcome_of(each) for each in shown]
     if as_json:
-        output.json([session_as_json(session) for session in shown])
+        output.json([session_as_json(each.session, outcome) for each, outcome in zip(shown, outcomes, strict=True)])
         return
     if not found:
         output.talk(_why_none(app, everything))
         return
-    for line in output.table([_row(session) for session in shown], flexible=2, heads=HEADS):
-        output.data(line)
+    kept = next(columns for least, columns in COLUMNS if output.width() >= least)
+    rows = [_row(each.session, outcome) for each, outcome in zip(shown, outcomes, strict=True)]
+    cells = [[row[n] for n in kept] for row in rows]
+    head, *lines = output.table(cells, flexible=2, heads=[HEADS[n] for n in kept])
+    output.data(head)
+    for line, outcome in zip(lines, outcomes, strict=True):
+        mark, colour = MARKS.get(outcome or "", ("", ""))
+        output.data(output.style(mark, fg=colour) + line.removeprefix(mark) if mark else line)
     if len(shown) < len(found):
         output.talk(f"Showing {len(shown)} of {len(found)}; --limit 0 for all.")
 
 
-def _tell_of_runs(app: App) -> None:
-    """Say what is not in the list yet: runs that go on, and those that wait to be stored."""
-    spools = [spool for spool in waiting(app.home / SPOOLS) if spool.run is not None]
-    running = sum(spool.is_alive for spool in spools)
+def _tell_of_runs(app: App) -> set[str]:
+    """Say what is not in the list yet: runs that go on, and those that wait. Gives the uids of running sessions."""
+    runs = [(run.session_uid, spool) for spool in waiting(app.home / SPOOLS) if (run := spool.run) is not None]
+    running = [uid for uid, spool in runs if spool.is_alive]
     if running:
-        output.talk(f"{running} running: backstory ps")
-    if len(spools) > running:
-        output.talk(f"{len(spools) - running} over and not stored yet; the next `backstory run` stores what it can.")
+        output.talk(f"{len(running)} running: backstory ps")
+    if over := len(runs) - len(running):
+        output.talk(f"{over} over and not stored yet; the next `backstory run` stores what it can.")
+    return set(running)
 
 
-def listed(app: App, *, everything: bool, agent: str | None, helpers: bool) -> list[Session]:
+def listed(app: App, *, everything: bool, agent: str | None, helpers: bool) -> list[Found]:
     """The sessions of the stores in use, each once, the last active first."""
-    found: dict[str, Session] = {}
+    found: dict[str, Found] = {}
     for store in app.stores:
         if store.exists:
             project, folder = (None, None) if everything else (app.project_key, str(app.project_folder))
             for session in store.sessions(agent=agent, helpers=helpers, project=project, folder=folder):
-                found.setdefault(session.uid, session)
-    return sorted(found.values(), key=lambda session: (session.last_active or 0, session.uid), reverse=True)
+                found.setdefault(session.uid, Found(store, session))
+    return sorted(found.values(), key=lambda each: (each.session.last_active or 0, each.session.uid), reverse=True)
 
 
-def session_as_json(session: Session) -> dict[str, Any]:
-    """A session as printed by ``list`` and ``show``."""
+def outcome_of(found: Found) -> str | None:
+    """How a session's last turn ended; None while that is open."""
+    session = found.session
+    if session.completed is None:
+        return None
+    # Of all ways not to succeed only the turn tells which it was.
+    turns = [] if session.completed else found.store.turns(session)
+    return (turns[-1].outcome if turns else None) or (Outcome.COMPLETED if session.completed else Outcome.FAILED)
+
+
+def session_as_json(session: Session, outcome: str | None) -> dict[str, Any]:
+    """A session as printed by ``list`` and ``show``; ``outcome`` is its last turn's, None while one runs."""
     return {
         "number": session.shown_number,
         "uid": session.uid,
@@ -83,6 +106,7 @@ def session_as_json(session: Session) -> dict[str, Any]:
         "turns": session.turns,
         "events": session.events,
         "completed": None if session.completed is None else bool(session.completed),
+        "outcome": outcome,
         "duration_ms": session.duration_ms,
         "cost_usd": session.cost_usd,
         "native_id": session.native_id,
@@ -92,11 +116,13 @@ def session_as_json(session: Session) -> dict[str, Any]:
 
 
 HEADS = ("", "SESSION", "NAME", "AGENT", "PROJECT", "LAST ACTIVE", "TURNS", "TIME", "COST")
+COLUMNS = ((72, range(9)), (50, (0, 1, 2, 5, 6)), (0, (0, 1, 2, 6)))
+"""Which of these a terminal of at least so many columns shows."""
 
 
-def _row(session: Session) -> tuple[str, ...]:
+def _row(session: Session, outcome: str | None) -> tuple[str, ...]:
     return (
-        badge(session.completed),
+        MARKS.get(outcome or "", ("", ""))[0],
         session.shown_number or session.uid[:12],
         session.name or session.title or session.first_prompt or "",
         ", ".join(session.agents),
@@ -106,11 +132,6 @@ def _row(session: Session) -> tuple[str, ...]:
         output.duration(session.duration_ms),
         "" if session.cost_usd is None else f"${session.cost_usd:.2f}",
     )
-
-
-def badge(completed: int | None) -> str:
-    """✓ for a session whose last turn succeeded, ✗ for one where it did not, nothing while it is open."""
-    return BADGES[completed][0] if completed in BADGES else ""
 
 
 def _why_none(app: App, everything: bool) -> str:

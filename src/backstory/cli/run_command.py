@@ -13,9 +13,10 @@ from backstory import agents, model, projects
 from backstory.agents import Permissions
 from backstory.cli import output
 from backstory.cli.app import now_ms
+from backstory.cli.list_command import MARKS
 from backstory.cli.options import store_option
-from backstory.cli.show_command import event_lines
-from backstory.errors import SessionNotFound
+from backstory.cli.show_command import event_lines, key_field
+from backstory.errors import PromptNotText, SessionNotFound
 from backstory.runner import Finished, Request, Runner
 from backstory.streaming import Shown, is_installed
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 EXIT_CODES = {model.Outcome.COMPLETED: 0, model.Outcome.CANCELLED: 130}
 METER = ((90, "red"), (60, "yellow"), (0, "green"))
+NAME_COLUMNS = 30
+TOLD_COLUMNS_LEAST = 12
+DEEPER = " " * 5
+"""``show`` has a column for records' numbers, which a run does not know yet."""
 
 
 @click.command("run")
@@ -56,6 +61,7 @@ def command(
     Without -n, --name or -S it goes on with the session last active here. Ctrl-C stops the agent, twice ends it.
     """
     app: App = ctx.obj
+    name = name or None
     wants_new = is_new or (name is None and wanted is None and _last_here(app) is None)
     agent = agent or app.config.get("run.agent") or _usual_agent(app, None if wants_new else wanted or name)
     request = Request(
@@ -71,13 +77,15 @@ def command(
     runner = Runner(app.home, app.machine_store, app.environ, now_ms)
     runner.take_up(output.talk)
     runner.check(request)
-    if back := runner.bring_back(app.project_store):
+    if back := runner.projects.bring_back(app.project_store):
         output.talk(f"{app.project_store.path} was gone; its {back} sessions were brought back.")
     session = _session(app, is_new=is_new, name=name, wanted=wanted)
     printer: _JsonPrinter | _TextPrinter = _JsonPrinter() if as_json else _TextPrinter()
-    runner.remember_project(app.project_store)
+    runner.projects.remember(app.project_store)
     finished = runner.run(app.project_store, session, request, printer.show)
     printer.end(session, finished, request.context_chars)
+    if finished.waits is not None:
+        output.talk(f"The run is kept, but not stored yet: {finished.waits} The next command of backstory stores it.")
     ctx.exit(EXIT_CODES.get(model_outcome(finished), 1))
 
 
@@ -105,24 +113,36 @@ def _usual_agent(app: App, wanted: str | None) -> str:
 
 
 def _from_stdin() -> str:
-    return "" if sys.stdin.isatty() else sys.stdin.read()
+    if sys.stdin.isatty():
+        return ""
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as refused:
+        raise PromptNotText from refused
 
 
 def _session(app: App, *, is_new: bool, name: str | None, wanted: str | None) -> Session:
     """The session that is meant; a new one where none is."""
-    store = app.project_store
     if wanted is not None:
         return _wanted(app, wanted)
-    if name is not None and store.exists:
-        for each in store.sessions():
-            if each.name == name:
-                return each
-    if is_new or name is not None or not store.exists:
-        return _begun(app, name)
+    if name is not None:
+        return _named(app, name)
+    if is_new or not app.project_store.exists:
+        return _begun(app)
     session = _last_here(app)
     if session is None:
-        return _begun(app, None)
+        return _begun(app)
     output.talk(f"{session.shown_number} {output.one_line(session.name or session.first_prompt or '', 60)}")
+    return session
+
+
+def _named(app: App, name: str) -> Session:
+    """The session of this name, found or begun; what goes on here from it if it belongs elsewhere."""
+    session = app.project_store.find_or_create(name, app.worktree)
+    if session.number is None:
+        return _wanted(app, session.uid)
+    if session.cwd is None:
+        _settle(app, session)
     return session
 
 
@@ -152,8 +172,8 @@ def _last_here(app: App) -> Session | None:
     return next(iter(here or own), None)
 
 
-def _begun(app: App, name: str | None) -> Session:
-    session = app.project_store.create_session(name, app.worktree)
+def _begun(app: App) -> Session:
+    session = app.project_store.create_session(worktree=app.worktree)
     _settle(app, session)
     return app.project_store.session(session.id)
 
@@ -198,38 +218,96 @@ class _JsonPrinter:
         )
 
     def _line(self, value: dict[str, Any]) -> None:
-        output.raw(msgspec.json.encode(value).decode() + "\n")
+        output.json_line(value)
 
 
 class _TextPrinter:
-    """Text as it comes, tools folded to a line with their result."""
+    """Text as it comes, tools folded to a line with their result, errors as messages of the system."""
 
     def __init__(self) -> None:
-        self._was_streamed = False
+        self._streamed = ""
+        """The answer as far as it was shown before it was told whole."""
+        self._is_line_open = False
+        self._call: model.ToolCall | None = None
+        """The call whose line is still open, for its result."""
+        self._used = 0
+        self._error = ""
 
     def show(self, shown: Shown) -> None:
         if shown.delta:
-            output.raw(output.clean(shown.delta))
-            self._was_streamed = True
+            if self._call is not None:
+                self._end_line()
+            self._streamed += shown.delta
+            self._print(output.clean(shown.delta))
         for event in shown.events:
             self._event(event)
 
     def _event(self, event: model.Event) -> None:
-        was_streamed, self._was_streamed = self._was_streamed, False
-        if was_streamed:
+        match event:
+            case model.Thinking() | model.Init() | model.Complete():
+                return
+            case model.AssistantText():
+                self._answer(event.text)
+            case model.ToolCall():
+                self._end_line()
+                self._print(self._call_line(event))
+                self._call = event
+            case model.ToolResult():
+                self._result(event)
+            case _:
+                self._error = event.message if isinstance(event, model.Error) else self._error
+                self._end_line()
+                for line in event_lines(None, event, full=False):
+                    output.data(line.removeprefix(DEEPER))
+
+    def _answer(self, text: str) -> None:
+        """An answer told whole: print what of it was not streamed."""
+        told, self._streamed = self._streamed.strip(), ""
+        text = text.strip()
+        if text not in told:
+            is_begun = bool(told) and text.startswith(told)
+            if not is_begun:
+                self._end_line()
+            self._print(output.clean(text.removeprefix(told) if is_begun else text))
+        self._end_line()
+
+    def _call_line(self, call: model.ToolCall) -> str:
+        name = output.one_line(call.tool_name, NAME_COLUMNS)
+        room = max(output.width() * 6 // 10 - output.columns(name) - 5, TOLD_COLUMNS_LEAST)
+        told = output.one_line(key_field(call), room)
+        self._used = output.columns(f"  ● {name} {told}")
+        return f"  {output.style('●', fg='blue')} {output.style(name, bold=True)} {told}"
+
+    def _result(self, result: model.ToolResult) -> None:
+        """The line of the words that matter: a command's last, anything else's first."""
+        if self._call is None or self._call.tool_use_id != result.tool_use_id:
+            self._end_line()
+            name = output.one_line(result.tool_name, NAME_COLUMNS)
+            self._used = output.columns(f"  ↳ {name}")
+            self._print(f"  {output.style('↳', fg='blue')} {output.style(name, bold=True)}")
+        lines = [line for line in result.content.split("\n") if line.strip()] or ["(nothing)"]
+        told = lines[-1] if result.tool == model.Tool.SHELL and not result.is_error else lines[0]
+        more = f" (+{len(lines) - 1} lines)" if len(lines) > 1 else ""
+        room = max(output.width() - self._used - 3, TOLD_COLUMNS_LEAST)
+        how: dict[str, Any] = {"fg": "red"} if result.is_error else {"dim": True}
+        self._print(output.style(f" {'✗' if result.is_error else '→'} {output.one_line(told + more, room)}", **how))
+        self._end_line()
+
+    def _print(self, text: str) -> None:
+        output.raw(text)
+        self._is_line_open = not text.endswith("\n") if text else self._is_line_open
+
+    def _end_line(self) -> None:
+        if self._is_line_open:
             output.data()
-        if isinstance(event, model.AssistantText):
-            if not was_streamed:
-                output.data(output.clean(event.text))
-        elif not isinstance(event, model.Thinking | model.Init | model.Complete):
-            for line in event_lines(None, event, full=False):
-                output.data(line)
+        self._is_line_open, self._call = False, None
 
     def end(self, session: Session, finished: Finished, context_max: int) -> None:
-        if self._was_streamed:
-            output.data()
-        turn = finished.turn
-        mark = {"completed": ("✓", "green"), "cancelled": ("■", "yellow")}.get(turn.outcome or "", ("✗", "red"))
+        self._end_line()
+        turn, error = finished.turn, finished.error or ""
+        if error and error != self._error:
+            self._event(model.Error(message=error))
+        mark = MARKS.get(turn.outcome or "", MARKS["crashed"])
         percent = min(100, round(100 * finished.context_chars / context_max)) if context_max else 0
         colour = next(colour for least, colour in METER if percent >= least)
         facts = [
@@ -238,7 +316,7 @@ class _TextPrinter:
             f"{finished.tools} tool{'s' * (finished.tools != 1)}",
             "context " + output.style(f"{percent} %", fg=colour),
             turn.outcome if turn.outcome != model.Outcome.COMPLETED else "",
-            output.one_line(finished.error or "", 200),
+            output.one_line(error, max(output.width() // 2, TOLD_COLUMNS_LEAST)),
         ]
         told = " · ".join(fact for fact in facts if fact)
         output.talk(f"{session.shown_number or session.uid[:12]} {output.style(mark[0], fg=mark[1])} {told}")

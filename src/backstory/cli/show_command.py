@@ -1,7 +1,9 @@
-"""``backstory show``: a session, turn by turn."""
+"""``backstory show``: a session, turn by turn: what is stored, and behind it what a run streams at this moment."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,21 +11,30 @@ import msgspec
 
 from backstory import model
 from backstory.cli import output
-from backstory.cli.list_command import session_as_json
+from backstory.cli.app import now_ms
+from backstory.cli.list_command import MARKS, outcome_of, session_as_json
 from backstory.cli.options import json_option, session_argument, store_option
+from backstory.compact_form import compact_event
+from backstory.errors import BackstoryError
+from backstory.extract import char_len
 from backstory.fullform import FullForms
+from backstory.runner import _exit_unknown as exit_unknown
+from backstory.spool import SPOOLS, waiting
+from backstory.streaming import READ_BYTES, Followed, Told, runnable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from backstory.cli.app import App, Found
     from backstory.model import Event, Turn
+    from backstory.spool import Run, Spool
     from backstory.store import Store, StoredEvent
+    from backstory.streaming import Shown
 
 WINDOW = 500
 """So many events are read at once; nothing of the store is held while they are printed."""
 RESULT_LINES = 6
-MARKS = {"completed": ("✓", "green"), "failed": ("✗", "red"), "cancelled": ("■", "yellow"), "crashed": ("✗", "red")}
 
 
 @click.command("show")
@@ -35,18 +46,108 @@ MARKS = {"completed": ("✓", "green"), "failed": ("✗", "red"), "cancelled": (
 @store_option
 @click.pass_obj
 def command(app: App, session: str, full: bool, turn: int | None, thinking: bool, as_json: bool) -> None:
-    """Show a session: its turns, and what happened in them. SESSION is S3, a name, or the start of a uid."""
+    """Show a session: its turns, and what happened in them. SESSION is S3, a name, or the start of a uid.
+
+    A run that goes on, or that is over and not stored yet, is shown as far as it has come. In JSON its turn has
+    "live": "running" or "waiting", and its events have "live": true and no number yet.
+    """
     found = app.find(session)
-    turns = found.store.turns(found.session)
-    events = _events(found, full=full, turn=turn)
+    runs = live_runs(app.home / SPOOLS, found.session.uid)
+    stored = found.store.turns(found.session)
+    over = {each.uid for each in stored if each.outcome is not None}
+    runs = [run for run in runs if run.turn.uid not in over]
+    # A turn of a live run that is here already is being stored at this moment; it is shown from its spool.
+    told = {run.turn.uid for run in runs}
+    turns = dict(enumerate((each for each in stored if each.uid not in told), 1))
+    live = {number: run for number, run in enumerate(runs, len(turns) + 1) if turn in (None, number)}
+    events = _events(found, turns, full=full, turn=turn)
     if as_json:
         head = {
-            "session": session_as_json(found.session) | {"children": _children(found)},
-            "turns": [turn_as_json(number, each) for number, each in enumerate(turns, 1) if turn in (None, number)],
+            "session": session_as_json(found.session, outcome_of(found)) | {"children": _children(found)},
+            "turns": [turn_as_json(number, each) for number, each in turns.items() if turn in (None, number)]
+            + [live_turn_as_json(number, run) for number, run in live.items()],
         }
-        output.json_lines(head, "events", (event_as_json(*each) for each in events))
+        more = (live_event_as_json(event, number, full=full) for number, run in live.items() for event in run.events())
+        output.json_lines(head, "events", chain((event_as_json(*each) for each in events), more))
         return
-    output.pages(_lines(found, turns, events, full=full, thinking=thinking or full))
+    lines = _lines(found, turns, events, full=full, thinking=thinking or full)
+    coming = (_live_lines(*each, full=full, thinking=thinking or full) for each in live.items())
+    output.pages(chain(lines, chain.from_iterable(coming)))
+
+
+class LiveRun:
+    """A run that the store does not have yet, as far as it had come when this was made.
+
+    Raises UnknownAgent, AgentCannotRun.
+    """
+
+    def __init__(self, spool: Spool, run: Run) -> None:
+        self._run = run
+        self.is_running, self.pid = spool.is_alive, spool.pid
+        # Opened here, so that they can still be read when the run is stored and its spool removed meanwhile.
+        reader = runnable(run.agent).stream_reader()
+        self._outputs = [
+            (Followed(path, reader, is_error=is_error), _size(path) // READ_BYTES + 1)
+            for path, is_error in ((spool.stdout, False), (spool.stderr, True))
+        ]
+        told = Told(spool, run, exit_unknown(spool), _last_written(spool))
+        ends = [] if self.is_running else [piece.end for piece in told.pieces()]
+        self._error = ends[-1].error if ends and ends[-1] else None
+        self.turn = told.turn
+        """What is known of its turn; how it ended only if it is over."""
+
+    def events(self) -> Iterator[Event]:
+        """What it has said, once: at the end also the text of an answer that was not finished."""
+        yield model.UserMessage(content=self._run.prompt)
+        unfinished = list[str]()
+        for shown in self._shown():
+            yield from shown.events
+            if any(isinstance(event, model.AssistantText) for event in shown.events):
+                unfinished.clear()
+            unfinished.append(shown.delta)
+        if text := "".join(unfinished):
+            yield model.AssistantText(text=text)
+        if self._error is not None:
+            yield model.Error(message=self._error)
+
+    def _shown(self) -> Iterator[Shown]:
+        for followed, reads in self._outputs:
+            # So many as the output was long: an agent may write faster than a terminal reads.
+            for _ in range(reads):
+                yield from followed.new()
+            if not self.is_running:
+                # A spool that is gone was stored meanwhile, and all but a torn last line was read above.
+                with suppress(FileNotFoundError):
+                    yield from followed.rest()
+            followed.close()
+
+
+def live_runs(spools: Path, session_uid: str) -> list[LiveRun]:
+    """The runs of a session that its store does not have, the oldest first."""
+    found = []
+    for spool in waiting(spools):
+        run = spool.run
+        if run is not None and run.session_uid == session_uid:
+            try:
+                found.append(LiveRun(spool, run))
+            except BackstoryError as refused:
+                output.talk(f"A run in {spool.folder} is not shown: {refused}")
+    return found
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _last_written(spool: Spool) -> int:
+    """When an agent that is over said its last word, in ms."""
+    try:
+        return spool.stdout.stat().st_mtime_ns // 1_000_000
+    except OSError:
+        return now_ms()
 
 
 def turn_as_json(number: int, turn: Turn) -> dict[str, Any]:
@@ -80,7 +181,22 @@ def event_as_json(stored: StoredEvent, event: Event, turn: int | None) -> dict[s
     return head | {"char_len": stored.char_len} | {name: fields[name] for name in fields if name not in head}
 
 
-def _events(found: Found, *, full: bool, turn: int | None) -> Iterator[tuple[StoredEvent, Event, int | None]]:
+def live_turn_as_json(number: int, run: LiveRun) -> dict[str, Any]:
+    """The turn of a run that is not stored yet, as printed: it has no place among the records."""
+    state = "running" if run.is_running else "waiting"
+    return turn_as_json(number, run.turn) | {"seq": None, "last_seq": None, "live": state, "pid": run.pid}
+
+
+def live_event_as_json(event: Event, turn: int, *, full: bool) -> dict[str, Any]:
+    """An event of such a run as printed: without a number, which the store will give it."""
+    head = {"seq": None, "part": None, "turn": turn, "kind": event.kind, "at": None, "live": True}
+    fields = msgspec.to_builtins(event if full else compact_event(event))
+    return head | {"char_len": char_len(event)} | {name: fields[name] for name in fields if name not in head}
+
+
+def _events(
+    found: Found, turns: dict[int, Turn], *, full: bool, turn: int | None
+) -> Iterator[tuple[StoredEvent, Event, int | None]]:
     store, session = found.store, found.session
     numbers = store.turn_numbers(session)
     forms = FullForms(store)
@@ -88,7 +204,9 @@ def _events(found: Found, *, full: bool, turn: int | None) -> Iterator[tuple[Sto
     while window := store.events(session, after=after, limit=WINDOW):
         for stored in window:
             number = numbers.get(stored.turn_id or 0)
-            if turn is None or number == turn:
+            # What was stored after the turns were read is left for the next time.
+            is_known = number is None or number in turns
+            if is_known and turn in (None, number):
                 yield stored, forms.of(stored) if full else stored.event, number
         after = (window[-1].seq, window[-1].part)
 
@@ -102,7 +220,7 @@ def _children(found: Found) -> list[dict[str, Any]]:
 
 def _lines(
     found: Found,
-    turns: list[Turn],
+    turns: dict[int, Turn],
     events: Iterator[tuple[StoredEvent, Event, int | None]],
     *,
     full: bool,
@@ -119,11 +237,23 @@ def _lines(
     current: int | None = 0
     for stored, event, number in events:
         if number != current and number is not None:
-            yield from ("", _turn_line(number, turns[number - 1]))
+            yield from ("", _turn_line(number, turns[number]))
         current = number
         if not thinking and isinstance(event, model.Thinking):
             continue
         yield from event_lines(stored.seq, event, full=full)
+
+
+def _live_lines(number: int, run: LiveRun, *, full: bool, thinking: bool) -> Iterator[str]:
+    yield from ("", _turn_line(number, run.turn))
+    for event in run.events():
+        if thinking or not isinstance(event, model.Thinking):
+            yield from event_lines(None, event if full else compact_event(event), full=full)
+    if run.is_running:
+        process = f"process {run.pid}" if run.pid is not None else "something that it started"
+        yield output.style(f"       … still running ({process})", fg="yellow")
+    else:
+        yield output.style("       … over; it waits to be stored by the next run", fg="yellow")
 
 
 def _child_lines(store: Store, session_id: int) -> Iterator[str]:
@@ -141,7 +271,8 @@ def _turn_line(number: int, turn: Turn) -> str:
     cost = [] if turn.cost_usd is None else [f"${turn.cost_usd:.4f}"]
     mark, colour = MARKS.get(turn.outcome or "", ("", "white"))
     facts = [turn.agent, turn.model, output.local(turn.started), output.duration(turn.duration_ms), *used, *cost]
-    title = f"── turn {number} " + output.style(mark, fg=colour)
+    how = "" if turn.outcome in (None, model.Outcome.COMPLETED) else f" {turn.outcome}"
+    title = f"── turn {number} " + output.style(mark + how, fg=colour)
     return output.style(title, bold=True) + output.style("  " + " · ".join(each for each in facts if each), dim=True)
 
 
@@ -160,7 +291,7 @@ def event_lines(seq: int | None, event: Event, *, full: bool) -> Iterator[str]:
         case model.Thinking():
             yield from _block(at, "~", event.text, dim=True)
         case model.ToolCall():
-            told = output.one_line(_key_field(event), output.width() - 12 - len(event.tool_name))
+            told = output.one_line(key_field(event), output.width() - 12 - len(event.tool_name))
             yield f"{at} {output.style('●', fg='blue')} {output.style(output.clean(event.tool_name), bold=True)} {told}"
             if full:
                 yield from _indented(msgspec.json.format(msgspec.json.encode(event.input), indent=2).decode())
@@ -182,7 +313,8 @@ def event_lines(seq: int | None, event: Event, *, full: bool) -> Iterator[str]:
             yield f"{at} {output.style(f'{event.kind}: {output.one_line(told, output.width() - 20)}', dim=True)}"
 
 
-def _key_field(call: model.ToolCall) -> str:
+def key_field(call: model.ToolCall) -> str:
+    """What a call is about: its command, its path, what it looks for."""
     given = call.input if isinstance(call.input, dict) else {}
     for key in ("command", "cmd", "file_path", "path", "pattern", "url", "query", "description", "patch"):
         if given.get(key):

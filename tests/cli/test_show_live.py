@@ -1,0 +1,209 @@
+"""A run that is not stored yet, as reading commands show it: from its spool, which they leave as it is."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.runs.conftest import Bench
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+GOOD = {"result": True}
+DEADLINE_S = 60
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Poll; a test that waits too long fails here."""
+    end = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.01)
+
+
+def delta(text: str) -> dict[str, str]:
+    """A step of the scripted agent: a piece of an answer, as it is streamed."""
+    event = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+    return {"raw": json.dumps({"type": "stream_event", "event": event}) + "\n"}
+
+
+class Going:
+    """A run that has said what its script says and waits to be told to go on."""
+
+    def __init__(self, bench: Bench, *script: dict[str, Any], then: tuple[dict[str, Any], ...] = (GOOD,)) -> None:
+        self.bench, self.go = bench, bench.root / "go"
+        said = bench.root / "said"
+        steps = [*script, {"touch": str(said)}, {"wait_for": str(self.go)}, *then]
+        self.process: subprocess.Popen[str] = bench.start("run", "-a", "claude", "Where now?", script=steps)
+        until(said.exists)
+
+    def kill_backstory(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def end_agent(self) -> None:
+        self.go.touch()
+        until(lambda: states(self.bench) in ([], ["waiting"]))
+
+    def __enter__(self) -> Going:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.go.touch()
+        self.process.communicate(timeout=DEADLINE_S)
+
+
+def states(bench: Bench) -> list[str]:
+    return [each["state"] for each in json.loads(bench.backstory("ps", "--json").stdout)]
+
+
+def shown(bench: Bench, *options: str) -> str:
+    done = bench.backstory("show", "S1", *options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def files(root: Path) -> Iterator[tuple[str, int, int]]:
+    """Everything below a folder, but the side files that SQLite clears away after a writer was killed."""
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and not path.name.startswith("store.db-"):
+            yield str(path), path.stat().st_mtime_ns, path.stat().st_size
+
+
+def test_a_run_that_goes_on_is_shown_behind_what_is_stored(bench: Bench) -> None:
+    bench.run("Where does the heron nest?", {"say": "In the reeds."}, GOOD)
+    with Going(bench, {"say": "Looking."}, {"tool": "ls"}) as going:
+        pid = json.loads(bench.backstory("ps", "--json").stdout)[0]["pid"]
+        lines = shown(bench).splitlines()
+        assert lines[-1].strip() == f"… still running (process {pid})"
+        order = ["In the reeds.", "── turn 2", "❯ Where now?", "Looking.", "● Bash ls", "done", "still running"]
+        places = [next(n for n, line in enumerate(lines) if part in line) for part in order]
+        assert places == sorted(places)
+        assert going.process.poll() is None
+
+
+def test_an_answer_is_shown_as_far_as_it_was_streamed(bench: Bench) -> None:
+    with Going(bench, delta("The heron "), delta("nests in")):
+        assert "The heron nests in\n" in shown(bench)
+
+
+def test_an_answer_that_is_done_is_shown_once(bench: Bench) -> None:
+    with Going(bench, delta("In the "), delta("reeds."), {"say": "In the reeds."}, delta("And")):
+        told = shown(bench)
+        assert told.count("In the reeds.") == 1
+        assert "  And\n" in told
+
+
+def test_in_json_a_live_turn_and_its_events_say_so(bench: Bench) -> None:
+    bench.run("first", {"say": "one"}, GOOD)
+    with Going(bench, {"say": "two"}):
+        told = json.loads(shown(bench, "--json"))
+        stored, live = told["turns"]
+        assert "live" not in stored
+        assert (live["number"], live["live"], live["prompt"], live["outcome"]) == (2, "running", "Where now?", None)
+        assert isinstance(live["pid"], int)
+        assert live["uid"] == bench.spools()[0].name
+        assert [(each["seq"], each.get("live", False), each["turn"], each["kind"]) for each in told["events"]] == [
+            (1, False, 1, "UserMessage"), (2, False, 1, "AssistantText"), (3, False, 1, "Complete"),
+            (None, True, 2, "UserMessage"), (None, True, 2, "AssistantText"),
+        ]  # fmt: skip
+
+
+def test_a_killed_backstory_leaves_the_whole_of_what_arrived_to_be_shown(bench: Bench) -> None:
+    with Going(bench, {"say": "first"}, delta("half an ans"), then=({"raw": '{"type":"assi'}, {"exit": 0})) as going:
+        going.kill_backstory()
+        assert "half an ans" in shown(bench)
+        assert "still running" in shown(bench)
+        going.end_agent()
+        told = shown(bench)
+        assert "first" in told
+        assert "half an ans" in told
+        assert "not JSON" in told
+        assert "over; it waits to be stored" in told
+
+
+def test_a_run_that_waits_is_shown_with_its_outcome(bench: Bench) -> None:
+    with Going(bench, {"say": "first"}) as going:
+        going.kill_backstory()
+        going.end_agent()
+        (turn,) = json.loads(shown(bench, "--json"))["turns"]
+        assert (turn["live"], turn["outcome"], turn["cost_usd"]) == ("waiting", "completed", 0.04)
+
+
+def test_why_a_waiting_run_failed_is_shown(bench: Bench) -> None:
+    with Going(bench, {"stderr": "no network"}, then=({"exit": 3},)) as going:
+        going.kill_backstory()
+        going.end_agent()
+        assert "! no network" in shown(bench)
+
+
+def test_reading_leaves_a_spool_as_it_is(bench: Bench) -> None:
+    bench.run("first", {"say": "one"}, GOOD)
+    with Going(bench, {"say": "two"}) as going:
+        for _ in range(2):
+            before = list(files(bench.root))
+            for command in (("show", "S1"), ("show", "S1", "--json", "--full"), ("list",), ("ps",), ("context", "S1")):
+                assert bench.backstory(*command).returncode == 0
+            assert list(files(bench.root)) == before
+            # The second time around the run is over, and nobody has stored it.
+            going.kill_backstory()
+            going.end_agent()
+        assert bench.spools() != []
+
+
+def test_what_was_stored_meanwhile_is_shown_once(bench: Bench) -> None:
+    with Going(bench, {"say": "only once"}) as going:
+        going.kill_backstory()
+        going.end_agent()
+        kept = [(path.name, path.read_bytes()) for path in bench.spools()[0].iterdir()]
+        folder = bench.spools()[0]
+        bench.run("next", GOOD)
+        # A spool that could not be removed, or was only stored where the session belongs.
+        folder.mkdir()
+        for name, data in kept:
+            (folder / name).write_bytes(data)
+        assert shown(bench).count("only once") == 1
+
+
+def test_only_the_turn_that_was_asked_for_is_shown(bench: Bench) -> None:
+    bench.run("first", {"say": "one"}, GOOD)
+    with Going(bench, {"say": "two"}):
+        assert "two" not in shown(bench, "--turn", "1")
+        assert "one" not in shown(bench, "--turn", "2")
+        assert "two" in shown(bench, "--turn", "2")
+
+
+def test_a_run_of_another_session_is_not_shown(bench: Bench) -> None:
+    bench.run("first", {"say": "one"}, GOOD)
+    bench.run("second", {"say": "two"}, GOOD, options=("-n",))
+    with Going(bench, {"say": "three"}):
+        assert "three" not in shown(bench)
+        assert "three" in bench.backstory("show", "S2").stdout
+
+
+def test_an_agent_that_never_stops_talking_is_shown_all_the_same(bench: Bench) -> None:
+    process = bench.start("run", "-a", "claude", "go", script=[{"endless": True}])
+    assert process.stdout is not None
+    assert process.stdout.readline() == "and on\n"
+    # Nobody reads what backstory prints, so only the agent goes on.
+    assert "still running" in shown(bench).splitlines()[-1]
+    bench.backstory("cancel", "S1")
+    process.communicate(timeout=DEADLINE_S)
+
+
+def test_what_the_next_run_is_told_besides_is_said(bench: Bench) -> None:
+    bench.run("first", {"say": "one"}, GOOD)
+    assert "not stored yet" not in bench.backstory("context", "S1", "--explain").stderr
+    with Going(bench, {"say": "two"}):
+        assert "A run of this session is not stored yet" in bench.backstory("context", "S1", "--explain").stderr

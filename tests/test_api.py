@@ -1,0 +1,73 @@
+"""The Python API: what is imported from ``backstory`` is there, is documented with an example, and costs nothing."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import backstory
+
+API = Path(__file__).parent.parent / "docs" / "api.md"
+HEAVY = {"apsw", "msgspec", "zstandard", "click", "rich", "backstory.store", "backstory.model", "backstory.context"}
+OPTIONS = doctest.REPORT_NDIFF
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("empty")
+def test_the_examples_of_the_documentation_are_true() -> None:
+    ran = doctest.testfile(str(API), module_relative=False, optionflags=OPTIONS, encoding="utf-8")
+    assert ran.attempted > 0
+    assert ran.failed == 0
+
+
+@pytest.mark.usefixtures("empty")
+@pytest.mark.parametrize(
+    "module", ["backstory", *sorted({home for home in backstory._HOMES if home != "backstory.store"})]
+)
+def test_the_examples_in_docstrings_are_true(module: str) -> None:
+    assert doctest.testmod(importlib.import_module(module), optionflags=OPTIONS).failed == 0
+
+
+@pytest.mark.parametrize("name", [each for each in backstory.__all__ if each != "__version__"])
+def test_every_name_is_there_and_says_what_it_is(name: str) -> None:
+    assert (getattr(backstory, name).__doc__ or "").strip()
+
+
+@pytest.mark.parametrize("name", [each for each in backstory.__all__ if each != "__version__"])
+def test_every_name_is_in_the_documentation(name: str) -> None:
+    assert re.search(rf"`{name}\b", API.read_text("utf-8"))
+
+
+def test_what_type_checkers_see_is_what_is_there() -> None:
+    lazy = {name for names in backstory._HOMES.values() for name in names}
+    assert sorted(lazy | {"__version__"}) == sorted(backstory.__all__)
+    assert sorted(dir(backstory)) == sorted(backstory.__all__)
+
+
+def test_a_name_that_is_not_there_is_refused() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = backstory.nothing
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = "import sys, backstory; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert HEAVY & set(done.stdout.split()) == set()
+
+
+def test_the_version_is_told_without_a_database() -> None:
+    code = "import sys; sys.argv = ['backstory', '--version']; from backstory.cli import main\n"
+    code += "try: main()\nfinally: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"backstory {backstory.__version__}\n")
+    assert {"apsw", "zstandard", "rich"} & set(done.stdout.split()) == set()
