@@ -83,12 +83,12 @@ class App:
     @cached_property
     def project_store(self) -> Store:
         """The store that this project's own sessions are kept in: the one that was named, else the project's."""
-        return self.home_store if self.store_path else open_store(self.project_folder / PROJECT_STORE, now=now_ms)
+        return self.home_store if self.store_path else open_store(projects.store_path(self.project_folder), now=now_ms)
 
     @cached_property
     def stores(self) -> list[Store]:
         """The stores to read from: the one that was named, else the project's and the machine's."""
-        project = open_store(self.project_folder / PROJECT_STORE, now=now_ms)
+        project = open_store(projects.store_path(self.project_folder), now=now_ms)
         candidates = [self.home_store] if self.store_path else [project, self.home_store]
         return [store for store in candidates if store.exists] or [self.home_store]
 
@@ -96,7 +96,7 @@ class App:
     def config(self) -> config.Config:
         """The settings in force here."""
         return config.Config(
-            [self.home / config.FILE_NAME, self.project_folder / PROJECT_STORE.parent / config.FILE_NAME]
+            [self.home / config.FILE_NAME, projects.store_path(self.project_folder).with_name(config.FILE_NAME)]
         )
 
     def find(self, wanted: str) -> Found:
