@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from backstory import ids
 from backstory.discover import Candidate, Looked, discover
 from backstory.parsing import Job, Outcome, Worker, WorkerLost, outcomes
-from backstory.projects import project_key
+from backstory.projects import project_key, worktree_root
 from backstory.slicing import (
     BLANK,
     LINE_BYTES_MAX,
@@ -104,6 +104,7 @@ def ingest(
 
     ``running``: (agent, its id of a session) of runs of ours that are not stored yet; their logs are read afterwards.
     """
+    store.make_ready()
     candidates, looked = discover(agents, environ, home)
     work = _Ingest(store, running, progress)
     work.report.looked = looked
@@ -297,6 +298,7 @@ class _Ingest:
             first_hash=first_hash or log.first_hash,
             carry=carry,
             tail=tail,
+            pending=self.store.pending_calls(log.id),
             known=known,
             earlier=lambda: (line for line, _ in numbered_lines(self.store, log)),
         )
@@ -349,7 +351,7 @@ class _Ingest:
         if outcome.problem:
             self.report.errors.append(Problem(reading.each.path, outcome.problem))
         if piece is not None and not reading.is_refused:
-            piece.project = project_key(piece.facts.cwd)
+            piece.project, piece.root = project_key(piece.facts.cwd), worktree_root(piece.facts.cwd)
             piece.log_id = reading.log_id if reading.log_id is not None else piece.log_id
             if outcome.is_last:
                 piece.place = _as_place(reading.each, None)

@@ -36,6 +36,13 @@ def project_key(folder: str | None) -> str | None:
     return normalised(url) if url else str(root)
 
 
+@lru_cache(maxsize=4096)
+def worktree_root(folder: str | None) -> str | None:
+    """The root of the worktree that ``folder`` lies in; None when it is gone or outside git."""
+    root = repository_root(Path(folder)) if folder else None
+    return str(root) if root is not None else None
+
+
 def repository_root(folder: Path) -> Path | None:
     """The nearest folder at or above with a ``.git``."""
     for each in (folder, *folder.parents):

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct
 
+from backstory.deriving import At, Deriver
 from backstory.model import AssistantText, Parsed, Unknown
 from backstory.store import codec, logs
 from backstory.store.slices import LogSlice, NewEvent, packed
@@ -54,6 +55,8 @@ class Start(Struct, kw_only=True):
     first_hash: str | None
     carry: bytes = b""
     tail: bytes = b""
+    pending: bytes | None = None
+    """What the deriver of an earlier reading left."""
     known: dict[str, deque[int]] | None = None
     """Numbers of records that other logs of the session hold, by their key; None when there are none."""
     earlier: Callable[[], Iterable[bytes]] = tuple
@@ -67,6 +70,7 @@ class Slicer:
         log = start.log
         self.unknown: dict[str, int] = {}
         self._reader = source.agent.reader(source.identity, log.state if log else None, start.earlier)
+        self._deriver = Deriver(start.pending)
         self._at = log.read_to if log else 0
         self._line_start = log.parsed_to if log else 0
         self._carry = [start.carry] if start.carry else []
@@ -87,13 +91,13 @@ class Slicer:
         while block := file.read(BLOCK_BYTES):
             # Cut before the next block, so that the last slice has a chunk for an unfinished record to count in.
             if self._taken >= SLICE_BYTES:
-                yield self._cut(self._reader.state(), self._line_start, self._tail_seq)
+                yield self._cut(self._reader.state(), self._deriver.state(), self._line_start, self._tail_seq)
             self._take(block)
         if self._at == before:
             return
-        state, parsed_to = self._reader.state(), self._line_start
+        state, pending, parsed_to = self._reader.state(), self._deriver.state(), self._line_start
         tail_seq = self._tell_tail()
-        yield self._cut(state, parsed_to, tail_seq, is_last=True)
+        yield self._cut(state, pending, parsed_to, tail_seq, is_last=True)
 
     def _clear(self) -> None:
         self._taken = 0
@@ -173,8 +177,10 @@ class Slicer:
         turn_uid = parsed.turn.uid if parsed.turn else None
         if parsed.at is not None and (self._last_active is None or parsed.at > self._last_active):
             self._last_active = parsed.at
+        cwd = self._reader.session.cwd
         for part, event in parsed.events:
             self._events.append(packed(event, seq, part, turn_uid, parsed.at, start, length))
+            self._deriver.take(event, At(seq, part, turn_uid, parsed.at), cwd)
             if turn_uid is not None and isinstance(event, AssistantText):
                 self._answers[turn_uid] = event.text
 
@@ -192,7 +198,9 @@ class Slicer:
             return None
         return seq
 
-    def _cut(self, state: bytes, parsed_to: int, tail_seq: int | None, *, is_last: bool = False) -> LogSlice:
+    def _cut(
+        self, state: bytes, pending: bytes | None, parsed_to: int, tail_seq: int | None, *, is_last: bool = False
+    ) -> LogSlice:
         source, expected = self._source, self._expected
         self.unknown |= self._reader.unknown
         piece = LogSlice(
@@ -216,6 +224,8 @@ class Slicer:
             first_hash=self._start.first_hash,
             tail_hash=codec.text_digest(self._tail),
             state=state,
+            pending=pending,
+            found=self._deriver.cut(self._reader.session.cwd),
             chunks=self._chunks,
             runs=self._runs,
             tail_run=logs.Run(parsed_to, self._at, tail_seq, 1) if tail_seq is not None and is_last else None,

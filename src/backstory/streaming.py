@@ -235,6 +235,7 @@ class Told:
             turn=self.turn,
             is_first=is_first,
             outputs=outputs,
+            cwd=run.cwd,
             prefix_chars=run.prefix_chars,
             prefix_sha256=run.prefix_sha256,
             end=end,

@@ -368,6 +368,10 @@ class Store:
         """One log."""
         return self._read(lambda db: logs.get(db, log_id))
 
+    def pending_calls(self, log_id: int) -> bytes | None:
+        """What ``deriving`` left of a log: calls whose results had not come when it was read."""
+        return self._read(lambda db: logs.pending(db, log_id))
+
     def logs(self, session: Session | int | None = None) -> list[Log]:
         """The logs of a session, or all."""
         return self._read(lambda db: logs.all_logs(db) if session is None else logs.of_session(db, _id(session)))

@@ -12,7 +12,7 @@ from msgspec import Struct
 from backstory import extract, ids
 from backstory.errors import SessionNotFound
 from backstory.model import Relation, event_from_json
-from backstory.store import claims, slices, turns
+from backstory.store import claims, derived, slices, turns
 
 if TYPE_CHECKING:
     import apsw
@@ -136,6 +136,9 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
         (new, old),
     )
     _copy_events(db, source, old, new, log_ids, turn_ids)
+    if db.execute(f"select count(*) from {source}.sqlite_schema where name = 'session_files'").get:
+        _copy_derived(db, source, old, new)
+        db.execute("update logs set derived = ? where session_id = ?", (derived.VERSION, new))
 
 
 def _copy_events(
@@ -167,3 +170,44 @@ def _copy_events(
                 told.append((first_id + n, int(row[0]), scope, extract.index_text(text)))
         slices.index_texts(db, new, told)
         after = (rows[-1][0], rows[-1][1])
+
+
+def _copy_derived(db: apsw.Connection, source: str, old: int, new: int) -> None:
+    turn_of = (
+        f"(select n.id from {source}.turns o join turns n on n.uid = o.uid "
+        "where o.id = x.turn_id and n.session_id = ?1)"
+    )
+    for table, columns in (
+        ("session_files", "file_path, tool_name, action, first_seq, first_seen_at"),
+        ("session_refs", "ref_type, ref_value, host, repository, seq, created_at"),
+    ):
+        db.execute(
+            f"insert into {table}(session_id, turn_id, {columns}) select ?1, {turn_of}, {columns} "
+            f"from {source}.{table} x where x.session_id = ?2",
+            (new, old),
+        )
+    columns = (
+        "checkpoint_number, seq, title, overview, history, work_done, technical_details, important_files, next_steps, "
+        "created_at"
+    )
+    db.execute(
+        f"insert into checkpoints(session_id, {columns}) select ?, {columns} from {source}.checkpoints "
+        "where session_id = ?",
+        (new, old),
+    )
+    db.execute(
+        "insert into file_touches(file_id, seq, part, action, to_path) select n.id, t.seq, t.part, t.action, t.to_path "
+        f"from {source}.session_files o join {source}.file_touches t on t.file_id = o.id "
+        "join session_files n on n.session_id = ? and n.file_path = o.file_path where o.session_id = ?",
+        (new, old),
+    )
+    db.execute(
+        "insert or replace into call_results(call_id, result_id, is_error, exit_code) "
+        "select nc.id, nr.id, x.is_error, x.exit_code "
+        f"from {source}.events oc join {source}.call_results x on x.call_id = oc.id "
+        f"join {source}.events r on r.id = x.result_id "
+        "join events nc on nc.session_id = ?1 and nc.seq = oc.seq and nc.part = oc.part "
+        "join events nr on nr.session_id = ?1 and nr.seq = r.seq and nr.part = r.part "
+        "where oc.session_id = ?2 and oc.kind = 'ToolCall'",
+        (new, old),
+    )

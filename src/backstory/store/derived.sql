@@ -85,6 +85,6 @@ end;
 create trigger if not exists session_file_gone after delete on session_files begin
   delete from file_touches where file_id = old.id;
 end;
-create trigger if not exists event_gone_derived after delete on events when old.kind in ('ToolCall', 'ToolResult') begin
+create trigger if not exists event_gone_derived after delete on events when old.kind = 'ToolCall' begin
   delete from call_results where call_id = old.id;
 end;

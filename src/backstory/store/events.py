@@ -8,8 +8,9 @@ import msgspec
 from msgspec import Struct
 
 from backstory.context import ToldTurn, chars_at_least
+from backstory.deriving import At, Deriver
 from backstory.model import AssistantText, Event, Turn, UserMessage, event_from_json, event_to_json, own_line
-from backstory.store import codec, logs, slices, turns
+from backstory.store import codec, derived, logs, slices, turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,6 +98,8 @@ def append(
     changed: dict[str, Turn] = {turn.uid: turn} if turn else {}
     answers: dict[str, str] = {}
     new, lines = [], []
+    deriver = Deriver(logs.pending(db, log_id))
+    cwd = db.execute("select cwd from sessions where id = ?", (session_id,)).get
     for event in events:
         if isinstance(event, UserMessage):
             turn = Turn(
@@ -118,9 +121,16 @@ def append(
                 answers[turn.uid] = event.text
         line = own_line(now, turn.uid if turn else None, "event", event_to_json(event))
         new.append(slices.packed(event, seq, 0, turn.uid if turn else None, now, position, len(line)))
+        deriver.take(event, At(seq, 0, turn.uid if turn else None, now), cwd)
         lines.append(line)
         position, seq = position + len(line) + 1, seq + 1
-    _store(db, session_id, log_id, new, lines, first_seq, list(changed.values()), answers)
+    turn_ids = _store(db, session_id, log_id, new, lines, first_seq, list(changed.values()), answers)
+    derived.write(db, session_id, deriver.cut(cwd), turn_ids)
+    waiting = deriver.state()
+    db.execute(
+        "update logs set pending = ?, derived = ? where id = ?",
+        (codec.pack_chunk(waiting) if waiting else None, derived.VERSION, log_id),
+    )
     db.execute("update sessions set next_seq = ?, last_active = ? where id = ?", (seq, now, session_id))
     turns.sum_up(db, session_id)
     return seq - 1
@@ -135,7 +145,7 @@ def _store(
     first_seq: int,
     changed: list[Turn],
     answers: dict[str, str],
-) -> None:
+) -> dict[str, int]:
     turn_ids = turns.upsert(db, session_id, changed)
     slices.insert_events(db, session_id, log_id, new, turn_ids)
     turns.note_answers(db, turn_ids, answers)
@@ -144,6 +154,7 @@ def _store(
     if data:
         logs.append(db, log_id, start, data)
         logs.insert_runs(db, log_id, [logs.Run(start, start + len(data), first_seq, len(lines))])
+    return turn_ids
 
 
 def note_end(

@@ -95,6 +95,12 @@ def get(db: apsw.Connection, log_id: int) -> Log | None:
     return None
 
 
+def pending(db: apsw.Connection, log_id: int) -> bytes | None:
+    """The calls of a log whose results had not come when it was read."""
+    kept = db.execute("select pending from logs where id = ?", (log_id,)).get
+    return codec.unpack_text(kept) if kept else None
+
+
 def of_native_id(db: apsw.Connection, agent: str, native_id: str) -> list[Log]:
     """All logs of one session of an agent, oldest first."""
     rows = db.execute(

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory import errors
-from backstory.store import codec
+from backstory.store import codec, derived
 from backstory.store.connection import APPLICATION_ID
 
 if TYPE_CHECKING:
     import apsw
 
 SCHEMA_VERSION = 2
-DERIVED_VERSION = 2
-"""Raised with derived.sql and with what is put into its tables; logs that were derived before it are derived anew."""
+DERIVED_VERSION = derived.VERSION
 
 MIGRATIONS: dict[int, str] = {
     2: """

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from backstory.deriving import At, Deriver
 from backstory.errors import SessionNotFound
 from backstory.model import AssistantText, Complete, Error, Event, Outcome, Turn, UserMessage
-from backstory.store import claims, codec, logs, slices, turns
+from backstory.store import claims, codec, derived, logs, slices, turns
 
 if TYPE_CHECKING:
     import apsw
@@ -49,6 +50,8 @@ class RunPiece(Struct, kw_only=True):
     turn: Turn
     is_first: bool
     outputs: list[Output] = field(default_factory=list)
+    cwd: str | None = None
+    """The folder it was run in."""
     prefix_chars: int = 0
     prefix_sha256: str | None = None
     end: End | None = None
@@ -135,8 +138,12 @@ def _begin(db: apsw.Connection, session_id: int, piece: RunPiece) -> None:
         "update turns set prefix_chars = ?, prefix_sha256 = ? where id = ?",
         (piece.prefix_chars, piece.prefix_sha256, turn_ids[turn.uid]),
     )
-    prompt = slices.packed(UserMessage(content=turn.prompt), seq, 0, turn.uid, turn.started, None, None)
-    slices.insert_events(db, session_id, None, [prompt], turn_ids)
+    prompt = UserMessage(content=turn.prompt)
+    packed = slices.packed(prompt, seq, 0, turn.uid, turn.started, None, None)
+    slices.insert_events(db, session_id, None, [packed], turn_ids)
+    deriver = Deriver()
+    deriver.take(prompt, At(seq, 0, turn.uid, turn.started), piece.cwd)
+    derived.write(db, session_id, deriver.cut(piece.cwd), turn_ids)
 
 
 def _place_of(db: apsw.Connection, session_id: int, turn: Turn) -> tuple[int, int]:
@@ -159,13 +166,16 @@ def _write_output(
     logs.insert_chunks(db, log_id, chunks)
     runs: list[logs.Run] = []
     new: list[slices.NewEvent] = []
+    deriver = Deriver(logs.pending(db, log_id))
     for position, length, events in output.records:
         stop = position + length + 1
         if runs and runs[-1].takes(position, seq):
             runs[-1].records, runs[-1].stop = runs[-1].records + 1, stop
         else:
             runs.append(logs.Run(position, stop, seq, 1))
-        new += [slices.packed(event, seq, part, piece.turn.uid, None, position, length) for part, event in events]
+        for part, event in events:
+            new.append(slices.packed(event, seq, part, piece.turn.uid, None, position, length))
+            deriver.take(event, At(seq, part, piece.turn.uid, None), piece.cwd)
         seq += 1
     end = output.start + len(output.data)
     if runs:
@@ -173,11 +183,17 @@ def _write_output(
         runs[-1].stop = min(runs[-1].stop, end)
     logs.insert_runs(db, log_id, runs)
     slices.insert_events(db, session_id, log_id, new, turn_ids)
+    derived.write(db, session_id, deriver.cut(piece.cwd), turn_ids)
+    waiting = deriver.state()
     tail = logs.read(db, log_id, max(end - logs.TAIL_BYTES, 0), logs.TAIL_BYTES)
     db.execute(
-        "update logs set read_to = ?, parsed_to = ?, tail_hash = ?, frames = 1, native_id = ? where id = ?",
-        (end, end, codec.text_digest(tail), piece.turn.native_id, log_id),
-    )
+        "update logs set read_to = ?, parsed_to = ?, tail_hash = ?, frames = 1, native_id = ?, pending = ?, "
+        "derived = ? where id = ?",
+        (
+            end, end, codec.text_digest(tail), piece.turn.native_id, codec.pack_chunk(waiting) if waiting else None,
+            derived.VERSION, log_id,
+        ),
+    )  # fmt: skip
     return seq
 
 

@@ -12,8 +12,9 @@ from msgspec import Struct, field
 
 from backstory import extract, ids
 from backstory.compact_form import compact_event
+from backstory.deriving import Found
 from backstory.model import Event, LogIdentity, SessionFacts, Turn, event_to_json
-from backstory.store import claims, codec, forks, logs, turns
+from backstory.store import claims, codec, derived, forks, logs, turns
 from backstory.store.logs import Chunk, Run, SeenPlace
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class LogSlice(Struct, kw_only=True):
     modified: int | None = None
     place: SeenPlace | None = None
     project: str | None = None
+    root: str | None = None
 
     log_id: int | None
     expected_read_to: int
@@ -80,6 +82,8 @@ class LogSlice(Struct, kw_only=True):
     first_hash: str | None
     tail_hash: str
     state: bytes
+    pending: bytes | None = None
+    """Calls whose results had not come at ``parsed_to``; see ``deriving``."""
     chunks: list[Chunk] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     """The numbers of its records; not of one that may still grow."""
@@ -89,6 +93,7 @@ class LogSlice(Struct, kw_only=True):
     turns: list[Turn] = field(default_factory=list)
     answers: dict[str, str] = field(default_factory=dict)
     """The last thing said in each turn, by its uid."""
+    found: Found = field(default_factory=Found)
     facts: SessionFacts
     last_active: int | None = None
 
@@ -129,6 +134,7 @@ def write(db: apsw.Connection, piece: LogSlice) -> Written:
     turns.note_answers(db, turn_ids, piece.answers)
     _keep_bytes(db, log_id, piece)
     _update_session(db, session_id, piece)
+    derived.write(db, session_id, piece.found, turn_ids)
     if piece.turns:
         forks.link_copies(db, session_id, list(turn_ids))
     return Written(log_id=log_id, session_id=session_id, session_is_new=session is None)
@@ -234,10 +240,12 @@ def _keep_bytes(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
     small = sum(chunk.length < codec.CHUNK_BYTES for chunk in piece.chunks)
     db.execute(
         "update logs set relpath = ?, path = ?, modified = ?, first_hash = ?, tail_hash = ?, read_to = ?, "
-        "parsed_to = ?, tail_seq = ?, state = ?, frames = frames + ? where id = ?",
+        "parsed_to = ?, tail_seq = ?, state = ?, pending = ?, derived = ?, gone = null, frames = frames + ? "
+        "where id = ?",
         (
             piece.relpath, piece.path, piece.modified, piece.first_hash, piece.tail_hash, piece.read_to,
-            piece.parsed_to, piece.tail_seq, codec.pack_chunk(piece.state), small, log_id,
+            piece.parsed_to, piece.tail_seq, codec.pack_chunk(piece.state),
+            codec.pack_chunk(piece.pending) if piece.pending else None, derived.VERSION, small, log_id,
         ),
     )  # fmt: skip
     if db.execute("select frames from logs where id = ?", (log_id,)).get >= logs.FRAMES_MAX:
@@ -266,16 +274,23 @@ def _update_session(db: apsw.Connection, session_id: int, piece: LogSlice) -> No
         )
     db.execute(
         "update sessions set next_seq = ?, title = coalesce(?, title), cwd = coalesce(cwd, ?), "
-        "branch = coalesce(?, branch), repository = coalesce(?, repository), project = coalesce(project, ?), "
+        "branch = coalesce(?, branch), repository = coalesce(?, repository, ?), project = coalesce(project, ?), "
+        "root = coalesce(root, ?), "
         "last_active = max(coalesce(last_active, 0), coalesce(?, last_active, ?)) where id = ?",
         (
-            piece.next_seq, facts.title, facts.cwd, facts.branch, facts.repository, piece.project,
-            piece.last_active, piece.created, session_id,
+            piece.next_seq, facts.title, facts.cwd, facts.branch, facts.repository, _repository(piece.project),
+            piece.project, piece.root, piece.last_active, piece.created, session_id,
         ),
     )  # fmt: skip
     if piece.turns:
         claims.take_usage(db, session_id)
         turns.sum_up(db, session_id)
+
+
+def _repository(project: str | None) -> str | None:
+    """``owner/name`` out of a project's key, where that is a remote's."""
+    host, _, path = (project or "").partition("/")
+    return path if "." in host and "/" in path else None
 
 
 def _link_parent(db: apsw.Connection, session_id: int, piece: LogSlice) -> None:

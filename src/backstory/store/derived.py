@@ -1,0 +1,133 @@
+"""What is derived from events, in its tables: files, refs, results of calls, checkpoints. Never commits.
+
+Times, turns and places are those of the events. A row says what came first; telling it again changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from backstory.touches import place
+
+if TYPE_CHECKING:
+    import apsw
+
+    from backstory.deriving import Found, FoundCheckpoint, FoundRef, FoundTouch
+
+VERSION = 2
+"""Raised with derived.sql and with what is put into its tables; logs that were derived before it are derived anew."""
+ACTIONS = "read edit delete rename create"
+"""What can be done to a file; of several things a later word here tells more."""
+SECTIONS = ("overview", "history", "work_done", "technical_details", "important_files", "next_steps")
+_SECTION = re.compile(rf"<({'|'.join(SECTIONS)}|checkpoint_title)>(.*?)</\1>", re.DOTALL)
+
+
+def write(db: apsw.Connection, session_id: int, found: Found, turn_ids: dict[str, int]) -> None:
+    """Store what was found in a piece of a session's log. ``turn_ids``: turns.id by turn uid."""
+    if found.results:
+        db.executemany(
+            "insert or replace into call_results(call_id, result_id, is_error, exit_code) select c.id, r.id, ?, ? "
+            "from events c, events r where c.session_id = ? and c.seq = ? and c.part = ? "
+            "and r.session_id = c.session_id and r.seq = ? and r.part = ?",
+            [(each.is_error, each.exit_code, session_id, *each.call, *each.result) for each in found.results],
+        )
+    if found.touches:
+        _write_touches(db, session_id, found.cwd, found.touches, turn_ids)
+    if found.refs:
+        _write_refs(db, session_id, found.refs, turn_ids)
+    for checkpoint in found.checkpoints:
+        _write_checkpoint(db, session_id, checkpoint)
+
+
+def clear(db: apsw.Connection, session_id: int) -> None:
+    """Remove all that is derived from a session's events."""
+    for table in ("session_files", "session_refs"):
+        db.execute(f"delete from {table} where session_id = ?", (session_id,))
+    db.execute("delete from checkpoints where session_id = ? and seq is not null", (session_id,))
+    db.execute(
+        "delete from call_results where call_id in (select id from events where session_id = ? and kind = 'ToolCall')",
+        (session_id,),
+    )
+
+
+def _write_touches(
+    db: apsw.Connection, session_id: int, cwd: str | None, touches: list[FoundTouch], turn_ids: dict[str, int]
+) -> None:
+    files: dict[str, int] = {}
+    rows = []
+    for touch in touches:
+        path = place(touch.path, cwd, None)[0]
+        files[path] = _write_file(db, session_id, path, touch, turn_ids)
+        to_path = place(touch.to, cwd, None)[0] if touch.to is not None else None
+        rows.append((files[path], touch.where.seq, touch.where.part, touch.action, to_path))
+    db.executemany(
+        "insert or replace into file_touches(file_id, seq, part, action, to_path) values (?, ?, ?, ?, ?)", rows
+    )
+
+
+def _write_file(db: apsw.Connection, session_id: int, path: str, touch: FoundTouch, turn_ids: dict[str, int]) -> int:
+    where = touch.where
+    return int(
+        db.execute(
+            "insert into session_files(session_id, file_path, tool_name, action, turn_id, first_seq, first_seen_at) "
+            "values (?, ?, ?, ?, ?, ?, ?) on conflict(session_id, file_path) do update set "
+            f"action = case when instr('{ACTIONS}', excluded.action) > instr('{ACTIONS}', action) "
+            "then excluded.action else action end, "
+            "tool_name = iif(excluded.first_seq < first_seq, excluded.tool_name, tool_name), "
+            "turn_id = iif(excluded.first_seq < first_seq, excluded.turn_id, turn_id), "
+            "first_seen_at = iif(excluded.first_seq < first_seq, excluded.first_seen_at, first_seen_at), "
+            "first_seq = min(excluded.first_seq, first_seq) returning id",
+            (
+                session_id, path, touch.tool_name, touch.action, turn_ids.get(where.turn_uid or ""), where.seq,
+                where.at,
+            ),
+        ).get
+    )  # fmt: skip
+
+
+def _write_refs(db: apsw.Connection, session_id: int, refs: list[FoundRef], turn_ids: dict[str, int]) -> None:
+    own = db.execute("select repository from sessions where id = ?", (session_id,)).get
+    db.executemany(
+        "insert into session_refs(session_id, ref_type, ref_value, host, repository, turn_id, seq, created_at) "
+        "values (?, ?, ?, ?, ?, ?, ?, ?) on conflict(session_id, ref_type, ref_value) do update set "
+        "host = coalesce(host, excluded.host), repository = coalesce(repository, excluded.repository), "
+        "turn_id = iif(excluded.seq < seq, excluded.turn_id, turn_id), "
+        "created_at = iif(excluded.seq < seq, excluded.created_at, created_at), seq = min(excluded.seq, seq)",
+        [
+            (
+                session_id, each.ref.type, _value(each, own), each.ref.host, each.ref.repository or own,
+                turn_ids.get(each.where.turn_uid or ""), each.where.seq, each.where.at,
+            )
+            for each in refs
+        ],
+    )  # fmt: skip
+
+
+def _value(found: FoundRef, own: Any) -> str:
+    """A ref's value: short where it is of the session's own repository."""
+    repository, value = found.ref.repository, found.ref.value
+    if repository and own and repository.lower() == str(own).lower():
+        return value.rpartition("@" if found.ref.type == "commit" else "#")[2]
+    return value
+
+
+def _write_checkpoint(db: apsw.Connection, session_id: int, checkpoint: FoundCheckpoint) -> None:
+    sections = {name: text.strip() for name, text in _SECTION.findall(checkpoint.summary) if text.strip()}
+    if not sections.keys() & set(SECTIONS):
+        sections["overview"] = checkpoint.summary.strip()
+    where = checkpoint.where
+    number = db.execute(
+        "select coalesce((select checkpoint_number from checkpoints where session_id = ?1 and seq = ?2), "
+        "(select coalesce(max(checkpoint_number), 0) + 1 from checkpoints where session_id = ?1))",
+        (session_id, where.seq),
+    ).get
+    columns = ("title", *SECTIONS)
+    values = [sections.get("checkpoint_title"), *map(sections.get, SECTIONS)]
+    told = ", ".join(f"{name} = coalesce(excluded.{name}, {name})" for name in ("seq", "created_at", *columns))
+    db.execute(
+        f"insert into checkpoints(session_id, checkpoint_number, seq, created_at, {', '.join(columns)}) "
+        f"values (?, ?, ?, ?, {', '.join('?' * len(columns))}) "
+        f"on conflict(session_id, checkpoint_number) do update set {told}",
+        (session_id, number, where.seq, where.at, *values),
+    )
