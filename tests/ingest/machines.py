@@ -157,6 +157,7 @@ def _session(store: Store, session_id: int) -> dict[str, Any]:
         "numbers": sorted([seq for _, seq in numbered_lines(store, log)] for log in store.logs(session)),
         "answers": answers(store, session_id),
         "found": indexed(store, session_id),
+        "derived": derived(store, session_id),
     }  # fmt: skip
 
 
@@ -192,6 +193,23 @@ def answers(store: Store, session_id: int) -> list[Any]:
         "select t.uid, x.answer from turns t join turn_texts x on x.turn_id = t.id where t.session_id = ? order by 1",
         session_id,
     )
+
+
+def derived(store: Store, session_id: int) -> list[list[Any]]:
+    """What is derived of a session, without ids."""
+    turn = "(select uid from turns where id = x.turn_id)"
+    questions = (
+        f"select file_path, tool_name, action, {turn}, first_seq, first_seen_at from session_files x "
+        "where session_id = ? order by 1",
+        "select file_path, t.seq, t.part, t.action, t.to_path from file_touches t join session_files f "
+        "on f.id = t.file_id where f.session_id = ? order by 1, 2, 3",
+        f"select ref_type, ref_value, host, repository, {turn}, seq, created_at from session_refs x "
+        "where session_id = ? order by 1, 2",
+        "select c.seq, c.part, r.seq, r.part, x.is_error, x.exit_code from call_results x "
+        "join events c on c.id = x.call_id join events r on r.id = x.result_id where c.session_id = ? order by 1, 2",
+        "select checkpoint_number, seq, title, overview, created_at from checkpoints where session_id = ? order by 1",
+    )
+    return [looked_up(store.path, question, session_id) for question in questions]
 
 
 def indexed(store: Store, session_id: int) -> list[Any]:
