@@ -127,3 +127,13 @@ def test_every_event_of_every_turn_is_told_once_whatever_their_number(counts: li
     assert [[event.text for event in each.events] for each in told] == [  # type: ignore[attr-defined]
         [f"{n}.{m}" for m in range(count)] for n, count in enumerate(counts)
     ]
+
+
+def test_turns_that_were_not_even_told_count_as_left_out() -> None:
+    context = build_context([told("p", AssistantText(text="a"))], budget_chars=1_000, turns=48)
+    assert "(47 earlier turns are left out here.)" in context.text
+    assert context.turns_left_out == 47
+
+
+def test_no_budget_is_no_context() -> None:
+    assert build_context([told("p", AssistantText(text="a"))], budget_chars=0).text == ""

@@ -46,13 +46,17 @@ class Context(Struct, frozen=True, kw_only=True):
     turns_left_out: int
 
 
-def build_context(told: Sequence[ToldTurn], *, budget_chars: int, summary: str | None = None) -> Context:
+def build_context(
+    told: Sequence[ToldTurn], *, budget_chars: int, summary: str | None = None, turns: int = 0
+) -> Context:
     """Render turns, oldest first, into at most ``budget_chars`` characters; older turns give way, and it says so.
 
-    ``summary`` stands for what happened before them. A single turn that is larger than the budget is cut.
+    ``summary`` stands for what happened before them; ``turns`` is how many the session has, where not all are told
+    here. A single turn that is larger than the budget is cut.
     """
     head = f"# Summary of what came before\n\n{_escaped(summary)}\n" if summary else ""
-    room = budget_chars - len(head) - len(_left_out(len(told)))
+    turns = max(turns, len(told))
+    room = budget_chars - len(head) - len(_left_out(turns))
     kept: list[str] = []
     for each in reversed(told):
         text = "\n".join(_rendered(each))
@@ -62,9 +66,9 @@ def build_context(told: Sequence[ToldTurn], *, budget_chars: int, summary: str |
             break
         kept.append(text)
         room -= len(text) + 1
-    left_out = len(told) - len(kept)
+    left_out = turns - len(kept)
     parts = [head] if head else []
-    if left_out:
+    if left_out and room > 0:
         parts.append(_left_out(left_out))
     return Context(text="\n".join([*parts, *reversed(kept)]).strip("\n"), turns=len(kept), turns_left_out=left_out)
 

@@ -140,6 +140,15 @@ class CannotWrite(BackstoryError):
         super().__init__(f"Cannot write {path}: {detail}. Choose a folder you may write.")
 
 
+class LogNotUnderstood(BackstoryError):
+    """A log that was read before is one that today's adapter does not know."""
+
+    exit_code = 65
+
+    def __init__(self, agent: str, log: str) -> None:
+        super().__init__(f"{log} is kept, but today's {agent} adapter does not know it as a log. Please report it.")
+
+
 class UnknownAgent(BackstoryError):
     """An agent was named that no adapter knows."""
 
@@ -174,7 +183,8 @@ class BadTime(BackstoryError):
 
     def __init__(self, text: str) -> None:
         super().__init__(
-            f"{text!r} is no time I understand. Examples: 2026-11-21, 2026-11-21T14:00, yesterday, '3 days', 2h."
+            f"{text!r} is no time I understand. Examples: 2026-11-21, 2026-11-21T14:00, yesterday, monday, 'last week', "
+            "'3 days', 2h."
         )
 
 
@@ -286,3 +296,74 @@ class PromptNotText(BackstoryError):
 
     def __init__(self) -> None:
         super().__init__("The prompt is not UTF-8 text. Save it as UTF-8 and run it again; nothing was started.")
+
+
+class StoreOutdated(BackstoryError):
+    """The store has the tables of an earlier version."""
+
+    exit_code = 65
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} has the tables of an earlier version. `backstory ingest` brings the machine's store up to date, "
+            f"`backstory ingest --store {path}` this one; nothing in it is lost."
+        )
+
+
+class SqlWrong(BackstoryError):
+    """A statement that SQLite does not understand, or that is not one statement."""
+
+    exit_code = 64
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"This SQL cannot be run: {detail}. `backstory sql --schema` lists what can be asked.")
+
+
+class OnlyReading(BackstoryError):
+    """A statement that would do something else than read."""
+
+    exit_code = 77
+
+    def __init__(self, what: str | None) -> None:
+        super().__init__(f"Only reading is allowed here{f', not {what}' if what else ''}. Nothing was changed.")
+
+
+class SqlTooSlow(BackstoryError):
+    """A statement that gave no row in the time it had."""
+
+    exit_code = 75
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"There was no answer within {timeout_s:g} s. Ask for less, or give it longer with --timeout.")
+
+
+class SqlTooBig(BackstoryError):
+    """A statement that makes a value, or needs memory, beyond what it may have."""
+
+    exit_code = 65
+
+    def __init__(self, value_bytes: int, heap_bytes: int) -> None:
+        super().__init__(
+            f"The answer needs a value of more than {value_bytes >> 20} MB, or more than {heap_bytes >> 20} MB of "
+            "memory. Ask for less at once, such as substr(…) of it."
+        )
+
+
+class BadPattern(BackstoryError):
+    """A regular expression that is none."""
+
+    exit_code = 64
+
+    def __init__(self, pattern: str, detail: str) -> None:
+        super().__init__(
+            f"{pattern!r} is no regular expression: {detail}. To find it as it is written, use --exact instead of --regex."
+        )
+
+
+class UnknownWord(BackstoryError):
+    """An option was given a word that it does not know."""
+
+    exit_code = 64
+
+    def __init__(self, option: str, word: str, known: Sequence[str]) -> None:
+        super().__init__(f"{option} knows no {word!r}. It knows: {', '.join(known)}.")

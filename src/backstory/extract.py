@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 INDEXED_CHARS_MAX = 1_000_000
 """Of one event at most this many characters are searched; its bytes are kept whole."""
+IDENTIFIERS_MAX = 2_000
+"""So many different identifiers of one event are found by their parts."""
 
 
 class Scope(StrEnum):
@@ -29,6 +32,10 @@ class Scope(StrEnum):
     SYSTEM = "system"
 
 
+NAMING_SCOPES = frozenset({Scope.PROMPT, Scope.ANSWER, Scope.TOOL_INPUT})
+"""Where identifiers are found by their parts; what tools print is long, and mostly names things in passing."""
+
+
 def searchable(event: model.Event) -> tuple[str, str] | None:
     """The scope of an event and its text, or None where there is nothing to find."""
     told = _SEARCHED.get(type(event))
@@ -39,11 +46,34 @@ def searchable(event: model.Event) -> tuple[str, str] | None:
     return (scope.value, text) if text else None
 
 
-def index_text(text: str) -> str:
-    """``text`` as it goes into the index: each CJK character a word of its own."""
+def index_text(text: str, scope: str | None = None) -> str:
+    """``text`` as it goes into the index: each CJK character a word of its own.
+
+    In the scopes where people and models name things, the parts of identifiers follow the text, so that ``getUserName``
+    is found by ``user name`` while the words of the text keep their places.
+    """
     if len(text) > INDEXED_CHARS_MAX:
         text = text[:INDEXED_CHARS_MAX]
-    return text if text.isascii() else _cjk().sub(r" \g<0> ", text)
+    parts = _all_parts(text) if scope in NAMING_SCOPES else ""
+    if not text.isascii():
+        text = _cjk().sub(r" \g<0> ", text)
+    return f"{text}\n{parts}" if parts else text
+
+
+def identifier_parts(word: str) -> list[str]:
+    """The parts of an identifier that is written in one, where case tells them apart; else nothing.
+
+    >>> identifier_parts("parseHTTPHeader")
+    ['parse', 'HTTP', 'Header']
+    """
+    parts = _PART.findall(word) if not (word.islower() or word.isupper()) else []
+    return parts if len(parts) > 1 else []
+
+
+def _all_parts(text: str) -> str:
+    """The parts of every identifier in a text, each identifier once."""
+    found = dict.fromkeys(_IDENTIFIER.findall(text))
+    return "\n".join(" ".join(parts) for parts in map(identifier_parts, islice(found, IDENTIFIERS_MAX)) if parts)
 
 
 def char_len(event: model.Event) -> int:
@@ -72,6 +102,11 @@ def _result_text(result: model.ToolResult) -> str:
 
 
 _LINE_NUMBER = re.compile(r"^ *\d+[→\t]", re.MULTILINE)
+# Possessive, so that a word that is no identifier is read once.
+_IDENTIFIER = re.compile(
+    r"(?<![A-Za-z0-9])(?:[A-Z]*+[a-z0-9]++[A-Z][A-Za-z0-9]*+|[A-Z]{2,}+[a-z]{2}[A-Za-z0-9]*+)"
+)
+_PART = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+|[0-9]+")
 
 
 @cache

@@ -1,4 +1,7 @@
-"""The full form of an event: what its record says, read again from the bytes that are kept."""
+"""The full form of an event: what its record says, read again from the bytes that are kept.
+
+Where an agent put a long result into a file beside its log, the full form is what that file holds.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class FullForms:
             return event_from_json(bytes(told)) if bytes(told) else stored.event
         for part, event in _told(log, record, stored.seq):
             if part == stored.part and event.kind == stored.kind:
-                return _with_call(event, stored.event)
+                return self._whole(log, _with_call(event, stored.event))
         return stored.event
 
     def record(self, stored: StoredEvent) -> bytes:
@@ -41,6 +44,15 @@ class FullForms:
         if stored.log_id is None or stored.position is None or stored.length is None:
             return b""
         return self._store.read_log(stored.log_id, stored.position, stored.length)
+
+    def _whole(self, log: Log, event: Event) -> Event:
+        keeper = agents.companions_of(agents.load(log.agent))
+        ending = keeper.spilled_to(event) if keeper is not None and isinstance(event, ToolResult) else None
+        companion = self._store.companion_ending_in(log.id, ending) if ending else None
+        if companion is None:
+            return event
+        content = self._store.read_companion(companion).decode("utf-8", "replace")
+        return msgspec.structs.replace(event, content=content)
 
     def _log(self, stored: StoredEvent) -> Log | None:
         if stored.log_id is None:

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING
 from msgspec import Struct, field
 
 from backstory import ids
+from backstory.companions import gather
 from backstory.discover import Candidate, Looked, discover
 from backstory.parsing import Job, Outcome, Worker, WorkerLost, outcomes
 from backstory.projects import project_key, worktree_root
@@ -71,6 +72,8 @@ class Tally(Struct, kw_only=True):
     logs_seen: int = 0
     logs_read: int = 0
     bytes_read: int = 0
+    companions_read: int = 0
+    """Small files beside logs that were new or changed."""
     sessions_new: int = 0
     sessions_updated: int = 0
     events_new: int = 0
@@ -139,6 +142,8 @@ class _Ingest:
         self._again: list[Candidate] = []
         self._new_places: list[SeenPlace] = []
         self._moved: list[tuple[int, str, str]] = []
+        self._read_now: dict[str, int] = {}
+        """The log's id of each path that was read, or compared, in this ingest."""
         self._sessions: dict[str, set[tuple[int, bool]]] = {}
         self._done = self._to_do = 0
 
@@ -161,11 +166,32 @@ class _Ingest:
         finally:
             self._end_worker()
         self.report.errors += [Problem(each.path, slices.STALE) for each in changed]
+        self._gather(candidates)
         if self._new_places:
             self.store.remember_places(self._new_places, self._moved)
         if bulk:
             self.store.end_bulk()
         self._sum_up()
+
+    def _gather(self, candidates: list[Candidate]) -> None:
+        """Keep what lies beside the logs that are here."""
+        beside = [each for each in candidates if each.companions or each.path in self._read_now]
+        here = [(each, log_id) for each in beside if (log_id := self._log_id(each)) is not None]
+        if not here:
+            return
+        gathered = gather(self.store, here, set(self._read_now.values()), self._places)
+        for name, read in gathered.read.items():
+            self._tally(name).companions_read += read
+        self._new_places += gathered.seen
+        problems = [Problem(path, reason) for path, reason in gathered.problems]
+        self.report.errors += problems
+        self.report.gave_nothing += problems
+        self.report.gave_nothing += [Problem(path, reason) for path, reason in gathered.known_problems]
+
+    def _log_id(self, each: Candidate) -> int | None:
+        """The id of the log that a file is kept as."""
+        seen = self._places.get(each.path)
+        return self._read_now.get(each.path, seen.log_id if seen is not None else None)
 
     def _read_all(self, changed: list[Candidate]) -> None:
         for each in changed:
@@ -380,6 +406,8 @@ class _Ingest:
         if written.refused:
             self._again.append(each)
             return
+        if written.log_id is not None:
+            self._read_now[each.path] = written.log_id
         tally = self._tally(each.agent.name)
         tally.bytes_read += _bytes_in(piece)
         tally.events_new += len(piece.events)
@@ -418,6 +446,7 @@ class _Ingest:
             self.report.errors.append(told)
 
     def _place(self, each: Candidate, log_id: int) -> None:
+        self._read_now[each.path] = log_id
         self._new_places.append(_as_place(each, log_id))
 
     def _tally(self, agent: str) -> Tally:

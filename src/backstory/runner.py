@@ -166,7 +166,7 @@ class Runner:
         return {(agent, native) for agent, native in found if native is not None}
 
     def _left(self, spool: Spool, run: Run) -> Told:
-        return Told(spool, run, _exit_unknown(spool), self._now())
+        return Told(spool, run, exit_unseen(spool), min(spool.last_word_ms(), self._now()))
 
     def _run_locked(
         self,
@@ -396,7 +396,8 @@ def _context(store: Store, session: Session, request: Request, agent: Runnable) 
     room = request.context_chars
     if agent.prompt_chars_max is not None:
         room = max(min(room, agent.prompt_chars_max - len(request.prompt) - PREFIX_CHARS), 0)
-    return build_context(store.told_turns(session, room), budget_chars=room).text
+    told, turns = store.told_turns(session, room), store.turn_count(session)
+    return build_context(told, budget_chars=room, turns=turns).text
 
 
 def _not_started(agent: str, executable: str, cwd: Path, refused: OSError) -> BackstoryError:
@@ -422,7 +423,7 @@ def _is_written(home: Store, piece: RunPiece) -> bool:
         return False
 
 
-def _exit_unknown(spool: Spool) -> Exit:
+def exit_unseen(spool: Spool) -> Exit:
     """How an agent ended, if its runner noted it; if nobody saw it, only what it said counts."""
     code, number = spool.exit or (0, None)
     return Exit(code=code, signal=number, was_cancelled=spool.was_cancelled)

@@ -268,6 +268,11 @@ def record_key(agent: Agent, line: bytes) -> str:
 
 def numbered_lines(store: Store, log: Log) -> Iterator[tuple[bytes, int]]:
     """Every record of a log that has a number, with it."""
+    return ((line, seq) for _, line, seq in placed_lines(store, log))
+
+
+def placed_lines(store: Store, log: Log) -> Iterator[tuple[int, bytes, int]]:
+    """The same, each with the offset at which it begins."""
     runs = deque(store.runs(log.id))
     carry, start, seq = b"", 0, 0
     for data in store.stream_log(log.id):
@@ -277,13 +282,13 @@ def numbered_lines(store: Store, log: Log) -> Iterator[tuple[bytes, int]]:
                 runs.popleft()
             if runs and start >= runs[0].start and line.strip(BLANK):
                 seq = runs[0].first_seq if start == runs[0].start else seq + 1
-                yield line, seq
+                yield start, line, seq
             start += len(line) + 1
     while runs and start >= runs[0].stop:
         runs.popleft()
     if runs and start == runs[0].start:
         # The last line was told before its end had come.
-        yield carry, runs[0].first_seq
+        yield start, carry, runs[0].first_seq
 
 
 def known_numbers(store: Store, agent: Agent, kept: Iterable[Log], taken: Iterable[int] = ()) -> dict[str, deque[int]]:

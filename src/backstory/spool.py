@@ -173,6 +173,11 @@ class Spool:
         """Whether a person stopped it."""
         return (self.folder / "cancelled").exists()
 
+    def last_word_ms(self) -> int:
+        """When the agent last wrote something, in ms since 1970; when it was begun, if it wrote nothing."""
+        written = [each for each in (self.stdout, self.stderr, self.folder / "run.json") if each.exists()]
+        return max((each.stat().st_mtime_ns // 1_000_000 for each in written), default=0)
+
     def age_s(self) -> float:
         """How long ago something was last made or removed in it."""
         try:

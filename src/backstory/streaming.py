@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from backstory import agents
 from backstory.errors import AgentCannotRun, AgentMissing
-from backstory.model import Complete, Error, Event, Outcome, Turn, Unknown
+from backstory.model import AssistantText, Complete, Error, Event, Outcome, Turn, Unknown
 from backstory.store.runs import STDERR, STDOUT, End, Output, RunPiece
 
 if TYPE_CHECKING:
@@ -163,6 +163,7 @@ class Told:
         self._spool, self._run, self._ended, self._now = spool, run, ended, now
         self._reader = runnable(run.agent).stream_reader()
         self._was_told = False
+        self._unfinished: list[str] = []
         self.session_uid = run.session_uid
         self.tools = 0
         """Calls of tools so far."""
@@ -220,7 +221,11 @@ class Told:
         else:
             told = self._reader.read(line)
             events, takes_number = told.events, told.takes_number
+            if told.delta:
+                self._unfinished.append(told.delta)
         for _, event in events:
+            if isinstance(event, AssistantText):
+                self._unfinished.clear()
             self.tools += event.kind == "ToolCall"
             self._was_told = self._was_told or event.kind == Complete.kind
             self.error = event.message if isinstance(event, Error) else self.error
@@ -264,4 +269,5 @@ class Told:
         turn.cost_usd, turn.cost_source = ending.cost_usd, ending.cost_source
         if ending.error is not None or ending.outcome != Outcome.FAILED:
             self.error = ending.error
-        return End(at=self._now, error=ending.error, was_told=self._was_told)
+        unfinished = "".join(self._unfinished)
+        return End(at=self._now, error=ending.error, was_told=self._was_told, unfinished=unfinished)

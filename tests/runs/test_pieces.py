@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from backstory.agents import Exit
-from backstory.model import Turn
+from backstory.model import AssistantText, Turn
 from backstory.spool import Run, Spool
 from backstory.store import Session, Store, open_store
 from backstory.streaming import PIECE_BYTES, Told
@@ -116,3 +116,22 @@ def test_records_across_the_border_of_two_pieces_are_found_again(
     assert event.log_id is not None and event.position is not None and event.length is not None
     line = store.read_log(event.log_id, event.position, event.length)
     assert line == data[event.position : event.position + event.length] and json.loads(line) == SAID
+
+
+def test_an_answer_that_was_cut_off_is_kept_as_far_as_it_came(tmp_path: Path, store: Store, session: Session) -> None:
+    spool = spooled(tmp_path, session, megabytes=0)
+    delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "half an "}}
+    spool.stdout.write_text(json.dumps({"type": "stream_event", "event": delta}) + "\n", "utf-8")
+    for piece in told(spool).pieces():
+        store.write_run(piece)
+    assert [each.event.text for each in store.events(session) if isinstance(each.event, AssistantText)] == ["half an "]
+
+
+def test_an_answer_that_was_told_whole_is_not_told_twice(tmp_path: Path, store: Store, session: Session) -> None:
+    spool = spooled(tmp_path, session, megabytes=0)
+    delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "The heron"}}
+    lines = [{"type": "stream_event", "event": delta}, SAID, RESULT]
+    spool.stdout.write_text("".join(json.dumps(each) + "\n" for each in lines), "utf-8")
+    for piece in told(spool).pieces():
+        store.write_run(piece)
+    assert sum(isinstance(each.event, AssistantText) for each in store.events(session)) == 1

@@ -12,7 +12,7 @@ import pkgutil
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from msgspec import Struct, field
 
@@ -22,8 +22,9 @@ from backstory.model import Tokens
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from importlib.metadata import EntryPoint
+    from pathlib import PurePath
 
-    from backstory.model import Event, LogIdentity, Parsed, SessionFacts, Turn
+    from backstory.model import Event, LogIdentity, Parsed, SessionFacts, ToolResult, Turn
 
 ENTRY_POINTS = "backstory.agents"
 
@@ -61,6 +62,39 @@ class Agent(Protocol):
 
     def native_id_of(self, line: bytes) -> str | None:
         """The id a record carries, for matching a rewritten log with what is kept; None when it has none."""
+
+
+class CompanionFacts(Struct, frozen=True, kw_only=True):
+    """What a file beside a log says about the session; None where it says nothing."""
+
+    title: str | None = None
+    is_title_given: bool = False
+    """Whether a person chose the title; else the agent did."""
+    cwd: str | None = None
+    repository: str | None = None
+    branch: str | None = None
+    checkpoint: tuple[int, str] | None = None
+    """A checkpoint's number and its text."""
+    checkpoint_titles: dict[int, str] = field(default_factory=dict)
+
+
+class KeepsCompanions(Protocol):
+    """An agent that keeps small files beside its logs or below them, each rewritten whole. See ``companions_of``."""
+
+    def log_of(self, below: PurePath) -> PurePath | None:
+        """The log that a file, itself none, belongs to, by its name alone; None for a file of no interest.
+
+        Both are paths below the folder of a place, and the file lies in the log's folder or below that.
+        """
+
+    def tells(self, name: str) -> bool:
+        """Whether a companion of this name (its path below the log's folder) may say anything about the session."""
+
+    def told_by(self, name: str, content: bytes) -> CompanionFacts:
+        """What a companion says; nothing when its content is not what its name promises."""
+
+    def spilled_to(self, result: ToolResult) -> str | None:
+        """The end of a companion's name, when a result stands there and the log has only its beginning."""
 
 
 class Permissions(StrEnum):
@@ -172,6 +206,11 @@ def load(name: str) -> Agent:
         if point.name == name:
             return _agent_of(point.load())
     raise UnknownAgent(name, names())
+
+
+def companions_of(agent: Agent) -> KeepsCompanions | None:
+    """What an agent's file says about companions; None when there are none."""
+    return cast("KeepsCompanions", agent) if hasattr(agent, "log_of") else None
 
 
 def _agent_of(module: object) -> Agent:

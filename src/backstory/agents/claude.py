@@ -19,14 +19,14 @@ import uuid
 from collections import Counter, deque
 from functools import partial, reduce
 from operator import add
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import Ending, Permissions, Place, Streamed, _jsonl
+from backstory.agents import CompanionFacts, Ending, Permissions, Place, Streamed, _jsonl
 from backstory.context import strip_context
 from backstory.model import (
     AssistantText,
@@ -135,6 +135,8 @@ _HEADS_MAX = 2_000
 _STDERR_LINES_HELD_MAX = 20
 _CODE_OF_SIGNAL_MIN = 129
 
+_META_ENDING = ".meta.json"
+_SPILLED = re.compile(r"<persisted-output>\nOutput too large [^\n]*[/\\]tool-results[/\\]([^/\\\n]+)\n")
 _OURS = re.compile(rb'"(?:sessionId|leafUuid|parentUuid|messageId)"\s*:')
 _SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"]+)"')
 _WRAPPED = re.compile(r"<(ide_opened_file|ide_selection|system-reminder)>.*?</\1>\s*", re.DOTALL)
@@ -217,6 +219,12 @@ class _State(Struct, kw_only=True):
     recent: dict[str, str | None] = field(default_factory=dict)
     heads: dict[str, tuple[str | None, int | None]] = field(default_factory=dict)
     cost_seen: float | None = None
+
+
+class _Meta(Struct):
+    """What lies beside a helper's log."""
+
+    description: str = ""
 
 
 class _Delta(Struct):
@@ -305,6 +313,34 @@ class Claude:
             return _jsonl.decode(line, _decoder)[0].uuid
         except _jsonl.NotJson:
             return None
+
+    def log_of(self, below: PurePath) -> PurePath | None:
+        """Beside a helper's log lies what it was started as; in ``<session>/`` results too long for the log, and
+        workflows with their journals."""
+        if below.name.startswith("agent-") and below.name.endswith(_META_ENDING):
+            return below.with_name(f"{below.name.removesuffix(_META_ENDING)}.jsonl")
+        match below.parts:
+            case (project, session, "tool-results", _):
+                return PurePath(project, f"{session}.jsonl")
+            case (project, session, "workflows", name) if name.endswith(".json"):
+                return PurePath(project, f"{session}.jsonl")
+            case (project, session, "subagents", "workflows", _, "journal.jsonl"):
+                return PurePath(project, f"{session}.jsonl")
+        return None
+
+    def tells(self, name: str) -> bool:
+        return name.endswith(_META_ENDING)
+
+    def told_by(self, name: str, content: bytes) -> CompanionFacts:
+        try:
+            described = msgspec.json.decode(content, type=_Meta).description if self.tells(name) else ""
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            described = ""
+        return CompanionFacts(title=described.strip() or None)
+
+    def spilled_to(self, result: ToolResult) -> str | None:
+        found = _SPILLED.match(result.content)
+        return f"/tool-results/{found.group(1)}" if found else None
 
     def native_id(self, randomness: bytes) -> str | None:
         return str(uuid.UUID(bytes=randomness[:16], version=4))

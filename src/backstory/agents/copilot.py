@@ -11,6 +11,9 @@ Tokens: newer builds write a receipt for each request (``session.usage_record``)
 tokens and, at the end, the totals of the process, which go on counting when a session is resumed. What such a total
 says beyond what was counted already goes to the last turn. A compaction's tokens are in no total. Costs are told in
 credits, which are not money, so there are none here.
+
+Beside a log lie its companions: ``workspace.yaml`` (flat, and the only place of a session's title), ``plan.md``,
+``checkpoints/NNN-slug.md`` with their titles in ``index.md``, and what the session made in ``files`` and ``research``.
 """
 
 from __future__ import annotations
@@ -19,14 +22,14 @@ import hashlib
 import re
 from collections import Counter
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import Place, _jsonl
+from backstory.agents import CompanionFacts, Place, _jsonl
 from backstory.context import strip_context
 from backstory.model import (
     AssistantText,
@@ -135,6 +138,20 @@ _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE
 _EXIT_CODE = re.compile(r"<(?:shellId: \S+ completed|exited) with exit code (-?\d+)>\s*$")
 
 
+WORKSPACE = "workspace.yaml"
+BESIDE = frozenset({WORKSPACE, "plan.md", "autopilot-objective.json", "client-metadata.json", "vscode.metadata.json"})
+MADE = frozenset({"files", "research"})
+"""The folders of what a session made, text or not."""
+INDEX = "checkpoints/index.md"
+_CHECKPOINT = re.compile(r"checkpoints/0*(\d{1,9})(?:-[^/]*)?\.md$")
+_INDEXED = re.compile(r"^\| *(\d{1,9}) *\| *(.*?) *\| *[^|]*\|\s*$", re.MULTILINE)
+_YAML_PAIR = re.compile(r"([A-Za-z_][A-Za-z0-9_]*):(?: +(.*))?$")
+_YAML_BLOCK = re.compile(r"[|>][+-]?$")
+_YAML_NOT_TEXT = re.compile(r"[\[\]{}&*!%@`?,|>#]|-(?: |$)")
+_YAML_NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
+_TITLE_CHARS_MAX = 1_000
+
+
 class _Line(Struct):
     type: Any = ""
     data: Any = None
@@ -181,6 +198,7 @@ _BESIDE = Hook | Command | Init | ModelSwitch | Compacted | Unknown
 
 _decoder = msgspec.json.Decoder(_Line)
 _any_decoder = msgspec.json.Decoder()
+_text_decoder = msgspec.json.Decoder(str)
 _state_decoder = msgspec.json.Decoder(_State)
 
 
@@ -202,8 +220,10 @@ class Copilot:
         if not path.name.endswith(_jsonl.ENDINGS):
             return False
         stem = _jsonl.stem(path)
-        # A session's own files may be named like anything, so only these two names count.
-        return stem == LOG or (path.parent.name == FOLDER and _FILE_ID.match(stem) is not None)
+        # A session's own files may be named like anything, so only these two places count.
+        if path.parent.name == FOLDER:
+            return _FILE_ID.match(stem) is not None
+        return stem == LOG and path.parent.parent.name == FOLDER
 
     def identify(self, path: Path, head: bytes) -> LogIdentity | None:
         lines = list(_jsonl.lines_in(head))
@@ -231,6 +251,37 @@ class Copilot:
             return _text(_jsonl.decode(line, _decoder)[0].id) or None
         except _jsonl.NotJson:
             return None
+
+    def log_of(self, below: PurePath) -> PurePath | None:
+        session, *rest = below.parts
+        match rest:
+            case [name] if name in BESIDE:
+                pass
+            case ["checkpoints", name] if name.endswith(".md"):
+                pass
+            case [folder, _, *_] if folder in MADE:
+                pass
+            case _:
+                return None
+        return PurePath(session, f"{LOG}.jsonl")
+
+    def tells(self, name: str) -> bool:
+        return name in (WORKSPACE, INDEX) or _CHECKPOINT.match(name) is not None
+
+    def told_by(self, name: str, content: bytes) -> CompanionFacts:
+        text = content.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
+        if name == WORKSPACE:
+            return _workspace(_flat_yaml(text))
+        if name == INDEX:
+            titles = {int(number): title.replace("\\|", "|") for number, title in _INDEXED.findall(text)}
+            return CompanionFacts(checkpoint_titles={number: title for number, title in titles.items() if title})
+        found = _CHECKPOINT.match(name)
+        if found is None or not text.strip():
+            return CompanionFacts()
+        return CompanionFacts(checkpoint=(int(found.group(1)), text))
+
+    def spilled_to(self, result: ToolResult) -> str | None:
+        return None
 
 
 class Reader:
@@ -681,6 +732,55 @@ def _task_complete(data: dict[str, Any]) -> list[Event]:
     if _text(data.get("outcome")) == "continue":
         return said
     return [*said, Complete(success=data.get("success") is not False)]
+
+
+# companions ---------------------------------------------------------------------------------------------------
+
+
+def _workspace(told: dict[str, str]) -> CompanionFacts:
+    # Once the title stood under "summary"; a name beside one is the user's.
+    name, summary = told.get("name", "").strip(), told.get("summary", "").strip()
+    return CompanionFacts(
+        title=(name or summary)[:_TITLE_CHARS_MAX] or None,
+        is_title_given=bool(name) and told.get("user_named", "true" if summary else "false") == "true",
+        cwd=told.get("cwd") or None,
+        repository=told.get("repository") or None,
+        branch=told.get("branch") or None,
+    )
+
+
+def _flat_yaml(text: str) -> dict[str, str]:
+    """The texts of a document of ``key: value`` lines. What is no plain text on one line, or a block, is left out."""
+    told: dict[str, str] = {}
+    lines = iter(text.split("\n"))
+    line = next(lines, None)
+    while line is not None:
+        found, line = _YAML_PAIR.match(line.rstrip()), next(lines, None)
+        block: list[str] = []
+        while line is not None and (line.startswith(" ") or not line.strip()):
+            block.append(line)
+            line = next(lines, None)
+        value = _yaml_value((found.group(2) or "").strip(), block) if found else None
+        if found and value is not None:
+            told.setdefault(found.group(1), value)
+    return told
+
+
+def _yaml_value(given: str, block: list[str]) -> str | None:
+    if _YAML_BLOCK.match(given):
+        return ("\n" if given[0] == "|" else " ").join(line.strip() for line in block).strip()
+    if any(line.strip() for line in block):
+        return None
+    if given.startswith('"'):
+        try:
+            return str(_text_decoder.decode(given))
+        except (msgspec.DecodeError, RecursionError):
+            return None
+    if given.startswith("'"):
+        inner = given[1:-1].replace("''", "")
+        return given[1:-1].replace("''", "'") if len(given) > 1 and given[-1] == "'" and "'" not in inner else None
+    plain = given.partition(" #")[0].rstrip()
+    return None if plain in _YAML_NOTHING or _YAML_NOT_TEXT.match(plain) or ": " in plain else plain
 
 
 # what was given and what came back ----------------------------------------------------------------------------

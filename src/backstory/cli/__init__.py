@@ -15,6 +15,8 @@ from backstory._version import __version__
 
 COMMANDS = {
     "ingest": "Read every agent's logs on this machine into the store.",
+    "reindex": "Read what is new, and make everything that can be derived again.",
+    "chronicle": "Work with the history as a whole.",
     "list": "List sessions: this project's, or with --all the machine's.",
     "show": "Show a session: its turns and what happened in them.",
     "run": "Run a prompt in an agent, with the session so far as context.",
@@ -22,6 +24,7 @@ COMMANDS = {
     "cancel": "Stop a run.",
     "context": "Show what the next run of a session would be told.",
     "search": "Search everything that was ever said or done.",
+    "sql": "Ask the store in SQL.",
     "restore": "Give logs back, byte for byte.",
     "verify": "Check that everything in the store is whole.",
     "rename": "Give a session a name.",

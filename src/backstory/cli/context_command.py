@@ -41,7 +41,8 @@ def command(app: App, session: str, budget: int | None, explain: bool, as_json: 
     """Print the context that the next run of a SESSION would be given."""
     budget = app.config.get("run.context_chars") if budget is None else budget
     found = app.find(session)
-    context = build_context(found.store.told_turns(found.session, budget), budget_chars=budget)
+    told = found.store.told_turns(found.session, budget)
+    context = build_context(told, budget_chars=budget, turns=found.session.turns)
     turns = _explained(found, context) if explain else []
     if as_json:
         output.json(_as_json(found, context, budget) | ({"explained": turns} if explain else {}))

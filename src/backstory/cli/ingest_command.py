@@ -11,10 +11,12 @@ from backstory import agents
 from backstory.cli import output
 from backstory.cli.app import App, now_ms
 from backstory.cli.options import json_option, store_option
-from backstory.ingest import Report, ingest
+from backstory.ingest import Problem, Report, ingest
+from backstory.reindex import reindex
 from backstory.runner import Runner
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 REASONS_SHOWN_MAX = 20
@@ -29,9 +31,21 @@ REASONS_SHOWN_MAX = 20
 @click.pass_obj
 def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, as_json: bool) -> None:
     """Read every agent's logs on this machine into the store. What is there already is not read again."""
-    chosen = [_Filtered(agents.load(name), app.config.get("ingest.exclude")) for name in only or _chosen(app)]
     if forgotten and app.home_store.exists:
         app.home_store.unforget()
+    report = read_logs(app, only)
+    if as_json:
+        output.json(_as_json(report) | ({"explained": _explained(report)} if explain else {}))
+    else:
+        _tell(report, str(app.home_store.path))
+    if explain and not as_json:
+        for line in _explained(report):
+            output.data(line)
+
+
+def read_logs(app: App, only: Sequence[str] = ()) -> Report:
+    """Read what is new of these agents' logs, and of known projects; first what killed runs left."""
+    chosen = [_Filtered(agents.load(name), app.config.get("ingest.exclude")) for name in only or _chosen(app)]
     runner = Runner(app.home, app.machine_store, app.environ, now_ms)
     if app.home_store is app.machine_store:
         runner.take_up(output.talk)
@@ -47,13 +61,10 @@ def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, as_
         )
         if app.home_store is app.machine_store:
             runner.projects.exchange(output.talk)
-    if as_json:
-        output.json(_as_json(report) | ({"explained": _explained(report)} if explain else {}))
-    else:
-        _tell(report, str(app.home_store.path))
-    if explain and not as_json:
-        for line in _explained(report):
-            output.data(line)
+    with app.home_store as store, output.progress("Deriving") as progress:
+        for each in reindex(store, now=now_ms(), only_stale=True, progress=progress).failed:
+            report.errors.append(Problem(each.session, each.reason))
+    return report
 
 
 class _Filtered:

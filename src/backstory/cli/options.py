@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from backstory.errors import BadTime
-
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from backstory.cli.app import App
-
-_AGO = re.compile(r"^(\d+)\s*(m|min|minutes?|h|hours?|d|days?|w|weeks?)(?:\s+ago)?$", re.IGNORECASE)
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
 def _take_store(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
@@ -76,27 +69,19 @@ def readable(text: str) -> str:
     return os.fsencode(text).decode("utf-8", "replace")
 
 
-def moment(text: str | None, now: datetime) -> int | None:
-    """A time as people write it, in ms since 1970; a date or weekday means its beginning, in local time."""
+since_option = click.option(
+    "--since", metavar="TIME", help="Only from then on: 2026-11-01, yesterday, monday, 'last week', '3 days', 2h."
+)
+until_option = click.option("--until", metavar="TIME", help="Only up to then; of a day, a week or a month to its end.")
+
+
+def moment(text: str | None, now: datetime, *, end: bool = False) -> int | None:
+    """A time as people write it, in ms since 1970: where it begins, or its ``end``. Raises BadTime.
+
+    ``now`` without a zone is a time of the system's own.
+    """
     if text is None:
         return None
-    try:
-        return _moment(text.strip(), now)
-    except (ValueError, OverflowError) as refused:
-        raise BadTime(text) from refused
+    from backstory import times
 
-
-def _moment(text: str, now: datetime) -> int:
-    words = text.lower()
-    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    if words in ("today", "yesterday"):
-        return _ms(today - timedelta(days=words == "yesterday"))
-    if words in _WEEKDAYS:
-        return _ms(today - timedelta(days=(today.weekday() - _WEEKDAYS.index(words)) % 7 or 7))
-    if ago := _AGO.match(words):
-        return _ms(now - timedelta(**{_UNITS[ago.group(2)[0]]: int(ago.group(1))}))
-    return _ms(datetime.fromisoformat(text))
-
-
-def _ms(when: datetime) -> int:
-    return round(when.timestamp() * 1000)
+    return (times.until if end else times.since)(text, now)

@@ -1,4 +1,4 @@
-"""``backstory restore``: logs, byte for byte."""
+"""``backstory restore``: logs and what lay beside them, byte for byte."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def command(app: App, sessions: tuple[str, ...], everything: bool, target: Path, force: bool, as_json: bool) -> None:
     """Give logs back, byte for byte: those of the SESSIONs, or with --all every one.
 
-    They are laid out below the folder as they lay below their agent's own.
+    They are laid out below the folder as they lay below their agent's own, with the small files that lay beside them.
     """
     if bool(sessions) == everything:
         raise click.UsageError("Name sessions, or say --all.")
@@ -50,4 +50,9 @@ def command(app: App, sessions: tuple[str, ...], everything: bool, target: Path,
         return
     for each in written:
         output.data(f"{each.written}  {output.size(each.bytes)}")
-    output.talk(f"{len(written)} logs, {output.size(sum(each.bytes for each in written))}.")
+        for companion in each.companions:
+            output.data(f"{companion.written}  {output.size(companion.bytes)}")
+    beside = [companion for each in written for companion in each.companions]
+    bytes_written = sum(each.bytes for each in written) + sum(each.bytes for each in beside)
+    files = f" and {len(beside)} files beside them" if beside else ""
+    output.talk(f"{len(written)} logs{files}, {output.size(bytes_written)}.")

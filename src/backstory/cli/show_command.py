@@ -18,7 +18,7 @@ from backstory.compact_form import compact_event
 from backstory.errors import BackstoryError
 from backstory.extract import char_len
 from backstory.fullform import FullForms
-from backstory.runner import _exit_unknown as exit_unknown
+from backstory.runner import exit_unseen as exit_unknown
 from backstory.spool import SPOOLS, waiting
 from backstory.streaming import READ_BYTES, Followed, Told, runnable
 

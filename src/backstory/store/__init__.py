@@ -18,11 +18,14 @@ import msgspec
 from backstory import errors, ids
 from backstory.store import (
     claims,
+    companions,
     connection,
     copying,
     events,
     logs,
     migrate,
+    readonly,
+    retelling,
     runs,
     search,
     sessions,
@@ -31,8 +34,11 @@ from backstory.store import (
     verify,
 )
 from backstory.store.claims import UsageTold
+from backstory.store.companions import Beside, Kept, Mark
 from backstory.store.events import StoredEvent
 from backstory.store.logs import Log, Run, SeenPlace
+from backstory.store.readonly import Answer
+from backstory.store.retelling import Retold
 from backstory.store.runs import RunPiece
 from backstory.store.search import Filter, Found
 from backstory.store.sessions import Session
@@ -50,8 +56,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 __all__ = [
-    "Filter", "Found", "Log", "LogSlice", "RunPiece", "SeenPlace", "Session", "Store", "StoredEvent", "Verified",
-    "Written", "open_store",
+    "Answer", "Filter", "Found", "Log", "LogSlice", "RunPiece", "SeenPlace", "Session", "Store", "StoredEvent",
+    "Verified", "Written", "open_store",
 ]  # fmt: skip
 
 _HAS = "select count(*) from sessions where uid = ?"
@@ -310,6 +316,10 @@ class Store:
         """The newest turns of a session with their events, oldest first; so many as fill a context of that size."""
         return self._read(lambda db: events.told_turns(db, _id(session), budget_chars))
 
+    def turn_count(self, session: Session | int) -> int:
+        """How many turns a session has."""
+        return self._read(lambda db: turns.count(db, _id(session)))
+
     def children(self, session: Session | int) -> list[Session]:
         """The sessions that come from this one."""
         return self._read(lambda db: sessions.children(db, _id(session)))
@@ -354,9 +364,39 @@ class Store:
         """The event with this id."""
         return self._read(lambda db: events.get(db, event_id))
 
-    def search(self, query: str, wanted: Filter | None = None, *, limit: int = 20) -> Found:
-        """The best hit of each session that has every word of ``query``."""
-        return self._read(lambda db: search.search(db, query, wanted or Filter(), now=self._now(), limit=limit))
+    def search(
+        self,
+        query: str | None,
+        wanted: Filter | None = None,
+        *,
+        limit: int = 20,
+        hits_per_session: int | None = 1,
+        ranked: bool = True,
+    ) -> Found:
+        """The best hits of ``query``, so many of each session (None: all), ``limit`` at most.
+
+        Not ``ranked``: every event that has its words (None: every event with a text), of the newest sessions first.
+        """
+        asked = wanted or Filter()
+        if not ranked or query is None:
+            return self._read(lambda db: search.every(db, query, asked, limit=limit))
+        return self._read(
+            lambda db: search.search(db, query, asked, now=self._now(), limit=limit, hits_per_session=hits_per_session)
+        )
+
+    def execute_read_only(
+        self,
+        sql: str,
+        limit: int = readonly.ROWS_MAX,
+        *,
+        parameters: Sequence[Any] = (),
+        timeout_s: float = readonly.TIMEOUT_S,
+        full_form: readonly.FullForm | None = None,
+    ) -> Answer:
+        """The answer to one reading SQL statement, over the views that docs/sql.md describes; see readonly.execute."""
+        return readonly.execute(
+            self.path, sql, limit=limit, timeout_s=timeout_s, parameters=parameters, full_form=full_form
+        )
 
     # logs -----------------------------------------------------------------------------------------------------
 
@@ -404,6 +444,31 @@ class Store:
             if piece is None:
                 return
             yield piece
+
+    def companion_marks(self) -> dict[tuple[int, str], Mark]:
+        """Size and mtime (ns) of every companion when it was last read, by its log's id and its name."""
+        return self._read_if_begun(companions.marks, {})
+
+    def companions(self, log_id: int) -> list[Kept]:
+        """The small files that an agent keeps beside a log."""
+        return self._read(lambda db: companions.of_log(db, log_id))
+
+    def read_companion(self, companion_id: int) -> bytes:
+        """A companion's bytes, checked; raises StoreDamaged."""
+        return self._read(lambda db: companions.read(db, companion_id))
+
+    def companion_ending_in(self, log_id: int, ending: str) -> int | None:
+        """The id of a companion of this log, or of the session that its session helps, whose name ends so."""
+        return self._read(lambda db: companions.ending_in(db, log_id, ending))
+
+    def keep_beside(self, pieces: Sequence[Beside]) -> None:
+        """Keep companions of several logs as they are now, and what they say."""
+
+        def write_all(db: apsw.Connection) -> None:
+            for piece in pieces:
+                companions.write(db, piece)
+
+        self._write(write_all)
 
     def chunk_marks(self, log_id: int) -> list[tuple[int, int, bytes]]:
         """(start, length, sha256) of each chunk of a log."""
@@ -494,6 +559,41 @@ class Store:
                 target.with_name(target.name + ending).unlink(missing_ok=True)
             raise
         return target.stat().st_size
+
+    # telling again ---------------------------------------------------------------------------------------------
+
+    def sessions_to_derive(self, *, only_stale: bool) -> list[int]:
+        """The ids of the sessions to derive again: all, or those that an earlier version derived."""
+        self.make_ready()
+        return self._read_if_begun(lambda db: retelling.sessions(db, only_stale=only_stale), list[int]())
+
+    def clear_derived(self, session_id: int) -> None:
+        """Remove what is derived of a session, to derive it again."""
+        self._change(lambda db: retelling.clear(db, session_id))
+
+    def retell(self, piece: Retold, *, events_too: bool) -> None:
+        """Store what a log that was read again says: what is derived, and with ``events_too`` its events and turns."""
+        self._change(lambda db: retelling.write(db, piece, events_too=events_too))
+
+    def retell_unlogged(self, session_id: int) -> None:
+        """Derive what no log of a session says: the prompts of its runs."""
+        self._change(lambda db: retelling.write_unlogged(db, session_id))
+
+    def drop_turns_but(self, session_id: int, told: set[str]) -> None:
+        """Remove the turns of a session that were not told again."""
+        self._change(lambda db: retelling.drop_turns_but(db, session_id, told))
+
+    def mark_gone(self, log_ids: list[int], now: int) -> int:
+        """Note which logs' files are gone; gives how many sessions have none left."""
+        return self._change(lambda db: retelling.mark_gone(db, log_ids, now))
+
+    def counts(self) -> dict[str, int]:
+        """How many sessions, turns, events, files, refs and checkpoints there are."""
+        return self._read(retelling.counts)
+
+    def turn_uid_of(self, log_id: int) -> str | None:
+        """The turn whose stream a log is; None for a whole session's log."""
+        return self._read(lambda db: logs.turn_uid(db, log_id))
 
     def begin_bulk(self) -> None:
         """Put off merging the index, and emptying the WAL, while a lot is written; ``end_bulk`` does both once."""

@@ -176,6 +176,15 @@ def renamed(db: apsw.Connection, session_id: int, piece: LogSlice) -> dict[str, 
     return found
 
 
+def known_as(db: apsw.Connection, session_id: int) -> dict[str, str]:
+    """The uids that a session's turns have here, by those that their logs give them, where these differ."""
+    rows: list[Any] = db.execute(
+        "select uid, agent, native_id from turns where session_id = ? and native_id <> ''", (session_id,)
+    ).fetchall()
+    own = ((ids.turn_uid(agent, native_id), uid) for uid, agent, native_id in rows)
+    return {old: uid for old, uid in own if old != uid}
+
+
 def renamed_turn(turn: Turn, renamed: dict[str, str]) -> Turn:
     """A turn under the uids that it and its parent have here."""
     if turn.uid not in renamed and turn.parent_uid not in renamed:
@@ -211,9 +220,6 @@ def _claimed_first(db: apsw.Connection, session_id: int, piece: LogSlice) -> dic
 
 def _renamed_before(db: apsw.Connection, session_id: int, parent: str) -> str | None:
     """The uid here of a turn that its log knows as ``parent``."""
-    rows: list[Any] = db.execute(
-        "select uid, agent, native_id from turns where session_id = ?", (session_id,)
-    ).fetchall()
-    if any(uid == parent for uid, _, _ in rows):
+    if db.execute("select count(*) from turns where session_id = ? and uid = ?", (session_id, parent)).get:
         return None
-    return next((uid for uid, agent, native_id in rows if native_id and ids.turn_uid(agent, native_id) == parent), None)
+    return known_as(db, session_id).get(parent)

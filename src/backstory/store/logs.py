@@ -95,6 +95,12 @@ def get(db: apsw.Connection, log_id: int) -> Log | None:
     return None
 
 
+def turn_uid(db: apsw.Connection, log_id: int) -> str | None:
+    """The turn whose stream a log is."""
+    found = db.execute("select turn_uid from logs where id = ?", (log_id,)).get
+    return None if found is None else str(found)
+
+
 def pending(db: apsw.Connection, log_id: int) -> bytes | None:
     """The calls of a log whose results had not come when it was read."""
     kept = db.execute("select pending from logs where id = ?", (log_id,)).get

@@ -41,6 +41,8 @@ class End(Struct, frozen=True, kw_only=True):
     error: str | None = None
     was_told: bool = False
     """Whether the agent itself said that it was over."""
+    unfinished: str = ""
+    """Text of an answer that came in pieces and was cut off before any record told it whole."""
 
 
 class RunPiece(Struct, kw_only=True):
@@ -219,7 +221,8 @@ def _write_end(
 ) -> int:
     """What no record of the agent's says: why it failed, and that it is over; gives the next number."""
     turn = piece.turn
-    new: list[Event] = [Error(message=end.error)] if end.error is not None else []
+    new: list[Event] = [AssistantText(text=end.unfinished)] if end.unfinished else []
+    new += [Error(message=end.error)] if end.error is not None else []
     if not end.was_told:
         success = turn.outcome == Outcome.COMPLETED
         new.append(Complete(success=success, duration_ms=turn.duration_ms, cost_usd=turn.cost_usd))
@@ -236,5 +239,7 @@ def _note_answer(db: apsw.Connection, turn_ids: dict[str, int], piece: RunPiece)
         for _, event in events
         if isinstance(event, AssistantText)
     ]
+    if piece.end is not None and piece.end.unfinished:
+        said.append(piece.end.unfinished)
     if said:
         turns.note_answers(db, turn_ids, {piece.turn.uid: said[-1]})

@@ -1,26 +1,47 @@
-"""Search over the index: what a person types is a query, never FTS syntax by accident. Reads only."""
+"""Search over the index: what a person types is a query, never FTS syntax by accident. Reads only.
+
+Every hit of a word is ranked while there are few; of a common word only hits in the newest sessions are, because
+bm25 reads each hit that it scores. Rows of the index whose event is gone are passed over.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
-from backstory.extract import Scope, index_text
-from backstory.store import claims, sessions
+from backstory.extract import Scope, identifier_parts, index_text
+from backstory.model import Relation
+from backstory.store import claims, codec, sessions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     import apsw
 
-CANDIDATES_MAX = 400
-"""So many of the best-ranked hits are looked at to find the best of each session."""
-RANKED_HITS_MAX = 20_000
-"""With more hits than this only the newest NEWEST_HITS are ranked: bm25 reads every hit it scores."""
-NEWEST_HITS = 5_000
+RANKED_HITS_MAX = 5_000
+"""With more hits than this only some are ranked."""
+NEWEST_HITS = 800
+"""So many of the newest hits are, whatever their session,"""
+CANDIDATES_MAX = 2_000
+"""and so many with those of the newest sessions,"""
+RANGES_MAX = 64
+"""of which so many are looked through."""
+RELAXED_TERMS_MAX = 8
+"""Where no event has every word, so many of the rarest are looked for."""
+TERMS_MAX = 64
+"""So many different words of a query count: an event that has them is the one that was meant."""
+PHRASE_CHARS_MAX = 2_000
 HALF_LIFE_MS = 90 * 24 * 3600 * 1000
 """After this long a hit counts three quarters of what it counted when new, and never less than half."""
+MORE_HITS = 0.2
+"""What a session's second-best hit adds to its best; the third adds this much of that, and so on."""
+MORE_HITS_MAX = 4
 
 SCOPE_WEIGHT: dict[str, float] = {
     Scope.PROMPT: 1.6,
@@ -30,26 +51,42 @@ SCOPE_WEIGHT: dict[str, float] = {
     Scope.TOOL_INPUT: 0.9,
     Scope.TOOL_OUTPUT: 0.6,
 }
+_WEIGHT_OF = {str(scope): weight for scope, weight in SCOPE_WEIGHT.items()}
+ROLES: dict[str, tuple[str, ...]] = {
+    "user": (Scope.PROMPT,),
+    "assistant": (Scope.ANSWER, Scope.THINKING),
+    "tool": (Scope.TOOL_INPUT, Scope.TOOL_OUTPUT),
+    "system": (Scope.SYSTEM,),
+}
+"""Whose words stand in which scopes."""
 
-_WORDS = re.compile(r'"([^"]*)"|(\S+)')
+_WORDS = re.compile(r'"([^"]*)"|([^\s"]+)')
 _LETTERS = re.compile(r"[^\W_]", re.UNICODE)
+_REF = re.compile(r"(?:(pr|issue|commit)[:\s#]?\s*)?(?:([\w.-]+(?:/[\w.-]+)+)[#!@])?[#!]?([0-9a-z]+)", re.IGNORECASE)
+_HASH = re.compile(r"[0-9a-f]{4,64}")
 
 
 class Hit(Struct, frozen=True, kw_only=True):
-    """One event that was found."""
+    """One event that was found. ``shown_id``: the session it counts for, of a helper's event that of its parent."""
 
     event_id: int
     session_id: int
     scope: str
     score: float
+    shown_id: int = 0
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """What a search gave: how many events match, the best of them, and whether there is more."""
+    """What a search gave: how many events match, the best of them, and whether there is more.
+
+    ``total`` counts at least the events that were looked at; of a common word with a filter there may be more.
+    ``relaxed``: no event has every word, so these have some of them.
+    """
 
     total: int
     truncated: bool
     hits: list[Hit]
+    relaxed: bool = False
 
 
 class Filter(Struct, frozen=True, kw_only=True):
@@ -58,14 +95,48 @@ class Filter(Struct, frozen=True, kw_only=True):
     agent: str | None = None
     project: str | None = None
     folder: str | None = None
+    repository: str | None = None
+    """owner/name, a name, or a project's key; upper and lower case are one."""
+    branch: str | None = None
+    """A branch's name, or a pattern with ``*``."""
+    path: str | None = None
+    """A file or folder that the session read or wrote: absolute, the end of a path, or a pattern with ``*``."""
+    ref: str | None = None
+    """A pull request, issue or commit that the session names: 12, #12, owner/repo#12, the start of a hash, a URL."""
     since: int | None = None
+    until: int | None = None
+    """The first moment that is too late."""
     session_id: int | None = None
     without: tuple[int, ...] = ()
-    """Sessions that are passed over."""
+    """Sessions that are passed over, with their helpers'."""
+    scopes: tuple[str, ...] = ()
+    tool: str | None = None
+    """The agent's name of a tool, or ours of its kind; upper and lower case are one."""
+
+
+class _Row(Struct, frozen=True):
+    """A hit before its session is known to be wanted."""
+
+    event_id: int
+    session_id: int
+    scope: str
+    rank: float
+    at: int | None
+
+
+class _Place(Struct, frozen=True):
+    """A session that may be shown: when it was last active, what that counts, the session that its hits count for."""
+
+    last_active: int | None
+    shown_id: int
+    recency: float
+
+
+# what was typed ---------------------------------------------------------------------------------------------
 
 
 def terms(query: str) -> list[str]:
-    """The words and quoted phrases of a query that have letters or digits to look for."""
+    """The words and quoted phrases of a query that have letters or digits to look for; an open quote is no sign."""
     # What is no text, such as half a surrogate pair, is nothing to look for.
     readable = query.encode("utf-8", "replace").decode().replace("\0", " ")
     found = (phrase or word for phrase, word in _WORDS.findall(readable))
@@ -75,110 +146,410 @@ def terms(query: str) -> list[str]:
 def match_expression(query: str) -> str | None:
     """The FTS5 expression for what was typed: every term as a phrase, all of them wanted; None for no term.
 
-    >>> match_expression('C++ "rate limit" log*')
-    '"C++" "rate limit" "log"*'
+    >>> match_expression('C++ "rate limit" log* userName')
+    '"C++" AND "rate limit" AND "log"* AND ("userName" OR "user Name")'
     """
-    phrases = []
-    for term in terms(query):
-        text = index_text(term).replace('"', '""')
-        prefix = term.endswith("*") and term[:-1].isalnum()
-        phrases.append(f'"{text.removesuffix("*") if prefix else text}"{"*" if prefix else ""}')
-    return " ".join(phrases) or None
+    return " AND ".join(_phrases(query)) or None
 
 
-def search(db: apsw.Connection, query: str, wanted: Filter, *, now: int, limit: int) -> Found:
-    """The best hit of each session, best first; ``limit`` sessions at most. A query without a term finds nothing."""
-    expression = match_expression(query)
-    if expression is None:
+def _phrases(query: str) -> list[str]:
+    different = dict.fromkeys(term[:PHRASE_CHARS_MAX] for term in terms(query))
+    return [_phrase(term) for term in islice(different, TERMS_MAX)]
+
+
+def _phrase(term: str) -> str:
+    text = index_text(term).replace('"', '""')
+    if term.endswith("*") and term[:-1].isalnum():
+        return f'"{text.removesuffix("*")}"*'
+    parts = identifier_parts(term) if term.isalnum() else []
+    # An identifier is also meant where it is written with other signs between its parts.
+    return f'("{text}" OR "{" ".join(parts)}")' if len(parts) > 1 else f'"{text}"'
+
+
+# searching --------------------------------------------------------------------------------------------------
+
+
+def search(
+    db: apsw.Connection, query: str, wanted: Filter, *, now: int, limit: int, hits_per_session: int | None = 1
+) -> Found:
+    """The best hits, best first: of each session so many (None: all), ``limit`` at most.
+
+    A query without a term finds nothing. Where no event has every word, events that have some of the rarest.
+    """
+    phrases = _phrases(query)
+    if not phrases:
         return Found(total=0, truncated=False, hits=[])
-    matching = int(db.execute("select count(*) from search_index where search_index match ?", (expression,)).get)
-    newest_only = matching > RANKED_HITS_MAX
-    wanted = msgspec.structs.replace(wanted, without=(*wanted.without, *claims.all_claimed(db)))
-    rows = _ranked(db, expression, wanted, newest_only=newest_only)
-    hits = _best_of_each_session(_without_copies(db, rows), now)
-    total = len(rows) if len(rows) < CANDIDATES_MAX and not newest_only else _total(db, expression, wanted)
-    return Found(
-        total=total, truncated=len(hits) > limit or newest_only or len(rows) == CANDIDATES_MAX, hits=hits[:limit]
+    search = _Search(db, wanted, now)
+    found = search.best(" AND ".join(phrases), limit, hits_per_session)
+    if found.hits or len(phrases) == 1 or not (some := search.rarest(phrases)):
+        return found
+    return msgspec.structs.replace(search.best(some, limit, hits_per_session), relaxed=True)
+
+
+def every(db: apsw.Connection, query: str | None, wanted: Filter, *, limit: int) -> Found:
+    """Every event that has the words (None: every event that has a text), of the newest sessions first, not ranked."""
+    expression = None if query is None else match_expression(query)
+    if query is not None and expression is None:
+        return Found(total=0, truncated=False, hits=[])
+    search = _Search(db, wanted, 0)
+    rows = search.rows(expression, limit=limit + 1)
+    places = search.places({row.session_id for row in rows})
+    rows.sort(key=lambda row: (-_newest(places, row), row.session_id, row.event_id))
+    hits = [_hit(row, places[row.session_id], 0.0) for row in search.fitting(rows, places)]
+    return Found(total=len(hits), truncated=len(rows) > limit, hits=hits[:limit])
+
+
+def _newest(places: dict[int, _Place], row: _Row) -> int:
+    place = places.get(row.session_id)
+    return 0 if place is None else place.last_active or 0
+
+
+def _hit(row: _Row, place: _Place, score: float) -> Hit:
+    return Hit(
+        event_id=row.event_id, session_id=row.session_id, scope=row.scope, score=score, shown_id=place.shown_id
     )
 
 
-def _ranked(
-    db: apsw.Connection, expression: str, wanted: Filter, *, newest_only: bool
-) -> list[tuple[int, int, str, float, int | None]]:
-    conditions, values = _conditions(wanted)
-    if newest_only:
-        conditions.append(
-            "f.rowid >= (select rowid from search_index where search_index match ? "
-            "order by rowid desc limit 1 offset ?)"
+class _Search:
+    """One search: what it asks for, and what it has learnt of sessions on the way."""
+
+    def __init__(self, db: apsw.Connection, wanted: Filter, now: int) -> None:
+        self._db, self._wanted, self._now = db, wanted, now
+        self._claimed = claims.all_claimed(db)
+        self._scopes = _scopes(wanted)
+
+    def best(self, expression: str, limit: int, hits_per_session: int | None) -> Found:
+        """The best hits of an FTS5 expression."""
+        is_common = self._count(expression, RANKED_HITS_MAX + 1) > RANKED_HITS_MAX
+        rows = self.rows(expression, among=self._candidates(expression) if is_common else None, ranked=True)
+        places = self.places({row.session_id for row in rows})
+        scored = [(row, _score(row, places[row.session_id])) for row in self.fitting(rows, places)]
+        # Rows come in the order of their ids, so that of equals the older is first.
+        scored.sort(key=itemgetter(1), reverse=True)
+        if self._wanted.tool is not None:
+            scored = [each for each in scored if self._is_of_tool(each[0])]
+        originals = _Originals(self._db, {row.event_id for row, _ in scored})
+        hits = _chosen(scored, places, originals, limit + 1, hits_per_session)
+        total = self._count(expression, -1) if is_common and self._wanted == Filter() else len(scored)
+        return Found(total=total - originals.gone, truncated=is_common or len(hits) > limit, hits=hits[:limit])
+
+    def rarest(self, phrases: list[str]) -> str:
+        """An expression for events that have any of the rarest phrases; '' if none occurs anywhere."""
+        counted = sorted((self._count(phrase, RANKED_HITS_MAX), n) for n, phrase in enumerate(phrases))
+        room, kept = RANKED_HITS_MAX, list[str]()
+        for count, n in counted:
+            if 0 < count <= room and len(kept) < RELAXED_TERMS_MAX:
+                kept.append(phrases[n])
+                room -= count
+        return " OR ".join(kept)
+
+    def rows(
+        self, expression: str | None, *, among: str | None = None, ranked: bool = False, limit: int = -1
+    ) -> list[_Row]:
+        """Hits, each with its time if that matters. ``among``: a JSON list of the event ids that are looked at.
+
+        Of ranked ones the events may be gone: looking at each would cost as much as ranking it.
+        """
+        conditions, values = list[str](), list[object]()
+        if expression is not None:
+            conditions.append("search_index match ?")
+            values.append(expression)
+        if among is not None:
+            # The plus keeps FTS5 from looking up each id by itself, and counting all hits anew for each.
+            conditions.append("+f.rowid in (select value from json_each(?))")
+            values.append(among)
+        if self._wanted.session_id is not None:
+            conditions.append("f.rowid between ? and ?")
+            values += self._range(self._wanted.session_id)
+        if self._scopes is not None:
+            conditions.append(f"f.scope in ({', '.join('?' * len(self._scopes))})")
+            values += self._scopes
+        timed = not ranked or self._wanted.since is not None or self._wanted.until is not None
+        found: list[tuple[Any, ...]] = self._db.execute(
+            f"select f.rowid, f.session_id, f.scope, {'f.rank' if ranked else '0'}, {'e.at' if timed else 'null'} "
+            f"from search_index f {'cross join events e on e.id = f.rowid ' if timed else ''}"
+            f"{'where ' if conditions else ''}{' and '.join(conditions)} limit ?",
+            (*values, limit),
+        ).fetchall()
+        return [_Row(*row) for row in found]
+
+    def places(self, ids: Iterable[int] | None) -> dict[int, _Place]:
+        """Of these sessions (None: of all) those that are wanted, the last active first."""
+        conditions, values = _conditions(self._wanted)
+        if ids is not None:
+            conditions.append("s.id in (select value from json_each(?))")
+            values.append(json.dumps(sorted(ids)))
+        found: list[tuple[Any, ...]] = self._db.execute(
+            "select s.id, s.last_active, case when s.relation = ? then s.parent_id end from sessions s "
+            f"{'where ' if conditions else ''}{' and '.join(conditions)} order by s.last_active desc, s.id desc",
+            (Relation.SUBAGENT, *values),
+        ).fetchall()
+        # Sessions that repeat what a run's own session tells are not shown.
+        hidden = {*self._claimed, *self._wanted.without}
+        places = {}
+        for session_id, last_active, parent_id in found:
+            if session_id not in hidden:
+                shown_id = session_id if parent_id is None else self._shown(parent_id)
+                if shown_id not in self._wanted.without:
+                    places[session_id] = _Place(last_active, shown_id, _recency(last_active, self._now))
+        return places
+
+    def fitting(self, rows: list[_Row], places: dict[int, _Place]) -> list[_Row]:
+        """The rows in wanted sessions, of the wanted time."""
+        since, until = self._wanted.since, self._wanted.until
+        fitting = [row for row in rows if row.session_id in places]
+        if since is None and until is None:
+            return fitting
+        times = ((row, row.at if row.at is not None else places[row.session_id].last_active or 0) for row in fitting)
+        return [row for row, at in times if (since is None or at >= since) and (until is None or at < until)]
+
+    def _count(self, expression: str, most: int) -> int:
+        return int(
+            self._db.execute(
+                "select count(*) from (select 1 from search_index where search_index match ? limit ?)",
+                (expression, most),
+            ).get
         )
-        values += [expression, NEWEST_HITS]
-    rows: list[tuple[Any, ...]] = db.execute(
-        "select f.rowid, f.session_id, f.scope, f.rank, e.at "
-        "from search_index f join events e on e.id = f.rowid join sessions s on s.id = e.session_id "
-        f"where search_index match ? {''.join(f'and {each} ' for each in conditions)}"
-        "order by f.rank limit ?",
-        (expression, *values, CANDIDATES_MAX),
-    ).fetchall()
-    return [(event_id, session_id, scope, rank, at) for event_id, session_id, scope, rank, at in rows]
+
+    def _candidates(self, expression: str) -> str:
+        """Of too many hits the newest, and those in the wanted sessions that were last active; as a JSON list."""
+        is_any = self._wanted == Filter()
+        chosen = set(self._hit_ids(expression, NEWEST_HITS, (0, 1 << 62)) if is_any else ())
+        for session_id in islice(self.places(None), RANGES_MAX if is_any else 4 * RANGES_MAX):
+            if (room := CANDIDATES_MAX - len(chosen)) <= 0:
+                break
+            chosen |= set(self._hit_ids(expression, room, self._range(session_id)))
+        return json.dumps(sorted(chosen))
+
+    def _hit_ids(self, expression: str, most: int, between: tuple[int, int]) -> list[int]:
+        scopes = self._scopes or ()
+        in_scope = f"and scope in ({', '.join('?' * len(scopes))}) " if scopes else ""
+        found: list[tuple[Any, ...]] = self._db.execute(
+            f"select rowid from search_index where search_index match ? and rowid between ? and ? {in_scope}"
+            "order by rowid desc limit ?",
+            (expression, *between, *scopes, most),
+        ).fetchall()
+        return [row[0] for row in found]
+
+    def _range(self, session_id: int) -> tuple[int, int]:
+        """The least and the greatest id of a session's events; those of others may lie between."""
+        first, last = (
+            self._db.execute(
+                f"select id from events where session_id = ? order by seq {way}, part {way} limit 1", (session_id,)
+            ).get
+            for way in ("", "desc")
+        )
+        if first is None or first > last:
+            # A record that was read again has a new id, so numbers and ids may run against each other.
+            first, last = 0, 1 << 62
+        return int(first), int(last)
+
+    def _shown(self, parent_id: int) -> int:
+        """The session that a helper's hits count for."""
+        seen = set[int]()
+        while parent_id not in seen:
+            seen.add(parent_id)
+            above = self._db.execute(
+                "select parent_id from sessions where id = ? and relation = ?", (parent_id, Relation.SUBAGENT)
+            ).get
+            parent_id = parent_id if above is None else int(above)
+        return claims.shown_as(self._db, parent_id) if parent_id in self._claimed else parent_id
+
+    def _is_of_tool(self, row: _Row) -> bool:
+        wanted = (self._wanted.tool or "").casefold()
+        return any(name.casefold() == wanted for name in self._tool_names(row.event_id))
+
+    def _tool_names(self, event_id: int) -> tuple[str, str]:
+        data = self._db.execute("select data from events where id = ?", (event_id,)).get
+        if data is None:
+            return "", ""
+        for told in msgspec.json.decode(self._unpacked(data), type=dict[str, _ToolNames]).values():
+            return told.tool_name, told.tool
+        return "", ""
+
+    def _unpacked(self, data: Any) -> bytes:
+        from backstory.store import turns
+
+        if not hasattr(self, "_codecs"):
+            self._codecs: dict[int, codec.EventCodec] = {}
+        return turns.unpack_event(self._db, self._codecs, data)
 
 
-def _total(db: apsw.Connection, expression: str, wanted: Filter) -> int:
-    conditions, values = _conditions(wanted)
-    return int(
-        db.execute(
-            "select count(*) from search_index f "
-            "join events e on e.id = f.rowid join sessions s on s.id = e.session_id "
-            f"where search_index match ? {''.join(f'and {each} ' for each in conditions)}",
-            (expression, *values),
-        ).get
-    )
+class _ToolNames(Struct, frozen=True):
+    """Of a tool's call or result as kept, only what the tool is called."""
+
+    tool_name: str = ""
+    tool: str = ""
+
+
+class _Originals:
+    """Tells hits that count from those in copies of a turn that was found in an older session too.
+
+    ``gone`` counts the rows of the index that were met whose event is not there any more.
+    """
+
+    def __init__(self, db: apsw.Connection, found: set[int]) -> None:
+        self._db, self._found = db, found
+        self.gone = 0
+
+    def has(self, row: _Row) -> bool:
+        """Whether the event is there, and was not found in an older session too."""
+        told: Any = self._db.execute(
+            "select t.uid, exists (select 1 from turns o where o.uid = t.uid and o.id <> t.id) "
+            "from events e left join turns t on t.id = e.turn_id where e.id = ?",
+            (row.event_id,),
+        ).fetchone()
+        if told is None:
+            self.gone += 1
+            return False
+        uid, is_shared = told
+        return not is_shared or not any(twin in self._found for twin in self._older(row.event_id, uid))
+
+    def _older(self, event_id: int, turn_uid: str) -> Iterator[int]:
+        rows: list[tuple[Any, ...]] = self._db.execute(
+            "select o.id from events e join sessions s on s.id = e.session_id, turns t "
+            "join sessions os on os.id = t.session_id and os.uid < s.uid "
+            "join events o on o.session_id = t.session_id and o.turn_id = t.id "
+            "where e.id = ? and t.uid = ? and o.kind = e.kind and o.at is e.at and o.data = e.data",
+            (event_id, turn_uid),
+        ).fetchall()
+        return (row[0] for row in rows)
+
+
+def _score(row: _Row, place: _Place) -> float:
+    return -row.rank * _WEIGHT_OF.get(row.scope, 1.0) * place.recency
+
+
+def _session_score(rows: list[tuple[_Row, float]]) -> float:
+    return sum(score * MORE_HITS**n for n, (_, score) in enumerate(rows[:MORE_HITS_MAX]))
+
+
+def _chosen(
+    scored: list[tuple[_Row, float]],
+    places: dict[int, _Place],
+    originals: _Originals,
+    most: int,
+    hits_per_session: int | None,
+) -> list[Hit]:
+    """The best hits of each session, the session with the best first; a copied turn counts in one session."""
+    if hits_per_session is None:
+        kept = (each for each in scored if originals.has(each[0]))
+        return [_hit(row, places[row.session_id], score) for row, score in islice(kept, most)]
+    gathered: dict[int, list[tuple[_Row, float]]] = {}
+    for row, score in scored:
+        gathered.setdefault(places[row.session_id].shown_id, []).append((row, score))
+    hits: list[Hit] = []
+    for rows in sorted(gathered.values(), key=_session_score, reverse=True):
+        score = _session_score(rows)
+        own = islice((row for row, _ in rows if originals.has(row)), hits_per_session)
+        hits += [_hit(row, places[row.session_id], score) for row in own]
+        if len(hits) >= most:
+            break
+    return hits
+
+
+def _recency(at: int | None, now: int) -> float:
+    age = HALF_LIFE_MS if at is None else max(now - at, 0)
+    return float(0.5 + 0.5 * 0.5 ** (age / HALF_LIFE_MS))
+
+
+def _scopes(wanted: Filter) -> tuple[str, ...] | None:
+    """The scopes that may hold what is wanted; None for any."""
+    if wanted.tool is None:
+        return wanted.scopes or None
+    scopes = wanted.scopes or (Scope.TOOL_INPUT, Scope.TOOL_OUTPUT)
+    return tuple(str(each) for each in scopes if each in (Scope.TOOL_INPUT, Scope.TOOL_OUTPUT)) or ("none",)
+
+
+# which sessions ---------------------------------------------------------------------------------------------
 
 
 def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
+    """Conditions on a session ``s``, with their values."""
     conditions, values = sessions.of_kind(project=wanted.project, folder=wanted.folder, agent=wanted.agent)
-    if wanted.without:
-        conditions.append(f"s.id not in ({', '.join(map(str, wanted.without))})")
+    for told, condition in (
+        (wanted.repository, _of_repository), (wanted.branch, _of_branch), (wanted.path, _of_path), (wanted.ref, _of_ref)
+    ):  # fmt: skip
+        if told is not None:
+            sentence, bound = condition(told)
+            conditions.append(sentence)
+            values += bound
     if wanted.since is not None:
-        conditions.append("coalesce(e.at, s.last_active) >= ?")
-        values.append(wanted.since)
+        conditions.append("coalesce(s.last_active, ?) >= ?")
+        values += [wanted.since, wanted.since]
+    if wanted.until is not None:
+        began = "(select at from events where session_id = s.id and at is not null order by seq limit 1)"
+        conditions.append(f"coalesce({began}, s.last_active, 0) < ?")
+        values.append(wanted.until)
     if wanted.session_id is not None:
         conditions.append("s.id = ?")
         values.append(wanted.session_id)
     return conditions, values
 
 
-def _without_copies(
-    db: apsw.Connection, rows: list[tuple[int, int, str, float, int | None]]
-) -> list[tuple[int, int, str, float, int | None]]:
-    """Of one event in several copies of a turn only that of the oldest session stays."""
-    originals: dict[tuple[object, ...], tuple[str, int]] = {}
-    copies = set()
-    for event_id, *_ in rows:
-        told: tuple[Any, ...] = db.execute(
-            "select t.uid, s.uid, e.kind, e.at, e.data from events e join sessions s on s.id = e.session_id "
-            "left join turns t on t.id = e.turn_id where e.id = ?",
-            (event_id,),
-        ).get
-        turn_uid, uid, *key = told
-        if turn_uid is None:
-            continue
-        known = originals.setdefault((turn_uid, *key), (uid, event_id))
-        if known[0] != uid:
-            first, second = sorted([known, (uid, event_id)])
-            originals[(turn_uid, *key)] = first
-            copies.add(second[1])
-    return [row for row in rows if row[0] not in copies]
+def _of_repository(told: str) -> tuple[str, list[object]]:
+    name = told.strip("/").removesuffix(".git").lower()
+    ends = " or ".join(f"substr(lower({column}), ?) = ?" for column in ("s.repository", "s.project"))
+    ending = f"/{name}"
+    sentence = f"(lower(s.repository) = ? or lower(s.project) = ? or {ends})"
+    return sentence, [name, told.rstrip("/").lower(), -len(ending), ending, -len(ending), ending]
 
 
-def _best_of_each_session(rows: list[tuple[int, int, str, float, int | None]], now: int) -> list[Hit]:
-    best: dict[int, Hit] = {}
-    for event_id, session_id, scope, rank, at in rows:
-        score = -rank * SCOPE_WEIGHT.get(scope, 1.0) * _recency(at, now)
-        if session_id not in best or score > best[session_id].score:
-            best[session_id] = Hit(event_id=event_id, session_id=session_id, scope=scope, score=score)
-    return sorted(best.values(), key=lambda hit: (-hit.score, hit.event_id))
+def _of_branch(told: str) -> tuple[str, list[object]]:
+    return ("s.branch glob ?" if "*" in told else "s.branch = ?"), [told]
 
 
-def _recency(at: int | None, now: int) -> float:
-    age = HALF_LIFE_MS if at is None else max(now - at, 0)
-    return float(0.5 + 0.5 * 0.5 ** (age / HALF_LIFE_MS))
+def _of_path(told: str) -> tuple[str, list[object]]:
+    """Files that are ``told``, lie in it, or whose path ends with it."""
+    path = told.removeprefix("./").rstrip("/") or told
+    inside = _glob_quoted(path) if "*" not in path else path
+    start = "" if path.startswith("/") else "*/"
+    patterns = [f"{start}{inside}", f"{start}{inside}/*"] + ([] if start == "" else [inside, f"{inside}/*"])
+    file_fits, rename_fits = (" or ".join(f"{column} glob ?" for _ in patterns) for column in ("file_path", "to_path"))
+    sentence = (
+        f"s.id in (select session_id from session_files where {file_fits} union select f.session_id "
+        f"from file_touches t join session_files f on f.id = t.file_id where t.to_path is not null and ({rename_fits}))"
+    )
+    return sentence, [*patterns, *patterns]
+
+
+def _glob_quoted(text: str) -> str:
+    return re.sub(r"[*?\[]", r"[\g<0>]", text)
+
+
+def _of_ref(told: str) -> tuple[str, list[object]]:
+    """Sessions that name a pull request, issue or commit."""
+    kind, repository, value = _named(told)
+    conditions, values = list[str](), list[object]()
+    if value.isdecimal() and kind != "commit":
+        number = "ref_type <> 'commit' and (ref_value = ? or substr(ref_value, ?) = ?)"
+        conditions.append(number)
+        values += [value, -len(value) - 1, f"#{value}"]
+    if _HASH.fullmatch(value) and kind in ("", "commit"):
+        # Either of the two may be told in fewer digits.
+        short = "replace(ref_value, rtrim(ref_value, replace(ref_value, '@', '')), '')"
+        alike = f"substr({short}, 1, ?) = ? or substr(?, 1, length({short})) = {short}"
+        conditions.append(f"ref_type = 'commit' and ({alike})")
+        values += [len(value), value, value]
+    sentence = " or ".join(f"({each})" for each in conditions) or "0"
+    if kind:
+        sentence = f"({sentence}) and ref_type = ?"
+        values.append(kind)
+    if repository:
+        sentence = f"({sentence}) and lower(repository) = ?"
+        values.append(repository)
+    return f"s.id in (select session_id from session_refs where {sentence})", values
+
+
+def _named(told: str) -> tuple[str, str, str]:
+    """The kind ('' if it is not told), repository ('' for any) and number or hash of what was typed."""
+    if "://" in told:
+        from backstory.refs import refs_in_text
+
+        for ref in refs_in_text(told):
+            return ref.type, (ref.repository or "").lower(), re.split("[#@]", ref.value)[-1].lower()
+    found = _REF.fullmatch(told.strip())
+    if found is None:
+        return "", "", ""
+    kind, repository, value = (each.lower() if each else "" for each in found.groups())
+    return kind, repository, value

@@ -56,6 +56,11 @@ def of_session(db: apsw.Connection, session_id: int) -> list[Turn]:
     return [_turn(row) for row in rows]
 
 
+def count(db: apsw.Connection, session_id: int) -> int:
+    """How many turns a session has."""
+    return int(db.execute("select count(*) from turns where session_id = ?", (session_id,)).get)
+
+
 def newest_first(db: apsw.Connection, session_id: int) -> Iterator[tuple[int, Turn]]:
     """A session's turns with their ids, the newest first; read as they are asked for, some at a time."""
     before = (1 << 62, 0)

@@ -1,0 +1,255 @@
+"""``backstory sql``: a person's own questions, in SQL, over one store."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backstory.cli import output
+from backstory.cli.options import json_option, store_option
+from backstory.errors import SqlTooSlow
+from backstory.fullform import FullForms
+from backstory.store import readonly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from backstory.cli.app import App
+    from backstory.model import Event
+    from backstory.store import Answer, Store
+
+CELL_COLUMNS_MAX = 120
+"""A wider cell of a table is cut; other formats have it whole."""
+COLUMN_WIDTH_MIN = 6
+GRACE_S = 3.0
+"""SQLite is asked to stop at the deadline; one that does not hear it for so long is stopped with the whole command."""
+WHY_STOPPED = {
+    "rows": "The first {rows} rows; there are more: --limit.",
+    "bytes": "The first {rows} rows: more would be over {megabytes} MB. Ask for fewer columns, or substr(…) of them.",
+    "time": "The {rows} rows that were found in {timeout_s:g} s; there may be more: --timeout.",
+}
+EXAMPLES = {
+    "Cost and tokens by week": """\
+select strftime('%Y week %W', at) as week, count(*) as turns, round(sum(cost_usd), 2) as usd,
+  sum(cost_kind = 'unknown') as without_cost, sum(output_tokens) as output_tokens
+from usage group by week order by week desc""",
+    "Tokens by model": """\
+select model, count(*) as turns, sum(input_tokens) as input, sum(cache_read_tokens) as from_cache,
+  sum(output_tokens) as output, round(sum(cost_usd), 2) as usd
+from usage group by model order by output desc""",
+    "Files by churn": """\
+select coalesce(relative_path, file_path) as file, count(*) as sessions, sum(touches) as touches
+from session_files where action <> 'read' group by 1 order by sessions desc, touches desc limit 20""",
+    "The sessions of a pull request": """\
+select s.uid, s.agent, s.branch, s.summary, s.updated_at
+from session_refs r join sessions s on s.id = r.session_id
+where r.ref_type = 'pr' and r.ref_value = '12' order by s.updated_at desc""",
+    "Commands that failed": """\
+select session_id, '@' || seq as record, exit_code, command, output
+from tool_calls where tool = 'SHELL' and is_error and not is_copy order by at desc limit 20""",
+    "Which tools fail most": """\
+select tool_name, count(*) as calls, sum(is_error) as failed, round(100.0 * sum(is_error) / count(*), 1) as percent
+from tool_calls where not is_copy group by tool_name order by failed desc limit 20""",
+    "Days at work": """\
+select date(timestamp, 'localtime') as day, count(*) as prompts, count(distinct session_id) as sessions
+from turns where not is_copy group by day order by day desc limit 14""",
+    "What was said about something": """\
+select s.summary, f.scope, event_text(f.session_id, f.source_id) as words
+from search_index f join sessions s on s.id = f.session_id
+where search_index match 'deadlock' order by rank limit 10""",
+}
+
+
+def _print_schema(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        output.pages(_schema())
+        ctx.exit()
+
+
+def _print_examples(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        output.pages(f"-- {title}\n{sql};\n" for title, sql in EXAMPLES.items())
+        ctx.exit()
+
+
+@click.command("sql")
+@click.argument("sql", required=False)
+@click.option("--here", is_flag=True, help="Ask this project's own store instead of the machine's.")
+@json_option
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV (RFC 4180).")
+@click.option("--md", "as_markdown", is_flag=True, help="Print a Markdown table.")
+@click.option(
+    "--limit", "-n", type=click.IntRange(min=1), default=readonly.ROWS_MAX, show_default=True, help="How many rows."
+)
+@click.option(
+    "--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True, max=86_400),
+    default=readonly.TIMEOUT_S, show_default=True, help="How long it may take.",
+)  # fmt: skip
+@click.option(
+    "--schema", is_flag=True, is_eager=True, expose_value=False, callback=_print_schema,
+    help="Print what can be asked: the views, their columns, and a word on each.",
+)  # fmt: skip
+@click.option(
+    "--examples", is_flag=True, is_eager=True, expose_value=False, callback=_print_examples,
+    help="Print some questions to begin with.",
+)  # fmt: skip
+@store_option
+@click.pass_obj
+def command(
+    app: App, sql: str | None, here: bool, as_json: bool, as_csv: bool, as_markdown: bool, limit: int, timeout_s: float
+) -> None:
+    """Ask the store in SQL: one statement, from the argument or from stdin, that only reads.
+
+    What can be asked: backstory sql --schema. For a start: backstory sql --examples.
+    """
+    if as_json + as_csv + as_markdown > 1:
+        raise click.UsageError("One of --json, --csv and --md.")
+    if here and app.store_path:
+        raise click.UsageError("Either --here or --store.")
+    store = app.project_store if here else app.home_store
+    with _Watch(timeout_s), store:
+        answer = store.execute_read_only(_given(sql), limit, timeout_s=timeout_s, full_form=_full_form(store))
+    if as_json:
+        _tell_json(answer)
+    elif as_csv:
+        _tell_csv(answer)
+    else:
+        output.pages(_markdown(answer) if as_markdown else _table(answer))
+    if answer.stopped_by:
+        facts = {"rows": len(answer.rows), "timeout_s": timeout_s, "megabytes": readonly.BYTES_MAX // 1_000_000}
+        output.talk(WHY_STOPPED[answer.stopped_by].format(**facts))
+    elif not answer.rows:
+        output.talk("No rows.")
+
+
+def _given(sql: str | None) -> str:
+    if sql is not None and sql != "-":
+        return sql
+    if sql is None and sys.stdin.isatty():
+        raise click.UsageError("There is no SQL. Give it as an argument or on stdin, or see --examples.")
+    return sys.stdin.buffer.read().decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+
+
+def _full_form(store: Store) -> Callable[[int, int, int | None], Event | None]:
+    forms = FullForms(store)
+
+    def full_form(session_id: int, seq: int, part: int | None) -> Event | None:
+        found = store.events(session_id, after=(seq, -1 if part is None else part - 1), limit=1)
+        if not found or found[0].seq != seq or part not in (None, found[0].part):
+            return None
+        return forms.of(found[0])
+
+    return full_form
+
+
+class _Watch:
+    """Ends the command when SQLite does not hear that its time is over, inside one endless function call."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._timer = threading.Timer(timeout_s + GRACE_S, self._end)
+        self._timer.daemon = True
+
+    def __enter__(self) -> None:
+        self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def _end(self) -> None:
+        late = SqlTooSlow(self._timeout_s)
+        output.talk(f"backstory: {late}")
+        # Nothing was written, so nothing has to be finished.
+        os._exit(late.exit_code)
+
+
+def _tell_json(answer: Answer) -> None:
+    head = {"columns": answer.columns, "truncated": answer.truncated, "elapsed_ms": answer.elapsed_ms}
+    output.json_lines(head, "rows", answer.rows)
+
+
+def _tell_csv(answer: Answer) -> None:
+    is_seen = sys.stdout.isatty()
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    for row in (answer.columns, *answer.rows):
+        writer.writerow([output.clean(_shown(cell, "")) if is_seen else _shown(cell, "") for cell in row])
+        # Past the text layer, which would turn the ends of lines into this system's.
+        output.raw_bytes(text.getvalue())
+        text.seek(0)
+        text.truncate()
+
+
+def _markdown(answer: Answer) -> Iterator[str]:
+    yield _markdown_row(answer.columns)
+    yield "|" + " --- |" * len(answer.columns)
+    for row in answer.rows:
+        yield _markdown_row(row)
+
+
+def _markdown_row(cells: Sequence[Any]) -> str:
+    return "| " + " | ".join(_markdown_cell(_shown(cell)) for cell in cells) + " |"
+
+
+def _markdown_cell(text: str) -> str:
+    escaped = re.sub(r"([\\`*_\[\]<>|~&#])", r"\\\1", text)
+    return output.clean(re.sub(r"\r\n|\r|\n", "<br>", escaped)).replace("\t", " ")
+
+
+def _table(answer: Answer) -> Iterator[str]:
+    """Rows as aligned columns: figures to the right, the widest columns cut until a terminal holds them."""
+    rows = [[output.one_line(_shown(cell), CELL_COLUMNS_MAX) for cell in row] for row in answer.rows]
+    heads = [output.one_line(name, CELL_COLUMNS_MAX) for name in answer.columns]
+    natural = [max(map(output.columns, column)) for column in zip(heads, *rows, strict=True)]
+    widths = _fitted(natural, output.width()) if sys.stdout.isatty() else natural
+    is_figure = [
+        all(isinstance(cell, int | float | None) for cell in column) for column in zip(*answer.rows, strict=True)
+    ] or [False] * len(heads)
+    yield output.style(_aligned(heads, widths, is_figure), dim=True)
+    for row in rows:
+        yield _aligned(row, widths, is_figure)
+
+
+def _fitted(natural: list[int], room: int) -> list[int]:
+    """Widths that together fit: all columns are narrowed to one width, but for those that need less."""
+    spare = room - 2 * (len(natural) - 1)
+    widths, widest = list(natural), max(natural)
+    while sum(widths) > spare and widest > COLUMN_WIDTH_MIN:
+        widest -= 1
+        widths = [min(width, widest) for width in natural]
+    return widths
+
+
+def _aligned(cells: list[str], widths: list[int], is_figure: list[bool]) -> str:
+    shown = []
+    for cell, width, to_the_right in zip(cells, widths, is_figure, strict=True):
+        text = output.one_line(cell, width)
+        padding = " " * (width - output.columns(text))
+        shown.append(padding + text if to_the_right else text + padding)
+    return "  ".join(shown).rstrip()
+
+
+def _shown(cell: Any, null: str = "NULL") -> str:
+    if cell is None:
+        return null
+    return f"x'{cell.hex()}'" if isinstance(cell, bytes) else str(cell)
+
+
+def _schema() -> Iterator[str]:
+    for view in readonly.views():
+        yield f"{output.style(view.name, bold=True)}: {view.meaning}"
+        room = max(map(len, view.columns))
+        yield from (f"  {name.ljust(room)}  {meaning}" for name, meaning in view.columns.items())
+        yield ""
+    yield "Functions, beside SQLite's own:"
+    room = max(map(len, readonly.FUNCTIONS))
+    yield from (f"  {name.ljust(room)}  {meaning}" for name, meaning in readonly.FUNCTIONS.items())
+    yield ""
+    yield "The store's tables are there too, as main.NAME; they may change from version to version."

@@ -1,0 +1,195 @@
+"""Everything that can be derived, made again from the bytes that are kept; no agent's file is needed for it.
+
+A session is cleared and told again, a slice to a transaction. A log is marked when all of it is told, so that one
+that was left half way is told again by the next reindex or ingest.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+import msgspec
+from msgspec import Struct, field
+
+from backstory import agents, ids
+from backstory.deriving import At, Deriver
+from backstory.errors import BackstoryError, LogNotUnderstood
+from backstory.model import AssistantText, OwnLine, event_from_json
+from backstory.slicing import SLICE_BYTES, placed_lines
+from backstory.store import slices
+from backstory.store.copying import COPY
+from backstory.store.retelling import Retold
+from backstory.store.runs import STDERR, STDOUT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from backstory.agents import Runnable
+    from backstory.model import Event
+    from backstory.store import Log, Session, Store
+
+API = "api"
+BULK_SESSIONS = 50
+"""From so many sessions on the index is merged once at the end."""
+_own = msgspec.json.Decoder(OwnLine)
+
+
+class Failed(Struct, frozen=True):
+    """A session that could not be told again, and why. What was derived of it before is gone; its bytes are not."""
+
+    session: str
+    reason: str
+
+
+class Reindexed(Struct, kw_only=True):
+    """What a reindex came to; ``stored`` counts the rows of the whole store, by what they are."""
+
+    sessions: int = 0
+    gone: int = 0
+    stored: dict[str, int] = field(default_factory=dict)
+    failed: list[Failed] = field(default_factory=list)
+
+
+def reindex(
+    store: Store,
+    *,
+    now: int,
+    events_too: bool = False,
+    only_stale: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Reindexed:
+    """Derive again what is derived: of every session, or with ``only_stale`` of those that an older version derived.
+
+    ``events_too``: also what their records say, with today's adapters. ``progress`` is told sessions done and to do.
+    """
+    done = Reindexed()
+    todo = store.sessions_to_derive(only_stale=only_stale)
+    is_bulk = len(todo) >= BULK_SESSIONS
+    if is_bulk:
+        store.begin_bulk()
+    try:
+        for number, session_id in enumerate(todo, 1):
+            session = store.session(session_id)
+            try:
+                _tell_again(store, session, events_too=events_too)
+                done.sessions += 1
+            except (BackstoryError, OSError, msgspec.DecodeError) as refused:
+                done.failed.append(Failed(session.uid, str(refused)))
+            progress(number, len(todo))
+    finally:
+        if is_bulk:
+            store.end_bulk()
+    if not only_stale:
+        done.gone = store.mark_gone([log.id for log in store.logs() if _is_gone(log)], now)
+        done.stored = store.counts()
+    return done
+
+
+def _is_gone(log: Log) -> bool:
+    return log.kind == "file" and bool(log.path) and not Path(log.path).exists()
+
+
+def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
+    told: set[str] = set()
+    store.clear_derived(session.id)
+    for log in store.logs(session):
+        for piece in _retold(store, session, log):
+            told |= {turn.uid for turn in piece.turns}
+            store.retell(piece, events_too=events_too)
+    store.retell_unlogged(session.id)
+    if events_too and session.number is None:
+        store.drop_turns_but(session.id, told)
+
+
+class _Telling(Protocol):
+    """Reads a log's records again."""
+
+    def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:
+        """When, in which turn, which events."""
+
+    def finish(self, piece: Retold) -> None:
+        """Note what else is known by now."""
+
+
+def _retold(store: Store, session: Session, log: Log) -> Iterator[Retold]:
+    """A log's records, read again by today's adapter, some megabytes at a time; the last piece says that it is."""
+    telling = _telling(store, log)
+    deriver, piece, size, is_past = Deriver(), Retold(session_id=session.id, log_id=log.id), 0, False
+    for start, line, seq in placed_lines(store, log):
+        if log.tail_seq == seq and not is_past:
+            # What a record that may still grow says is not part of the state to go on from.
+            is_past, piece.pending = True, deriver.state()
+            telling.finish(piece)
+        at, turn_uid, events = telling.read(line, seq)
+        for part, event in events:
+            piece.events.append(slices.packed(event, seq, part, turn_uid, at, start, len(line)))
+            deriver.take(event, At(seq, part, turn_uid, at), session.cwd)
+            if turn_uid is not None and isinstance(event, AssistantText):
+                piece.answers[turn_uid] = event.text
+        size += len(line)
+        if size >= SLICE_BYTES:
+            piece.found = deriver.cut(session.cwd)
+            if not is_past:
+                telling.finish(piece)
+            yield piece
+            piece, size = Retold(session_id=session.id, log_id=log.id), 0
+    piece.found, piece.is_last = deriver.cut(session.cwd), True
+    if not is_past:
+        piece.pending = deriver.state()
+        telling.finish(piece)
+    yield piece
+
+
+class _File:
+    """A session's own log."""
+
+    def __init__(self, store: Store, log: Log) -> None:
+        agent = agents.load(log.agent)
+        identity = agent.identify(Path(log.path or log.relpath), store.read_log(log.id, 0, ids.HEAD_BYTES))
+        if identity is None:
+            raise LogNotUnderstood(log.agent, log.relpath)
+        self._reader = agent.reader(identity, None, tuple)
+
+    def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:
+        parsed = self._reader.read(line, seq)
+        return parsed.at, parsed.turn.uid if parsed.turn else None, parsed.events
+
+    def finish(self, piece: Retold) -> None:
+        piece.state, piece.facts = self._reader.state(), self._reader.session
+        piece.turns = [*piece.turns, *self._reader.touched()]
+
+
+class _Stream:
+    """An output of a run."""
+
+    def __init__(self, log: Log, kind: str, turn_uid: str | None) -> None:
+        self._reader = cast("Runnable", agents.load(log.agent)).stream_reader()
+        self._is_error, self._turn_uid = kind == STDERR, turn_uid
+
+    def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:
+        events = list(enumerate(self._reader.stderr(line))) if self._is_error else self._reader.read(line).events
+        return None, self._turn_uid, events
+
+    def finish(self, piece: Retold) -> None:
+        return
+
+
+class _Own:
+    """The lines that a session of ours was appended with."""
+
+    def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:
+        told = _own.decode(line)
+        return told.at, told.turn, [(0, event_from_json(bytes(told.event)))]
+
+    def finish(self, piece: Retold) -> None:
+        return
+
+
+def _telling(store: Store, log: Log) -> _Telling:
+    kind = log.kind.removeprefix(COPY)
+    if kind == API:
+        return _Own()
+    if kind in (STDOUT, STDERR):
+        return _Stream(log, kind, store.turn_uid_of(log.id))
+    return _File(store, log)

@@ -1,0 +1,390 @@
+"""Read-only SQL over one store: a person's or an agent's own questions, asked of views whose columns stay.
+
+Each question gets a connection of its own that can only read: ``query_only``, and an authorizer that lets through
+nothing but reading. It ends at a deadline, at a number of rows or bytes, or when it needs too much memory; what came
+until then is given, and said to be cut off.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from backstory import errors, shell
+from backstory.extract import searchable
+from backstory.model import Event, event_from_json, event_to_json
+from backstory.store import connection, migrate, turns
+from backstory.store.claims import CLAIMED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from backstory.store.codec import EventCodec
+
+    FullForm = Callable[[int, int, int | None], Event | None]
+    """The untruncated form of an event by its session's id, number and part (None: the first there is)."""
+
+ROWS_MAX = 10_000
+TIMEOUT_S = 5.0
+BYTES_MAX = 50_000_000
+"""So much of an answer is kept in memory, counted with CELL_BYTES for each value beside its own length."""
+CELL_BYTES = 16
+ROW_BYTES = 64
+HEAP_BYTES = 128 * 1024 * 1024
+"""What SQLite may use, beside what it used before, to answer."""
+STEPS_BETWEEN_LOOKS = 5_000
+"""The clock is looked at every so many steps of SQLite's machine: about every tenth of a millisecond."""
+LIMITS = {
+    apsw.SQLITE_LIMIT_LENGTH: 16 * 1024 * 1024,
+    apsw.SQLITE_LIMIT_SQL_LENGTH: 1_000_000,
+    apsw.SQLITE_LIMIT_EXPR_DEPTH: 250,
+    apsw.SQLITE_LIMIT_COMPOUND_SELECT: 100,
+    apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 500,
+    apsw.SQLITE_LIMIT_COLUMN: 500,
+    apsw.SQLITE_LIMIT_VDBE_OP: 1_000_000,
+    apsw.SQLITE_LIMIT_ATTACHED: 0,
+    apsw.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+
+_READING = frozenset({apsw.SQLITE_READ, apsw.SQLITE_SELECT, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE})
+_NEEDED_BY_INDEX = "data_version"
+_DANGEROUS = frozenset(
+    {"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit", "sqlite_log", "rtreecheck"}
+)
+_CHANGING = frozenset({
+    "alter", "analyze", "attach", "begin", "commit", "create", "delete", "detach", "drop", "end", "insert", "pragma",
+    "reindex", "release", "replace", "rollback", "savepoint", "update", "vacuum",
+})  # fmt: skip
+_TOKEN = re.compile(
+    r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|\[[^\]]*(?:\]|\Z)"""
+    r"""|--[^\n]*|/\*.*?(?:\*/|\Z)|;|[^'"`\[;/-]+|.""",
+    re.DOTALL,
+)
+_VIEW = re.compile(r"^-- (\w+): (.+)\ncreate temp view \1\(\n(.*?)^\) as\n", re.MULTILINE | re.DOTALL)
+_COLUMN = re.compile(r"^ +(\w+),? +-- (.+)$", re.MULTILINE)
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What a question gave. ``stopped_by`` says what cut it off: ``rows``, ``bytes``, ``time``, or None."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+    elapsed_ms: int
+    stopped_by: str | None = None
+
+    @property
+    def truncated(self) -> bool:
+        """Whether there may be more rows."""
+        return self.stopped_by is not None
+
+
+class View(Struct, frozen=True):
+    """A view: its name, what it holds, and its columns with what each means."""
+
+    name: str
+    meaning: str
+    columns: dict[str, str]
+
+
+SEARCH_INDEX = View(
+    "search_index",
+    "The full-text index, for MATCH, rank and bm25(search_index): one row per event with words.",
+    {
+        "rowid": "events.id",
+        "content": "what MATCH looks in; reads as NULL, the words are event_text(session_id, source_id)",
+        "session_id": "sessions.id; also of sessions that are not shown, so join sessions",
+        "source_type": "NULL: an event",
+        "source_id": "number of the record: @N",
+        "scope": "prompt, answer, thinking, tool_input, tool_output, system",
+        "rank": "how good a hit is, the least is the best",
+    },
+)
+FUNCTIONS = {
+    "event_text(session_id, seq[, part])": "the words of an event, in the compact form",
+    "event_json(session_id, seq[, part])": "the compact form of an event, as JSON",
+    "event_full(session_id, seq[, part])": "the whole event, read from the log that is kept, as JSON",
+}
+
+
+@cache
+def _views_sql() -> str:
+    return Path(__file__).with_name("views.sql").read_text("utf-8")
+
+
+def views() -> list[View]:
+    """All that can be asked, with a word on each column."""
+    found = [View(name, said, dict(_COLUMN.findall(body))) for name, said, body in _VIEW.findall(_views_sql())]
+    return [*found, SEARCH_INDEX]
+
+
+def execute(
+    path: Path,
+    sql: str,
+    *,
+    limit: int = ROWS_MAX,
+    timeout_s: float = TIMEOUT_S,
+    parameters: Sequence[Any] = (),
+    full_form: FullForm | None = None,
+) -> Answer:
+    """The answer of the store at ``path`` to one reading statement.
+
+    At most ``limit`` rows are given. The clock is looked at between SQLite's steps, so one call of a function on a
+    value of many megabytes can take longer than ``timeout_s``. Raises SqlWrong, OnlyReading, SqlTooSlow, SqlTooBig,
+    StoreOutdated, and what opening a store raises.
+    """
+    began = time.monotonic()
+    _check_statement(sql)
+    db = _open(path, full_form)
+    refused = _only_let_read(db)
+    db.set_progress_handler(lambda: time.monotonic() - began > timeout_s, STEPS_BETWEEN_LOOKS)
+    rows: list[tuple[Any, ...]] = []
+    columns: list[str] = []
+    stopped_by = None
+    try:
+        with connection.translated(path), _explained(refused), _HEAP.bounded():
+            stopped_by = _step(db, sql, parameters, limit, columns, rows)
+    except apsw.InterruptError as late:
+        if not rows:
+            raise errors.SqlTooSlow(timeout_s) from late
+        stopped_by = "time"
+    finally:
+        db.close(True)
+    elapsed_ms = round((time.monotonic() - began) * 1000)
+    return Answer(columns=columns, rows=rows, elapsed_ms=elapsed_ms, stopped_by=stopped_by)
+
+
+def _step(
+    db: apsw.Connection,
+    sql: str,
+    parameters: Sequence[Any],
+    limit: int,
+    columns: list[str],
+    rows: list[tuple[Any, ...]],
+) -> str | None:
+    """Fill in columns and rows; what stopped it, if anything did."""
+    cursor = db.cursor()
+
+    def note_columns(cursor: apsw.Cursor, _sql: str, _values: Any) -> bool:
+        columns.extend(each[0] for each in cursor.get_description())
+        return True
+
+    # A statement without a row has its columns told only here.
+    cursor.exec_trace = note_columns
+    room = BYTES_MAX
+    for row in cursor.execute(sql, tuple(parameters) or None):
+        if len(rows) >= limit:
+            return "rows"
+        room -= ROW_BYTES + sum(CELL_BYTES + (len(cell) if isinstance(cell, str | bytes) else 0) for cell in row)
+        if room < 0:
+            return "bytes"
+        rows.append(row)
+    return None
+
+
+def _check_statement(sql: str) -> None:
+    """Raise SqlWrong unless this is one statement, OnlyReading for one that begins with a word that changes."""
+    if "\0" in sql:
+        raise errors.SqlWrong("it holds a NUL character")
+    try:
+        sql.encode()
+    except UnicodeEncodeError as refused:
+        raise errors.SqlWrong("it is not UTF-8 text") from refused
+    first, is_over = "", False
+    for token in _TOKEN.findall(sql):
+        if token == ";":
+            is_over = bool(first)
+        elif token.strip() and not token.startswith(("--", "/*")):
+            if is_over:
+                raise errors.SqlWrong("there are several statements; give one at a time")
+            first = first or token
+    if not first:
+        raise errors.SqlWrong("there is no statement in it")
+    word = re.match(r"\w*", first.strip())
+    if word and word.group().lower() in _CHANGING:
+        raise errors.OnlyReading(word.group().upper())
+
+
+def _open(path: Path, full_form: FullForm | None) -> apsw.Connection:
+    db = connection.open_reader(path)
+    try:
+        with connection.translated(path):
+            migrate.schema_version(db, path)
+            if not migrate.is_current(db, path):
+                raise errors.StoreOutdated(path)
+            _make_views(db)
+        _Functions(db, full_form).register()
+        for which, most in LIMITS.items():
+            db.limit(which, most)
+    except BaseException:
+        db.close(True)
+        raise
+    return db
+
+
+def _make_views(db: apsw.Connection) -> None:
+    # Below `query_only` not even a view of the connection's own can be made.
+    db.execute("pragma query_only = 0")
+    # Unqualified names would mean the views.
+    claimed = re.sub(r"\b(from|join) (turns|sessions)\b", r"\1 main.\2", CLAIMED)
+    db.execute(
+        "create temp view claimed(id, shown) as select s.id, (select r.session_id from main.turns r "
+        "join main.sessions o on o.id = r.session_id where r.native_id = s.native_id and o.owner is not null "
+        "order by r.id limit 1) from main.sessions s "
+        f"where exists (select 1 from main.sessions where owner is not null) and {claimed}"
+    )
+    db.execute(_views_sql())
+    db.execute("pragma query_only = 1")
+
+
+def _only_let_read(db: apsw.Connection) -> list[str]:
+    """Refuse all but reading from now on; the list tells what was refused."""
+    refused: list[str] = []
+
+    def authorize(action: int, first: str | None, second: str | None, _schema: str | None, _by: str | None) -> int:
+        if action == apsw.SQLITE_FUNCTION and (second or "").lower() in _DANGEROUS:
+            refused.append(f"the function {second}")
+            return apsw.SQLITE_DENY
+        if action in _READING or (action == apsw.SQLITE_PRAGMA and first == _NEEDED_BY_INDEX):
+            return apsw.SQLITE_OK
+        name = apsw.mapping_authorizer_function[action]
+        refused.append(str(name).removeprefix("SQLITE_").replace("_", " "))
+        return apsw.SQLITE_DENY
+
+    db.authorizer = authorize
+    return refused
+
+
+@contextmanager
+def _explained(refused: list[str]) -> Iterator[None]:
+    """SQLite's words on a statement as ours."""
+    try:
+        yield
+    except (apsw.AuthError, apsw.ReadOnlyError) as failed:
+        raise errors.OnlyReading(refused[0] if refused else None) from failed
+    except (apsw.TooBigError, apsw.NoMemError, MemoryError) as failed:
+        raise errors.SqlTooBig(LIMITS[apsw.SQLITE_LIMIT_LENGTH], HEAP_BYTES) from failed
+    except apsw.BindingsError as failed:
+        raise errors.SqlWrong(str(failed)) from failed
+    except UnicodeDecodeError as failed:
+        raise errors.SqlWrong("a text in the answer is not UTF-8; ask for hex(…) of it") from failed
+    except apsw.SQLError as failed:
+        # What is said of a view that a statement would change comes before the authorizer is asked.
+        if refused or "because it is a view" in str(failed):
+            raise errors.OnlyReading(refused[0] if refused else None) from failed
+        raise errors.SqlWrong(str(failed)) from failed
+
+
+class _Heap:
+    """SQLite's memory is limited for the whole process, so questions that run at once share one limit."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = 0
+        self._before = (0, 0)
+
+    @contextmanager
+    def bounded(self) -> Iterator[None]:
+        with self._lock:
+            self._running += 1
+            if self._running == 1:
+                self._before = (apsw.hard_heap_limit(-1), apsw.soft_heap_limit(-1))
+                apsw.hard_heap_limit(apsw.memory_used() + HEAP_BYTES)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+                if not self._running:
+                    apsw.hard_heap_limit(self._before[0])
+                    apsw.soft_heap_limit(self._before[1])
+
+
+_HEAP = _Heap()
+
+
+class _Functions:
+    """The functions beside SQL's own. An event that is not there is NULL."""
+
+    def __init__(self, db: apsw.Connection, full_form: FullForm | None) -> None:
+        self._db = db
+        self._full_form = full_form
+        self._codecs: dict[int, EventCodec] = {}
+        self._last: tuple[bytes | str | None, dict[str, Any]] = (None, {})
+
+    def register(self) -> None:
+        """Make them known to the connection."""
+        for name, of_data in (("event_text", self._text), ("event_json", self._json)):
+            self._add(name, of_data, 1)
+            for count in (2, 3):
+                self._add(name, lambda *key, of=of_data: of(self._data(*key)), count)
+        for count in (2, 3):
+            self._add("event_full", self._full, count)
+        self._add("event_field", self._field, 2)
+        self._add("full_field", self._full_field, 5)
+
+    def _add(self, name: str, function: Callable[..., Any], count: int) -> None:
+        self._db.create_scalar_function(name, function, count)
+
+    def _data(self, session: int | str, seq: int, part: int | None = None) -> bytes | str | None:
+        found: bytes | str | None = self._db.execute(
+            "select data from main.events where session_id = ? and seq = ? and part = coalesce(?, part) "
+            "order by part limit 1",
+            (self._session_id(session), seq, part),
+        ).get
+        return found
+
+    def _session_id(self, session: int | str) -> int | None:
+        if isinstance(session, str):
+            found: int | None = self._db.execute("select id from main.sessions where uid = ?", (session,)).get
+            return found
+        return session
+
+    def _unpacked(self, data: bytes | str) -> bytes:
+        return turns.unpack_event(self._db, self._codecs, data)
+
+    def _json(self, data: bytes | str | None) -> str | None:
+        return None if data is None else self._unpacked(data).decode()
+
+    def _text(self, data: bytes | str | None) -> str | None:
+        told = None if data is None else searchable(event_from_json(self._unpacked(data)))
+        return told[1] if told else None
+
+    def _field(self, data: bytes | str | None, name: str) -> Any:
+        """A field of an event; ``command`` of a call is the script in its input."""
+        if data is None:
+            return None
+        if data != self._last[0]:
+            # A row asks for several fields of the same event, one after the other.
+            (fields,) = msgspec.json.decode(self._unpacked(data), type=dict[str, dict[str, Any]]).values()
+            self._last = (data, fields)
+        return _field_of(self._last[1], name)
+
+    def _full(self, session: int | str, seq: int, part: int | None = None) -> str | None:
+        if self._full_form is None:
+            raise errors.SqlWrong("event_full is known to the command `backstory sql`; here, pass full_form")
+        session_id = self._session_id(session)
+        event = None if session_id is None else self._full_form(session_id, seq, part)
+        return None if event is None else event_to_json(event).decode()
+
+    def _full_field(self, session_id: int, seq: int, part: int, data: bytes | str, name: str) -> Any:
+        event = self._full_form(session_id, seq, part) if self._full_form else None
+        if event is None:
+            return self._field(data, name)
+        return _field_of({name: msgspec.to_builtins(getattr(event, name, None))}, name)
+
+
+def _field_of(fields: dict[str, Any], name: str) -> Any:
+    value = fields.get(name)
+    if name == "command":
+        given = fields.get("input")
+        return shell.script_of(given) if isinstance(given, dict) else None
+    return msgspec.json.encode(value).decode() if isinstance(value, dict | list) else value

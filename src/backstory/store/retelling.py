@@ -1,0 +1,149 @@
+"""A session told again from the bytes that are kept: what is derived, and if wanted its events. Never commits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+
+from backstory.deriving import At, Deriver, Found
+from backstory.model import SessionFacts, Turn, UserMessage, event_from_json
+from backstory.store import claims, codec, derived, slices, turns
+
+if TYPE_CHECKING:
+    import apsw
+
+
+class Retold(Struct, kw_only=True):
+    """A piece of a log that was read again: its events under the numbers that its records have."""
+
+    session_id: int
+    log_id: int
+    is_last: bool = False
+    events: list[slices.NewEvent] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    answers: dict[str, str] = field(default_factory=dict)
+    found: Found = field(default_factory=Found)
+    facts: SessionFacts | None = None
+    state: bytes | None = None
+    """Of the adapter, behind the last whole record; None where there is none."""
+    pending: bytes | None = None
+
+
+def sessions(db: apsw.Connection, *, only_stale: bool) -> list[int]:
+    """The sessions to derive again: all, or those with a log that an earlier version derived."""
+    stale = "where exists (select 1 from logs where session_id = s.id and derived < ?)" if only_stale else "where ? > 0"
+    rows = db.execute(f"select s.id from sessions s {stale} order by s.id", (derived.VERSION,))
+    return [int(str(found)) for (found,) in rows]
+
+
+def clear(db: apsw.Connection, session_id: int) -> None:
+    """Remove what is derived of a session; its logs say that it is to be derived."""
+    derived.clear(db, session_id)
+    db.execute("delete from turn_texts where turn_id in (select id from turns where session_id = ?)", (session_id,))
+    db.execute("update logs set derived = 0 where session_id = ?", (session_id,))
+
+
+def write(db: apsw.Connection, piece: Retold, *, events_too: bool) -> None:
+    """Store a piece that was told again."""
+    renamed = claims.known_as(db, piece.session_id)
+    if events_too:
+        turns.upsert(db, piece.session_id, [claims.renamed_turn(turn, renamed) for turn in piece.turns])
+    turn_ids = _turn_ids(db, piece.session_id, renamed)
+    if events_too:
+        for seq in sorted({event.seq for event in piece.events}):
+            slices.delete_events(db, "session_id = ? and seq = ?", (piece.session_id, seq))
+        slices.insert_events(db, piece.session_id, piece.log_id, piece.events, turn_ids)
+    else:
+        _index(db, piece)
+    turns.note_answers(db, turn_ids, {uid: text for uid, text in piece.answers.items() if uid in turn_ids})
+    derived.write(db, piece.session_id, piece.found, turn_ids)
+    if piece.is_last:
+        _mark(db, piece, events_too=events_too)
+        turns.sum_up(db, piece.session_id)
+
+
+def write_unlogged(db: apsw.Connection, session_id: int) -> None:
+    """Derive what events say that no log holds: the prompts of runs."""
+    rows: list[Any] = db.execute(
+        "select e.seq, e.part, e.at, e.data, t.uid, t.prompt from events e left join turns t on t.id = e.turn_id "
+        "where e.session_id = ? and e.log_id is null order by e.seq, e.part",
+        (session_id,),
+    ).fetchall()
+    deriver, codecs = Deriver(), dict[int, codec.EventCodec]()
+    for seq, part, at, data, turn_uid, prompt in rows:
+        event = event_from_json(turns.unpack_event(db, codecs, data))
+        whole = UserMessage(content=prompt) if isinstance(event, UserMessage) and prompt else event
+        deriver.take(whole, At(seq, part, turn_uid, at), None)
+    derived.write(db, session_id, deriver.cut(None), _turn_ids(db, session_id, {}))
+
+
+def drop_turns_but(db: apsw.Connection, session_id: int, told: set[str]) -> None:
+    """Remove the turns of a session that today's adapter does not tell any more."""
+    renamed = claims.known_as(db, session_id)
+    kept = {renamed.get(uid, uid) for uid in told}
+    rows: list[Any] = db.execute("select id, uid from turns where session_id = ?", (session_id,)).fetchall()
+    db.executemany("delete from turns where id = ?", [(turn_id,) for turn_id, uid in rows if uid not in kept])
+    turns.sum_up(db, session_id)
+
+
+def mark_gone(db: apsw.Connection, log_ids: list[int], now: int) -> int:
+    """Note which logs' files are gone, and since when that is known; gives how many sessions have none left."""
+    gone = set(log_ids)
+    known: list[Any] = db.execute("select id, gone from logs where kind = 'file'").fetchall()
+    db.executemany(
+        "update logs set gone = ? where id = ?",
+        [
+            (now if log_id in gone else None, log_id)
+            for log_id, since in known
+            if (log_id in gone) != (since is not None)
+        ],
+    )
+    return int(
+        db.execute(
+            "select count(*) from sessions s where s.owner is null "
+            "and exists (select 1 from logs where session_id = s.id) "
+            "and not exists (select 1 from logs where session_id = s.id and gone is null)"
+        ).get
+    )
+
+
+def counts(db: apsw.Connection) -> dict[str, int]:
+    """How many rows the store has, by what they are."""
+    tables = {"sessions": "sessions", "turns": "turns", "events": "events", "files": "session_files",
+              "refs": "session_refs", "checkpoints": "checkpoints"}  # fmt: skip
+    return {name: int(db.execute(f"select count(*) from {table}").get) for name, table in tables.items()}
+
+
+def _turn_ids(db: apsw.Connection, session_id: int, renamed: dict[str, str]) -> dict[str, int]:
+    rows: list[Any] = db.execute("select uid, id from turns where session_id = ?", (session_id,)).fetchall()
+    here: dict[str, int] = dict(rows)
+    return here | {old: here[new] for old, new in renamed.items() if new in here}
+
+
+def _index(db: apsw.Connection, piece: Retold) -> None:
+    """Put the texts of events that are there into the index anew."""
+    if not piece.events:
+        return
+    rows: list[Any] = db.execute(
+        "select seq, part, id from events where session_id = ? and seq between ? and ?",
+        (piece.session_id, min(e.seq for e in piece.events), max(e.seq for e in piece.events)),
+    ).fetchall()
+    event_ids = {(seq, part): event_id for seq, part, event_id in rows}
+    told = [(event_ids[e.seq, e.part], e) for e in piece.events if (e.seq, e.part) in event_ids]
+    db.executemany("delete from search_index where rowid = ?", [(event_id,) for event_id, _ in told])
+    slices.index_texts(db, piece.session_id, [(event_id, e.seq, e.scope, e.text) for event_id, e in told if e.scope])
+
+
+def _mark(db: apsw.Connection, piece: Retold, *, events_too: bool) -> None:
+    pending = codec.pack_chunk(piece.pending) if piece.pending else None
+    db.execute("update logs set derived = ?, pending = ? where id = ?", (derived.VERSION, pending, piece.log_id))
+    if events_too and piece.state is not None:
+        db.execute("update logs set state = ? where id = ?", (codec.pack_chunk(piece.state), piece.log_id))
+    if events_too and piece.facts is not None:
+        facts = piece.facts
+        db.execute(
+            "update sessions set title = coalesce(?, title), cwd = coalesce(?, cwd), branch = coalesce(?, branch), "
+            "repository = coalesce(?, repository) where id = ? and owner is null",
+            (facts.title, facts.cwd, facts.branch, facts.repository, piece.session_id),
+        )

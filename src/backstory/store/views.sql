@@ -1,0 +1,379 @@
+-- What `backstory sql` shows: views of its own connection, beside the tables, which are main.NAME.
+-- The comments behind the names are what `backstory sql --schema` prints. Times are ISO 8601, UTC, with milliseconds
+-- and Z, except in messages. claimed(id) are the sessions that claims.CLAIMED describes: they are told by their runs.
+
+-- sessions: One row per session, helpers' too. An agent's own log of runs that are here themselves is not shown.
+create temp view sessions(
+  id,                 -- number of the session in this store; what session_id means in every other view
+  uid,                -- ULID, the same on every machine
+  name,               -- what a person called it, else S and its number, else ''
+  agent,              -- the agents at work in it, as in 'first, second'
+  project,            -- normalised remote URL of its repository, else a folder
+  cwd,                -- the folder it began in
+  repository,         -- owner/name, where the remote says so
+  branch,             -- git branch, the last one named
+  summary,            -- its name, else its agent's title for it, else the beginning of its first prompt
+  created_at,         -- when it began
+  updated_at,         -- time of its newest event
+  number,             -- 3 for S3; NULL when its log owns it
+  title,              -- what its agent called it
+  parent_id,          -- sessions.id of the session it comes from
+  parent,             -- and its uid
+  relation,           -- how it comes from there: subagent, fork, continuation
+  turns,              -- how many turns, copies too
+  events,             -- how many events
+  duration_ms,        -- sum over its turns
+  cost_usd,           -- sum over its turns, as far as known, copies too; see usage
+  completed,          -- 1 = its last turn succeeded, 0 = it did not, NULL = not ended, or not known
+  host_type,          -- github, ado, or NULL
+  native_id,          -- the agent's own id of it, where it was read from a log
+  worktree,           -- path of the git worktree it belongs to
+  root                -- root of the worktree that holds cwd
+) as
+select s.id, s.uid,
+  case when s.name <> '' then s.name when s.number is not null then 'S' || s.number else '' end,
+  (select group_concat(agent, ', ') from (select agent from main.turns where session_id = s.id and agent <> 'api'
+    union select agent from main.logs where session_id = s.id and kind <> 'api' order by 1)),
+  s.project, s.cwd, s.repository, s.branch,
+  coalesce(nullif(s.name, ''), s.title,
+    (select substr(prompt, 1, 200) from main.turns where session_id = s.id order by first_seq, id limit 1)),
+  strftime('%Y-%m-%dT%H:%M:%fZ', s.created),
+  coalesce(strftime('%Y-%m-%dT%H:%M:%fZ', s.last_active / 1000.0, 'unixepoch'),
+    strftime('%Y-%m-%dT%H:%M:%fZ', s.created)),
+  s.number, s.title,
+  coalesce((select shown from temp.claimed where id = s.parent_id), s.parent_id),
+  (select uid from main.sessions
+    where id = coalesce((select shown from temp.claimed where id = s.parent_id), s.parent_id)),
+  s.relation,
+  (select count(*) from main.turns where session_id = s.id),
+  (select count(*) from main.events where session_id = s.id),
+  s.duration_ms, s.cost_usd, s.completed,
+  case when s.project like 'github.com/%' then 'github'
+    when s.project like '%dev.azure.com/%' or s.project like '%visualstudio.com/%' then 'ado' end,
+  s.native_id, nullif(s.worktree, ''), s.root
+from main.sessions s
+where s.id not in (select id from temp.claimed);
+
+-- turns: One row per prompt with all that followed. A turn that was copied by a resume, fork or continuation has one in each session.
+create temp view turns(
+  id,                 -- number of the turn in this store
+  session_id,         -- sessions.id
+  turn_index,         -- 0, 1, ... in the session, in the order of the prompts, all branches
+  agent,              -- who answered
+  model,              -- with which model
+  user_message,       -- the prompt as typed
+  assistant_response, -- the last thing the model said
+  timestamp,          -- when the prompt was given
+  ended_at,           -- when the turn's last event happened
+  uid,                -- the same in every copy of the turn
+  is_copy,            -- 1: an earlier session holds the same turn; leave these out of sums
+  parent_uid,         -- uid of the turn it follows
+  parent_seq,         -- the record it follows
+  first_seq,          -- number of its prompt: @N
+  last_seq,           -- number of its last record
+  native_id,          -- the agent's own id of it
+  outcome,            -- completed, failed, cancelled, crashed; NULL = not known, or not ended
+  stop_reason,        -- the model's word
+  api_latency_ms,     -- how long the model took
+  duration_ms,        -- as reported, else from its first to its last event
+  input_tokens,       -- not from a cache
+  output_tokens,      -- reasoning included
+  cache_read_tokens,  -- read from a cache
+  cache_write_tokens, -- written to a cache
+  reasoning_tokens,   -- part of output_tokens
+  tokens_source,      -- reported: by the agent; log: only its own log told
+  cost_usd,           -- as far as known
+  cost_source,        -- reported: as the agent said
+  prefix_chars,       -- length of the context that was sent before the prompt
+  prefix_sha256       -- and its hash
+) as
+select t.id, t.session_id,
+  (select count(*) from main.turns b where b.session_id = t.session_id and (b.first_seq, b.id) < (t.first_seq, t.id)),
+  t.agent, t.model, t.prompt, (select answer from main.turn_texts where turn_id = t.id),
+  strftime('%Y-%m-%dT%H:%M:%fZ', t.started / 1000.0, 'unixepoch'),
+  strftime('%Y-%m-%dT%H:%M:%fZ', t.ended / 1000.0, 'unixepoch'),
+  t.uid,
+  exists (select 1 from main.turns o join main.sessions os on os.id = o.session_id
+    where o.uid = t.uid and o.id <> t.id and os.uid < (select uid from main.sessions where id = t.session_id)
+    and os.id not in (select id from temp.claimed)),
+  t.parent_uid, t.parent_seq, t.first_seq, t.last_seq, t.native_id, t.outcome, t.stop_reason, t.api_latency_ms,
+  t.duration_ms, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
+  t.tokens_source, t.cost_usd, t.cost_source, t.prefix_chars, t.prefix_sha256
+from main.turns t
+where t.session_id not in (select id from temp.claimed);
+
+-- session_files: One row per session and file that was read or written in it.
+create temp view session_files(
+  id,                 -- number of the row
+  session_id,         -- sessions.id
+  file_path,          -- absolute, where that can be told
+  action,             -- of all touches the one that tells most: create, rename, delete, edit, read
+  tool_name,          -- of the first touch, the agent's word
+  turn_index,         -- turn of the first touch
+  first_seen_at,      -- its time
+  relative_path,      -- the path below the session's root; NULL outside it
+  first_seq,          -- record of the first touch: @N
+  touches             -- how often it was touched
+) as
+select f.id, f.session_id, f.file_path, f.action, f.tool_name,
+  (select (select count(*) from main.turns b
+    where b.session_id = t.session_id and (b.first_seq, b.id) < (t.first_seq, t.id))
+    from main.turns t where t.id = f.turn_id),
+  strftime('%Y-%m-%dT%H:%M:%fZ', f.first_seen_at / 1000.0, 'unixepoch'),
+  (select substr(f.file_path, length(coalesce(s.root, s.cwd)) + 2) from main.sessions s where s.id = f.session_id
+    and substr(f.file_path, 1, length(coalesce(s.root, s.cwd)) + 1) = coalesce(s.root, s.cwd) || '/'),
+  f.first_seq,
+  (select count(*) from main.file_touches where file_id = f.id)
+from main.session_files f
+where f.session_id not in (select id from temp.claimed);
+
+-- session_refs: One row per session and pull request, issue or commit that was named in it.
+create temp view session_refs(
+  id,                 -- number of the row
+  session_id,         -- sessions.id
+  ref_type,           -- pr, issue or commit
+  ref_value,          -- 12, or a hash; owner/repo#12 where it is not the session's repository
+  repository,         -- owner/repo
+  host,               -- github.com
+  turn_index,         -- turn of the first mention
+  seq,                -- record of the first mention: @N
+  created_at          -- its time
+) as
+select r.id, r.session_id, r.ref_type, r.ref_value, r.repository, r.host,
+  (select (select count(*) from main.turns b
+    where b.session_id = t.session_id and (b.first_seq, b.id) < (t.first_seq, t.id))
+    from main.turns t where t.id = r.turn_id),
+  r.seq, strftime('%Y-%m-%dT%H:%M:%fZ', r.created_at / 1000.0, 'unixepoch')
+from main.session_refs r
+where r.session_id not in (select id from temp.claimed);
+
+-- checkpoints: One row per summary that an agent put in the place of its own history.
+create temp view checkpoints(
+  id,                 -- number of the row
+  session_id,         -- sessions.id
+  checkpoint_number,  -- 1, 2, ... in the session
+  title,              -- what the agent called it
+  overview,           -- all of a summary that has no sections
+  history,            -- its section of that name
+  work_done,          -- its section of that name
+  technical_details,  -- its section of that name
+  important_files,    -- its section of that name
+  next_steps,         -- its section of that name
+  created_at,         -- when it was made
+  seq                 -- record of it: @N
+) as
+select c.id, c.session_id, c.checkpoint_number, c.title, c.overview, c.history, c.work_done, c.technical_details,
+  c.important_files, c.next_steps, strftime('%Y-%m-%dT%H:%M:%fZ', c.created_at / 1000.0, 'unixepoch'), c.seq
+from main.checkpoints c
+where c.session_id not in (select id from temp.claimed);
+
+-- tool_calls: One row per call of a tool, with what came of it.
+create temp view tool_calls(
+  id,                 -- number of the event: events.id
+  session_id,         -- sessions.id
+  turn_index,         -- the turn it was made in
+  seq,                -- number of its record: @N
+  part,               -- which event of the record
+  tool_name,          -- the agent's word for the tool
+  tool,               -- ours: READ, EDIT, WRITE, SHELL, GREP, GLOB, TASK, FETCH, SEARCH, OTHER
+  file_path,          -- the file it was about
+  command,            -- the command it ran
+  is_error,           -- 1 = it failed, 0 = it did not, NULL = its result is not here
+  exit_code,          -- of a command, where the result tells it
+  at,                 -- when it was called
+  duration_ms,        -- until its result came
+  tool_use_id,        -- the agent's id of the call
+  result_seq,         -- number of the result's record: @N
+  output,             -- the result in its compact form; event_full(session_id, result_seq) is all of it
+  is_copy             -- 1: an earlier session holds the same turn
+) as
+select e.id, e.session_id,
+  (select (select count(*) from main.turns b
+    where b.session_id = t.session_id and (b.first_seq, b.id) < (t.first_seq, t.id))
+    from main.turns t where t.id = e.turn_id),
+  e.seq, e.part, event_field(e.data, 'tool_name'), event_field(e.data, 'tool'), event_field(e.data, 'file_path'),
+  event_field(e.data, 'command'), c.is_error, c.exit_code,
+  strftime('%Y-%m-%dT%H:%M:%fZ', e.at / 1000.0, 'unixepoch'), r.at - e.at, event_field(e.data, 'tool_use_id'), r.seq,
+  event_field(r.data, 'content'),
+  coalesce((select v.is_copy from temp.turns v where v.id = e.turn_id), 0)
+from main.events e left join main.call_results c on c.call_id = e.id left join main.events r on r.id = c.result_id
+where e.kind = 'ToolCall' and e.session_id not in (select id from temp.claimed);
+
+-- usage: One row per turn: what it used. A turn that is in several sessions counts in the earliest.
+create temp view usage(
+  session_id,         -- sessions.id
+  turn_index,         -- turns.turn_index
+  turn_uid,           -- turns.uid
+  agent,              -- who answered
+  model,              -- with which model
+  at,                 -- when the prompt was given
+  input_tokens,       -- not from a cache
+  output_tokens,      -- reasoning included
+  cache_read_tokens,  -- read from a cache
+  cache_write_tokens, -- written to a cache
+  reasoning_tokens,   -- part of output_tokens
+  cost_usd,           -- NULL where it is unknown
+  cost_kind,          -- exact: as the agent said; computed: from tokens and prices; unknown
+  duration_ms         -- how long the turn took
+) as
+select t.session_id, t.turn_index, t.uid, t.agent, t.model, t.timestamp, t.input_tokens, t.output_tokens,
+  t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens, t.cost_usd,
+  case when t.cost_usd is null then 'unknown' when t.cost_source = 'reported' then 'exact' else 'computed' end,
+  t.duration_ms
+from temp.turns t
+where not t.is_copy;
+
+-- events: One row per event: the smallest fact shown.
+create temp view events(
+  id,                 -- number of the event; search_index.rowid
+  session_id,         -- sessions.id
+  seq,                -- number of its record: @N
+  part,               -- which event of the record
+  turn_index,         -- the turn it is in; NULL before the first prompt
+  kind,               -- UserMessage, AssistantText, Thinking, ToolCall, ToolResult, Error, ...
+  at,                 -- when it happened
+  text,               -- its words, in the compact form
+  json,               -- all of its compact form
+  char_len            -- characters of the original event
+) as
+select e.id, e.session_id, e.seq, e.part,
+  (select (select count(*) from main.turns b
+    where b.session_id = t.session_id and (b.first_seq, b.id) < (t.first_seq, t.id))
+    from main.turns t where t.id = e.turn_id),
+  e.kind, strftime('%Y-%m-%dT%H:%M:%fZ', e.at / 1000.0, 'unixepoch'), event_text(e.data), event_json(e.data), e.char_len
+from main.events e
+where e.session_id not in (select id from temp.claimed);
+
+-- messages: ah's shape of a conversation: a row per prompt, answer, call and result, each with the one before it.
+create temp view messages(
+  id,                 -- events.id
+  session_id,         -- sessions.id; ah has a file for each session
+  parent_id,          -- the message before it in its branch; NULL at a root
+  role,               -- user (prompts and results) or assistant (answers and calls)
+  seq,                -- number of its record: @N
+  created_at,         -- seconds since 1970, as in ah
+  input_tokens,       -- of the whole turn, from caches, too, as in ah; on the turn's last assistant message
+  output_tokens,      -- of the whole turn; on its last assistant message
+  stop_reason,        -- the model's word; on the turn's last assistant message
+  model,              -- on assistant messages
+  api_latency_ms      -- how long the model took; on the turn's last assistant message
+) as
+select x.id, x.session_id,
+  coalesce(
+    (select p.id from main.events p where p.session_id = x.session_id and (p.seq, p.part) < (x.seq, x.part)
+      and p.seq >= x.first_seq and p.turn_id = x.turn_id
+      and p.kind in ('UserMessage', 'AssistantText', 'ToolCall', 'ToolResult') order by p.seq desc, p.part desc limit 1),
+    (select p.id from main.turns b join main.events p on p.session_id = b.session_id
+      and p.seq between b.first_seq and b.last_seq and p.turn_id = b.id
+      where b.session_id = x.session_id and b.uid = x.parent_uid
+      and p.kind in ('UserMessage', 'AssistantText', 'ToolCall', 'ToolResult') order by p.seq desc, p.part desc limit 1)),
+  iif(x.is_assistant, 'assistant', 'user'), x.seq, coalesce(x.at, x.started) / 1000,
+  iif(x.is_last, x.all_input, null), iif(x.is_last, x.output_tokens, null), iif(x.is_last, x.stop_reason, null),
+  iif(x.is_assistant, x.model, null), iif(x.is_last, x.api_latency_ms, null)
+from (
+  select e.id, e.session_id, e.turn_id, e.seq, e.part, e.at, t.first_seq, t.parent_uid, t.started, t.output_tokens,
+    t.stop_reason, t.model, t.api_latency_ms, e.kind in ('AssistantText', 'ToolCall') as is_assistant,
+    iif(coalesce(t.input_tokens, t.cache_read_tokens, t.cache_write_tokens) is null, null,
+      coalesce(t.input_tokens, 0) + coalesce(t.cache_read_tokens, 0) + coalesce(t.cache_write_tokens, 0)) as all_input,
+    e.id = (select p.id from main.events p where p.session_id = t.session_id and p.turn_id = t.id
+      and p.seq between t.first_seq and t.last_seq and p.kind in ('AssistantText', 'ToolCall')
+      order by p.seq desc, p.part desc limit 1) as is_last
+  from main.events e join main.turns t on t.id = e.turn_id
+  where e.kind in ('UserMessage', 'AssistantText', 'ToolCall', 'ToolResult')
+    and e.session_id not in (select id from temp.claimed)
+) x;
+
+-- content_blocks: ah's shape of what messages are made of: a block for each. Inputs and outputs are whole, so ask for few.
+create temp view content_blocks(
+  id,                 -- events.id
+  message_id,         -- messages.id
+  session_id,         -- sessions.id
+  block_type,         -- text, tool_use or tool_result
+  seq,                -- 0: a message has one block
+  content,            -- the text of a text
+  tool_id,            -- the agent's id of the call
+  tool_name,          -- the agent's word for the tool; of results too
+  tool_input,         -- JSON
+  tool_output,        -- all of it
+  is_error,           -- 1 = it failed
+  duration_ms,        -- of a tool_use: until its result came
+  details             -- NULL
+) as
+select e.id, e.id, e.session_id,
+  case e.kind when 'ToolCall' then 'tool_use' when 'ToolResult' then 'tool_result' else 'text' end, 0,
+  iif(e.kind in ('UserMessage', 'AssistantText'), event_text(e.data), null),
+  event_field(e.data, 'tool_use_id'), event_field(e.data, 'tool_name'),
+  iif(e.kind = 'ToolCall', full_field(e.session_id, e.seq, e.part, e.data, 'input'), null),
+  iif(e.kind = 'ToolResult', full_field(e.session_id, e.seq, e.part, e.data, 'content'), null),
+  coalesce(event_field(e.data, 'is_error'), 0),
+  (select r.at - e.at from main.call_results c join main.events r on r.id = c.result_id where c.call_id = e.id),
+  null
+from main.events e
+where e.kind in ('UserMessage', 'AssistantText', 'ToolCall', 'ToolResult') and e.turn_id is not null
+  and e.session_id not in (select id from temp.claimed);
+
+-- context: ah's shape of what is known of a session as a whole.
+create temp view context(
+  session_id,         -- sessions.id; ah has a file for each session
+  key,                -- session_name or current_message
+  value               -- the name, or the messages.id of the tip of the current branch
+) as
+select s.id, 'session_name', s.name from main.sessions s
+where s.name <> '' and s.id not in (select id from temp.claimed)
+union all
+select s.id, 'current_message',
+  (select p.id from main.events p where p.session_id = s.id and p.seq between t.first_seq and t.last_seq
+    and p.turn_id = t.id and p.kind in ('UserMessage', 'AssistantText', 'ToolCall', 'ToolResult')
+    order by p.seq desc, p.part desc limit 1)
+from main.sessions s join main.turns t on t.session_id = s.id and t.uid = s.leaf_uid
+where s.id not in (select id from temp.claimed);
+
+-- dynamic_context_items: Copilot's shape of a context board. No board is kept yet, so it has no rows.
+create temp view dynamic_context_items(
+  repository,         -- owner/name
+  branch,             -- git branch
+  src,                -- who put it there
+  name,               -- what it is called
+  description,        -- in a line
+  content,            -- the item
+  read_count,         -- how often it was read
+  count               -- how often it was put there
+) as
+select null, null, null, null, null, null, null, null where false;
+
+-- assistant_usage_events: Copilot's shape of usage: one row per turn with known tokens.
+create temp view assistant_usage_events(
+  id,                       -- turns.id
+  session_id,               -- sessions.id
+  turn_index,               -- turns.turn_index
+  agent_id,                 -- uid of the session, when it is a helper's
+  parent_tool_call_id,      -- NULL
+  model,                    -- who answered
+  copilot_usage_model,      -- NULL
+  input_tokens,             -- from caches, too, as in Copilot
+  output_tokens,            -- reasoning included
+  cache_read_tokens,        -- part of input_tokens
+  cache_write_tokens,       -- part of input_tokens
+  reasoning_tokens,         -- part of output_tokens
+  total_nano_aiu,           -- cost_usd times 1e11; NULL where it is unknown
+  request_multiplier,       -- NULL
+  duration_ms,              -- how long the model took
+  time_to_first_token_ms,   -- NULL
+  output_ttft_ms,           -- NULL
+  inter_token_latency_ms,   -- NULL
+  initiator,                -- agent in a helper's session, else user
+  api_endpoint,             -- NULL
+  reasoning_effort,         -- NULL
+  finish_reason,            -- the model's word
+  content_filter_triggered, -- NULL
+  token_details_json,       -- NULL
+  created_at                -- when the prompt was given
+) as
+select t.id, t.session_id, t.turn_index, iif(s.relation = 'subagent', s.uid, null), null, t.model, null,
+  coalesce(t.input_tokens, 0) + coalesce(t.cache_read_tokens, 0) + coalesce(t.cache_write_tokens, 0),
+  t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
+  cast(round(t.cost_usd * 1e11) as integer), null, t.api_latency_ms, null, null, null,
+  iif(s.relation = 'subagent', 'agent', 'user'), null, null, t.stop_reason, null, null, t.timestamp
+from temp.turns t join main.sessions s on s.id = t.session_id
+where not t.is_copy
+  and coalesce(t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens) is not null;

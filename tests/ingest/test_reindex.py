@@ -1,0 +1,199 @@
+"""What is derived can be derived again from the bytes alone, and comes out the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import pytest
+
+from backstory.agents import claude
+from backstory.reindex import reindex
+from backstory.store import derived, open_store
+from tests.conftest import NOW
+from tests.ingest.machines import CASES, SMALL, Machine, case, differences, looked_up
+from tests.store import make_golden
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+ALL = sorted(
+    f"{each.parent.name}/{each.name}"
+    for agent in ("claude", "codex")
+    for each in (CASES / agent).iterdir()
+    if len(list(each.rglob("*.jsonl"))) == 1
+)
+EMPTIED = ("session_files", "file_touches", "session_refs", "call_results", "checkpoints", "turn_texts")
+
+
+def tampered(machine: Machine, *statements: str) -> None:
+    with closing(apsw.Connection(str(machine.store_path))) as db:
+        for statement in statements:
+            db.execute(statement)
+
+
+@pytest.mark.parametrize("events_too", [False, True])
+def test_a_reindex_changes_nothing_of_what_an_ingest_stored(machine: Machine, events_too: bool) -> None:
+    for name in ALL:
+        machine.put(name)
+    machine.read()
+    before = machine.content()
+    done = reindex(machine.store, now=NOW, events_too=events_too)
+    assert done.failed == []
+    assert differences(machine.content(), before) == []
+    assert machine.store.verify().problems == []
+
+
+@pytest.mark.parametrize("events_too", [False, True])
+def test_what_is_derived_comes_back_when_it_was_lost(machine: Machine, events_too: bool) -> None:
+    for name in SMALL:
+        machine.put(name)
+    machine.read()
+    before = machine.content()
+    tampered(
+        machine, *[f"delete from {table}" for table in EMPTIED], "delete from search_index where rowid > 0",
+    )  # fmt: skip
+    assert differences(machine.content(), before) != []
+    shutil.rmtree(machine.home)
+    reindex(machine.store, now=NOW, events_too=events_too)
+    assert differences(machine.content(), before) == []
+
+
+def test_with_force_events_are_read_from_the_bytes_again(machine: Machine) -> None:
+    for name in SMALL:
+        machine.put(name)
+    machine.read()
+    before = machine.content()
+    tampered(
+        machine,
+        'update events set data = \'{"AssistantText":{"text":"forged"}}\' where kind = \'AssistantText\'',
+        "update turns set prompt = 'forged', outcome = 'failed'",
+    )
+    reindex(machine.store, now=NOW)
+    assert differences(machine.content(), before) != []
+    reindex(machine.store, now=NOW, events_too=True)
+    assert differences(machine.content(), before) == []
+
+
+def test_an_adapter_that_learned_something_tells_it_of_old_logs(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.put("claude/tools")
+    monkeypatch.setattr(claude, "TOOLS", {})
+    machine.read()
+    monkeypatch.undo()
+    told = [each for each in machine.store.events(1) if each.kind == "ToolCall"]
+    assert {each.event.tool for each in told} == {"OTHER"}  # type: ignore[attr-defined]
+    reindex(machine.store, now=NOW, events_too=True)
+    again = [each for each in machine.store.events(1) if each.kind == "ToolCall"]
+    assert {each.event.tool for each in again} & {"READ", "SHELL"}  # type: ignore[attr-defined]
+    assert [each.seq for each in again] == [each.seq for each in told]
+
+
+@pytest.mark.parametrize("name", ["claude/resume", "codex/resume"])
+def test_a_log_goes_on_after_a_reindex_with_force_as_without(
+    machine: Machine, another: Callable[[], Machine], name: str
+) -> None:
+    whole = case(name)
+    half = whole[: len(whole) // 2]
+    machine.put(name, half)
+    machine.read()
+    reindex(machine.store, now=NOW, events_too=True)
+    machine.put(name)
+    machine.read()
+    at_once = another()
+    at_once.put(name)
+    at_once.read()
+    assert differences(machine.content(), at_once.content()) == []
+
+
+def test_sessions_whose_logs_are_gone_are_kept_and_counted(machine: Machine) -> None:
+    path = machine.put("claude/tools")
+    machine.put("codex/mcp")
+    machine.read()
+    before = machine.content()
+    data = path.read_bytes()
+    path.unlink()
+    assert reindex(machine.store, now=NOW).gone == 1
+    assert reindex(machine.store, now=NOW + 1).gone == 1
+    assert looked_up(machine.store_path, "select gone from logs where gone is not null") == [(NOW,)]
+    assert differences(machine.content(), before) == []
+    path.write_bytes(data)
+    assert reindex(machine.store, now=NOW).gone == 0
+
+
+def test_a_store_of_the_first_schema_is_derived_by_the_next_ingest(tmp_path: Path) -> None:
+    old = tmp_path / "old.bks"
+    shutil.copy(make_golden.GOLDEN / "store-v1.bks", old)
+    with open_store(old, now=lambda: NOW) as store:
+        assert reindex(store, now=NOW, only_stale=True).sessions == 2
+        assert reindex(store, now=NOW, only_stale=True).sessions == 0
+    found = looked_up(old, "select file_path, action from session_files")
+    assert found == [("/f.py", "read")]
+    assert looked_up(old, "select value from meta where key = 'derived_version'") == [(str(derived.VERSION),)]
+
+
+def test_a_reindex_that_was_killed_is_finished_by_the_next(machine: Machine) -> None:
+    for name in SMALL:
+        machine.put(name)
+    machine.read()
+    before = machine.content()
+    machine.store.close()
+    code = (
+        "import os, signal, sys\n"
+        "from backstory.reindex import reindex\n"
+        "from backstory.store import open_store\n"
+        "def stop(done, total):\n"
+        "    if done == total // 2: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "reindex(open_store(sys.argv[1], shared=True), now=0, progress=stop)\n"
+    )
+    tampered(machine, "update logs set derived = 0")
+    killed = subprocess.run([sys.executable, "-c", code, str(machine.store_path)], env=dict(os.environ), check=False)
+    assert killed.returncode == -signal.SIGKILL
+    left = reindex(machine.store, now=NOW, only_stale=True)
+    assert 0 < left.sessions < len(before)
+    assert differences(machine.content(), before) == []
+
+
+def test_one_session_that_cannot_be_told_again_does_not_keep_the_others_from_it(machine: Machine) -> None:
+    machine.put("claude/tools")
+    machine.put("codex/mcp")
+    machine.read()
+    tampered(machine, "update chunks set data = x'00' where log_id = 1")
+    done = reindex(machine.store, now=NOW)
+    assert (done.sessions, len(done.failed)) == (1, 1)
+    assert reindex(machine.store, now=NOW, only_stale=True).failed != []
+
+
+def command(machine: Machine, *words: str) -> subprocess.CompletedProcess[str]:
+    environ: dict[str, Any] = {**os.environ, "HOME": str(machine.home), "BACKSTORY_HOME": str(machine.home / "bh")}
+    return subprocess.run(
+        [sys.executable, "-m", "backstory", *words], env=environ, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("words", [("reindex",), ("chronicle", "reindex")])
+def test_the_command_says_what_it_did(machine: Machine, words: tuple[str, ...]) -> None:
+    machine.put("claude/tools")
+    done = command(machine, *words)
+    assert done.stderr.startswith("Reindexing sessions into the store…\n")
+    assert done.stdout.startswith("✓ Reindex complete: 1 sessions, ")
+    assert done.returncode == 0
+
+
+def test_the_command_says_what_went_wrong(machine: Machine) -> None:
+    machine.put("claude/tools")
+    command(machine, "ingest")
+    with closing(apsw.Connection(str(machine.home / "bh" / "store.db"))) as db:
+        db.execute("update chunks set data = x'00'")
+    done = command(machine, "reindex", "--derived")
+    assert done.returncode == 1
+    assert done.stdout.startswith("⚠ Reindex completed with errors: ")
+    assert "session " in done.stderr
