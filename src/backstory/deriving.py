@@ -11,10 +11,11 @@ import re
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
+from backstory.found import At, Found, FoundCheckpoint, FoundRef, FoundResult, FoundTouch, Ref
 from backstory.model import AssistantText, Compacted, ToolCall, ToolResult, UserMessage
-from backstory.refs import Ref, refs_in_call, refs_in_text
+from backstory.refs import refs_in_call, refs_in_text
 from backstory.touches import settle
 
 if TYPE_CHECKING:
@@ -28,58 +29,6 @@ _EXIT = re.compile(
     r"(?:\A|\n|<)(?:Process |Command |)(?:[Ee]xit(?:ed with)?(?: exit)? code:?|EXIT_CODE=) ?(-?\d{1,5})\b"
 )
 _EXIT_CHARS = 400
-
-
-class At(Struct, frozen=True):
-    """Where something was found: record and part, turn, time (ms since 1970)."""
-
-    seq: int
-    part: int
-    turn_uid: str | None
-    at: int | None
-
-
-class FoundTouch(Struct, frozen=True):
-    """A file was touched by the call at this place. ``path`` is as given; see ``touches``."""
-
-    where: At
-    path: str
-    action: str
-    tool_name: str
-    to: str | None
-
-
-class FoundRef(Struct, frozen=True):
-    """A pull request, issue or commit was named."""
-
-    where: At
-    ref: Ref
-
-
-class FoundResult(Struct, frozen=True):
-    """What came of the call at ``call``: the record and part of its result."""
-
-    call: tuple[int, int]
-    result: tuple[int, int]
-    is_error: bool
-    exit_code: int | None
-
-
-class FoundCheckpoint(Struct, frozen=True):
-    """The session so far was summed up by its agent."""
-
-    where: At
-    summary: str
-
-
-class Found(Struct, kw_only=True):
-    """All that a piece of a log gave. ``cwd`` is the folder that relative paths begin in."""
-
-    cwd: str | None = None
-    touches: list[FoundTouch] = field(default_factory=list)
-    refs: list[FoundRef] = field(default_factory=list)
-    results: list[FoundResult] = field(default_factory=list)
-    checkpoints: list[FoundCheckpoint] = field(default_factory=list)
 
 
 class _Waiting(Struct, frozen=True):

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory import shell
+from backstory.found import Ref
 from backstory.model import ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -26,19 +27,6 @@ LISTED_MAX = 9
 """Up to this number, "issue #2" is more often a point in a list than an issue of a repository."""
 NAMES_MAX = 10_000
 """Of each way to name something, at most this many are looked at in one text: one with more was not written."""
-
-
-class Ref(Struct, frozen=True):
-    """A pull request (or merge request), an issue (or work item) or a commit.
-
-    ``value`` is "12" or a commit's hash for the session's own repository, else "owner/repo#12" or "owner/repo@hash".
-    ``host`` and ``repository`` are None where neither the text nor the session tells them.
-    """
-
-    type: str
-    value: str
-    host: str | None = None
-    repository: str | None = None
 
 
 def refs_in_text(text: str, *, repository: str | None = None, host: str | None = None) -> list[Ref]:

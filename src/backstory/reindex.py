@@ -13,8 +13,9 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import agents, ids
-from backstory.deriving import At, Deriver
+from backstory.deriving import Deriver
 from backstory.errors import BackstoryError, LogNotUnderstood
+from backstory.found import At
 from backstory.model import AssistantText, OwnLine, event_from_json
 from backstory.slicing import SLICE_BYTES, placed_lines
 from backstory.store import slices

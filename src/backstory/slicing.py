@@ -13,7 +13,8 @@ from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory.deriving import At, Deriver
+from backstory.deriving import Deriver
+from backstory.found import At
 from backstory.model import AssistantText, Parsed, Unknown
 from backstory.store import codec, logs
 from backstory.store.slices import LogSlice, NewEvent, packed

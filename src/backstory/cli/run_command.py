@@ -18,6 +18,7 @@ from backstory.cli.options import store_option
 from backstory.cli.show_command import event_lines, key_field
 from backstory.errors import PromptNotText, SessionNotFound
 from backstory.runner import Finished, Request, Runner
+from backstory.store import Workplace
 from backstory.streaming import Shown, is_installed
 
 if TYPE_CHECKING:
@@ -138,12 +139,9 @@ def _session(app: App, *, is_new: bool, name: str | None, wanted: str | None) ->
 
 def _named(app: App, name: str) -> Session:
     """The session of this name, found or begun; what goes on here from it if it belongs elsewhere."""
-    session = app.project_store.find_or_create(name, app.worktree)
-    if session.number is None:
-        return _wanted(app, session.uid)
-    if session.cwd is None:
-        _settle(app, session)
-    return session
+    _keep_out_of_git(app)
+    session = app.project_store.find_or_create(name, app.worktree, at=_here(app))
+    return session if session.number is not None else _wanted(app, session.uid)
 
 
 def _wanted(app: App, wanted: str) -> Session:
@@ -158,33 +156,34 @@ def _wanted(app: App, wanted: str) -> Session:
             pass
     found = app.find(wanted)
     session = store.continue_session(found.store, found.session.uid)
-    _settle(app, session)
+    _keep_out_of_git(app)
+    store.place_session(session, _here(app))
     output.talk(f"{session.shown_number} goes on from {found.session.uid[:12]}, with copies of its turns.")
     return store.session(session.id)
 
 
 def _last_here(app: App) -> Session | None:
     """The session last active in this worktree, else in this project, among those that the store owns."""
-    if not app.project_store.exists:
-        return None
-    own = [each for each in app.project_store.sessions() if each.number is not None]
-    here = [each for each in own if each.worktree == str(app.worktree)]
-    return next(iter(here or own), None)
+    return app.project_store.last_session(app.worktree)
 
 
 def _begun(app: App) -> Session:
-    session = app.project_store.create_session(worktree=app.worktree)
-    _settle(app, session)
-    return app.project_store.session(session.id)
+    _keep_out_of_git(app)
+    return app.project_store.create_session(worktree=app.worktree, at=_here(app))
 
 
-def _settle(app: App, session: Session) -> None:
-    """Say where a new session is at work, and have git overlook the store."""
+def _here(app: App) -> Workplace:
+    return Workplace(
+        project=app.project_key,
+        branch=projects.current_branch(app.worktree),
+        cwd=str(app.cwd),
+        root=projects.worktree_root(str(app.cwd)),
+    )
+
+
+def _keep_out_of_git(app: App) -> None:
     if not app.store_path:
         projects.keep_out_of_git(app.project_folder, app.project_store.path.parent.name)
-    app.project_store.place_session(
-        session, project=app.project_key, branch=projects.current_branch(app.worktree), cwd=str(app.cwd)
-    )
 
 
 class _JsonPrinter:

@@ -8,12 +8,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from backstory.touches import place
-
 if TYPE_CHECKING:
     import apsw
 
-    from backstory.deriving import Found, FoundCheckpoint, FoundRef, FoundTouch
+    from backstory.found import Found, FoundCheckpoint, FoundRef, FoundTouch
 
 VERSION = 2
 """Raised with derived.sql and with what is put into its tables; logs that were derived before it are derived anew."""
@@ -54,6 +52,8 @@ def clear(db: apsw.Connection, session_id: int) -> None:
 def _write_touches(
     db: apsw.Connection, session_id: int, cwd: str | None, touches: list[FoundTouch], turn_ids: dict[str, int]
 ) -> None:
+    from backstory.touches import place  # which knows much about shells, and is needed only here
+
     files: dict[str, int] = {}
     rows = []
     for touch in touches:

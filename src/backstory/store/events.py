@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.context import ToldTurn, chars_at_least
-from backstory.deriving import At, Deriver
+from backstory.found import At
 from backstory.model import AssistantText, Event, Turn, UserMessage, event_from_json, event_to_json, own_line
 from backstory.store import codec, derived, logs, slices, turns
 
@@ -91,6 +91,8 @@ def append(
 
     A UserMessage begins a turn; the others belong to the turn before them.
     """
+    from backstory.deriving import Deriver  # a reader does not need it
+
     log_id, position = _api_log(db, session_id)
     seq = first_seq = _next_seq(db, session_id)
     newest = turns.newest(db, session_id)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from backstory.deriving import At, Deriver, Found
+from backstory.found import At, Found
 from backstory.model import SessionFacts, Turn, UserMessage, event_from_json
 from backstory.store import claims, codec, derived, slices, turns
 
@@ -65,6 +65,8 @@ def write(db: apsw.Connection, piece: Retold, *, events_too: bool) -> None:
 
 def write_unlogged(db: apsw.Connection, session_id: int) -> None:
     """Derive what events say that no log holds: the prompts of runs."""
+    from backstory.deriving import Deriver
+
     rows: list[Any] = db.execute(
         "select e.seq, e.part, e.at, e.data, t.uid, t.prompt from events e left join turns t on t.id = e.turn_id "
         "where e.session_id = ? and e.log_id is null order by e.seq, e.part",

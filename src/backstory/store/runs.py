@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from backstory.deriving import At, Deriver
 from backstory.errors import SessionNotFound
+from backstory.found import At
 from backstory.model import AssistantText, Complete, Error, Event, Outcome, Turn, UserMessage
 from backstory.store import claims, codec, derived, logs, slices, turns
 
@@ -140,6 +140,8 @@ def _begin(db: apsw.Connection, session_id: int, piece: RunPiece) -> None:
         "update turns set prefix_chars = ?, prefix_sha256 = ? where id = ?",
         (piece.prefix_chars, piece.prefix_sha256, turn_ids[turn.uid]),
     )
+    from backstory.deriving import Deriver  # needed only when the agent has ended
+
     prompt = UserMessage(content=turn.prompt)
     packed = slices.packed(prompt, seq, 0, turn.uid, turn.started, None, None)
     slices.insert_events(db, session_id, None, [packed], turn_ids)
@@ -162,6 +164,8 @@ def _write_output(
     db: apsw.Connection, session_id: int, turn_ids: dict[str, int], piece: RunPiece, output: Output, seq: int
 ) -> int:
     """Keep the bytes and store what they say; gives the next number."""
+    from backstory.deriving import Deriver
+
     log_id = _log_of(db, session_id, piece.turn, output)
     size = codec.CHUNK_BYTES
     chunks = [logs.pack(output.start + at, output.data[at : at + size]) for at in range(0, len(output.data), size)]

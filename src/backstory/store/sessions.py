@@ -55,6 +55,15 @@ class Session(Struct, frozen=True, kw_only=True):
         return self.name or self.shown_number or self.title or ""
 
 
+class Workplace(Struct, frozen=True, kw_only=True):
+    """Where a session is at work: its project's key, the branch, the folder, the root of the worktree."""
+
+    project: str | None = None
+    branch: str | None = None
+    cwd: str | None = None
+    root: str | None = None
+
+
 _COLUMNS = (
     "s.id, s.uid, s.number, s.name, s.title, "
     "(select group_concat(agent, ' ') from (select agent from turns where session_id = s.id and agent <> 'api' "
@@ -208,13 +217,23 @@ def go_on_numbering(db: apsw.Connection) -> None:
     )
 
 
-def place(db: apsw.Connection, session_id: int, *, project: str | None, branch: str | None, cwd: str) -> None:
+def place(db: apsw.Connection, session_id: int, at: Workplace) -> None:
     """Note where a session is at work; where it began stays."""
     db.execute(
-        "update sessions set project = coalesce(?, project), branch = coalesce(?, branch), cwd = coalesce(cwd, ?) "
-        "where id = ?",
-        (project, branch, cwd, session_id),
+        "update sessions set project = coalesce(?, project), branch = coalesce(?, branch), cwd = coalesce(cwd, ?), "
+        "root = coalesce(root, ?), repository = coalesce(repository, ?) where id = ?",
+        (at.project, at.branch, at.cwd, at.root, slices.repository(at.project), session_id),
     )
+
+
+def last_active(db: apsw.Connection, worktree: str) -> Session | None:
+    """The numbered session that was last active in a worktree, else of all."""
+    found = db.execute(
+        "select id from sessions where number is not null "
+        "order by worktree = ? desc, coalesce(last_active, 0) desc, uid desc limit 1",
+        (worktree,),
+    ).get
+    return None if found is None else get(db, int(found))
 
 
 def drop_if_empty(db: apsw.Connection, session_id: int) -> None:
