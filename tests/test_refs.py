@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backstory.found import Ref
 from backstory.model import Tool, ToolCall, ToolResult
-from backstory.refs import NAMES_MAX, Ref, refs_in_call, refs_in_command, refs_in_text
+from backstory.refs import NAMES_MAX, refs_in_call, refs_in_command, refs_in_text
 
 SHA = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"
 

@@ -36,12 +36,53 @@ def test_the_start_of_a_word_is_enough_with_a_star() -> None:
     assert marked("logging the log", "log*") == ["logging", "log"]
 
 
+def test_what_was_typed_in_one_is_marked_in_one() -> None:
+    assert marked("see login.ts (line 3)", "login.ts") == ["login.ts"]
+
+
 def test_punctuation_is_no_part_of_a_word() -> None:
-    assert marked("see login.ts (line 3)", "login.ts") == ["login", "ts"]
+    assert marked("see (login), ts", "login ts") == ["login", "ts"]
 
 
-def test_words_in_scripts_without_spaces_are_marked_letter_by_letter() -> None:
-    assert marked("私は東京に住む", "東京") == ["東", "京"]
+def test_words_in_scripts_without_spaces_are_marked_inside_longer_runs() -> None:
+    assert marked("私は東京に住む", "東京") == ["東京"]
+
+
+def test_signs_that_were_typed_are_preferred_to_the_word_alone() -> None:
+    line, marks = snippet(f"a C here {FILLER} and C++ there {FILLER}", "C++")
+    assert [line[start:end] for start, end in marks] == ["C++"]
+
+
+def test_a_phrase_is_marked_where_it_stands_together() -> None:
+    assert marked("limit the rate: rate limit", '"rate limit"') == ["rate limit"]
+
+
+def test_a_phrase_that_stands_nowhere_together_is_shown_by_its_words() -> None:
+    assert marked("limit the rate", '"rate limit"') == ["limit", "rate"]
+
+
+def test_a_part_of_an_identifier_is_marked() -> None:
+    assert marked("call getUserName() now", "user name") == ["User", "Name"]
+
+
+def test_letters_inside_a_part_of_an_identifier_are_not_marked() -> None:
+    assert marked("call getUserName() now", "ser") == []
+
+
+def test_an_identifier_is_marked_in_every_way_to_write_it() -> None:
+    assert marked("call get_user_name", "getUserName") == ["get_user_name"]
+
+
+def test_an_accent_of_its_own_makes_no_difference() -> None:
+    assert marked("cafe\u0301 noir", "café") == ["café"]
+
+
+def test_syllables_of_hangul_are_no_accents() -> None:
+    assert marked("한국어 문서", "한국") == ["한국"]
+
+
+def test_an_open_quote_is_no_sign_to_look_for() -> None:
+    assert marked("a rate here", '"rate') == ["rate"]
 
 
 def test_the_excerpt_stands_where_the_words_come_together() -> None:

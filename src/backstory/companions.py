@@ -34,6 +34,8 @@ BATCH_BYTES = 16 * 1024 * 1024
 BATCH_LOGS = 400
 READS_MAX = 3
 """So often a file that is written meanwhile is read again; then it is left to the next time."""
+FILE = "file"
+"""The kind of log that something may lie beside."""
 _SNIFFED_BYTES = 8 * 1024
 
 TOO_LARGE_TOLD = "beside a log, and larger than is kept there: 8 MB of text, 2 MB of anything else"
@@ -68,6 +70,8 @@ def gather(
 
 def tell_again(store: Store, log: Log) -> None:
     """Tell once more what the companions kept of a log say, as after its session was derived anew."""
+    if log.kind != FILE:
+        return
     keeper = agents.companions_of(agents.load(log.agent))
     if keeper is not None and (contents := _telling(store, keeper, log.id)):
         store.keep_beside([Beside(log_id=log.id, told=_told(log, keeper, contents))])

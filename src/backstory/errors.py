@@ -183,8 +183,8 @@ class BadTime(BackstoryError):
 
     def __init__(self, text: str) -> None:
         super().__init__(
-            f"{text!r} is no time I understand. Examples: 2026-11-21, 2026-11-21T14:00, yesterday, monday, 'last week', "
-            "'3 days', 2h."
+            f"{text!r} is no time I understand. Examples: 2026-11-21, 2026-11-21T14:00, yesterday, monday, "
+            "'last week', '3 days', 2h."
         )
 
 
@@ -356,14 +356,5 @@ class BadPattern(BackstoryError):
 
     def __init__(self, pattern: str, detail: str) -> None:
         super().__init__(
-            f"{pattern!r} is no regular expression: {detail}. To find it as it is written, use --exact instead of --regex."
+            f"{pattern!r} is no regular expression: {detail}. To find it as it is written, say --exact, not --regex."
         )
-
-
-class UnknownWord(BackstoryError):
-    """An option was given a word that it does not know."""
-
-    exit_code = 64
-
-    def __init__(self, option: str, word: str, known: Sequence[str]) -> None:
-        super().__init__(f"{option} knows no {word!r}. It knows: {', '.join(known)}.")

@@ -10,19 +10,24 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from backstory import agents
-from backstory.model import Event, LogIdentity, OwnLine, ToolResult, event_from_json
+from backstory.model import Event, LogIdentity, OwnLine, Tool, ToolCall, ToolResult, event_from_json
 
 if TYPE_CHECKING:
     from backstory.store import Log, Store, StoredEvent
 
-OWN = "api"
+EDITS = (Tool.EDIT, Tool.WRITE)
+OWN, STREAM = "api", "stream"
 
 
 class FullForms:
-    """Reads full forms from one store; remembers its logs and adapters between calls."""
+    """Reads full forms from one store; remembers its logs and adapters between calls.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    ``beside`` is the store that has the agents' own logs of runs: what a run's stream says of an edit may be only
+    which files it changed, where the log holds the change itself.
+    """
+
+    def __init__(self, store: Store, beside: Store | None = None) -> None:
+        self._store, self._beside = store, beside
         self._logs: dict[int, Log | None] = {}
 
     def of(self, stored: StoredEvent) -> Event:
@@ -36,7 +41,10 @@ class FullForms:
             return event_from_json(bytes(told)) if bytes(told) else stored.event
         for part, event in _told(log, record, stored.seq):
             if part == stored.part and event.kind == stored.kind:
-                return self._whole(log, _with_call(event, stored.event))
+                event = self._whole(log, _with_call(event, stored.event))
+                if isinstance(event, ToolCall) and event.tool in EDITS and log.kind.endswith(STREAM):
+                    return self._with_change(stored, event)
+                return event
         return stored.event
 
     def record(self, stored: StoredEvent) -> bytes:
@@ -44,6 +52,24 @@ class FullForms:
         if stored.log_id is None or stored.position is None or stored.length is None:
             return b""
         return self._store.read_log(stored.log_id, stored.position, stored.length)
+
+    def _with_change(self, stored: StoredEvent, event: ToolCall) -> Event:
+        """An edit of a run with what it changed, as the agent's own log of the run tells it."""
+        turn_uid = self._store.turn_uid(stored.turn_id) if stored.turn_id is not None else None
+        if turn_uid is None or self._beside is None or not self._beside.exists:
+            return event
+        told = self._store.edits_of(turn_uid, is_log=False)
+        log = self._beside.edits_of(turn_uid, is_log=True)
+        place = next((n for n, each in enumerate(told) if each.id == stored.id), None)
+        if place is None or len(told) != len(log):
+            # Not one to one, so it is not known which is meant.
+            return event
+        twin = FullForms(self._beside).of(log[place])
+        if not isinstance(twin, ToolCall) or len(msgspec.json.encode(twin.input)) <= len(
+            msgspec.json.encode(event.input)
+        ):
+            return event
+        return msgspec.structs.replace(event, input=twin.input)
 
     def _whole(self, log: Log, event: Event) -> Event:
         keeper = agents.companions_of(agents.load(log.agent))
@@ -60,6 +86,11 @@ class FullForms:
         if stored.log_id not in self._logs:
             self._logs[stored.log_id] = self._store.log(stored.log_id)
         return self._logs[stored.log_id]
+
+
+def _has_lines(call: ToolCall) -> bool:
+    """Whether a call's input holds any text of a file, not only its name."""
+    return rb"\n" in msgspec.json.encode(call.input)
 
 
 def _told(log: Log, record: bytes, seq: int) -> list[tuple[int, Event]]:

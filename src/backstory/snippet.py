@@ -1,75 +1,577 @@
-"""The part of a text that shows why it was found. Words are told apart as the index tells them."""
+"""Search results as people read them: which event, and the part of its text that shows why it was found.
+
+``snippet`` tells words apart as the index does. ``find`` searches a store by words, by the literal spelling or by a
+regular expression: the index knows words only, so for the latter two it is the text that decides.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+import time
 import unicodedata
-from functools import cache
+from functools import lru_cache
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any
 
-from backstory.extract import index_text
+import msgspec
+from msgspec import Struct
+
+from backstory.errors import BadPattern, SessionNotFound
+from backstory.extract import char_len, identifier_parts, index_text, searchable
+from backstory.store.search import terms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from backstory.fullform import FullForms
+    from backstory.model import Event
+    from backstory.store import Filter, Found, Session, Store, StoredEvent
+    from backstory.store.search import Hit
 
 AROUND_CHARS = 70
 TEXT_CHARS_MAX = 2_000_000
+MARKED_TERMS_MAX = 16
+"""So many words of a query are looked for in a text to choose its excerpt,"""
+PLACES_MAX = 200
+"""and so many places of each."""
+LITERAL_SESSIONS = 40
+"""For a query with signs in it, so many of the best sessions are looked through for it as it was typed,"""
+LITERAL_HITS = 3
+"""in so many of each one's best hits,"""
+LITERAL_READS_MAX = 12
+"""of which so many are read again from their bytes; the others are told by what is at hand."""
+NOT_LITERAL = 4
+"""A hit that has only the words of such a query counts a quarter; one that was not looked at, half."""
+EXACT_HITS_MAX = 2_000
+"""So many hits of a literal text's words are looked at."""
+PATTERN_HITS_MAX = 20_000
+"""So many events that have a regular expression's words are looked at."""
+PATTERN_SECONDS_MAX = 10.0
+"""A search by literal text or regular expression ends after this long with what it has."""
+WINDOW_BYTES = 4 * 1024 * 1024
+"""Records that lie near each other are read at once."""
+
+
+class Excerpt(Struct, frozen=True, kw_only=True):
+    """One event that was found, and the place in it. ``marks`` are (start, end) in ``snippet``, in characters.
+
+    ``session`` holds the event; ``shown`` is the session that it counts for: of a helper's event its parent.
+    """
+
+    session: Session
+    shown: Session
+    stored: StoredEvent
+    scope: str
+    score: float
+    snippet: str
+    marks: list[tuple[int, int]]
+
+
+class Findings(Struct, frozen=True, kw_only=True):
+    """What a search gave: matching events in all, whether there is more, and the best of them.
+
+    ``relaxed``: no event has every word. ``stopped``: the time was up before everything was looked at.
+    """
+
+    total: int
+    truncated: bool
+    excerpts: list[Excerpt]
+    relaxed: bool = False
+    stopped: bool = False
+
+
+# finding ----------------------------------------------------------------------------------------------------
+
+
+def find(store: Store, query: str, wanted: Filter, *, limit: int, hits_per_session: int | None = 1) -> Findings:
+    """Events that have the words of a query, best first; of C++ and C those that have what was typed before others."""
+    signs = [term.casefold() for term in terms(query) if not term.replace("_", "").rstrip("*").isalnum()]
+    if not signs or hits_per_session is None:
+        found = store.search(query, wanted, limit=limit, hits_per_session=hits_per_session)
+        return _findings(store, found, found.hits, lambda text: snippet(text, query), _TermSeen(query))
+    found = store.search(query, wanted, limit=LITERAL_SESSIONS * LITERAL_HITS, hits_per_session=LITERAL_HITS)
+    hits = _best_of_each(_literal_first(store, found.hits, signs), hits_per_session)
+    found = msgspec.structs.replace(found, truncated=found.truncated or len(hits) > limit)
+    return _findings(store, found, hits[:limit], lambda text: snippet(text, query), _TermSeen(query))
+
+
+def find_exact(
+    store: Store, literal: str, wanted: Filter, *, limit: int, hits_per_session: int | None = 1,
+    seconds: float = PATTERN_SECONDS_MAX,
+) -> Findings:  # fmt: skip
+    """Events whose text holds ``literal`` to the letter, best first. Its first and last word are whole words."""
+    if not terms(literal):
+        pattern = re.escape(literal)
+        return find_pattern(
+            store, pattern, wanted, limit=limit, hits_per_session=hits_per_session, seconds=seconds
+        )  # fmt: skip
+    phrase = '"{}"'.format(literal.replace('"', " "))
+    found = store.search(phrase, wanted, limit=EXACT_HITS_MAX, hits_per_session=None)
+    return _looked_through(store, found, re.compile(re.escape(literal)), limit, hits_per_session, seconds)
+
+
+def find_pattern(
+    store: Store, pattern: str, wanted: Filter, *, limit: int, hits_per_session: int | None = 1,
+    seconds: float = PATTERN_SECONDS_MAX,
+) -> Findings:  # fmt: skip
+    """Events whose text a regular expression matches, the newest sessions first; raises BadPattern.
+
+    ``^`` and ``$`` are a line's; upper and lower case are one unless the pattern has a capital letter.
+    """
+    compiled = compile_pattern(pattern)
+    words = words_of_pattern(pattern)
+    if words:
+        found = store.search(words, wanted, limit=PATTERN_HITS_MAX, ranked=False)
+        return _looked_through(store, found, compiled, limit, hits_per_session, seconds)
+    return _looked_through(store, None, compiled, limit, hits_per_session, seconds, wanted)
+
+
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """A regular expression as ``find_pattern`` takes it; raises BadPattern."""
+    has_capital = any(letter.isupper() for letter in re.sub(r"\\.", "", pattern, flags=re.DOTALL))
+    try:
+        return re.compile(pattern, re.MULTILINE | (0 if has_capital else re.IGNORECASE))
+    except (re.error, RecursionError, OverflowError) as refused:
+        raise BadPattern(pattern, str(refused)) from refused
+
+
+def words_of_pattern(pattern: str) -> str:
+    """A query for words that every match of a regular expression has; '' if it has none for sure.
+
+    >>> words_of_pattern(r"\\brate limit(ed|s)? of \\d+")
+    'rate limit* of'
+    """
+    from re import _parser  # type: ignore[attr-defined]
+
+    try:
+        text = f"{_OPEN}{_literals(_parser.parse(pattern, re.MULTILINE))}{_OPEN}"
+    except (re.error, RecursionError, OverflowError):
+        return ""
+    words = []
+    for found in _TOKEN.finditer(index_text(text)):
+        word, before, after = found.group(), found.string[found.start() - 1], found.string[found.end()]
+        if before == _OPEN or not (word.isascii() or index_text(word) != word):
+            continue
+        if after != _OPEN:
+            words.append(word)
+        elif len(word) > 2:
+            words.append(f"{word}*")
+    return " ".join(words)
+
+
+_OPEN = "\x01"
 _TOKEN = re.compile(r"[^\W_]+")
 
 
+def _literals(parsed: Any) -> str:
+    """What every match has, in order: letters, a space where a word ends for sure, _OPEN for anything else."""
+    pieces = []
+    for kind, value in parsed:
+        name = str(kind)
+        if name == "LITERAL":
+            pieces.append(chr(value) if value > 1 else _OPEN)
+        elif name == "AT" or (name == "IN" and [str(part) for _, part in value] in (["CATEGORY_SPACE"],)):
+            pieces.append(" " if str(value) != "AT_NON_BOUNDARY" else _OPEN)
+        elif name == "SUBPATTERN" and not value[1] and not value[2]:
+            pieces.append(_literals(value[3]))
+        elif name == "MAX_REPEAT" and value[0] > 0 and _literals(value[2]) == " ":
+            pieces.append(" ")
+        else:
+            pieces.append(_OPEN)
+    return "".join(pieces)
+
+
+def _findings(
+    store: Store, found: Found, hits: list[Hit], excerpt_of: Callable[[str], tuple[str, list[tuple[int, int]]]],
+    is_seen: Callable[[str], bool],
+) -> Findings:  # fmt: skip
+    texts, sessions = _Texts(store), _Sessions(store)
+    excerpts = []
+    for hit in hits:
+        stored = store.event(hit.event_id)
+        if stored is not None:
+            text = texts.near(stored, is_seen)
+            excerpts.append(_excerpt(sessions, stored, hit, excerpt_of(text)))
+    return Findings(
+        total=found.total, truncated=found.truncated, excerpts=[each for each in excerpts if each is not None],
+        relaxed=found.relaxed,
+    )  # fmt: skip
+
+
+def _excerpt(
+    sessions: _Sessions, stored: StoredEvent, hit: Hit, line: tuple[str, list[tuple[int, int]]]
+) -> Excerpt | None:
+    session, shown = sessions.get(hit.session_id), sessions.get(hit.shown_id or hit.session_id)
+    if session is None:
+        return None
+    return Excerpt(
+        session=session, shown=shown or session, stored=stored, scope=hit.scope, score=hit.score, snippet=line[0],
+        marks=line[1],
+    )  # fmt: skip
+
+
+def _literal_first(store: Store, hits: list[Hit], signs: list[str]) -> list[Hit]:
+    """Hits that have what was typed before those that have only its words."""
+    texts, reads = _Texts(store), LITERAL_READS_MAX
+    # Between two words of a phrase there is a sign anyhow; at its ends there may be none.
+    is_doubtful = any(not (sign[0].isalnum() and sign.rstrip("*")[-1:].isalnum()) for sign in signs)
+    judged = []
+    for hit in hits:
+        stored = store.event(hit.event_id)
+        if stored is None:
+            continue
+        text, is_whole = texts.at_hand(stored)
+        share = 1.0
+        if not _has_all(text, signs):
+            if not is_whole and is_doubtful and reads:
+                reads -= 1
+                is_whole, text = True, texts.record(stored, signs)
+                share = 1.0 if text else 1 / NOT_LITERAL
+            elif is_whole:
+                share = 1 / NOT_LITERAL
+            elif is_doubtful:
+                share = 2 / NOT_LITERAL
+        judged.append(msgspec.structs.replace(hit, score=hit.score * share) if share < 1 else hit)
+    return sorted(judged, key=lambda hit: -hit.score)
+
+
+def _best_of_each(hits: list[Hit], hits_per_session: int) -> list[Hit]:
+    kept: dict[int, list[Hit]] = {}
+    for hit in hits:
+        kept.setdefault(hit.shown_id, []).append(hit)
+    return [hit for hit in hits if hit in kept[hit.shown_id][:hits_per_session]]
+
+
+def _looked_through(
+    store: Store, found: Found | None, pattern: re.Pattern[str], limit: int, hits_per_session: int | None,
+    seconds: float, wanted: Filter | None = None,
+) -> Findings:  # fmt: skip
+    """The hits (None: all events) whose text a pattern matches, in their order, until there are enough."""
+    deadline = time.monotonic() + seconds
+    texts, sessions = _Texts(store), _Sessions(store)
+    excerpts: list[Excerpt] = []
+    shown: dict[int, int] = {}
+    stopped = truncated = False
+    for hit in _all_hits(store, wanted) if found is None else found.hits:
+        if len(excerpts) >= limit:
+            truncated = True
+            break
+        if hits_per_session is not None and shown.get(hit.shown_id, 0) >= hits_per_session:
+            continue
+        if time.monotonic() > deadline:
+            stopped = True
+            break
+        stored = store.event(hit.event_id)
+        if stored is None:
+            continue
+        text = texts.whole(stored)
+        try:
+            places = _interruptible(lambda text=text: _first_places(pattern, text), deadline)  # type: ignore[misc]
+        except _TimeUp:
+            stopped = True
+            break
+        if places and (excerpt := _excerpt(sessions, stored, hit, _line(text, places, AROUND_CHARS))) is not None:
+            shown[hit.shown_id] = shown.get(hit.shown_id, 0) + 1
+            excerpts.append(excerpt)
+    truncated = truncated or stopped or (found is not None and found.truncated)
+    return Findings(total=len(excerpts), truncated=truncated, excerpts=excerpts, stopped=stopped)
+
+
+def _all_hits(store: Store, wanted: Filter | None) -> Iterator[Hit]:
+    """Every event that a filter lets through, a session at a time, the last active first."""
+    from backstory.store import Filter
+
+    asked = wanted or Filter()
+    for session in store.sessions(helpers=True, project=asked.project, folder=asked.folder, agent=asked.agent):
+        if asked.session_id in (None, session.id):
+            of_session = msgspec.structs.replace(asked, session_id=session.id)
+            yield from store.search(None, of_session, limit=PATTERN_HITS_MAX).hits
+
+
+def _first_places(pattern: re.Pattern[str], text: str) -> list[tuple[int, int, int]]:
+    return [(*found.span(), 0) for found in islice(pattern.finditer(text), PLACES_MAX) if found.end() > found.start()]
+
+
+class _TimeUp(Exception):
+    """Raised inside a match that takes too long."""
+
+
+def _interruptible(match: Callable[[], list[tuple[int, int, int]]], deadline: float) -> list[tuple[int, int, int]]:
+    """What ``match`` gives, unless the deadline comes first: a pattern can need years for one text."""
+    import signal
+    import threading
+
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        return match()
+
+    def up(_number: int, _frame: object) -> None:
+        raise _TimeUp
+
+    before = signal.signal(signal.SIGALRM, up)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, max(deadline - time.monotonic(), 0.001))
+        return match()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class _Sessions:
+    """Sessions by id, each read once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[int, Session | None] = {}
+
+    def get(self, session_id: int) -> Session | None:
+        """The session, if it is still there."""
+        if session_id not in self._known:
+            try:
+                self._known[session_id] = self._store.session(session_id)
+            except SessionNotFound:
+                self._known[session_id] = None
+        return self._known[session_id]
+
+
+class _TermSeen:
+    """Whether a text has a place for every term of a query; where it has not, its full form may."""
+
+    def __init__(self, query: str) -> None:
+        self._looks = _looks(query)
+
+    def __call__(self, text: str) -> bool:
+        folded = _folded(text)
+        return all(look.places(text, folded) for look in self._looks)
+
+
+class _Texts:
+    """The searchable texts of events: of the compact form if it is whole, else of the record."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._window: tuple[int, int, bytes] = (-1, 0, b"")
+        self._forms: FullForms | None = None
+
+    def at_hand(self, stored: StoredEvent) -> tuple[str, bool]:
+        """The text of the compact form, and whether that is all of it."""
+        return _text(stored.event), char_len(stored.event) >= stored.char_len
+
+    def near(self, stored: StoredEvent, is_enough: Callable[[str], bool]) -> str:
+        """The text of the compact form if it is whole or enough, else of the full form."""
+        text, is_whole = self.at_hand(stored)
+        return text if is_whole or is_enough(text) else self.whole(stored)
+
+    def whole(self, stored: StoredEvent) -> str:
+        """All of the text."""
+        text, is_whole = self.at_hand(stored)
+        return text if is_whole else _text(self._full(stored)) or text
+
+    def record(self, stored: StoredEvent, signs: list[str]) -> str:
+        """The bytes of an event's record as text if they hold all signs, else ''; quicker than reading the event."""
+        told = self._bytes(stored).decode("utf-8", "replace").casefold()
+        return told if all(any(form in told for form in _in_json(sign)) for sign in signs) else ""
+
+    def _full(self, stored: StoredEvent) -> Event:
+        if self._forms is None:
+            from backstory.fullform import FullForms
+
+            read = self._bytes
+
+            class Nearby(FullForms):
+                def record(self, stored: StoredEvent) -> bytes:
+                    return read(stored)
+
+            self._forms = Nearby(self._store)
+        return self._forms.of(stored)
+
+    def _bytes(self, stored: StoredEvent) -> bytes:
+        if stored.log_id is None or stored.position is None or stored.length is None:
+            return b""
+        log_id, start, data = self._window
+        at = stored.position - start
+        if log_id != stored.log_id or at < 0 or at + stored.length > len(data):
+            length = max(stored.length, WINDOW_BYTES if log_id == stored.log_id else 0)
+            data, at = self._store.read_log(stored.log_id, stored.position, length), 0
+            self._window = (stored.log_id, stored.position, data)
+        return data[at : at + stored.length]
+
+
+def _in_json(sign: str) -> tuple[str, str]:
+    return json.dumps(sign, ensure_ascii=False)[1:-1], json.dumps(sign)[1:-1]
+
+
+def _text(event: Event) -> str:
+    found = searchable(event)
+    return found[1] if found else ""
+
+
+def _has_all(text: str, signs: list[str]) -> bool:
+    folded = text.casefold() if signs else ""
+    return all(sign in folded for sign in signs)
+
+
+# excerpts ---------------------------------------------------------------------------------------------------
+
+
 def snippet(text: str, query: str, around: int = AROUND_CHARS) -> tuple[str, list[tuple[int, int]]]:
-    """An excerpt of one line, and the (start, end) of every match in it.
+    """An excerpt of one line, and the (start, end) of every match in it, in characters.
 
     The excerpt stands where most of the query's words come together; it begins and ends at words.
     """
     text = text[:TEXT_CHARS_MAX]
-    wanted = {_folded(token) for token in _TOKEN.findall(index_text(query))}
-    prefixes = tuple(_folded(word[:-1]) for word in query.split() if word.endswith("*") and len(word) > 1)
-    places = [found.span() for found in _tokens(text) if _is_wanted(_folded(found.group()), wanted, prefixes)]
-    if not places:
-        return _folded_line(text[: 2 * around]), []
-    start, end = _best_window(text, places, around)
-    excerpt = text[start:end]
-    line = _folded_line(excerpt)
-    marks = [found.span() for found in _tokens(line) if _is_wanted(_folded(found.group()), wanted, prefixes)]
+    if not text.isascii() and _COMBINING.search(text):
+        text = unicodedata.normalize("NFC", text)
+    folded, places = _folded(text), list[tuple[int, int, int]]()
+    for number, look in enumerate(_looks(query)):
+        places += [(start, end, number) for start, end in look.places(text, folded)]
+    return _line(text, places, around)
+
+
+_COMBINING = re.compile(r"[\u0300-\u036f]")
+_CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
+# Where no spaces part the words, each character is a word of its own.
+_WORD = rf"[^\W_{_CJK}]"
+_QUERY_TOKEN = re.compile(rf"[{_CJK}]|{_WORD}+")
+
+
+class _Look:
+    """One term of a query, to be looked for in texts."""
+
+    def __init__(self, term: str) -> None:
+        is_prefix = term.endswith("*") and term[:-1].isalnum()
+        tokens = _QUERY_TOKEN.findall(_folded(term))
+        self._ways = [_together(tokens, is_prefix=is_prefix)] if tokens else []
+        if not is_prefix and not (term[:1].isalnum() and term[-1:].isalnum()):
+            self._ways.insert(0, re.compile(re.escape(_folded(term))))
+        parts = identifier_parts(term) if term.isalnum() else []
+        if parts:
+            self._ways.append(_together([_folded(part) for part in parts], is_prefix=False))
+        # A phrase that is nowhere in one piece is shown by its words.
+        self._apart = [_together([token], is_prefix=False) for token in tokens] if len(tokens) > 1 else []
+        self._part = re.compile(re.escape(tokens[0])) if len(tokens) == 1 and tokens[0].isascii() else None
+
+    def places(self, text: str, folded: str) -> list[tuple[int, int]]:
+        """Where the term stands: as it was typed if it does anywhere, else its words, else as part of identifiers."""
+        for way in self._ways:
+            if found := _spans(way, folded):
+                return found
+        found = [span for way in self._apart for span in _spans(way, folded)]
+        if found or self._part is None:
+            return sorted(found)
+        within = (each.span() for each in islice(self._part.finditer(folded), 20 * PLACES_MAX))
+        return list(islice((span for span in within if _is_part(text, *span)), PLACES_MAX))
+
+
+@lru_cache(maxsize=32)
+def _looks(query: str) -> tuple[_Look, ...]:
+    return tuple(_Look(term) for term in islice(dict.fromkeys(terms(query)), MARKED_TERMS_MAX))
+
+
+def _together(tokens: list[str], *, is_prefix: bool) -> re.Pattern[str]:
+    """A pattern for words that follow one another, whatever signs stand between."""
+    pieces = [re.escape(tokens[0])]
+    if not _is_cjk(tokens[0]):
+        # Looked at behind the word, so that the search for its letters is a fast one.
+        pieces.append(rf"(?<!{_WORD}{re.escape(tokens[0])})")
+    for last, token in pairwise(tokens):
+        pieces += [r"[\W_]*" if _is_cjk(last) or _is_cjk(token) else r"[\W_]+", re.escape(token)]
+    if is_prefix:
+        pieces.append(f"{_WORD}*")
+    elif not _is_cjk(tokens[-1]):
+        pieces.append(f"(?!{_WORD})")
+    return re.compile("".join(pieces))
+
+
+def _is_cjk(token: str) -> bool:
+    return len(token) == 1 and not token.isascii() and index_text(token) != token
+
+
+def _spans(way: re.Pattern[str], folded: str) -> list[tuple[int, int]]:
+    return [found.span() for found in islice(way.finditer(folded), PLACES_MAX)]
+
+
+def _is_part(text: str, start: int, end: int) -> bool:
+    """Whether a part of an identifier begins and ends here, as its case tells."""
+    begin, stop = start, end
+    while begin > 0 and text[begin - 1].isascii() and text[begin - 1].isalnum():
+        begin -= 1
+    while stop < len(text) and text[stop].isascii() and text[stop].isalnum():
+        stop += 1
+    at = begin
+    for part in identifier_parts(text[begin:stop]) if stop - begin < 200 else ():
+        if (at, at + len(part)) == (start, end):
+            return True
+        at += len(part)
+    return False
+
+
+def _line(text: str, places: Iterable[tuple[int, int, int]], around: int) -> tuple[str, list[tuple[int, int]]]:
+    """The excerpt that has most different terms, as one line, with its marks; ``places`` are (start, end, term)."""
+    ordered = sorted(places)
+    if not ordered:
+        return _one_line(text[: 2 * around], [])
+    start, end = _best_window(text, ordered, around)
+    inside = [(max(a, start) - start, min(b, end) - start) for a, b, _ in ordered if a < end and b > start]
+    line, marks = _one_line(text[start:end], inside)
     head, tail = "…" if start > 0 else "", "…" if end < len(text) else ""
     return f"{head}{line}{tail}", [(a + len(head), b + len(head)) for a, b in marks]
 
 
-def _is_wanted(token: str, wanted: set[str], prefixes: tuple[str, ...]) -> bool:
-    return token in wanted or (bool(prefixes) and token.startswith(prefixes))
-
-
-def _tokens(text: str) -> list[re.Match[str]]:
-    return list((_TOKEN if text.isascii() else _token_or_cjk()).finditer(text))
-
-
-@cache
-def _token_or_cjk() -> re.Pattern[str]:
-    # Where no spaces part the words, each character is a word of its own.
-    cjk = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-    return re.compile(rf"[{cjk}]|(?:(?![{cjk}])[^\W_])+")
-
-
-def _best_window(text: str, places: list[tuple[int, int]], around: int) -> tuple[int, int]:
+def _best_window(text: str, places: list[tuple[int, int, int]], around: int) -> tuple[int, int]:
     best, most = 0, 0
-    for n, (start, _) in enumerate(places):
-        words = {_folded(text[a:b]) for a, b in places[n : n + 12] if a < start + around}
-        if len(words) > most:
-            best, most = n, len(words)
-    middle = places[best][0]
-    start, end = max(middle - around, 0), min(middle + 2 * around, len(text))
+    for n, (start, _, _) in enumerate(places):
+        different = {term for a, _, term in places[n : n + 12] if a < start + around}
+        if len(different) > most:
+            best, most = n, len(different)
+    first_start, first_end, _ = places[best]
+    start, end = max(first_start - around, 0), min(first_start + 2 * around, len(text))
     if start > 0:
-        space = text.find(" ", start, middle)
+        space = text.find(" ", start, first_start)
         start = space + 1 if space >= 0 else start
     if end < len(text):
-        space = text.rfind(" ", places[best][1], end)
+        space = text.rfind(" ", min(first_end, end), end)
         end = space if space >= 0 else end
     return start, end
 
 
-def _folded_line(text: str) -> str:
-    return " ".join(text.split())
+def _one_line(text: str, spans: list[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
+    """A text on one line, its blanks made one space each, and the spans in it, those that touch joined."""
+    letters: list[str] = []
+    at = []
+    for letter in text:
+        at.append(len(letters))
+        if not letter.isspace():
+            letters.append(letter)
+        elif letters and letters[-1] != " ":
+            letters.append(" ")
+    at.append(len(letters))
+    line = "".join(letters).rstrip(" ")
+    marks: list[tuple[int, int]] = []
+    for start, end in spans:
+        first, last = min(at[start], len(line)), min(at[end], len(line))
+        if marks and first < marks[-1][1]:
+            marks[-1] = (marks[-1][0], max(last, marks[-1][1]))
+        elif last > first:
+            marks.append((first, last))
+    return line, marks
 
 
-def _folded(word: str) -> str:
-    if word.isascii():
-        return word.lower()
-    parts = unicodedata.normalize("NFKD", word.casefold())
-    return "".join(letter for letter in parts if not unicodedata.combining(letter))
+class _Folding(dict[int, str]):
+    """Letters without accents and case, each for one letter, so that places stay what they are."""
+
+    def __missing__(self, code: int) -> str:
+        letter = chr(code)
+        base = unicodedata.normalize("NFD", letter)
+        # A syllable of Hangul is made of letters, not of a letter and its accents.
+        base = base[0] if len(base) > 1 and unicodedata.combining(base[1]) else letter
+        lower = base.lower()
+        self[code] = folded = lower[0] if lower else base
+        return folded
+
+
+_FOLDING = _Folding()
+
+
+def _folded(text: str) -> str:
+    return text.lower() if text.isascii() else text.translate(_FOLDING)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
 
 from backstory import ids
-from backstory.agents import Place
+from backstory.agents import CompanionFacts, Place
 from backstory.agents.copilot import AGENT
 from backstory.model import (
     AssistantText,
@@ -766,3 +766,122 @@ def test_what_a_reader_keeps_stays_small() -> None:
     for seq in range(1, 6_000):
         reader.read(answer("", asked("bash", f"call-{seq}", command="x" * 100)), seq)
     assert len(reader.state()) < 200_000
+
+
+# what lies beside a log ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "workspace.yaml", "plan.md", "autopilot-objective.json", "checkpoints/index.md", "checkpoints/001-a.md",
+        "files/a", "files/deep/er/b.txt", "research/r.md",
+    ],
+)  # fmt: skip
+def test_a_sessions_own_files_belong_to_its_log(name: str) -> None:
+    assert AGENT.log_of(PurePath(SESSION, name)) == PurePath(SESSION, "events.jsonl")
+
+
+@pytest.mark.parametrize(
+    "below",
+    [
+        "workspace.yaml", f"{SESSION}/session.db", f"{SESSION}/files", f"{SESSION}/rewind-snapshots/index.json",
+        f"{SESSION}/checkpoints/deep/001-a.md", f"{SESSION}/else/plan.md", ".session-operation-locks/x.lock",
+    ],
+)  # fmt: skip
+def test_other_files_belong_to_none(below: str) -> None:
+    assert AGENT.log_of(PurePath(below)) is None
+
+
+def workspace(text: str) -> CompanionFacts:
+    return AGENT.told_by("workspace.yaml", text.encode())
+
+
+RECORDED = f"""\
+id: {SESSION}
+cwd: /src/work
+git_root: /src
+repository: dev/work
+branch: main
+client_name: github/cli
+name: Mend the gate
+user_named: false
+summary_count: 1
+created_at: 2026-11-22T01:48:25.179Z
+"""
+
+
+def test_a_workspace_says_where_a_session_is_and_what_it_is_called() -> None:
+    expected = CompanionFacts(title="Mend the gate", cwd="/src/work", repository="dev/work", branch="main")
+    assert workspace(RECORDED) == workspace(RECORDED.replace("\n", "\r\n")) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "is_given"),
+    [
+        ("name: By hand\nuser_named: true", "By hand", True),
+        ("name: By hand\nsummary: By the agent", "By hand", True),
+        ("name: Not by hand\nsummary: By the agent\nuser_named: false", "Not by hand", False),
+        ("summary: By the agent", "By the agent", False),
+        ("summary: By the agent\nuser_named: true", "By the agent", False),
+        ("user_named: true", None, False),
+    ],
+)
+def test_a_name_is_the_users_where_the_workspace_says_so(text: str, title: str | None, is_given: bool) -> None:
+    found = workspace(text)
+    assert (found.title, found.is_title_given) == (title, is_given)
+
+
+@pytest.mark.parametrize(
+    ("given", "title"),
+    [
+        ("Fix it # later", "Fix it"),
+        ("Fix #12", "Fix"),
+        ("Fix a#b", "Fix a#b"),
+        ('"Fix: the \\"gate\\"\\n"', 'Fix: the "gate"'),
+        ("'It''s done: all of it'", "It's done: all of it"),
+        ("|-\n  First line\n  Second line\n", "First line\nSecond line"),
+        (">\n  Folded\n  once\n", "Folded once"),
+        ("Grüße, 世界", "Grüße, 世界"),
+        ("", None),
+        ("~", None),
+        ("null", None),
+        ("[a, b]", None),
+        ("{a: b}", None),
+        ("!!python/object:os.system x", None),
+        ("&anchor x", None),
+        ("*anchor", None),
+        ('"torn', None),
+        ("'torn", None),
+        ("'to'rn'", None),
+        ("'", None),
+        ("a: b", None),
+        ("\n  nested: x", None),
+        ("- x", None),
+        ("x" * 5_000, "x" * 1_000),
+    ],
+)
+def test_only_plain_texts_of_a_workspace_are_taken(given: str, title: str | None) -> None:
+    found = workspace(f"cwd: /src\nname: {given}\nbranch: main\n")
+    assert (found.title, found.cwd, found.branch) == (title, "/src", "main")
+
+
+def test_what_a_workspace_says_twice_counts_the_first_time() -> None:
+    assert workspace("name: One\nname: Two\n").title == "One"
+
+
+def test_a_checkpoint_has_the_number_of_its_file() -> None:
+    found = AGENT.told_by("checkpoints/012-slug-it.md", b"<overview>Done.</overview>")
+    assert found == CompanionFacts(checkpoint=(12, "<overview>Done.</overview>"))
+
+
+@pytest.mark.parametrize("name", ["checkpoints/notes.md", "checkpoints/001.txt", "plan.md", "files/001-a.md"])
+def test_other_texts_are_no_checkpoints(name: str) -> None:
+    assert not AGENT.tells(name)
+    assert AGENT.told_by(name, b"<overview>Done.</overview>") == CompanionFacts()
+
+
+def test_an_index_has_the_titles_of_checkpoints() -> None:
+    rows = "| # | Title | File |\n|---|---|---|\n| 1 | One \\| two | 001-one.md |\n| 10 | Ten | 010-ten.md |\n"
+    found = AGENT.told_by("checkpoints/index.md", rows.encode())
+    assert found.checkpoint_titles == {1: "One | two", 10: "Ten"}

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from backstory.agents import Exit
+from backstory.fullform import FullForms
+from backstory.model import ToolCall
+from backstory.spool import Run, Spool
 from backstory.store import Session, Store, open_store
+from backstory.streaming import Told
+from tests.agents.streaming import STREAMS
+from tests.conftest import NOW
+from tests.ingest.machines import Machine
 from tests.runs.conftest import Bench
+
+TURN = "01JXYZ00000000000000000001"
 
 GOOD: dict[str, Any] = {"result": {"is_error": False}}
 USAGE = {"input_tokens": 10, "output_tokens": 7}
@@ -221,3 +232,34 @@ def test_a_projects_store_that_is_as_it_was_is_not_opened(ran: Bench) -> None:
     assert "A project's store was not read" not in ran.backstory("ingest").stderr
     path.touch()
     assert "A project's store was not read" in ran.backstory("ingest").stderr
+
+
+def test_what_a_runs_edit_changed_is_told_by_its_log(tmp_path: Path) -> None:
+    """A recorded pair: the stream names the files, the log holds the patch."""
+    stream = (STREAMS / "codex" / "tools.jsonl").read_bytes()
+    with closing(Machine(tmp_path)) as home, open_store(tmp_path / "p.bks", now=lambda: NOW) as project:
+        session = project.create_session()
+        run = Run(turn_uid=TURN, session_uid=session.uid, store="p", agent="codex", prompt="Go", cwd="/w", started=NOW)
+        spool = Spool.begin(tmp_path / "spool", run, "Go")
+        spool.stdout.write_bytes(stream)
+        for piece in Told(spool, run, Exit(code=0), NOW).pieces():
+            project.write_run(piece)
+        path = home.put("codex/tools")
+        data = path.read_bytes().replace(claimed_id(path).encode(), native_id(stream).encode())
+        path.write_bytes(data)
+        home.read()
+        home.store.take_session(project, session.uid)
+        edit = project.edits_of(TURN, is_log=False)[0]
+        alone, told = FullForms(project).of(edit), FullForms(project, home.store).of(edit)
+        assert isinstance(alone, ToolCall) and isinstance(told, ToolCall)
+        assert "*** Begin Patch" not in str(alone.input)
+        assert "*** Begin Patch" in str(told.input)
+        assert told.tool_use_id == alone.tool_use_id
+
+
+def native_id(stream: bytes) -> str:
+    return str(json.loads(stream.split(b"\n", 1)[0])["thread_id"])
+
+
+def claimed_id(path: Path) -> str:
+    return str(json.loads(path.read_bytes().split(b"\n", 1)[0])["payload"]["id"])

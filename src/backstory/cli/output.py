@@ -32,6 +32,11 @@ def raw(text: str) -> None:
     sys.stdout.flush()
 
 
+def exact(text: str) -> None:
+    """Data for programs, byte for byte: no colour is taken out of it, and no end of a line is changed."""
+    click.echo(text.encode(), nl=False)
+
+
 def json_line(value: Any) -> None:
     """Data for programs: one JSON value on one line, seen at once."""
     raw(encoded(value) + "\n")

@@ -1,55 +1,152 @@
-"""``backstory search``: everything that was ever said or done."""
+"""``backstory search``: everything that was ever said or done.
+
+``--json`` prints ``query``, ``total``, ``truncated`` (there is more, or not everything was counted), ``relaxed`` (no
+event has every word), ``stopped`` (the time was up) and ``hits``, each with:
+
+- ``session`` (what to call it: number, name or uid), ``uid``, ``number``, ``name``, ``title``, ``agent``, ``project``,
+  ``repository``, ``branch`` of the session that holds the event; ``parent``: the uid of the session whose helper it is;
+- ``at``, ``seq``, ``part``, ``kind``, ``scope`` of the event, and its ``score``: larger is better, of this search only;
+- ``snippet``: one line of its text, and ``marks``: [start, end] of each match in it, in characters (code points).
+"""
 
 from __future__ import annotations
 
+import os
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from backstory.cli import output
-from backstory.cli.options import json_option, moment, readable, store_option
-from backstory.finding import Excerpt, Findings, find
+from backstory.cli.options import json_option, moment, readable, since_option, store_option, until_option
+from backstory.snippet import Excerpt, Findings, find, find_exact, find_pattern
 from backstory.store import Filter
-from backstory.store.search import terms
+from backstory.store.search import ROLES, SCOPE_WEIGHT, terms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from backstory.cli.app import App
+    from backstory.store import Session
+
+MARKER = "BACKSTORY_RUN"
+"""Names the run that asks, as ``spool.MARKER`` says; said here again so that others need not wait for ``spool``."""
 
 
 @click.command("search")
 @click.argument("query", nargs=-1, required=True)
 @click.option("--agent", "-a", metavar="NAME", help="Only sessions of this agent.")
 @click.option("--here", is_flag=True, help="Only this project's sessions.")
-@click.option("--since", metavar="TIME", help="Only from then on: 2026-11-01, yesterday, '3 days', 2h.")
-@click.option("--limit", "-n", type=click.IntRange(min=1), help="How many sessions.  [default: 20]")
+@click.option("--repo", metavar="NAME", help="Only sessions in this repository: owner/name, or name.")
+@click.option("--branch", metavar="NAME", help="Only sessions on this git branch; * stands for anything.")
+@click.option("--path", metavar="PATH", help="Only sessions that touched this file or folder, or a path that ends so.")
+@click.option("--ref", metavar="REF", help="Only sessions that name this PR, issue or commit: 12, 1a2b3c4, a URL.")
+@since_option
+@until_option
+@click.option("--role", type=click.Choice(sorted(ROLES)), help="Only what the user, the assistant, a tool, … said.")
+@click.option("--scope", "scopes", multiple=True, type=click.Choice(sorted(map(str, SCOPE_WEIGHT))), help="Only there.")
+@click.option("--tool", metavar="NAME", help="Only calls of this tool, and what came back.")
+@click.option("--session", "inside", metavar="SESSION", help="Only in this session.")
+@click.option("--not", "without", metavar="SESSION", multiple=True, help="Leave this session out.")
+@click.option("--exact", is_flag=True, help="To the letter: case, signs and blanks as typed.")
+@click.option("--regex", is_flag=True, help="As a regular expression (Python's); newest sessions first.")
+@click.option("--all-hits", is_flag=True, help="Every event that was found, not the best of each session.")
+@click.option("--limit", "-n", type=click.IntRange(min=1), help="How many sessions, or hits.  [default: 20]")
 @json_option
 @store_option
 @click.pass_obj
-def command(
-    app: App, query: tuple[str, ...], agent: str | None, here: bool, since: str | None, limit: int | None, as_json: bool
-) -> None:
-    """Search prompts, answers, tools and their output. All words must occur; "quoted words" together; log* begins."""
+def command(app: App, /, query: tuple[str, ...], exact: bool, regex: bool, all_hits: bool, **how: Any) -> None:
+    """Search prompts, answers, tools and their output. All words must occur; "quoted words" together; log* begins.
+
+    userName also finds getUserName and user_name. From inside a run, its own session is left out.
+    """
+    if exact and regex:
+        raise click.UsageError("--exact and --regex exclude each other.")
     text = readable(" ".join(query))
-    wanted = Filter(
-        agent=agent,
-        project=app.project_key if here else None,
-        folder=str(app.project_folder) if here else None,
-        since=moment(since, datetime.now().astimezone()),
-    )
     findings = Findings(total=0, truncated=False, excerpts=[])
+    # A mistake in a filter is told also where there is nothing to search.
+    wanted = _filter(app, **how)
     if app.home_store.exists:
-        findings = find(app.home_store, text, wanted, limit=limit or app.config.get("search.limit"))
-    if as_json:
-        hits = [_as_json(excerpt) for excerpt in findings.excerpts]
-        output.json({"query": text, "total": findings.total, "truncated": findings.truncated, "hits": hits})
+        search: Callable[..., Findings] = find_pattern if regex else find_exact if exact else find
+        limit = how["limit"] or app.config.get("search.limit")
+        findings = search(app.home_store, text, wanted, limit=limit, hits_per_session=None if all_hits else 1)
+    if how["as_json"]:
+        _print_json(text, findings)
         return
     for excerpt in findings.excerpts:
         _tell(excerpt)
-    if not findings.excerpts:
-        output.talk(_why_none(app, text))
-    elif findings.truncated:
-        output.talk(f"The best {len(findings.excerpts)} sessions of {findings.total} hits; --limit shows more.")
+    if word := _last_word(app, text, findings, by_words=not (exact or regex)):
+        output.talk(word)
+
+
+def _filter(
+    app: App, *, agent: str | None, here: bool, repo: str | None, branch: str | None, path: str | None,
+    ref: str | None, since: str | None, until: str | None, role: str | None, scopes: tuple[str, ...],
+    tool: str | None, inside: str | None, without: tuple[str, ...], **_others: Any,
+) -> Filter:  # fmt: skip
+    # Without a zone of its own it is the system's, whose summer time it then knows.
+    now = datetime.now()
+    return Filter(
+        agent=agent,
+        project=app.project_key if here else None,
+        folder=str(app.project_folder) if here else None,
+        repository=_readable(repo),
+        branch=_readable(branch),
+        path=_path(app, path),
+        ref=_readable(ref),
+        since=moment(since, now),
+        until=moment(until, now, end=True),
+        session_id=None if inside is None else app.home_store.session(readable(inside)).id,
+        without=_left_out(app, without, inside),
+        scopes=_scopes(role, scopes),
+        tool=_readable(tool),
+    )
+
+
+def _readable(text: str | None) -> str | None:
+    return None if text is None else readable(text)
+
+
+def _path(app: App, path: str | None) -> str | None:
+    """A path as sessions tell it. One that is no more than a name is the end of it, wherever that lies."""
+    if path is None:
+        return None
+    if path.startswith("~/"):
+        path = str(app.user_home / path[2:])
+    elif path in (".", "..") or path.startswith(("./", "../")):
+        path = os.path.normpath(app.cwd / path)
+    return readable(path)
+
+
+def _scopes(role: str | None, scopes: tuple[str, ...]) -> tuple[str, ...]:
+    if role is None:
+        return scopes
+    return tuple(each for each in ROLES[role] if not scopes or each in scopes) or ("none",)
+
+
+def _left_out(app: App, named: tuple[str, ...], inside: str | None) -> tuple[int, ...]:
+    """The sessions named, and the one whose run asks: its own words are no answer."""
+    found = [app.home_store.session(readable(each)).id for each in named]
+    if inside is None and (turn_uid := app.environ.get(MARKER, "")).isalnum() and app.home_store.exists:
+        from backstory.spool import SPOOLS, Spool
+
+        run = Spool(app.home / SPOOLS / turn_uid).run
+        if run is not None and app.home_store.has(run.session_uid):
+            found.append(app.home_store.session(run.session_uid).id)
+    return tuple(found)
+
+
+def _print_json(text: str, findings: Findings) -> None:
+    output.json(
+        {
+            "query": text,
+            "total": findings.total,
+            "truncated": findings.truncated,
+            "relaxed": findings.relaxed,
+            "stopped": findings.stopped,
+            "hits": [_as_json(excerpt) for excerpt in findings.excerpts],
+        }
+    )
 
 
 def _as_json(found: Excerpt) -> dict[str, Any]:
@@ -57,12 +154,21 @@ def _as_json(found: Excerpt) -> dict[str, Any]:
     return {
         "session": session.shown_number or session.shown_name or session.uid,
         "uid": session.uid,
+        "number": session.shown_number,
+        "name": session.name,
+        "title": session.title,
         "agent": ", ".join(session.agents),
         "project": session.project,
+        "repository": session.repository,
+        "branch": session.branch,
+        "parent": found.shown.uid if found.shown.uid != session.uid else None,
         "at": output.iso(found.stored.at),
         "seq": found.stored.seq,
+        "part": found.stored.part,
+        "kind": found.stored.kind,
         "scope": found.scope,
         "snippet": found.snippet,
+        "marks": found.marks,
         "score": round(found.score, 4),
     }
 
@@ -70,17 +176,39 @@ def _as_json(found: Excerpt) -> dict[str, Any]:
 def _tell(found: Excerpt) -> None:
     session = found.session
     agent, project = ", ".join(session.agents), (session.project or "").rpartition("/")[2]
-    facts = [agent, project, output.local(found.stored.at)[:10], found.scope, session.name or session.title]
+    helper = f"helper of {_label(found.shown)}" if found.shown.uid != session.uid else ""
+    facts = [agent, project, output.local(found.stored.at)[:10], found.scope, helper, session.name or session.title]
     line = output.one_line("  ".join(each for each in facts if each), output.width() - 24)
-    label = session.shown_number or session.uid[:12]
-    output.data(f"{output.style(label, fg='yellow')} @{found.stored.seq}  {output.style(line, dim=True)}")
+    output.data(f"{output.style(_label(session), fg='yellow')} @{found.stored.seq}  {output.style(line, dim=True)}")
     output.data(f"    {_marked(found.snippet, found.marks)}")
 
 
-def _why_none(app: App, text: str) -> str:
+def _label(session: Session) -> str:
+    return session.shown_number or session.uid[:12]
+
+
+def _last_word(app: App, text: str, findings: Findings, *, by_words: bool) -> str:
+    """What a person should know of the hits as a whole."""
+    count = len(findings.excerpts)
+    if findings.stopped:
+        return f"Not everything was looked at: the time was up, with {count} found. Narrow it with --since or --here."
+    if not count:
+        return _why_none(app, text, by_words=by_words)
+    if findings.relaxed:
+        return "Nothing has all of these words; what is shown has some of them."
+    if findings.truncated:
+        return f"The best {count} of {findings.total} hits; --limit shows more." if by_words else (
+            f"The first {count}; --limit shows more."
+        )  # fmt: skip
+    return ""
+
+
+def _why_none(app: App, text: str, *, by_words: bool) -> str:
     if not app.home_store.exists:
         return f"Nothing has been read yet: there is no store at {app.home_store.path}. Try: backstory ingest"
-    why = "try fewer words, or: backstory ingest" if terms(text) else "it has no letter or digit to look for"
+    why = "try fewer words or filters, or: backstory ingest"
+    if by_words and not terms(text):
+        why = "it has no letter or digit to look for; --exact looks for signs"
     return f"Nothing found for {text!r}: {why}."
 
 

@@ -60,7 +60,7 @@ def command(app: App, session: str, full: bool, turn: int | None, thinking: bool
     told = {run.turn.uid for run in runs}
     turns = dict(enumerate((each for each in stored if each.uid not in told), 1))
     live = {number: run for number, run in enumerate(runs, len(turns) + 1) if turn in (None, number)}
-    events = _events(found, turns, full=full, turn=turn)
+    events = _events(found, turns, app.machine_store, full=full, turn=turn)
     if as_json:
         head = {
             "session": session_as_json(found.session, outcome_of(found)) | {"children": _children(found)},
@@ -195,11 +195,11 @@ def live_event_as_json(event: Event, turn: int, *, full: bool) -> dict[str, Any]
 
 
 def _events(
-    found: Found, turns: dict[int, Turn], *, full: bool, turn: int | None
+    found: Found, turns: dict[int, Turn], beside: Store, *, full: bool, turn: int | None
 ) -> Iterator[tuple[StoredEvent, Event, int | None]]:
     store, session = found.store, found.session
     numbers = store.turn_numbers(session)
-    forms = FullForms(store)
+    forms = FullForms(store, beside)
     after = (0, -1)
     while window := store.events(session, after=after, limit=WINDOW):
         for stored in window:

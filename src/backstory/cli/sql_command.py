@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 CELL_COLUMNS_MAX = 120
 """A wider cell of a table is cut; other formats have it whole."""
 COLUMN_WIDTH_MIN = 6
+ROWS_AT_ONCE = 500
 GRACE_S = 3.0
 """SQLite is asked to stop at the deadline; one that does not hear it for so long is stopped with the whole command."""
 WHY_STOPPED = {
@@ -114,8 +115,9 @@ def command(
     if here and app.store_path:
         raise click.UsageError("Either --here or --store.")
     store = app.project_store if here else app.home_store
+    statement = _given(sql)
     with _Watch(timeout_s), store:
-        answer = store.execute_read_only(_given(sql), limit, timeout_s=timeout_s, full_form=_full_form(store))
+        answer = store.execute_read_only(statement, limit, timeout_s=timeout_s, full_form=_full_form(store))
     if as_json:
         _tell_json(answer)
     elif as_csv:
@@ -176,13 +178,14 @@ def _tell_json(answer: Answer) -> None:
 
 
 def _tell_csv(answer: Answer) -> None:
-    is_seen = sys.stdout.isatty()
+    """Rows as RFC 4180 has them, but for control characters on a terminal, which would obey them."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    for row in (answer.columns, *answer.rows):
-        writer.writerow([output.clean(_shown(cell, "")) if is_seen else _shown(cell, "") for cell in row])
-        # Past the text layer, which would turn the ends of lines into this system's.
-        output.raw_bytes(text.getvalue())
+    safe = output.clean if sys.stdout.isatty() else str
+    rows = [answer.columns, *answer.rows]
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        writer.writerows([safe(_shown(cell, "")) for cell in row] for row in rows[start : start + ROWS_AT_ONCE])
+        output.exact(text.getvalue())
         text.seek(0)
         text.truncate()
 

@@ -41,7 +41,7 @@ from backstory.store.readonly import Answer
 from backstory.store.retelling import Retold
 from backstory.store.runs import RunPiece
 from backstory.store.search import Filter, Found
-from backstory.store.sessions import Session
+from backstory.store.sessions import Session, Workplace
 from backstory.store.slices import LogSlice, Written
 from backstory.store.verify import Verified
 
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 __all__ = [
     "Answer", "Filter", "Found", "Log", "LogSlice", "RunPiece", "SeenPlace", "Session", "Store", "StoredEvent",
-    "Verified", "Written", "open_store",
+    "Verified", "Workplace", "Written", "open_store",
 ]  # fmt: skip
 
 _HAS = "select count(*) from sessions where uid = ?"
@@ -139,25 +139,16 @@ class Store:
 
     # sessions -------------------------------------------------------------------------------------------------
 
-    def create_session(self, name: str | None = None, worktree: str | os.PathLike[str] | None = None) -> Session:
-        """A new session, numbered; the file is created by the first one."""
+    def create_session(
+        self, name: str | None = None, worktree: str | os.PathLike[str] | None = None, *, at: Workplace | None = None
+    ) -> Session:
+        """A new session, numbered; the file is created by the first one. ``at`` says where it is at work."""
         uid = self._new_uid()
-        return self._write(
-            lambda db: sessions.get(
-                db,
-                sessions.create(
-                    db,
-                    uid=uid,
-                    owner=str(db.execute("select value from meta where key = 'store_id'").get),
-                    name=name or "",
-                    worktree=os.fspath(worktree) if worktree is not None else "",
-                    created_ms=self._now(),
-                ),
-            ),
-            decided=True,
-        )
+        return self._write(lambda db: self._begin_session(db, uid, name, worktree, at), decided=True)
 
-    def find_or_create(self, name: str, worktree: str | os.PathLike[str] | None = None) -> Session:
+    def find_or_create(
+        self, name: str, worktree: str | os.PathLike[str] | None = None, *, at: Workplace | None = None
+    ) -> Session:
         """The session called ``name``; where there is none it is begun, in the same transaction as it was looked for.
 
         However many ask at once, they get one session. An empty name is nobody's: it always begins one.
@@ -168,12 +159,29 @@ class Store:
             known = sessions.called(db, name) if name else None
             return None if known is None else sessions.get(db, known)
 
-        def find_or_begin(db: apsw.Connection) -> Session:
-            owner = str(db.execute("select value from meta where key = 'store_id'").get)
-            begun = {"uid": uid, "owner": owner, "worktree": os.fspath(worktree) if worktree is not None else ""}
-            return find(db) or sessions.get(db, sessions.create(db, name=name, created_ms=self._now(), **begun))
+        return self._read_if_begun(find, None) or self._write(
+            lambda db: find(db) or self._begin_session(db, uid, name, worktree, at), decided=True
+        )
 
-        return self._read_if_begun(find, None) or self._write(find_or_begin, decided=True)
+    def _begin_session(
+        self,
+        db: apsw.Connection,
+        uid: str,
+        name: str | None,
+        worktree: str | os.PathLike[str] | None,
+        at: Workplace | None,
+    ) -> Session:
+        session_id = sessions.create(
+            db,
+            uid=uid,
+            owner=str(db.execute("select value from meta where key = 'store_id'").get),
+            name=name or "",
+            worktree=os.fspath(worktree) if worktree is not None else "",
+            created_ms=self._now(),
+        )
+        if at is not None:
+            sessions.place(db, session_id, at)
+        return sessions.get(db, session_id)
 
     def append_events(self, session: Session | int, new: Sequence[Event]) -> int:
         """Store events behind a session's others; gives the number of the last one.
@@ -197,9 +205,13 @@ class Store:
 
         self._change(complete)
 
-    def place_session(self, session: Session | int, *, project: str | None, branch: str | None, cwd: str) -> None:
+    def place_session(self, session: Session | int, at: Workplace) -> None:
         """Say where a session of ours is at work."""
-        self._change(lambda db: sessions.place(db, _id(session), project=project, branch=branch, cwd=cwd))
+        self._change(lambda db: sessions.place(db, _id(session), at))
+
+    def last_session(self, worktree: str | os.PathLike[str]) -> Session | None:
+        """The numbered session that was last active in a worktree, else of all."""
+        return self._read_if_begun(lambda db: sessions.last_active(db, os.fspath(worktree)), None)
 
     def take_session(self, source: Store, uid: str) -> None:
         """Copy a session that another store owns, as it is there now, in place of what is kept of it here."""
@@ -360,6 +372,14 @@ class Store:
         """A session's events in order, from the one behind ``after`` = (seq, part) on."""
         return self._read(lambda db: events.of_session(db, _id(session), after=after, limit=limit))
 
+    def turn_uid(self, turn_id: int) -> str | None:
+        """The uid of the turn that events name by this id."""
+        return self._read(lambda db: turns.uid(db, turn_id))
+
+    def edits_of(self, turn_uid: str, *, is_log: bool) -> list[StoredEvent]:
+        """A turn's calls that change files, in order: as the agent's own log or as a session of ours tells them."""
+        return self._read(lambda db: events.edits(db, turn_uid, is_log=is_log))
+
     def event(self, event_id: int) -> StoredEvent | None:
         """The event with this id."""
         return self._read(lambda db: events.get(db, event_id))
@@ -504,6 +524,7 @@ class Store:
                 session = db.execute("select session_id from logs where id = ?", (log_id,)).get
                 db.execute("update log_places set log_id = ? where log_id = ?", (in_favour_of, log_id))
                 slices.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
+                companions.move(db, log_id, in_favour_of)
                 db.execute("delete from logs where id = ?", (log_id,))
 
         self._write(drop)

@@ -129,6 +129,11 @@ def write(db: apsw.Connection, beside: Beside) -> None:
         _tell(db, session_id, beside.told)
 
 
+def move(db: apsw.Connection, log_id: int, to_log: int) -> None:
+    """File a log's companions under another one of its session, but for those that it has itself."""
+    db.execute("update or ignore companions set log_id = ? where log_id = ?", (to_log, log_id))
+
+
 def check(db: apsw.Connection, log_id: int) -> Iterator[str]:
     """What is wrong with a log's companions."""
     for each in of_log(db, log_id):

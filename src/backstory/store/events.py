@@ -9,7 +9,17 @@ from msgspec import Struct
 
 from backstory.context import ToldTurn, chars_at_least
 from backstory.found import At
-from backstory.model import AssistantText, Event, Turn, UserMessage, event_from_json, event_to_json, own_line
+from backstory.model import (
+    AssistantText,
+    Event,
+    Tool,
+    ToolCall,
+    Turn,
+    UserMessage,
+    event_from_json,
+    event_to_json,
+    own_line,
+)
 from backstory.store import codec, derived, logs, slices, turns
 
 if TYPE_CHECKING:
@@ -55,6 +65,18 @@ def get(db: apsw.Connection, event_id: int) -> StoredEvent | None:
     """The event with this id."""
     rows = db.execute(f"select {_COLUMNS} from events where id = ?", (event_id,)).fetchall()
     return _unpacked(db, rows)[0] if rows else None
+
+
+def edits(db: apsw.Connection, turn_uid: str, *, is_log: bool) -> list[StoredEvent]:
+    """The calls of a turn that change files, in order: in the agent's own log of it, or in a session of ours."""
+    rows = db.execute(
+        f"select {', '.join(f'e.{name}' for name in _COLUMNS.split(', '))} from turns t "
+        "join sessions s on s.id = t.session_id join events e on e.session_id = s.id and e.turn_id = t.id "
+        f"where t.uid = ? and s.owner is {'' if is_log else 'not '}null and e.kind = 'ToolCall' order by e.seq, e.part",
+        (turn_uid,),
+    ).fetchall()
+    told = _unpacked(db, rows)
+    return [each for each in told if isinstance(each.event, ToolCall) and each.event.tool in (Tool.EDIT, Tool.WRITE)]
 
 
 def told_turns(db: apsw.Connection, session_id: int, budget_chars: int) -> list[ToldTurn]:

@@ -153,8 +153,15 @@ def match_expression(query: str) -> str | None:
 
 
 def _phrases(query: str) -> list[str]:
-    different = dict.fromkeys(term[:PHRASE_CHARS_MAX] for term in terms(query))
+    different = dict.fromkeys(map(_cut, terms(query)))
     return [_phrase(term) for term in islice(different, TERMS_MAX)]
+
+
+def _cut(term: str) -> str:
+    """The beginning of a long term, without a word that would be cut in two."""
+    if len(term) <= PHRASE_CHARS_MAX:
+        return term
+    return re.sub(r"[^\W_]+$", "", term[:PHRASE_CHARS_MAX]) or term
 
 
 def _phrase(term: str) -> str:

@@ -56,6 +56,12 @@ def of_session(db: apsw.Connection, session_id: int) -> list[Turn]:
     return [_turn(row) for row in rows]
 
 
+def uid(db: apsw.Connection, turn_id: int) -> str | None:
+    """The uid of the turn with this id."""
+    found = db.execute("select uid from turns where id = ?", (turn_id,)).get
+    return None if found is None else str(found)
+
+
 def count(db: apsw.Connection, session_id: int) -> int:
     """How many turns a session has."""
     return int(db.execute("select count(*) from turns where session_id = ?", (session_id,)).get)
