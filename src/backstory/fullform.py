@@ -65,11 +65,9 @@ class FullForms:
             # Not one to one, so it is not known which is meant.
             return event
         twin = FullForms(self._beside).of(log[place])
-        if not isinstance(twin, ToolCall) or len(msgspec.json.encode(twin.input)) <= len(
-            msgspec.json.encode(event.input)
-        ):
-            return event
-        return msgspec.structs.replace(event, input=twin.input)
+        if isinstance(twin, ToolCall) and _has_lines(twin) and not _has_lines(event):
+            return msgspec.structs.replace(event, input=twin.input)
+        return event
 
     def _whole(self, log: Log, event: Event) -> Event:
         keeper = agents.companions_of(agents.load(log.agent))
