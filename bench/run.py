@@ -52,14 +52,13 @@ class Place:
         program.chmod(0o755)
         return [str(program)]
 
+    def environ(self) -> dict[str, str]:
+        path = f"{self.root / 'bin'}:{os.environ['PATH']}"
+        return {**os.environ, "PATH": path, "BACKSTORY_HOME": str(self.root / "home")}
+
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        env = {
-            **os.environ,
-            "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}",
-            "BACKSTORY_HOME": str(self.root / "home"),
-        }
         command = [sys.executable, "-m", "backstory", "run", "-a", "claude", *words]
-        return subprocess.run(command, cwd=self.project, env=env, capture_output=True, text=True, check=True)
+        return subprocess.run(command, cwd=self.project, env=self.environ(), capture_output=True, text=True, check=True)
 
 
 def overhead_ms(place: Place, runs: int) -> float:
@@ -80,20 +79,36 @@ def overhead_ms(place: Place, runs: int) -> float:
 def shown_after_ms(place: Place) -> tuple[float, float]:
     """From a line's writing to its printing: median and 95th percentile."""
     place.agent(200, 0.01)
-    env = {
-        **os.environ,
-        "PATH": f"{place.root / 'bin'}:{os.environ['PATH']}",
-        "BACKSTORY_HOME": str(place.root / "home"),
-    }
     command = [sys.executable, "-m", "backstory", "run", "-a", "claude", "-n", "--json", "go"]
     late = []
-    with subprocess.Popen(command, cwd=place.project, env=env, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=place.project, env=place.environ(), stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             event = json.loads(line)
             if event["kind"] == "AssistantText":
                 late.append((time.time() - json.loads(event["text"])["at"]) * 1000)
     return statistics.median(late), statistics.quantiles(late, n=20)[-1]
+
+
+def busy_percent(place: Place) -> float:
+    """How much of one processor backstory needs while an agent streams 200 events a second."""
+    place.agent(1_400, 0.005)
+    command = [sys.executable, "-m", "backstory", "run", "-a", "claude", "-n", "go"]
+    with subprocess.Popen(
+        command, cwd=place.project, env=place.environ(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        time.sleep(2)
+        before = cpu_s(process.pid)
+        time.sleep(4)
+        return (cpu_s(process.pid) - before) / 4 * 100
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of processor time a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def context_ms() -> tuple[float, int]:
@@ -137,6 +152,7 @@ def main() -> None:
         print(f"overhead over the bare agent   {overhead_ms(place, given.runs):8.0f} ms")
         median, p95 = shown_after_ms(place)
         print(f"shown after, median / p95      {median:8.0f} / {p95:.0f} ms")
+        print(f"at 200 events a second         {busy_percent(place):8.1f} % of a processor")
         took, characters = context_ms()
         print(f"context of 10,000 events       {took:8.0f} ms, {characters} characters")
     with tempfile.TemporaryDirectory() as folder:

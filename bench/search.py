@@ -14,7 +14,6 @@ import json
 import random
 import re
 import statistics
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -42,7 +41,7 @@ def known_items(store: Store) -> dict[str, dict[str, set[int]]]:
     for session in store.sessions():
         for turn in store.turns(session):
             words = list(dict.fromkeys(WORD.findall(turn.prompt[:2_000])))
-            if 5 <= len(words) and len(turn.prompt) < 400:
+            if len(words) >= 5 and len(turn.prompt) < 400:
                 items["prompt"].setdefault(" ".join(turn.prompt.split()), set()).add(session.id)
                 items["three words"].setdefault(" ".join(chance.sample(words, 3)), set()).add(session.id)
         for stored in store.events(session):
@@ -156,4 +155,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory import extract
-from backstory.extract import Scope, char_len, index_text, searchable, texts_in
+from backstory.extract import (
+    Scope,
+    char_len,
+    identifier_parts,
+    index_text,
+    searchable,
+    signed_words,
+    texts_in,
+)
 from backstory.model import (
     KINDS,
     AssistantText,
@@ -102,3 +110,48 @@ def test_only_so_many_characters_of_an_event_are_indexed() -> None:
 @given(st.text())
 def test_the_index_gets_every_letter_of_a_text(text: str) -> None:
     assert "".join(index_text(text).split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize("scope", [Scope.PROMPT, Scope.ANSWER, Scope.TOOL_INPUT])
+def test_parts_of_identifiers_follow_the_text(scope: Scope) -> None:
+    assert index_text("call getUserName or HTTPServer", scope) == (
+        "call getUserName or HTTPServer\nget User Name\nHTTP Server"
+    )
+
+
+@pytest.mark.parametrize("scope", [None, Scope.TOOL_OUTPUT, Scope.THINKING, Scope.SYSTEM])
+def test_elsewhere_identifiers_stay_whole(scope: Scope | None) -> None:
+    assert index_text("call getUserName", scope) == "call getUserName"
+
+
+def test_an_identifier_is_taken_apart_once() -> None:
+    assert index_text("aB aB aB", Scope.PROMPT) == "aB aB aB\na B"
+
+
+@pytest.mark.parametrize(
+    ("word", "parts"),
+    [
+        ("getUserName", "get User Name"), ("HTTPServer", "HTTP Server"), ("parseHTTPHeader", "parse HTTP Header"),
+        ("userID", "user ID"), ("v2API", "v2 API"), ("plain", ""), ("LOUD", ""), ("Title", ""), ("", ""),
+    ],
+)  # fmt: skip
+def test_case_tells_the_parts(word: str, parts: str) -> None:
+    assert " ".join(identifier_parts(word)) == parts
+
+
+@given(st.text(alphabet="abAB12", max_size=30))
+def test_parts_hold_every_letter_in_order(word: str) -> None:
+    assert "".join(identifier_parts(word)) in ("", word)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("C++", ["Cplusplus"]), ("in C# or C++?", ["Csharp", "Cplusplus"]), ("see #12", []), ("C +", []), ("a+++b", [])],
+)
+def test_names_with_signs_have_words(text: str, words: list[str]) -> None:
+    assert signed_words(text) == words
+
+
+def test_only_so_many_identifiers_are_taken_apart() -> None:
+    text = " ".join(f"aB{n}" for n in range(extract.IDENTIFIERS_MAX + 5))
+    assert len(index_text(text, Scope.PROMPT).splitlines()) == 1 + extract.IDENTIFIERS_MAX

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         Unknown,
         UserMessage,
     )
-    from backstory.store import Filter, Session, Store, StoredEvent, open_store
+    from backstory.store import Answer, Filter, Session, Store, StoredEvent, open_store
 
 _HOMES = {
     "backstory.compact_form": ("compact_event",),
@@ -63,13 +63,13 @@ _HOMES = {
         "Outcome", "Plan", "Retry", "Thinking", "Tokens", "Tool", "ToolCall", "ToolResult", "Turn", "Unknown",
         "UserMessage",
     ),
-    "backstory.store": ("Filter", "Session", "Store", "StoredEvent", "open_store"),
+    "backstory.store": ("Answer", "Filter", "Session", "Store", "StoredEvent", "open_store"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "AssistantText", "BackstoryError", "Command", "Compacted", "Complete", "Context", "Error", "Event", "Filter",
-    "Hook", "Init", "ModelSwitch", "Outcome", "Plan", "Retry", "Session", "Store", "StoredEvent", "Thinking",
+    "Answer", "AssistantText", "BackstoryError", "Command", "Compacted", "Complete", "Context", "Error", "Event",
+    "Filter", "Hook", "Init", "ModelSwitch", "Outcome", "Plan", "Retry", "Session", "Store", "StoredEvent", "Thinking",
     "Tokens", "ToldTurn", "Tool", "ToolCall", "ToolResult", "Turn", "Unknown", "UserMessage", "__version__",
     "build_context", "build_context_prompt", "compact_event", "open_store", "strip_context",
 ]  # fmt: skip

@@ -305,8 +305,8 @@ class StoreOutdated(BackstoryError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"{path} has the tables of an earlier version. `backstory ingest` brings the machine's store up to date, "
-            f"`backstory ingest --store {path}` this one; nothing in it is lost."
+            f"{path} has the tables of an earlier version. Bring it up to date with "
+            f"`backstory reindex --store {path}`, or the machine's own store with `backstory ingest`."
         )
 
 

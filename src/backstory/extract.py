@@ -49,8 +49,8 @@ def searchable(event: model.Event) -> tuple[str, str] | None:
 def index_text(text: str, scope: str | None = None) -> str:
     """``text`` as it goes into the index: each CJK character a word of its own.
 
-    In the scopes where people and models name things, the parts of identifiers follow the text, so that ``getUserName``
-    is found by ``user name`` while the words of the text keep their places.
+    In the scopes where people and models name things, the parts of identifiers and words for C++ and the like follow
+    the text, so that ``getUserName`` is found by ``user name`` while the words of the text keep their places.
     """
     if len(text) > INDEXED_CHARS_MAX:
         text = text[:INDEXED_CHARS_MAX]
@@ -70,10 +70,23 @@ def identifier_parts(word: str) -> list[str]:
     return parts if len(parts) > 1 else []
 
 
+def signed_words(text: str) -> list[str]:
+    """Words for names of which the index would know the letters only, as people say them; each once.
+
+    >>> signed_words("C++ and C#, not C")
+    ['Cplusplus', 'Csharp']
+    """
+    if "++" not in text and "#" not in text:
+        return []
+    found = (f"{word}{'sharp' if sign == '#' else 'plusplus'}" for word, sign in _SIGNED.findall(text))
+    return list(islice(dict.fromkeys(found), IDENTIFIERS_MAX))
+
+
 def _all_parts(text: str) -> str:
-    """The parts of every identifier in a text, each identifier once."""
+    """The parts of every identifier in a text, each identifier once, and the words for names with signs."""
     found = dict.fromkeys(_IDENTIFIER.findall(text))
-    return "\n".join(" ".join(parts) for parts in map(identifier_parts, islice(found, IDENTIFIERS_MAX)) if parts)
+    parts = (" ".join(parts) for parts in map(identifier_parts, islice(found, IDENTIFIERS_MAX)) if parts)
+    return "\n".join([*parts, *signed_words(text)])
 
 
 def char_len(event: model.Event) -> int:
@@ -106,6 +119,7 @@ _LINE_NUMBER = re.compile(r"^ *\d+[→\t]", re.MULTILINE)
 _IDENTIFIER = re.compile(
     r"(?<![A-Za-z0-9])(?:[A-Z]*+[a-z0-9]++[A-Z][A-Za-z0-9]*+|[A-Z]{2,}+[a-z]{2}[A-Za-z0-9]*+)"
 )
+_SIGNED = re.compile(r"(?<![A-Za-z0-9])([A-Za-z])(\+\+|#)(?![\w+#])")
 _PART = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+|[0-9]+")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, deque
+from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from msgspec import Struct, field
 
 from backstory import ids
 from backstory.companions import gather
+from backstory.databases import Done, Rows, Unread, sessions_without_logs
 from backstory.discover import Candidate, Looked, discover
 from backstory.parsing import Job, Outcome, Worker, WorkerLost, outcomes
 from backstory.projects import project_key, worktree_root
@@ -33,7 +35,7 @@ from backstory.slicing import (
 from backstory.store import SeenPlace, codec, logs, slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from backstory.agents import Agent
     from backstory.model import LogIdentity
@@ -114,8 +116,17 @@ def ingest(
     for each in looked:
         work.report.gave_nothing += [Problem(path, reason) for path, reason in each.passed_over]
     work.run(candidates)
+    work.read_databases(agents, environ, home)
     if store.exists:
         store.fold_idle(now - IDLE_MS)
+    return work.report
+
+
+def ingest_these(store: Store, changed: list[Candidate], *, running: Set[tuple[str, str]] = frozenset()) -> Report:
+    """Read these logs and what was found beside them, and look at nothing else; ``running`` as for ``ingest``."""
+    store.make_ready()
+    work = _Ingest(store, running, lambda done, total: None)
+    work.run(changed)
     return work.report
 
 
@@ -169,9 +180,45 @@ class _Ingest:
         self._gather(candidates)
         if self._new_places:
             self.store.remember_places(self._new_places, self._moved)
+            self._new_places, self._moved = [], []
         if bulk:
             self.store.end_bulk()
         self._sum_up()
+
+    def read_databases(self, agents: Sequence[Agent], environ: Mapping[str, str], home: Path) -> None:
+        """Read sessions that only a database still holds, each as a log of its rows."""
+        for each in sessions_without_logs(agents, environ, home, self._places):
+            match each:
+                case Rows():
+                    self._read_rows(each)
+                case Unread():
+                    self.report.errors.append(Problem(each.path, each.reason))
+                case Done():
+                    self._new_places += each.places
+        self._flush()
+        # What another process took meanwhile is read again when the database changes.
+        self.report.errors += [Problem(each.path, slices.STALE) for each in self._again]
+        if self._new_places and self.store.exists:
+            self.store.remember_places(self._new_places)
+        self._sum_up()
+
+    def _read_rows(self, rows: Rows) -> None:
+        kept = self.store.logs_of(rows.agent.name, rows.native_id)
+        if any(log.relpath != rows.relpath for log in kept):
+            # Its log says more than its rows do.
+            return
+        candidate = Candidate(
+            agent=rows.agent,
+            path=rows.path,
+            relpath=rows.relpath,
+            device=0,
+            inode=0,
+            size=len(rows.content),
+            mtime_ns=rows.mtime_ns,
+        )
+        self._to_do += candidate.size
+        with BytesIO(rows.content) as file:
+            self._read_open(candidate, file)
 
     def _gather(self, candidates: list[Candidate]) -> None:
         """Keep what lies beside the logs that are here."""

@@ -35,22 +35,21 @@ MARKED_TERMS_MAX = 16
 """So many words of a query are looked for in a text to choose its excerpt,"""
 PLACES_MAX = 200
 """and so many places of each."""
-LITERAL_SESSIONS = 40
+LITERAL_SESSIONS = 30
 """For a query with signs in it, so many of the best sessions are looked through for it as it was typed,"""
 LITERAL_HITS = 3
 """in so many of each one's best hits,"""
 LITERAL_READS_MAX = 12
-"""of which so many are read again from their bytes; the others are told by what is at hand."""
-NOT_LITERAL = 4
-"""A hit that has only the words of such a query counts a quarter; one that was not looked at, half."""
+"""of which so many are read again from their bytes."""
 EXACT_HITS_MAX = 2_000
 """So many hits of a literal text's words are looked at."""
 PATTERN_HITS_MAX = 20_000
 """So many events that have a regular expression's words are looked at."""
 PATTERN_SECONDS_MAX = 10.0
 """A search by literal text or regular expression ends after this long with what it has."""
+EVENTS_AT_ONCE = 500
 WINDOW_BYTES = 4 * 1024 * 1024
-"""Records that lie near each other are read at once."""
+"""Where every event is looked at, records that follow one another are read at once."""
 
 
 class Excerpt(Struct, frozen=True, kw_only=True):
@@ -87,13 +86,16 @@ class Findings(Struct, frozen=True, kw_only=True):
 def find(store: Store, query: str, wanted: Filter, *, limit: int, hits_per_session: int | None = 1) -> Findings:
     """Events that have the words of a query, best first; of C++ and C those that have what was typed before others."""
     signs = [term.casefold() for term in terms(query) if not term.replace("_", "").rstrip("*").isalnum()]
+    in_full: set[int] = set()
     if not signs or hits_per_session is None:
         found = store.search(query, wanted, limit=limit, hits_per_session=hits_per_session)
-        return _findings(store, found, found.hits, lambda text: snippet(text, query), _TermSeen(query))
-    found = store.search(query, wanted, limit=LITERAL_SESSIONS * LITERAL_HITS, hits_per_session=LITERAL_HITS)
-    hits = _best_of_each(_literal_first(store, found.hits, signs), hits_per_session)
-    found = msgspec.structs.replace(found, truncated=found.truncated or len(hits) > limit)
-    return _findings(store, found, hits[:limit], lambda text: snippet(text, query), _TermSeen(query))
+    else:
+        found = store.search(query, wanted, limit=LITERAL_SESSIONS * LITERAL_HITS, hits_per_session=LITERAL_HITS)
+        hits, in_full = _literal_first(store, found.hits, signs)
+        hits = _best_of_each(hits, hits_per_session)
+        truncated = found.truncated or len(hits) > limit
+        found = msgspec.structs.replace(found, truncated=truncated, hits=hits[:limit])
+    return _findings(store, found, query, in_full)
 
 
 def find_exact(
@@ -182,21 +184,17 @@ def _literals(parsed: Any) -> str:
     return "".join(pieces)
 
 
-def _findings(
-    store: Store, found: Found, hits: list[Hit], excerpt_of: Callable[[str], tuple[str, list[tuple[int, int]]]],
-    is_seen: Callable[[str], bool],
-) -> Findings:  # fmt: skip
-    texts, sessions = _Texts(store), _Sessions(store)
+def _findings(store: Store, found: Found, query: str, in_full: set[int]) -> Findings:
+    """Hits with their excerpts; ``in_full``: events whose compact form is known not to show why they were found."""
+    texts, sessions, is_seen = _Texts(store), _Sessions(store), _TermSeen(query)
     excerpts = []
-    for hit in hits:
+    for hit in found.hits:
         stored = store.event(hit.event_id)
         if stored is not None:
-            text = texts.near(stored, is_seen)
-            excerpts.append(_excerpt(sessions, stored, hit, excerpt_of(text)))
-    return Findings(
-        total=found.total, truncated=found.truncated, excerpts=[each for each in excerpts if each is not None],
-        relaxed=found.relaxed,
-    )  # fmt: skip
+            text = texts.whole(stored) if hit.event_id in in_full else texts.near(stored, is_seen)
+            excerpts.append(_excerpt(sessions, stored, hit, snippet(text, query)))
+    kept = [each for each in excerpts if each is not None]
+    return Findings(total=found.total, truncated=found.truncated, excerpts=kept, relaxed=found.relaxed)
 
 
 def _excerpt(
@@ -211,29 +209,36 @@ def _excerpt(
     )  # fmt: skip
 
 
-def _literal_first(store: Store, hits: list[Hit], signs: list[str]) -> list[Hit]:
-    """Hits that have what was typed before those that have only its words."""
+def _literal_first(store: Store, hits: list[Hit], signs: list[str]) -> tuple[list[Hit], set[int]]:
+    """Hits that have what was typed, then those that were not looked at, then those that have only its words.
+
+    With them the ids of those whose compact form does not have what was typed, though their bytes do.
+    """
     texts, reads = _Texts(store), LITERAL_READS_MAX
     # Between two words of a phrase there is a sign anyhow; at its ends there may be none.
     is_doubtful = any(not (sign[0].isalnum() and sign.rstrip("*")[-1:].isalnum()) for sign in signs)
-    judged = []
+    as_typed: list[Hit] = []
+    unseen: list[Hit] = []
+    others: list[Hit] = []
+    in_full: set[int] = set()
     for hit in hits:
         stored = store.event(hit.event_id)
         if stored is None:
             continue
         text, is_whole = texts.at_hand(stored)
-        share = 1.0
-        if not _has_all(text, signs):
-            if not is_whole and is_doubtful and reads:
-                reads -= 1
-                is_whole, text = True, texts.record(stored, signs)
-                share = 1.0 if text else 1 / NOT_LITERAL
-            elif is_whole:
-                share = 1 / NOT_LITERAL
-            elif is_doubtful:
-                share = 2 / NOT_LITERAL
-        judged.append(msgspec.structs.replace(hit, score=hit.score * share) if share < 1 else hit)
-    return sorted(judged, key=lambda hit: -hit.score)
+        if _has_all(text, signs) or not (is_whole or is_doubtful):
+            as_typed.append(hit)
+        elif is_whole:
+            others.append(hit)
+        elif not reads:
+            unseen.append(hit)
+        else:
+            reads -= 1
+            is_there = texts.has_in_record(stored, signs)
+            (as_typed if is_there else others).append(hit)
+            if is_there:
+                in_full.add(hit.event_id)
+    return [*as_typed, *unseen, *others], in_full
 
 
 def _best_of_each(hits: list[Hit], hits_per_session: int) -> list[Hit]:
@@ -249,11 +254,11 @@ def _looked_through(
 ) -> Findings:  # fmt: skip
     """The hits (None: all events) whose text a pattern matches, in their order, until there are enough."""
     deadline = time.monotonic() + seconds
-    texts, sessions = _Texts(store), _Sessions(store)
+    texts, sessions = _Texts(store, WINDOW_BYTES if found is None else 0), _Sessions(store)
     excerpts: list[Excerpt] = []
     shown: dict[int, int] = {}
     stopped = truncated = False
-    for hit in _all_hits(store, wanted) if found is None else found.hits:
+    for hit, stored in _everything(store, wanted) if found is None else _stored(store, found.hits):
         if len(excerpts) >= limit:
             truncated = True
             break
@@ -262,9 +267,6 @@ def _looked_through(
         if time.monotonic() > deadline:
             stopped = True
             break
-        stored = store.event(hit.event_id)
-        if stored is None:
-            continue
         text = texts.whole(stored)
         try:
             places = _interruptible(lambda text=text: _first_places(pattern, text), deadline)  # type: ignore[misc]
@@ -278,7 +280,11 @@ def _looked_through(
     return Findings(total=len(excerpts), truncated=truncated, excerpts=excerpts, stopped=stopped)
 
 
-def _all_hits(store: Store, wanted: Filter | None) -> Iterator[Hit]:
+def _stored(store: Store, hits: list[Hit]) -> Iterator[tuple[Hit, StoredEvent]]:
+    return ((hit, stored) for hit in hits if (stored := store.event(hit.event_id)) is not None)
+
+
+def _everything(store: Store, wanted: Filter | None) -> Iterator[tuple[Hit, StoredEvent]]:
     """Every event that a filter lets through, a session at a time, the last active first."""
     from backstory.store import Filter
 
@@ -286,7 +292,11 @@ def _all_hits(store: Store, wanted: Filter | None) -> Iterator[Hit]:
     for session in store.sessions(helpers=True, project=asked.project, folder=asked.folder, agent=asked.agent):
         if asked.session_id in (None, session.id):
             of_session = msgspec.structs.replace(asked, session_id=session.id)
-            yield from store.search(None, of_session, limit=PATTERN_HITS_MAX).hits
+            hits = {hit.event_id: hit for hit in store.search(None, of_session, limit=PATTERN_HITS_MAX).hits}
+            after = (0, -1)
+            while hits and (page := store.events(session, after=after, limit=EVENTS_AT_ONCE)):
+                yield from ((hits[stored.id], stored) for stored in page if stored.id in hits)
+                after = (page[-1].seq, page[-1].part)
 
 
 def _first_places(pattern: re.Pattern[str], text: str) -> list[tuple[int, int, int]]:
@@ -348,8 +358,8 @@ class _TermSeen:
 class _Texts:
     """The searchable texts of events: of the compact form if it is whole, else of the record."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, window_bytes: int = 0) -> None:
+        self._store, self._window_bytes = store, window_bytes
         self._window: tuple[int, int, bytes] = (-1, 0, b"")
         self._forms: FullForms | None = None
 
@@ -367,10 +377,10 @@ class _Texts:
         text, is_whole = self.at_hand(stored)
         return text if is_whole else _text(self._full(stored)) or text
 
-    def record(self, stored: StoredEvent, signs: list[str]) -> str:
-        """The bytes of an event's record as text if they hold all signs, else ''; quicker than reading the event."""
+    def has_in_record(self, stored: StoredEvent, signs: list[str]) -> bool:
+        """Whether the bytes of an event's record hold all signs; quicker than reading the event."""
         told = self._bytes(stored).decode("utf-8", "replace").casefold()
-        return told if all(any(form in told for form in _in_json(sign)) for sign in signs) else ""
+        return all(any(form in told for form in _in_json(sign)) for sign in signs)
 
     def _full(self, stored: StoredEvent) -> Event:
         if self._forms is None:
@@ -391,7 +401,7 @@ class _Texts:
         log_id, start, data = self._window
         at = stored.position - start
         if log_id != stored.log_id or at < 0 or at + stored.length > len(data):
-            length = max(stored.length, WINDOW_BYTES if log_id == stored.log_id else 0)
+            length = max(stored.length, self._window_bytes if log_id == stored.log_id else 0)
             data, at = self._store.read_log(stored.log_id, stored.position, length), 0
             self._window = (stored.log_id, stored.position, data)
         return data[at : at + stored.length]

@@ -226,6 +226,16 @@ def test_a_rewritten_log_takes_over_what_lies_beside_it(machine: Machine, sessio
     all_restored(machine, tmp_path / "out")
 
 
+def test_what_is_gone_stays_kept_when_its_log_gives_way_to_another(machine: Machine, session: Path) -> None:
+    machine.write(FOLDER / "plan.md", b"# Plan")
+    read(machine)
+    (session / "plan.md").unlink()
+    machine.write(LOG, lines(record("session.info", 5, message="new"), *begun()))
+    read(machine)
+    assert len(machine.store.logs()) == 1
+    assert kept(machine) == {"plan.md": b"# Plan", "workspace.yaml": WORKSPACE.encode()}
+
+
 def test_a_removed_session_leaves_nothing(machine: Machine, session: Path) -> None:
     read(machine)
     machine.store.remove(the_session(machine))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -389,6 +390,7 @@ CHANGING = {
     "select load_extension('x')": "load_extension",
     "select fts3_tokenizer('simple')": "fts3_tokenizer",
     "select sqlite_log(1, 'x')": "sqlite_log",
+    "select json_patch('{}', '{}')": "json_patch",
 }
 
 
@@ -542,7 +544,7 @@ def test_memory_stays_bounded_whatever_is_asked(told: Store) -> None:
     asking = (
         "import resource, sys\nfrom backstory.errors import BackstoryError\nfrom backstory.store import open_store\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "for sql in sys.argv[2:]:\n    try: open_store(sys.argv[1]).execute_read_only(sql, 10**9, timeout_s=2)\n"
+        "for sql in sys.argv[2:]:\n    try: open_store(sys.argv[1]).execute_read_only(sql, 10**9, timeout_s=1)\n"
         "    except BackstoryError: pass\n"
         "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)"
     )
@@ -563,3 +565,66 @@ def test_the_limit_on_memory_is_gone_afterwards(told: Store) -> None:
     before = (apsw.hard_heap_limit(-1), apsw.soft_heap_limit(-1))
     told.execute_read_only("select 1")
     assert (apsw.hard_heap_limit(-1), apsw.soft_heap_limit(-1)) == before
+
+
+@pytest.mark.parametrize(
+    "sql", ["instr({0}, {1} || 'b')", "replace({0}, {1} || 'b', 'c')", "trim({0} || 'c', {1} || 'b')"]
+)
+def test_long_texts_are_searched_in_time_that_grows_with_their_length(told: Store, sql: str) -> None:
+    long = "replace(hex(zeroblob({})), '0', 'a')"
+    asked = f"select length({sql.format(long.format(1_000_000), long.format(500_000))})"
+    assert told.execute_read_only(asked, timeout_s=60).elapsed_ms < 5_000
+
+
+SAME = [
+    "instr('abc', 'c')", "instr('abc', 'x')", "instr('abc', '')", "instr(null, 'x')", "instr('x', null)",
+    "instr(x'000102', x'02')", "instr(12345, 34)", "instr('héllo', 'llo')", "replace('aaa', 'a', 'bb')",
+    "replace('abc', '', 'x')", "replace(null, 'a', 'b')", "replace('a', null, 'b')", "replace('a', 'a', null)",
+    "replace(121, 1, 3)", "replace(1.5, '.', ',')", "trim('xxaxx', 'x')", "ltrim('xyaxy', 'yx')",
+    "rtrim('xyaxy', 'xy')", "trim('abc', '')", "trim(null, 'a')", "trim('a', null)", "trim('  a ')", "trim(121, 1)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", SAME)
+def test_our_text_functions_do_what_sqlite_s_do(told: Store, call: str) -> None:
+    with closing(apsw.Connection(":memory:")) as plain:
+        assert rows(told, f"select {call}") == plain.execute(f"select {call}").fetchall()
+
+
+MANY_LETTERS = (
+    "(select group_concat(char(x), '') from "
+    "(with recursive n(x) as (select 33 union all select x + 1 from n limit 2000) select x from n))"
+)
+
+
+@pytest.mark.parametrize(
+    "call", ["replace(hex(zeroblob(1000)), '0', hex(zeroblob(100000)))", f"trim('a', {MANY_LETTERS})"]
+)
+def test_our_text_functions_refuse_what_is_too_much(told: Store, call: str) -> None:
+    with pytest.raises(errors.SqlWrong, match=r"more than 16 MB|at most 1000"):
+        told.execute_read_only(f"select {call}")
+
+
+ODD = ["null", "'no event'", "x'28b52ffd00'", "x'00ff'", "1.5", "9223372036854775807", "'{}'", "'[]'", "'7'"]
+CALLS = [
+    "event_text({})", "event_json({})", "event_text({}, 1)", "event_text(1, {})", "event_text(1, 1, {})",
+    "event_full({}, 1)", "event_full(1, {})", "event_full(1, 1, {})", "event_field({}, 'input')",
+    "full_field({0}, {0}, {0}, {0}, {0})", "instr({0}, {0})", "replace({0}, {0}, {0})", "trim({0}, {0})",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_odd_arguments_are_answered_or_refused(told: Store, call: str) -> None:
+    answered = 0
+    for odd in ODD:
+        with contextlib.suppress(errors.SqlWrong):
+            answer = told.execute_read_only(
+                f"select {call.format(odd)}", full_form=lambda *_: AssistantText(text="whole")
+            )
+            answered += len(answer.rows)
+    assert answered > 0
+
+
+def test_a_damaged_event_is_said_to_be_none(told: Store) -> None:
+    with pytest.raises(errors.SqlWrong, match="backstory verify"):
+        told.execute_read_only("select event_text('no event')")

@@ -97,6 +97,31 @@ class KeepsCompanions(Protocol):
         """The end of a companion's name, when a result stands there and the log has only its beginning."""
 
 
+class SessionRows(Struct, frozen=True, kw_only=True):
+    """A session that stands in a database, as lines of JSON, one a row: read like a log."""
+
+    native_id: str
+    content: bytes
+
+
+class UnreadableDatabase(Exception):
+    """A database that is damaged, of a later version, or something else; says which."""
+
+
+class KeepsRows(Protocol):
+    """An agent with a database of sessions, which may hold what logs no longer do. See ``rows_of``."""
+
+    def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
+        """Where such a database would be, whether or not it exists."""
+
+    def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows]:
+        """The sessions of a database whose logs are gone from beside it. ``copy`` is read; raises UnreadableDatabase.
+
+        Their rows are what ``identify`` and ``reader`` are given as a log, whose path is the database's, a ``#`` and
+        the session's id.
+        """
+
+
 class Permissions(StrEnum):
     """What a run may do without asking. AGENT leaves it to the agent's own settings."""
 
@@ -211,6 +236,11 @@ def load(name: str) -> Agent:
 def companions_of(agent: Agent) -> KeepsCompanions | None:
     """What an agent's file says about companions; None when there are none."""
     return cast("KeepsCompanions", agent) if hasattr(agent, "log_of") else None
+
+
+def rows_of(agent: Agent) -> KeepsRows | None:
+    """What an agent's file says about its database; None when there is none."""
+    return cast("KeepsRows", agent) if hasattr(agent, "databases") else None
 
 
 def _agent_of(module: object) -> Agent:

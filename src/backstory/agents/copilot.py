@@ -14,6 +14,7 @@ credits, which are not money, so there are none here.
 
 Beside a log lie its companions: ``workspace.yaml`` (flat, and the only place of a session's title), ``plan.md``,
 ``checkpoints/NNN-slug.md`` with their titles in ``index.md``, and what the session made in ``files`` and ``research``.
+``session-store.db`` holds the prompts and last answers of all sessions, also of those whose folders are gone.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import CompanionFacts, Place, _jsonl
+from backstory.agents import CompanionFacts, Place, _jsonl, _session_rows
 from backstory.context import strip_context
 from backstory.model import (
     AssistantText,
@@ -60,8 +61,11 @@ from backstory.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from backstory.agents import SessionRows
+
 NAME = "copilot"
 FOLDER = "session-state"
+DATABASE = "session-store.db"
 LOG = "events"
 
 TOOLS = {
@@ -159,6 +163,8 @@ class _Line(Struct):
     timestamp: Any = None
     agent_id: Any = field(default=None, name="agentId")
     ephemeral: Any = None
+    table: Any = None
+    row: Any = None
 
 
 class _Call(Struct, array_like=True):
@@ -227,6 +233,8 @@ class Copilot:
 
     def identify(self, path: Path, head: bytes) -> LogIdentity | None:
         lines = list(_jsonl.lines_in(head))
+        if DATABASE in path.name and (of_row := next(filter(None, map(_session_rows.session_of, lines[:1])), None)):
+            return LogIdentity(native_id=of_row)
         if not any(map(_is_ours, lines)):
             return None
         start = next(filter(None, map(_session_started, lines)), {})
@@ -283,6 +291,14 @@ class Copilot:
     def spilled_to(self, result: ToolResult) -> str | None:
         return None
 
+    def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
+        return [place.root / DATABASE for place in self.places(environ, home)]
+
+    def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows]:
+        folder = database.with_name(FOLDER)
+        here = {_jsonl.stem(log) if log.is_file() else log.name for log in _entries(folder) if _holds_log(log)}
+        return _session_rows.sessions_in(copy, here)
+
 
 class Reader:
     """Folds one log. See ``agents.LogReader``."""
@@ -312,7 +328,10 @@ class Reader:
         at, events = None, [self._unknown("not JSON")] if is_torn else list[Event]()
         for record in records:
             at = _time_ms(record.timestamp)
-            events += self._record(record, at, seq)
+            if record.table is not None and isinstance(record.row, dict):
+                events += self._row(_text(record.table), record.row, at, seq)
+            else:
+                events += self._record(record, at, seq)
         turn = self._state.turn
         if turn is not None:
             turn.last_seq = seq
@@ -433,6 +452,39 @@ class Reader:
             case _:
                 is_kept = kind in KEPT or kind.startswith(KEPT_PREFIX)
                 return [] if is_kept else [self._unknown(kind or "record without a type")]
+
+    def _row(self, table: str, row: dict[str, Any], at: int | None, seq: int) -> list[Event]:
+        """What a row of the database says of a session whose log is gone."""
+        match table:
+            case "sessions":
+                self._note_place(row)
+                self._state.session.title = _text(row.get("summary")).strip() or self._state.session.title
+                return []
+            case "turns":
+                prompt, answer = _text(row.get("user_message")), _text(row.get("assistant_response"))
+                if prompt.strip():
+                    self._begin_turn(f"{self._native_id}/{_number(row.get('turn_index'))}", prompt, at, seq)
+                said: list[Event] = [UserMessage(content=prompt)] if prompt.strip() else []
+                return [*said, AssistantText(text=answer)] if answer.strip() else said
+            case "session_files":
+                name, path = _text(row.get("tool_name")), _text(row.get("file_path"))
+                call_id = f"{table}/{_number(row.get('id'))}"
+                call = self._call(call_id, name, {"path": path})
+                return [*call, self._result({"toolCallId": call_id, "success": True})]
+            case "checkpoints":
+                text = _session_rows.checkpoint_text(row)
+                return [Compacted(summary=text)] if text else []
+            case "assistant_usage_events":
+                self._note_row_usage(row)
+                return []
+            case _:
+                return []
+
+    def _note_row_usage(self, row: dict[str, Any]) -> None:
+        names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+        self._give(_usage({_camel(name): row.get(name) for name in names}))
+        if self._state.turn is not None and not row.get("agent_id"):
+            self._state.turn.model = _text(row.get("model")) or self._state.turn.model
 
     # where and with what ------------------------------------------------------------------------------------
 
@@ -724,6 +776,25 @@ def _session_started(line: bytes) -> dict[str, Any] | None:
 def _is_moved(root: Path) -> bool:
     """Whether a root's sessions lie elsewhere by now, so that this is only the way to them."""
     return (root / FOLDER).is_symlink()
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _holds_log(entry: Path) -> bool:
+    """Whether an entry of the sessions' folder is a log, or has one."""
+    if entry.name.endswith(_jsonl.ENDINGS):
+        return True
+    return any((entry / f"{LOG}{ending}").exists() for ending in _jsonl.ENDINGS)
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
 
 
 def _task_complete(data: dict[str, Any]) -> list[Event]:

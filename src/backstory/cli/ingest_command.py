@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from contextlib import closing, nullcontext
+from datetime import datetime
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +14,13 @@ from backstory import agents
 from backstory.cli import output
 from backstory.cli.app import App, now_ms
 from backstory.cli.options import json_option, store_option
-from backstory.ingest import Problem, Report, ingest
+from backstory.ingest import Problem, Report, Tally, ingest
 from backstory.reindex import reindex
 from backstory.runner import Runner
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 REASONS_SHOWN_MAX = 20
@@ -26,14 +30,25 @@ REASONS_SHOWN_MAX = 20
 @click.option("--agent", "-a", "only", multiple=True, metavar="NAME", help="Read only this agent's logs (repeatable).")
 @click.option("--explain", is_flag=True, help="Say what was looked at, and why it gave nothing.")
 @click.option("--forgotten", is_flag=True, help="Also bring back sessions that you removed.")
+@click.option("--watch", "-w", is_flag=True, help="Then go on reading what is added, until stopped with Ctrl-C.")
 @json_option
 @store_option
 @click.pass_obj
-def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, as_json: bool) -> None:
-    """Read every agent's logs on this machine into the store. What is there already is not read again."""
+def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, watch: bool, as_json: bool) -> None:
+    """Read every agent's logs on this machine into the store. What is there already is not read again.
+
+    With --watch a line that an agent writes is found a moment later. Each time something came a line tells so on
+    stderr; with --json every reading, the first one too, is one line of JSON on stdout.
+    """
     if forgotten and app.home_store.exists:
         app.home_store.unforget()
-    report = read_logs(app, only)
+    if watch:
+        _follow(app, only, explain=explain, as_json=as_json)
+        return
+    _print(app, read_logs(app, only), explain=explain, as_json=as_json)
+
+
+def _print(app: App, report: Report, *, explain: bool, as_json: bool) -> None:
     if as_json:
         output.json(_as_json(report) | ({"explained": _explained(report)} if explain else {}))
     else:
@@ -43,13 +58,78 @@ def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, as_
             output.data(line)
 
 
-def read_logs(app: App, only: Sequence[str] = ()) -> Report:
+def _follow(app: App, only: Sequence[str], *, explain: bool, as_json: bool) -> None:
+    """Read everything, then what changes, until a signal ends it."""
+    from backstory.watching import Watch
+
+    watch = Watch(
+        app.home_store,
+        _agents(app, only),
+        environ=app.environ,
+        user_home=app.user_home,
+        runner=Runner(app.home, app.machine_store, app.environ, now_ms),
+        home=app.home,
+        is_machine_store=app.home_store is app.machine_store,
+        read_all=lambda: read_logs(app, only, quietly=is_following),
+        say=output.talk,
+    )
+    is_following = False
+    _stop_on_signals()
+    try:
+        with closing(watch.batches()) as batches:
+            report = next(batches)
+            if as_json:
+                output.json_line(_batch(report) | ({"explained": _explained(report)} if explain else {}))
+            else:
+                _print(app, report, explain=explain, as_json=False)
+            output.talk(f"Following {', '.join(watch.folders) or 'nothing yet'}. Ctrl-C ends it.")
+            is_following = True
+            for report in batches:
+                _tell_batch(report, as_json=as_json)
+    except KeyboardInterrupt:
+        # It is how this command ends.
+        return
+
+
+def _stop_on_signals() -> None:
+    """A wish to end, or a terminal that is gone, is heard like Ctrl-C."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+
+
+def _tell_batch(report: Report, *, as_json: bool) -> None:
+    """A line about what came; nothing when nothing did."""
+    told = [f"{agent}: {said}" for agent, tally in sorted(report.by_agent.items()) if (said := _in_words(tally))]
+    if as_json and (told or report.errors):
+        output.json_line(_batch(report))
+    elif told:
+        output.talk(f"{datetime.now():%H:%M:%S} {'; '.join(told)}")
+
+
+def _batch(report: Report) -> dict[str, Any]:
+    return {"at": output.iso(now_ms()), **_as_json(report)}
+
+
+def _in_words(tally: Tally) -> str:
+    """What an agent's logs gave: ``1 session updated, 3 events``."""
+    counts = (
+        (tally.sessions_new, "new session", "new sessions"),
+        (tally.sessions_updated, "session updated", "sessions updated"),
+        (tally.events_new, "event", "events"),
+        (tally.companions_read, "file beside a log", "files beside logs"),
+    )
+    return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts if count)
+
+
+def read_logs(app: App, only: Sequence[str] = (), *, quietly: bool = False) -> Report:
     """Read what is new of these agents' logs, and of known projects; first what killed runs left."""
-    chosen = [_Filtered(agents.load(name), app.config.get("ingest.exclude")) for name in only or _chosen(app)]
+    chosen = _agents(app, only)
     runner = Runner(app.home, app.machine_store, app.environ, now_ms)
     if app.home_store is app.machine_store:
         runner.take_up(output.talk)
-    with app.home_store as store, output.progress("Reading logs") as progress:
+    with app.home_store as store, _progress("Reading logs", quietly=quietly) as progress:
         report = ingest(
             store,
             chosen,
@@ -61,10 +141,19 @@ def read_logs(app: App, only: Sequence[str] = ()) -> Report:
         )
         if app.home_store is app.machine_store:
             runner.projects.exchange(output.talk)
-    with app.home_store as store, output.progress("Deriving") as progress:
+    with app.home_store as store, _progress("Deriving", quietly=quietly) as progress:
         for each in reindex(store, now=now_ms(), only_stale=True, progress=progress).failed:
             report.errors.append(Problem(each.session, each.reason))
     return report
+
+
+def _progress(what: str, *, quietly: bool) -> AbstractContextManager[Callable[[int, int], None]]:
+    return nullcontext(lambda done, total: None) if quietly else output.progress(what)
+
+
+def _agents(app: App, only: Sequence[str]) -> list[agents.Agent]:
+    """The agents to read: those that were named, else those of the settings, else all."""
+    return [_Filtered(agents.load(name), app.config.get("ingest.exclude")) for name in only or _chosen(app)]
 
 
 class _Filtered:

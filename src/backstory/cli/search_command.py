@@ -5,7 +5,8 @@ event has every word), ``stopped`` (the time was up) and ``hits``, each with:
 
 - ``session`` (what to call it: number, name or uid), ``uid``, ``number``, ``name``, ``title``, ``agent``, ``project``,
   ``repository``, ``branch`` of the session that holds the event; ``parent``: the uid of the session whose helper it is;
-- ``at``, ``seq``, ``part``, ``kind``, ``scope`` of the event, and its ``score``: larger is better, of this search only;
+- ``at``, ``seq``, ``part``, ``kind``, ``scope`` of the event, and its ``score``: of this search only. Hits are in their
+  order: by score, where signs were typed those that have them first, for ``--regex`` the newest sessions first;
 - ``snippet``: one line of its text, and ``marks``: [start, end] of each match in it, in characters (code points).
 """
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from backstory.context import ToldTurn
     from backstory.model import Event, Turn
+    from backstory.store.sql_functions import FullForm
 
 T = TypeVar("T")
 
@@ -411,7 +412,7 @@ class Store:
         *,
         parameters: Sequence[Any] = (),
         timeout_s: float = readonly.TIMEOUT_S,
-        full_form: readonly.FullForm | None = None,
+        full_form: FullForm | None = None,
     ) -> Answer:
         """The answer to one reading SQL statement, over the views that docs/sql.md describes; see readonly.execute."""
         return readonly.execute(

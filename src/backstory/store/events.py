@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -84,19 +84,20 @@ def told_turns(db: apsw.Connection, session_id: int, budget_chars: int) -> list[
     told: list[ToldTurn] = []
     room, before = budget_chars, (1 << 62, 0)
     waiting: dict[int | None, list[Event]] = {}
+    codecs: dict[int, codec.EventCodec] = {}
     for turn_id, turn in turns.newest_first(db, session_id):
         while before[0] > turn.first_seq:
-            rows = db.execute(
-                f"select {_COLUMNS} from events where session_id = ? and (seq, part) < (?, ?) "
+            rows: list[Any] = db.execute(
+                "select seq, part, turn_id, data from events where session_id = ? and (seq, part) < (?, ?) "
                 "order by seq desc, part desc limit ?",
                 (session_id, *before, TOLD_AT_ONCE),
             ).fetchall()
             if not rows:
                 before = (0, 0)
                 break
-            for stored in _unpacked(db, rows):
-                waiting.setdefault(stored.turn_id, []).append(stored.event)
-            before = (int(str(rows[-1][1])), int(str(rows[-1][2])))
+            for _, _, of_turn, data in rows:
+                waiting.setdefault(of_turn, []).append(event_from_json(turns.unpack_event(db, codecs, data)))
+            before = (rows[-1][0], rows[-1][1])
         events = waiting.pop(turn_id, [])[::-1]
         room -= len(turn.prompt) + sum(map(chars_at_least, events))
         # The prompt is told by the turn itself.

@@ -16,22 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import apsw
-import msgspec
 from msgspec import Struct
 
-from backstory import errors, shell
-from backstory.extract import searchable
-from backstory.model import Event, event_from_json, event_to_json
-from backstory.store import connection, migrate, turns
+from backstory import errors
+from backstory.store import connection, migrate, sql_functions
 from backstory.store.claims import CLAIMED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from backstory.store.codec import EventCodec
-
-    FullForm = Callable[[int, int, int | None], Event | None]
-    """The untruncated form of an event by its session's id, number and part (None: the first there is)."""
+    from backstory.store.sql_functions import FullForm
 
 ROWS_MAX = 10_000
 TIMEOUT_S = 5.0
@@ -43,13 +37,15 @@ HEAP_BYTES = 128 * 1024 * 1024
 """What SQLite may use, beside what it used before, to answer."""
 STEPS_BETWEEN_LOOKS = 5_000
 """The clock is looked at every so many steps of SQLite's machine: about every tenth of a millisecond."""
+VALUE_BYTES_MAX = 16 * 1024 * 1024
 LIMITS = {
-    apsw.SQLITE_LIMIT_LENGTH: 16 * 1024 * 1024,
+    apsw.SQLITE_LIMIT_LENGTH: VALUE_BYTES_MAX,
     apsw.SQLITE_LIMIT_SQL_LENGTH: 1_000_000,
     apsw.SQLITE_LIMIT_EXPR_DEPTH: 250,
     apsw.SQLITE_LIMIT_COMPOUND_SELECT: 100,
-    apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 500,
+    apsw.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 250,
     apsw.SQLITE_LIMIT_COLUMN: 500,
+    apsw.SQLITE_LIMIT_FUNCTION_ARG: 100,
     apsw.SQLITE_LIMIT_VDBE_OP: 1_000_000,
     apsw.SQLITE_LIMIT_ATTACHED: 0,
     apsw.SQLITE_LIMIT_WORKER_THREADS: 0,
@@ -60,6 +56,9 @@ _NEEDED_BY_INDEX = "data_version"
 _DANGEROUS = frozenset(
     {"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit", "sqlite_log", "rtreecheck"}
 )
+"""Functions that reach beyond the store."""
+_UNBOUNDED = frozenset({"json_patch", "jsonb_patch"})
+"""Functions whose time grows with the square of what they are given, where no clock is looked at."""
 _CHANGING = frozenset({
     "alter", "analyze", "attach", "begin", "commit", "create", "delete", "detach", "drop", "end", "insert", "pragma",
     "reindex", "release", "replace", "rollback", "savepoint", "update", "vacuum",
@@ -138,8 +137,8 @@ def execute(
     """The answer of the store at ``path`` to one reading statement.
 
     At most ``limit`` rows are given. The clock is looked at between SQLite's steps, so one call of a function on a
-    value of many megabytes can take longer than ``timeout_s``. Raises SqlWrong, OnlyReading, SqlTooSlow, SqlTooBig,
-    StoreOutdated, and what opening a store raises.
+    value of many megabytes can take some seconds longer than ``timeout_s``. Raises SqlWrong, OnlyReading, SqlTooSlow,
+    SqlTooBig, StoreOutdated, and what opening a store raises.
     """
     began = time.monotonic()
     _check_statement(sql)
@@ -221,7 +220,7 @@ def _open(path: Path, full_form: FullForm | None) -> apsw.Connection:
             if not migrate.is_current(db, path):
                 raise errors.StoreOutdated(path)
             _make_views(db)
-        _Functions(db, full_form).register()
+        sql_functions.register(db, full_form, VALUE_BYTES_MAX)
         for which, most in LIMITS.items():
             db.limit(which, most)
     except BaseException:
@@ -250,7 +249,7 @@ def _only_let_read(db: apsw.Connection) -> list[str]:
     refused: list[str] = []
 
     def authorize(action: int, first: str | None, second: str | None, _schema: str | None, _by: str | None) -> int:
-        if action == apsw.SQLITE_FUNCTION and (second or "").lower() in _DANGEROUS:
+        if action == apsw.SQLITE_FUNCTION and (second or "").lower() in _DANGEROUS | _UNBOUNDED:
             refused.append(f"the function {second}")
             return apsw.SQLITE_DENY
         if action in _READING or (action == apsw.SQLITE_PRAGMA and first == _NEEDED_BY_INDEX):
@@ -271,7 +270,7 @@ def _explained(refused: list[str]) -> Iterator[None]:
     except (apsw.AuthError, apsw.ReadOnlyError) as failed:
         raise errors.OnlyReading(refused[0] if refused else None) from failed
     except (apsw.TooBigError, apsw.NoMemError, MemoryError) as failed:
-        raise errors.SqlTooBig(LIMITS[apsw.SQLITE_LIMIT_LENGTH], HEAP_BYTES) from failed
+        raise errors.SqlTooBig(VALUE_BYTES_MAX, HEAP_BYTES) from failed
     except apsw.BindingsError as failed:
         raise errors.SqlWrong(str(failed)) from failed
     except UnicodeDecodeError as failed:
@@ -309,82 +308,3 @@ class _Heap:
 
 
 _HEAP = _Heap()
-
-
-class _Functions:
-    """The functions beside SQL's own. An event that is not there is NULL."""
-
-    def __init__(self, db: apsw.Connection, full_form: FullForm | None) -> None:
-        self._db = db
-        self._full_form = full_form
-        self._codecs: dict[int, EventCodec] = {}
-        self._last: tuple[bytes | str | None, dict[str, Any]] = (None, {})
-
-    def register(self) -> None:
-        """Make them known to the connection."""
-        for name, of_data in (("event_text", self._text), ("event_json", self._json)):
-            self._add(name, of_data, 1)
-            for count in (2, 3):
-                self._add(name, lambda *key, of=of_data: of(self._data(*key)), count)
-        for count in (2, 3):
-            self._add("event_full", self._full, count)
-        self._add("event_field", self._field, 2)
-        self._add("full_field", self._full_field, 5)
-
-    def _add(self, name: str, function: Callable[..., Any], count: int) -> None:
-        self._db.create_scalar_function(name, function, count)
-
-    def _data(self, session: int | str, seq: int, part: int | None = None) -> bytes | str | None:
-        found: bytes | str | None = self._db.execute(
-            "select data from main.events where session_id = ? and seq = ? and part = coalesce(?, part) "
-            "order by part limit 1",
-            (self._session_id(session), seq, part),
-        ).get
-        return found
-
-    def _session_id(self, session: int | str) -> int | None:
-        if isinstance(session, str):
-            found: int | None = self._db.execute("select id from main.sessions where uid = ?", (session,)).get
-            return found
-        return session
-
-    def _unpacked(self, data: bytes | str) -> bytes:
-        return turns.unpack_event(self._db, self._codecs, data)
-
-    def _json(self, data: bytes | str | None) -> str | None:
-        return None if data is None else self._unpacked(data).decode()
-
-    def _text(self, data: bytes | str | None) -> str | None:
-        told = None if data is None else searchable(event_from_json(self._unpacked(data)))
-        return told[1] if told else None
-
-    def _field(self, data: bytes | str | None, name: str) -> Any:
-        """A field of an event; ``command`` of a call is the script in its input."""
-        if data is None:
-            return None
-        if data != self._last[0]:
-            # A row asks for several fields of the same event, one after the other.
-            (fields,) = msgspec.json.decode(self._unpacked(data), type=dict[str, dict[str, Any]]).values()
-            self._last = (data, fields)
-        return _field_of(self._last[1], name)
-
-    def _full(self, session: int | str, seq: int, part: int | None = None) -> str | None:
-        if self._full_form is None:
-            raise errors.SqlWrong("event_full is known to the command `backstory sql`; here, pass full_form")
-        session_id = self._session_id(session)
-        event = None if session_id is None else self._full_form(session_id, seq, part)
-        return None if event is None else event_to_json(event).decode()
-
-    def _full_field(self, session_id: int, seq: int, part: int, data: bytes | str, name: str) -> Any:
-        event = self._full_form(session_id, seq, part) if self._full_form else None
-        if event is None:
-            return self._field(data, name)
-        return _field_of({name: msgspec.to_builtins(getattr(event, name, None))}, name)
-
-
-def _field_of(fields: dict[str, Any], name: str) -> Any:
-    value = fields.get(name)
-    if name == "command":
-        given = fields.get("input")
-        return shell.script_of(given) if isinstance(given, dict) else None
-    return msgspec.json.encode(value).decode() if isinstance(value, dict | list) else value

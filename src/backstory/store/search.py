@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from backstory.extract import Scope, identifier_parts, index_text
+from backstory.extract import Scope, identifier_parts, index_text, signed_words
 from backstory.model import Relation
 from backstory.store import claims, codec, sessions
 
@@ -39,12 +39,12 @@ TERMS_MAX = 64
 PHRASE_CHARS_MAX = 2_000
 HALF_LIFE_MS = 90 * 24 * 3600 * 1000
 """After this long a hit counts three quarters of what it counted when new, and never less than half."""
-MORE_HITS = 0.2
+MORE_HITS = 0.05
 """What a session's second-best hit adds to its best; the third adds this much of that, and so on."""
 MORE_HITS_MAX = 4
 
 SCOPE_WEIGHT: dict[str, float] = {
-    Scope.PROMPT: 1.6,
+    Scope.PROMPT: 2.0,
     Scope.ANSWER: 1.3,
     Scope.SYSTEM: 0.8,
     Scope.THINKING: 0.8,
@@ -147,7 +147,7 @@ def match_expression(query: str) -> str | None:
     """The FTS5 expression for what was typed: every term as a phrase, all of them wanted; None for no term.
 
     >>> match_expression('C++ "rate limit" log* userName')
-    '"C++" AND "rate limit" AND "log"* AND ("userName" OR "user Name")'
+    '("C++" OR "Cplusplus") AND "rate limit" AND "log"* AND ("userName" OR "user Name")'
     """
     return " AND ".join(_phrases(query)) or None
 
@@ -168,9 +168,9 @@ def _phrase(term: str) -> str:
     text = index_text(term).replace('"', '""')
     if term.endswith("*") and term[:-1].isalnum():
         return f'"{text.removesuffix("*")}"*'
-    parts = identifier_parts(term) if term.isalnum() else []
     # An identifier is also meant where it is written with other signs between its parts.
-    return f'("{text}" OR "{" ".join(parts)}")' if len(parts) > 1 else f'"{text}"'
+    others = [" ".join(identifier_parts(term))] if term.isalnum() else signed_words(term)
+    return f'("{text}" OR "{others[0]}")' if others and others[0] else f'"{text}"'
 
 
 # searching --------------------------------------------------------------------------------------------------

@@ -1,0 +1,138 @@
+"""Databases of agents: what stands in them of sessions whose logs are gone. They are copied aside, never opened.
+
+Even to read a database in place can leave files beside it or change them, so it is copied with its journal, and the
+copy counts only if nothing was written meanwhile. A database that is as it was is not copied again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from backstory import agents
+from backstory.store import SeenPlace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from backstory.agents import Agent
+
+DATABASE_BYTES_MAX = 2 * 1024 * 1024 * 1024
+COPIES_MAX = 5
+"""So often a database that is written meanwhile is copied again."""
+JOURNALS = ("-wal", "-journal")
+READ = "database"
+"""Why a database itself is no log; see log_places."""
+
+
+class Rows(Struct, frozen=True, kw_only=True):
+    """A session out of a database, to be read like a log of that path."""
+
+    agent: Agent
+    native_id: str
+    path: str
+    relpath: str
+    mtime_ns: int
+    content: bytes
+
+
+class Unread(Struct, frozen=True, kw_only=True):
+    """A database that could not be read, and why."""
+
+    path: str
+    reason: str
+
+
+class Done(Struct, frozen=True, kw_only=True):
+    """A database that was read to its end, with its files as they were."""
+
+    places: list[SeenPlace]
+
+
+class _Changed(Exception):
+    """A file was written while it was copied."""
+
+
+def sessions_without_logs(
+    chosen: Iterable[Agent], environ: Mapping[str, str], home: Path, seen: Mapping[str, SeenPlace]
+) -> Iterator[Rows | Unread | Done]:
+    """The sessions that only the databases of these agents still hold. ``seen``: files as they were the last time."""
+    for agent in chosen:
+        keeper = agents.rows_of(agent)
+        for database in keeper.databases(environ, home) if keeper is not None else ():
+            # Its journals lie beside the file itself, not beside a link to it.
+            yield from _sessions_of(agent, database.resolve(), seen)
+
+
+def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, SeenPlace]) -> Iterator[Rows | Unread | Done]:
+    keeper = agents.rows_of(agent)
+    assert keeper is not None
+    try:
+        before = _files(agent, database)
+        if not before or all(seen.get(each.path) == each for each in before):
+            return
+        with tempfile.TemporaryDirectory(prefix="backstory-") as folder:
+            before = _copied(agent, database, Path(folder))
+            mtime_ns = max(each.mtime_ns for each in before)
+            for found in keeper.sessions_without_logs(database, Path(folder, database.name)):
+                name = f"{database.name}#{found.native_id}"
+                path = str(database.with_name(name))
+                yield Rows(
+                    agent=agent,
+                    native_id=found.native_id,
+                    path=path,
+                    relpath=name,
+                    mtime_ns=mtime_ns,
+                    content=found.content,
+                )
+        yield Done(places=before)
+    except _Changed:
+        yield Unread(path=str(database), reason="it was written all the time; it is read the next time")
+    except agents.UnreadableDatabase as refused:
+        yield Unread(path=str(database), reason=str(refused))
+    except OSError as refused:
+        yield Unread(path=str(database), reason=refused.strerror or str(refused))
+
+
+def _files(agent: Agent, database: Path) -> list[SeenPlace]:
+    """A database and its journals as stat tells them; nothing when it is not there."""
+    found = []
+    for path in (database, *(database.with_name(f"{database.name}{ending}") for ending in JOURNALS)):
+        try:
+            told = path.stat()
+        except FileNotFoundError:
+            if path == database:
+                return []
+            continue
+        if not stat.S_ISREG(told.st_mode):
+            raise OSError("it is no regular file")
+        found.append(
+            SeenPlace(
+                path=str(path), agent=agent.name, log_id=None, device=told.st_dev, inode=told.st_ino,
+                size=told.st_size, mtime_ns=told.st_mtime_ns, reason=READ,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _copied(agent: Agent, database: Path, folder: Path) -> list[SeenPlace]:
+    """Copy a database with its journals as they are at one moment; gives what stat told of them then."""
+    for _ in range(COPIES_MAX):
+        before = _files(agent, database)
+        if sum(each.size for each in before) > DATABASE_BYTES_MAX:
+            raise OSError("it is larger than 2 GB")
+        for old in folder.iterdir():
+            old.unlink()
+        try:
+            for each in before:
+                shutil.copyfile(each.path, folder / Path(each.path).name)
+        except FileNotFoundError:
+            continue
+        if before and _files(agent, database) == before:
+            return before
+    raise _Changed

@@ -1,0 +1,345 @@
+"""Sessions that only an agent's database still holds. The database, and the folder it lies in, stay as they were."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backstory import agents, databases
+from backstory.fullform import FullForms
+from backstory.model import AssistantText, Compacted
+from backstory.restore import restore
+from tests.ingest.machines import lines, looked_up, prompts, sha256
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backstory.ingest import Report
+    from tests.ingest.machines import Machine
+
+ROOT = Path(".copilot")
+DATABASE = ROOT / "session-store.db"
+LOST = "514f3844-2975-44e4-a4d0-211fd59e36e9"
+HERE = "e61a042d-fb07-4cea-af6f-8aba91101fcc"
+
+TABLES = """
+create table schema_version(version integer not null);
+create table sessions(id text primary key, cwd text, repository text, host_type text, branch text, summary text,
+  created_at text default (datetime('now')), updated_at text default (datetime('now')));
+create table turns(id integer primary key autoincrement, session_id text not null references sessions(id),
+  turn_index integer not null, user_message text, assistant_response text, timestamp text default (datetime('now')),
+  unique(session_id, turn_index));
+create table checkpoints(id integer primary key autoincrement, session_id text not null references sessions(id),
+  checkpoint_number integer not null, title text, overview text, history text, work_done text, technical_details text,
+  important_files text, next_steps text, created_at text default (datetime('now')),
+  unique(session_id, checkpoint_number));
+create table session_files(id integer primary key autoincrement, session_id text not null references sessions(id),
+  file_path text not null, tool_name text, turn_index integer, first_seen_at text default (datetime('now')),
+  unique(session_id, file_path));
+create table session_refs(id integer primary key autoincrement, session_id text not null references sessions(id),
+  ref_type text not null, ref_value text not null, turn_index integer, created_at text default (datetime('now')));
+"""
+ROWS = f"""
+insert into schema_version values (3);
+insert into sessions(id, cwd, repository, branch, summary, created_at, updated_at) values
+  ('{LOST}', '/src', 'dev/work', 'main', 'Mend it', '2026-11-21T21:00:00.000Z', '2026-11-21T22:00:00.000Z'),
+  ('{HERE}', '/src', null, null, 'Else', '2026-11-21T21:00:00.000Z', '2026-11-21T21:00:00.000Z');
+insert into turns(session_id, turn_index, user_message, assistant_response, timestamp) values
+  ('{LOST}', 0, 'Mend the gate', 'It is mended.', '2026-11-21T21:00:01.000Z'),
+  ('{LOST}', 1, 'Paint it', null, '2026-11-21 21:00:02'),
+  ('{HERE}', 0, 'Told by its log', null, '2026-11-21T21:00:01.000Z');
+insert into session_files(session_id, file_path, tool_name, turn_index) values
+  ('{LOST}', '/src/gate.py', 'edit', 0), ('{LOST}', 'paint.py', 'create', 1);
+insert into session_refs(session_id, ref_type, ref_value, turn_index) values ('{LOST}', 'pr', '12', 0);
+insert into checkpoints(session_id, checkpoint_number, title, overview, next_steps) values
+  ('{LOST}', 1, 'The gate', 'We mended.', 'Paint.');
+"""
+
+
+@pytest.fixture
+def database(machine: Machine) -> Path:
+    """A database with two sessions; the log of one of them is there."""
+    path = machine.write(DATABASE, b"")
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(TABLES + ROWS)
+    said = {"type": "session.start", "data": {"sessionId": HERE}, "id": "s", "timestamp": "2026-11-21T21:00:00.000Z"}
+    machine.write(ROOT / "session-state" / HERE / "events.jsonl", lines(json.dumps(said).encode()))
+    return path
+
+
+def read(machine: Machine) -> Report:
+    return machine.read("copilot")
+
+
+def changed(database: Path, statement: str) -> None:
+    with closing(sqlite3.connect(database)) as db:
+        db.executescript(statement)
+
+
+def folder_content(folder: Path) -> dict[str, tuple[str, int]]:
+    """Every file below a folder: its bytes' hash and its mtime."""
+    return {
+        str(each.relative_to(folder)): (sha256(each.read_bytes()), each.stat().st_mtime_ns)
+        for each in folder.rglob("*")
+        if each.is_file()
+    }
+
+
+@pytest.fixture
+def writer(database: Path) -> Iterator[sqlite3.Connection]:
+    """A program that has the database open and has written something that is only in its WAL."""
+    with closing(sqlite3.connect(database, isolation_level=None)) as db:
+        db.execute("pragma journal_mode = wal")
+        db.execute("pragma wal_autocheckpoint = 0")
+        db.execute(f"insert into turns(session_id, turn_index, user_message) values ('{LOST}', 2, 'In the WAL')")
+        yield db
+
+
+def the_lost_one(machine: Machine) -> Any:
+    return machine.store.session(LOST)
+
+
+def test_a_session_without_a_log_is_read_from_its_rows(machine: Machine, database: Path) -> None:
+    assert read(machine).errors == []
+    found = the_lost_one(machine)
+    assert (found.title, found.cwd, found.repository, found.branch) == ("Mend it", "/src", "dev/work", "main")
+    assert (found.created, found.agents) == ("2026-11-21T21:00:00.000Z", ("copilot",))
+    turns = machine.store.turns(found)
+    assert [turn.prompt for turn in turns] == ["Mend the gate", "Paint it"]
+    assert [turn.started for turn in turns] == [1_795_294_801_000, 1_795_294_802_000]
+    said = [each.event for each in machine.store.events(found)]
+    assert [each.text for each in said if isinstance(each, AssistantText)] == ["It is mended."]
+
+
+def test_its_files_and_checkpoints_are_there_too(machine: Machine, database: Path) -> None:
+    read(machine)
+    files = looked_up(machine.store_path, "select file_path, tool_name, action from session_files order by 1")
+    assert files == [("/src/gate.py", "edit", "edit"), ("/src/paint.py", "create", "create")]
+    columns = "checkpoint_number, title, overview, next_steps"
+    assert looked_up(machine.store_path, f"select {columns} from checkpoints") == [
+        (1, "The gate", "We mended.", "Paint.")
+    ]
+    (summary,) = [e.event for e in machine.store.events(the_lost_one(machine)) if isinstance(e.event, Compacted)]
+    assert "We mended." in summary.summary
+
+
+def test_a_session_whose_log_is_there_is_read_from_that(machine: Machine, database: Path) -> None:
+    read(machine)
+    assert "Told by its log" not in prompts(machine.store)
+    assert len(machine.store.logs()) == 2
+
+
+def test_a_session_whose_log_says_nothing_yet_is_left_to_it(machine: Machine, database: Path) -> None:
+    machine.write(ROOT / "session-state" / HERE / "events.jsonl", b"")
+    read(machine)
+    assert prompts(machine.store) == ["Mend the gate", "Paint it"]
+
+
+def test_a_session_whose_log_is_gone_by_now_stays_as_its_log_told_it(machine: Machine, database: Path) -> None:
+    read(machine)
+    shutil.rmtree(machine.home / ROOT / "session-state")
+    changed(database, "update sessions set branch = 'other'")
+    assert read(machine).errors == []
+    assert "Told by its log" not in prompts(machine.store)
+
+
+def test_tokens_are_those_of_the_turns(machine: Machine, database: Path) -> None:
+    changed(
+        database,
+        "create table assistant_usage_events(id integer primary key, session_id text, turn_index integer,"
+        "agent_id text, model text, input_tokens integer, output_tokens integer, cache_read_tokens integer, later text)"
+        ";"
+        f"insert into assistant_usage_events values (1, '{LOST}', 0, null, 'm1', 100, 7, 60, 'x'),"
+        f"(2, '{LOST}', 0, 'helper', 'm2', 10, 1, 0, 'x'), (3, '{LOST}', 1, null, 'm3', 5, 2, 0, 'x');",
+    )
+    read(machine)
+    first, second = machine.store.turns(the_lost_one(machine))
+    assert (first.model, first.tokens.input, first.tokens.output, first.tokens.cache_read) == ("m1", 50, 8, 60)
+    assert (second.model, second.tokens.input, second.tokens.output) == ("m3", 5, 2)
+
+
+def test_its_rows_are_kept_and_given_back_as_lines(machine: Machine, database: Path, tmp_path: Path) -> None:
+    read(machine)
+    session = the_lost_one(machine)
+    (log,) = machine.store.logs(session)
+    told = restore(machine.store, session, log, tmp_path / "out", force=False)
+    rows = [json.loads(line) for line in Path(told.written).read_bytes().splitlines()]
+    names = ["sessions", "turns", "session_files", "session_refs", "turns", "session_files", "checkpoints"]
+    assert [row["table"] for row in rows] == names
+    assert rows[3]["row"]["ref_value"] == "12"
+    assert Path(told.written).name == f"session-store.db#{LOST}"
+    assert machine.store.verify().problems == []
+
+
+def test_an_events_full_form_comes_from_its_row(machine: Machine, database: Path) -> None:
+    changed(database, f"update turns set assistant_response = '{'long ' * 9_000}' where session_id = '{LOST}'")
+    read(machine)
+    full = FullForms(machine.store)
+    told = [full.of(each) for each in machine.store.events(the_lost_one(machine))]
+    assert [len(each.text) for each in told if isinstance(each, AssistantText)] == [45_000, 45_000]
+
+
+def test_what_is_as_it_was_is_not_read_again(machine: Machine, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read(machine)
+    monkeypatch.setattr(databases, "_copied", lambda *_: pytest.fail("it was copied"))
+    assert read(machine).errors == []
+
+
+def test_turns_that_come_later_are_told_once_each(machine: Machine, database: Path) -> None:
+    read(machine)
+    changed(
+        database,
+        f"insert into turns(session_id, turn_index, user_message) values ('{LOST}', 2, 'And oil it');"
+        f"update sessions set updated_at = '2026-11-22T00:00:00.000Z' where id = '{LOST}';",
+    )
+    assert read(machine).errors == []
+    found = the_lost_one(machine)
+    assert [turn.prompt for turn in machine.store.turns(found)] == ["Mend the gate", "Paint it", "And oil it"]
+    assert len(machine.store.logs(found)) == 1
+    assert machine.store.verify().problems == []
+
+
+def test_a_removed_session_is_not_brought_back(machine: Machine, database: Path) -> None:
+    read(machine)
+    machine.store.remove(the_lost_one(machine))
+    changed(database, "update sessions set branch = 'other'")
+    assert read(machine).errors == []
+    assert not machine.store.has(the_uid(machine))
+
+
+def the_uid(machine: Machine) -> str:
+    (uid,) = looked_up(machine.store_path, "select uid from forgotten")[0]
+    return str(uid)
+
+
+# nothing is changed -------------------------------------------------------------------------------------------
+
+
+def test_what_only_the_wal_holds_is_read(machine: Machine, database: Path, writer: sqlite3.Connection) -> None:
+    read(machine)
+    assert "In the WAL" in prompts(machine.store)
+
+
+def test_reading_changes_nothing_while_it_is_open_elsewhere(
+    machine: Machine, database: Path, writer: sqlite3.Connection
+) -> None:
+    before = folder_content(machine.home)
+    assert read(machine).errors == []
+    assert folder_content(machine.home) == before
+
+
+def test_reading_changes_nothing_though_another_program_holds_the_lock(
+    machine: Machine, database: Path, writer: sqlite3.Connection
+) -> None:
+    writer.execute("begin exclusive")
+    before = folder_content(machine.home)
+    assert read(machine).errors == []
+    assert folder_content(machine.home) == before
+    writer.execute("rollback")
+
+
+def test_reading_changes_nothing_of_a_wal_that_a_crash_left(
+    machine: Machine, database: Path, writer: sqlite3.Connection, tmp_path: Path
+) -> None:
+    for ending in ("", "-wal"):
+        shutil.copy(f"{database}{ending}", tmp_path / f"crashed{ending}")
+    writer.close()
+    database.unlink()
+    for ending in ("", "-wal"):
+        shutil.copy(tmp_path / f"crashed{ending}", f"{database}{ending}")
+    before = folder_content(machine.home)
+    assert read(machine).errors == []
+    assert "In the WAL" in prompts(machine.store)
+    assert folder_content(machine.home) == before
+
+
+def test_a_hot_journal_is_undone_in_the_copy_alone(machine: Machine, database: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(database, isolation_level=None)) as db:
+        db.execute("pragma cache_size = 1")
+        db.execute("begin immediate")
+        db.execute("update turns set user_message = 'Half written'")
+        for n in range(200):
+            db.execute(
+                "insert into turns(session_id, turn_index, user_message) values (?, ?, ?)", (LOST, n + 10, "x" * 2000)
+            )
+        for ending in ("", "-journal"):
+            shutil.copy(f"{database}{ending}", tmp_path / f"crashed{ending}")
+        db.execute("rollback")
+    for ending in ("", "-journal"):
+        shutil.copy(tmp_path / f"crashed{ending}", f"{database}{ending}")
+    before = folder_content(machine.home)
+    assert read(machine).errors == []
+    assert prompts(machine.store) == ["Mend the gate", "Paint it"]
+    assert folder_content(machine.home) == before
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda data: b"no database at all" * 100, "not a database"),
+        (lambda data: data[:4096] + b"\xff" * (len(data) - 4096), "malformed"),
+        (lambda data: data[:100], "not a database|malformed|disk image|no sessions"),
+        (lambda data: b"", "no sessions with turns"),
+    ],
+)
+def test_a_damaged_database_is_told_and_left_as_it_is(
+    machine: Machine, database: Path, damage: Any, reason: str
+) -> None:
+    database.write_bytes(damage(database.read_bytes()))
+    before = folder_content(machine.home)
+    (problem,) = read(machine).errors
+    assert problem.path == str(database)
+    assert any(each in problem.reason for each in reason.split("|")), problem.reason
+    assert folder_content(machine.home) == before
+    assert len(machine.store.sessions()) == 1
+
+
+def test_a_database_of_a_later_version_is_told(machine: Machine, database: Path) -> None:
+    changed(database, "update schema_version set version = 99")
+    (problem,) = read(machine).errors
+    assert "99" in problem.reason
+    assert LOST not in {session.native_id for session in machine.store.sessions()}
+
+
+def test_a_database_of_the_other_lineage_is_read_by_its_columns(machine: Machine, database: Path) -> None:
+    changed(
+        database,
+        "alter table sessions add column agent_name text; alter table sessions drop column host_type;"
+        "drop table session_refs; drop table schema_version;",
+    )
+    assert read(machine).errors == []
+    assert prompts(machine.store) == ["Mend the gate", "Paint it"]
+
+
+def test_a_database_that_is_written_all_the_time_is_left_to_the_next_time(
+    machine: Machine, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = shutil.copyfile
+
+    def written_meanwhile(source: str, target: Path) -> object:
+        found = copy(source, target)
+        changed(database, "update sessions set branch = branch || 'x'")
+        return found
+
+    monkeypatch.setattr(shutil, "copyfile", written_meanwhile)
+    (problem,) = read(machine).errors
+    assert "next time" in problem.reason
+    monkeypatch.setattr(shutil, "copyfile", copy)
+    assert read(machine).errors == []
+    assert prompts(machine.store) == ["Mend the gate", "Paint it"]
+
+
+def test_a_folder_in_its_place_is_told(machine: Machine) -> None:
+    (machine.home / DATABASE).mkdir(parents=True)
+    (problem,) = read(machine).errors
+    assert problem.reason == "it is no regular file"
+
+
+def test_agents_without_a_database_have_none() -> None:
+    assert agents.rows_of(agents.load("codex")) is None

@@ -1,0 +1,427 @@
+"""What is found in a store, in which order, and what is not found."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import string
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+
+from backstory.extract import index_text
+from backstory.model import AssistantText, Event, Thinking, ToolCall, ToolResult, UserMessage
+from backstory.store import Filter, Session, Store, open_store, search
+from backstory.store.search import every, match_expression, terms
+from tests.conftest import NOW
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.conftest import Clock
+
+DAY_MS = 24 * 3600 * 1000
+QUERY_SECONDS_MAX = 1.0
+
+
+def begin(store: Store, *events: Event, name: str | None = None) -> Session:
+    session = store.create_session(name)
+    store.append_events(session, events)
+    return session
+
+
+def said(store: Store, text: str) -> Session:
+    return begin(store, UserMessage(content=text))
+
+
+def change(store: Store, sentence: str, *values: object) -> None:
+    """Change a store behind its back."""
+    with closing(apsw.Connection(str(store.path))) as db:
+        db.execute(sentence, values)
+
+
+def found(store: Store, query: str, wanted: Filter | None = None, **how: int | None) -> list[int]:
+    return [hit.session_id for hit in store.search(query, wanted, **how).hits]  # type: ignore[arg-type]
+
+
+# what was typed -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("login.ts", "edit src/login.ts now"), ("C++", "we use C++ here"), ("#12", "see #12 there"),
+        ('"rate limit', "the rate limit was hit"), ("東京", "私は東京に住む"), ("cafe", "naïve café"),
+        ("café", "a cafe"), ("case name", "snake_case_name"), ("log*", "logging"), ("src/login", "in src/login.ts"),
+        ("한국", "한국어 문서"), ("RATE", "rate"), ("rate-limit", "rate limit"), ('"a b" c', "c then a b"),
+        ("userName", "get user_name"), ("cafe", "cafe\u0301"), ("--flag", "with --flag set"), (".env", "the .env file"),
+    ],
+)  # fmt: skip
+def test_what_people_type_is_found(store: Store, query: str, text: str) -> None:
+    said(store, "something else entirely")
+    session = said(store, text)
+    assert found(store, query) == [session.id]
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("東京", "京東"), ('"limit rate"', "rate limit"), ("log", "blog logging"), ("rate limit", "rate"),
+        ("NOT rate", "a limit"), ("content:rate", "rate"), ("rate OR limit", "a limit"),
+    ],
+)  # fmt: skip
+def test_what_was_not_meant_is_not_found(store: Store, query: str, text: str) -> None:
+    said(store, text)
+    assert [hit for hit in [store.search(query)] if not hit.relaxed and hit.hits] == []
+
+
+@pytest.mark.parametrize("query", ["user name", "getUserName", '"user name"', "userName", "http server"])
+def test_identifiers_are_found_by_their_parts(store: Store, query: str) -> None:
+    text = "call getUserName of HTTPServer"
+    session = said(store, text)
+    stored = store.events(session)[0]
+    change(store, "delete from search_index where rowid = ?", stored.id)
+    change(
+        store, "insert into search_index(rowid, content, session_id, scope) values (?, ?, ?, 'prompt')", stored.id,
+        index_text(text, "prompt"), session.id,
+    )  # fmt: skip
+    assert found(store, query) == [session.id]
+
+
+def test_an_open_quote_is_no_part_of_a_word() -> None:
+    assert terms('say "hello wor') == ["say", "hello", "wor"]
+
+
+def test_the_same_word_twice_is_looked_for_once() -> None:
+    assert match_expression("log log log") == '"log"'
+
+
+def test_a_query_without_letters_finds_nothing(store: Store) -> None:
+    said(store, "++ --")
+    assert store.search("++").hits == []
+
+
+def test_a_long_text_that_was_pasted_finds_where_it_was_said(store: Store) -> None:
+    text = " ".join(f"word{n}" for n in range(5_000))
+    session = said(store, text)
+    assert found(store, text) == [session.id]
+    assert found(store, f'"{text}"') == [session.id]
+
+
+def printable_queries(longest: int) -> Iterator[str]:
+    for length in range(1, longest + 1):
+        for letters in itertools.product(string.printable, repeat=length):
+            yield "".join(letters)
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    for text in ("login.ts C++ #12 a b c", "1 2 3 x y z AND OR NOT NEAR", "é 東京 a_b getUserName"):
+        said(store, text)
+    return store
+
+
+def check(store: Store, queries: Iterator[str]) -> None:
+    for query in queries:
+        started = time.perf_counter()
+        store.search(query)
+        assert time.perf_counter() - started < QUERY_SECONDS_MAX, query
+
+
+def test_no_short_text_is_a_mistake(filled: Store) -> None:
+    check(filled, itertools.islice(printable_queries(3), 0, None, 97))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif(not os.environ.get("BACKSTORY_FUZZ"), reason="a million queries: set BACKSTORY_FUZZ")
+def test_no_text_of_up_to_three_signs_is_a_mistake(filled: Store) -> None:
+    check(filled, printable_queries(3))
+
+
+def test_no_random_text_is_a_mistake(filled: Store) -> None:
+    chance = random.Random(1)
+    letters = string.printable + "\"'*^():+-{}.#,\\" * 4 + "é東한\u0301\u200b\ud800\U0001f600\0"
+    check(filled, ("".join(chance.choices(letters, k=chance.randint(1, 40))) for _ in range(10_000)))
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["x " * 5_000, '"' * 10_000, "*" * 10_000, "x" * 100_000, '"' + "x " * 10_000, "(" * 10_000, "a.b." * 9_000],
+    ids=lambda query: query[:4],
+)
+def test_no_long_text_is_a_mistake(filled: Store, query: str) -> None:
+    check(filled, iter([query]))
+
+
+# order --------------------------------------------------------------------------------------------------------
+
+
+def test_a_prompt_comes_before_a_tools_output(store: Store) -> None:
+    output = begin(store, ToolResult(tool_name="Bash", content="the gasket is worn"))
+    prompt = said(store, "the gasket is worn")
+    assert found(store, "gasket") == [prompt.id, output.id]
+
+
+def test_of_equals_the_newer_comes_first(store: Store) -> None:
+    newer, older = said(store, "the gasket is worn"), said(store, "the gasket is worn")
+    change(store, "update sessions set last_active = ? where id = ?", NOW - 400 * DAY_MS, older.id)
+    assert found(store, "gasket") == [newer.id, older.id]
+
+
+def test_each_session_is_shown_once_by_its_best_hit(store: Store) -> None:
+    begin(store, ToolResult(tool_name="Bash", content="a gasket"), UserMessage(content="gasket"))
+    (hit,) = store.search("gasket").hits
+    assert hit.scope == "prompt"
+
+
+def test_all_hits_of_a_session_are_shown_when_asked_for(store: Store) -> None:
+    begin(store, UserMessage(content="gasket"), AssistantText(text="a gasket"), Thinking(text="gasket?"))
+    assert len(store.search("gasket", hits_per_session=None).hits) == 3
+    assert len(store.search("gasket", hits_per_session=2).hits) == 2
+    assert len(store.search("gasket", hits_per_session=None, limit=2).hits) == 2
+
+
+def test_where_nothing_has_every_word_what_has_some_is_shown_and_told(store: Store) -> None:
+    session = said(store, "the gasket is worn")
+    said(store, "the the the")
+    told = store.search("the worn gasket xyzzy")
+    assert (told.relaxed, told.hits[0].session_id) == (True, session.id)
+    assert store.search("worn gasket").relaxed is False
+
+
+def test_what_was_nowhere_said_is_not_found_by_other_words(store: Store) -> None:
+    said(store, "the gasket is worn")
+    assert store.search("xyzzy plugh") == search.Found(total=0, truncated=False, hits=[])
+
+
+def test_it_is_told_how_many_there_are(store: Store) -> None:
+    for _ in range(5):
+        said(store, "gasket")
+    told = store.search("gasket", limit=3)
+    assert (told.total, told.truncated, len(told.hits)) == (5, True, 3)
+    assert store.search("gasket", limit=5).truncated is False
+
+
+# too many hits ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crowded(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A store where a common word has more hits than are ranked."""
+    monkeypatch.setattr(search, "RANKED_HITS_MAX", 50)
+    monkeypatch.setattr(search, "NEWEST_HITS", 10)
+    monkeypatch.setattr(search, "CANDIDATES_MAX", 30)
+    said(store, "common rare")
+    for _ in range(10):
+        begin(store, *[AssistantText(text="common") for _ in range(20)])
+    return store
+
+
+def test_a_rare_word_is_found_however_common_the_others_are(crowded: Store) -> None:
+    assert found(crowded, "common rare") == [1]
+
+
+def test_of_a_common_word_the_newest_sessions_are_found(crowded: Store) -> None:
+    change(crowded, "update sessions set last_active = ? + 1 where id = 3", NOW)
+    told = crowded.search("common", limit=5)
+    assert (told.total, told.truncated, 3 in [hit.session_id for hit in told.hits]) == (201, True, True)
+
+
+def test_a_filter_finds_in_old_sessions_too(crowded: Store) -> None:
+    assert found(crowded, "common", Filter(session_id=1)) == [1]
+    assert found(crowded, "common", Filter(scopes=("prompt",))) == [1]
+
+
+# filters ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two(store: Store) -> tuple[Session, Session]:
+    """Two sessions that say the same."""
+    return said(store, "gasket"), said(store, "gasket")
+
+
+@pytest.mark.parametrize("asked", ["acme/pump", "pump", "ACME/Pump", "github.com/acme/pump", "pump.git"])
+def test_by_repository(store: Store, two: tuple[Session, Session], asked: str) -> None:
+    change(store, "update sessions set repository = 'acme/pump', project = 'github.com/acme/pump' where id = 1")
+    change(store, "update sessions set repository = 'acme/newpump', project = 'github.com/acme/newpump' where id = 2")
+    assert found(store, "gasket", Filter(repository=asked)) == [1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "ids"), [("main", [1]), ("feat/x", [2]), ("feat/*", [2]), ("feat", []), ("*", [1, 2])]
+)
+def test_by_branch(store: Store, two: tuple[Session, Session], asked: str, ids: list[int]) -> None:
+    change(store, "update sessions set branch = 'main' where id = 1")
+    change(store, "update sessions set branch = 'feat/x' where id = 2")
+    assert sorted(found(store, "gasket", Filter(branch=asked))) == ids
+
+
+@pytest.mark.parametrize(
+    ("asked", "ids"),
+    [
+        ("/a/src/login.ts", [1]), ("login.ts", [1]), ("src/login.ts", [1]), ("src", [1, 2]), ("/a", [1]),
+        ("/a/", [1]), ("ogin.ts", []), ("*.ts", [1, 2]), ("./src/login.ts", [1]), ("moved.ts", [2]), ("[x].ts", []),
+        ("/a/src/login", []),
+    ],
+)  # fmt: skip
+def test_by_path(store: Store, two: tuple[Session, Session], asked: str, ids: list[int]) -> None:
+    columns = "id, session_id, file_path, tool_name, action, first_seq"
+    file = f"insert into session_files({columns}) values (?, ?, ?, ?, ?, 1)"
+    change(store, file, 1, 1, "/a/src/login.ts", "Edit", "edit")
+    change(store, file, 2, 2, "/b/src/other.ts", "Bash", "rename")
+    change(store, "insert into file_touches values (2, 1, 0, 'rename', '/b/moved.ts')")
+    assert sorted(found(store, "gasket", Filter(path=asked))) == ids
+
+
+@pytest.mark.parametrize(
+    ("asked", "ids"),
+    [
+        ("12", [1]), ("#12", [1]), ("pr:12", [1]), ("PR #12", [1]), ("issue 12", []), ("acme/pump#12", [1]),
+        ("https://github.com/acme/pump/pull/12", [1]), ("acme/other#12", []), ("1a2b3c4", [2]), ("1a2b", [2]),
+        ("1a2b3c4d5e6f", [2]), ("commit 1a2b3c4", [2]), ("1a2b3c5", []), ("7", [2]), ("acme/lib#7", [2]), ("", []),
+        ("deadbeef", [2]), ("%", []), ("2", []),
+    ],
+)  # fmt: skip
+def test_by_ref(store: Store, two: tuple[Session, Session], asked: str, ids: list[int]) -> None:
+    ref = "insert into session_refs(session_id, ref_type, ref_value, repository, seq) values (?, ?, ?, ?, 1)"
+    change(store, ref, 1, "pr", "12", "acme/pump")
+    change(store, ref, 2, "commit", "1a2b3c4d", "acme/pump")
+    change(store, ref, 2, "issue", "acme/lib#7", "acme/lib")
+    change(store, ref, 2, "commit", "acme/lib@deadbeef", "acme/lib")
+    assert found(store, "gasket", Filter(ref=asked)) == ids
+
+
+def test_by_time(store: Store, two: tuple[Session, Session]) -> None:
+    for session_id, at in ((1, NOW - 2 * DAY_MS), (2, NOW)):
+        change(store, "update events set at = ? where session_id = ?", at, session_id)
+        change(store, "update sessions set last_active = ? where id = ?", at, session_id)
+    assert found(store, "gasket", Filter(since=NOW - DAY_MS)) == [2]
+    assert found(store, "gasket", Filter(until=NOW - DAY_MS)) == [1]
+    assert found(store, "gasket", Filter(since=NOW, until=NOW)) == []
+    assert found(store, "gasket", Filter(since=NOW, until=NOW + 1)) == [2]
+
+
+def test_of_a_long_session_the_events_of_the_time_count(store: Store) -> None:
+    begin(store, UserMessage(content="gasket"), AssistantText(text="washer"))
+    change(store, "update events set at = ? where seq = 1", NOW - 9 * DAY_MS)
+    assert found(store, "gasket", Filter(since=NOW - DAY_MS)) == []
+    assert found(store, "washer", Filter(since=NOW - DAY_MS)) == [1]
+
+
+def test_by_scope(store: Store) -> None:
+    prompt, answer = said(store, "gasket"), begin(store, AssistantText(text="gasket"))
+    assert found(store, "gasket", Filter(scopes=("prompt",))) == [prompt.id]
+    assert found(store, "gasket", Filter(scopes=("answer", "thinking"))) == [answer.id]
+
+
+@pytest.mark.parametrize(("asked", "scopes"), [("Bash", 2), ("bash", 2), ("SHELL", 2), ("Read", 0), ("", 0)])
+def test_by_tool(store: Store, asked: str, scopes: int) -> None:
+    begin(
+        store, UserMessage(content="gasket"),
+        ToolCall(tool_name="Bash", tool="SHELL", input={"command": "make gasket"}),
+        ToolResult(tool_name="Bash", tool="SHELL", content="gasket made"),
+    )  # fmt: skip
+    assert len(store.search("gasket", Filter(tool=asked), hits_per_session=None).hits) == scopes
+
+
+def test_a_session_is_left_out(store: Store, two: tuple[Session, Session]) -> None:
+    assert found(store, "gasket", Filter(without=(1,))) == [2]
+
+
+# what must not be found ---------------------------------------------------------------------------------------
+
+
+def test_an_event_that_another_program_deleted_is_not_found(store: Store) -> None:
+    session = said(store, "gasket")
+    change(store, "delete from events where session_id = ?", session.id)
+    for told in (store.search("gasket"), store.search("gasket", ranked=False), store.search("gasket", Filter(since=1))):
+        assert (told.total, told.hits) == (0, [])
+
+
+def test_a_session_that_was_removed_is_not_found(store: Store) -> None:
+    store.remove(said(store, "gasket"))
+    assert store.search("gasket") == search.Found(total=0, truncated=False, hits=[])
+
+
+def claim(store: Store) -> tuple[int, int]:
+    """A run, and its agent's own log of it, which is not shown."""
+    run, log = said(store, "gasket"), said(store, "gasket")
+    uid = store.turns(run)[0].uid
+    change(store, "update sessions set owner = null, number = null, native_id = 'n1' where id = ?", log.id)
+    change(store, "update turns set native_id = 'n1' where session_id = ?", run.id)
+    change(store, "update turns set uid = ? where session_id = ?", uid, log.id)
+    return run.id, log.id
+
+
+def test_the_agents_own_log_of_a_run_is_not_found_beside_it(store: Store) -> None:
+    run, log = claim(store)
+    assert [session.id for session in store.sessions(helpers=True)] == [run]
+    assert found(store, "gasket", hits_per_session=None) == [run]
+    assert found(store, "gasket", Filter(session_id=log)) == []
+    assert [hit.session_id for hit in store.search("gasket", ranked=False).hits] == [run]
+    assert [hit.session_id for hit in store.search(None).hits] == [run]
+
+
+def test_a_helpers_hit_counts_for_the_session_that_called_it(store: Store) -> None:
+    parent, helper, helpers_own = said(store, "fix the gasket"), said(store, "gasket"), said(store, "gasket gasket")
+    for child, of in ((helper, parent), (helpers_own, helper)):
+        change(store, "update sessions set parent_id = ?, relation = 'subagent' where id = ?", of.id, child.id)
+    told = store.search("gasket").hits
+    assert [hit.shown_id for hit in told] == [parent.id]
+    assert {hit.shown_id for hit in store.search("gasket", hits_per_session=None).hits} == {parent.id}
+    assert found(store, "gasket", Filter(without=(parent.id,))) == []
+
+
+def test_a_helper_of_an_agents_own_log_counts_for_the_run(store: Store) -> None:
+    run, log = claim(store)
+    helper = said(store, "washer")
+    change(store, "update sessions set parent_id = ?, relation = 'subagent' where id = ?", log, helper.id)
+    (hit,) = store.search("washer").hits
+    assert (hit.session_id, hit.shown_id) == (helper.id, run)
+
+
+def test_a_helper_whose_parents_go_in_a_circle_is_found(store: Store) -> None:
+    one, other = said(store, "gasket"), said(store, "washer")
+    for child, of in ((one, other), (other, one)):
+        change(store, "update sessions set parent_id = ?, relation = 'subagent' where id = ?", of.id, child.id)
+    assert len(store.search("gasket").hits) == 1
+
+
+def test_a_copied_turn_is_found_in_the_oldest_session(tmp_path: Path, clock: Clock) -> None:
+    with open_store(tmp_path / "one.bks", now=clock) as one, open_store(tmp_path / "two.bks", now=clock) as two:
+        original = said(one, "gasket")
+        clock.ms += DAY_MS
+        two.take_session(one, original.uid)
+        continuation = two.continue_session(one, original.uid)
+        two.append_events(continuation, [UserMessage(content="washer")])
+        uids = {session.id: session.uid for session in two.sessions()}
+        assert [uids[hit] for hit in found(two, "gasket", hits_per_session=None)] == [original.uid]
+        assert [uids[hit] for hit in found(two, "washer")] == [continuation.uid]
+
+
+# not ranked ---------------------------------------------------------------------------------------------------
+
+
+def test_every_event_is_given_the_newest_session_first(store: Store) -> None:
+    older, newer = begin(store, UserMessage(content="a"), AssistantText(text="b")), said(store, "c")
+    change(store, "update sessions set last_active = ? where id = ?", NOW - DAY_MS, older.id)
+    assert [hit.session_id for hit in store.search(None).hits] == [newer.id, older.id, older.id]
+
+
+def test_what_is_not_ranked_has_a_limit_too(store: Store) -> None:
+    begin(store, *[AssistantText(text="gasket") for _ in range(5)])
+    told = store.search("gasket", limit=3, ranked=False)
+    assert (len(told.hits), told.truncated) == (3, True)
+
+
+def test_without_a_term_nothing_is_given(store: Store) -> None:
+    said(store, "gasket")
+    with closing(apsw.Connection(str(store.path))) as db:
+        assert every(db, "++", Filter(), limit=5).hits == []
