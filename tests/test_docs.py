@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import backstory
 from backstory import config
 from backstory.cli import COMMANDS, cli
-from backstory.store import open_store
+from backstory.store import open_store, readonly
 
 ROOT = Path(__file__).parent.parent
 FILE_FORMAT = (ROOT / "docs" / "file-format.md").read_text("utf-8")
@@ -109,6 +109,7 @@ def test_every_name_of_ours_in_coming_from_exists(columns: dict[str, list[str]])
     known = set(backstory.__all__) | set(columns) | {f"{t}.{c}" for t, names in columns.items() for c in names}
     known |= {name for names in columns.values() for name in names}
     known |= {f"Store.{name}" for name in dir(backstory.Store) if not name.startswith("_")}
+    known |= {view.name for view in readonly.views()} | {name for view in readonly.views() for name in view.columns}
     literal = {".backstory/sessions.bks", "store.db", "BACKSTORY_HOME", "S1", "S2", "S3", "✓", "✗"}
     for cell in ours:
         for name in re.findall(r"`([^`]+)`", cell):

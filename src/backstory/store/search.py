@@ -32,6 +32,8 @@ CANDIDATES_MAX = 2_000
 """and so many with those of the newest sessions,"""
 RANGES_MAX = 64
 """of which so many are looked through."""
+BEGINNINGS_MAX = 50_000
+"""Of the beginning of words so many of the newest hits are looked at."""
 RELAXED_TERMS_MAX = 8
 """Where no event has every word, so many of the rarest are looked for."""
 TERMS_MAX = 64
@@ -320,6 +322,9 @@ class _Search:
 
     def _candidates(self, expression: str) -> str:
         """Of too many hits the newest, and those in the wanted sessions that were last active; as a JSON list."""
+        if "*" in expression:
+            # The beginning of a word is looked up anew for every range, and that may take as long as all of them.
+            return self._candidates_at_once(expression)
         is_any = self._wanted == Filter()
         chosen = set(self._hit_ids(expression, NEWEST_HITS, (0, 1 << 62)) if is_any else ())
         for session_id in islice(self.places(None), RANGES_MAX if is_any else 4 * RANGES_MAX):
@@ -327,6 +332,17 @@ class _Search:
                 break
             chosen |= set(self._hit_ids(expression, room, self._range(session_id)))
         return json.dumps(sorted(chosen))
+
+    def _candidates_at_once(self, expression: str) -> str:
+        found: list[tuple[Any, ...]] = self._db.execute(
+            "select rowid, session_id from search_index where search_index match ? order by rowid desc limit ?",
+            (expression, BEGINNINGS_MAX),
+        ).fetchall()
+        gathered: dict[int, list[int]] = {}
+        for event_id, session_id in found:
+            gathered.setdefault(session_id, []).append(event_id)
+        newest = (event_id for session_id in self.places(gathered) for event_id in gathered[session_id])
+        return json.dumps(sorted(islice(newest, CANDIDATES_MAX)))
 
     def _hit_ids(self, expression: str, most: int, between: tuple[int, int]) -> list[int]:
         scopes = self._scopes or ()
