@@ -10,13 +10,13 @@ import pytest
 
 from backstory.projects import (
     keep_out_of_git,
-    normalised,
     project_key,
     remote_url,
     repository_root,
     shared_root,
     store_path,
 )
+from backstory.remotes import normalised
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from backstory.slicing import (
 from backstory.store import SeenPlace, codec, logs, slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+    from collections.abc import Callable, Mapping, Sequence, Set
 
     from backstory.agents import Agent
     from backstory.model import LogIdentity

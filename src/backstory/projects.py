@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
+from backstory.remotes import normalised
 from backstory.store import PROJECT_STORE
 
 BARE_STORE = Path("backstory") / PROJECT_STORE.name
@@ -18,10 +19,8 @@ BARE_STORE = Path("backstory") / PROJECT_STORE.name
 
 _REMOTE = re.compile(r'^\s*\[remote "([^"]+)"\]\s*$')
 _URL = re.compile(r"^\s*url\s*=\s*(\S+)\s*$")
-_SCP = re.compile(r"^(?:[^@/]+@)?([^:/]+):(?!//)(.+)$")
 _SECTION = re.compile(r"^\s*\[([^]\s\"]+)")
 _BARE = re.compile(r"^\s*bare\s*(?:=\s*(?:true|yes|on|1)\s*)?(?:[#;].*)?$", re.IGNORECASE)
-_SCHEME = re.compile(r"^[a-z+]+://(?:[^@/]*@)?([^/:]+)(?::\d+)?/(.+)$", re.IGNORECASE)
 
 
 @lru_cache(maxsize=4096)
@@ -120,18 +119,6 @@ def remote_url(root: Path) -> str | None:
         elif section and (found := _URL.match(line)):
             urls.setdefault(section, found.group(1))
     return urls.get("origin") or next(iter(urls.values()), None)
-
-
-def normalised(url: str) -> str:
-    """A remote's URL as host/path, without scheme, user, port or ``.git``.
-
-    >>> normalised("git@github.com:me/tool.git"), normalised("https://x@github.com/me/tool")
-    ('github.com/me/tool', 'github.com/me/tool')
-    """
-    for pattern in (_SCHEME, _SCP):
-        if found := pattern.match(url):
-            return f"{found.group(1).lower()}/{found.group(2).strip('/').removesuffix('.git')}"
-    return url.removesuffix(".git")
 
 
 def _bare_root(folder: Path) -> Path | None:

@@ -56,8 +56,9 @@ REST = 3
 """After a batch that took t there is a rest of so many t, at most …"""
 REST_MAX_S = 0.4
 POLL_LEAST_S = 1.0
+POLL_MOST_S = 10.0
 POLL_REST = 50
-"""Where nothing is told, a look at everything that took t is followed by a rest of so many t."""
+"""Where nothing is told, a look at everything that took t is followed by a rest of so many t, within these bounds."""
 
 PASSING = (StoreBusy, DiskFull, StoreReadOnly, StoreFailed, StoreNotFound, CannotWrite)
 """What may be over in a moment: it is told, and tried again."""
@@ -195,7 +196,8 @@ class Watch:
         report = self._read_all()
         self._runs = runs
         took = time.monotonic() - began
-        self._all_at = time.monotonic() + (max(POLL_LEAST_S, POLL_REST * took) if self._sight.is_polling else ALL_S)
+        rest = min(max(POLL_LEAST_S, POLL_REST * took), POLL_MOST_S)
+        self._all_at = time.monotonic() + (rest if self._sight.is_polling else ALL_S)
         self._is_all_due, self._is_all_held, self._held_for = False, bool(running), running
         self._pending = _refused(report)
         self._early.clear()
@@ -362,7 +364,8 @@ class Sight:
 
     def _poll(self, why: str) -> None:
         if not self.is_polling:
-            self._told = f"Not all logs can be watched ({why}); they are looked through every few seconds instead."
+            said = why.partition(" (Error ")[0]
+            self._told = f"Not all logs can be watched ({said}); they are looked through every few seconds instead."
         self.is_polling, self._again_at = True, time.monotonic() + ALL_S
 
 

@@ -243,6 +243,14 @@ def test_a_removed_session_leaves_nothing(machine: Machine, session: Path) -> No
     assert looked_up(machine.store_path, "select count(*) from companions") == [(0,)]
 
 
+def test_a_store_of_an_earlier_version_is_read_as_it_is(machine: Machine, session: Path, tmp_path: Path) -> None:
+    read(machine)
+    looked_up(machine.store_path, "drop table companions")
+    (told,) = all_restored(machine, tmp_path / "out")
+    assert told.companions == []
+    assert machine.store.verify().problems == []
+
+
 def test_damage_is_told(machine: Machine, session: Path) -> None:
     read(machine)
     assert machine.store.verify().problems == []

@@ -14,7 +14,9 @@ import pytest
 from backstory import agents, databases
 from backstory.fullform import FullForms
 from backstory.model import AssistantText, Compacted
+from backstory.reindex import reindex
 from backstory.restore import restore
+from tests.conftest import NOW
 from tests.ingest.machines import lines, looked_up, prompts, sha256
 
 if TYPE_CHECKING:
@@ -183,6 +185,13 @@ def test_an_events_full_form_comes_from_its_row(machine: Machine, database: Path
     full = FullForms(machine.store)
     told = [full.of(each) for each in machine.store.events(the_lost_one(machine))]
     assert [len(each.text) for each in told if isinstance(each, AssistantText)] == [45_000, 45_000]
+
+
+def test_told_again_its_rows_say_the_same(machine: Machine, database: Path) -> None:
+    read(machine)
+    before = machine.content()
+    assert reindex(machine.store, now=NOW, events_too=True).failed == []
+    assert machine.content() == before
 
 
 def test_what_is_as_it_was_is_not_read_again(machine: Machine, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,9 +233,26 @@ def test_of_a_common_word_the_newest_sessions_are_found(crowded: Store) -> None:
     assert (told.total, told.truncated, 3 in [hit.session_id for hit in told.hits]) == (201, True, True)
 
 
-def test_a_filter_finds_in_old_sessions_too(crowded: Store) -> None:
-    assert found(crowded, "common", Filter(session_id=1)) == [1]
-    assert found(crowded, "common", Filter(scopes=("prompt",))) == [1]
+@pytest.mark.parametrize("query", ["common", "com*"])
+def test_a_filter_finds_in_old_sessions_too(crowded: Store, query: str) -> None:
+    assert found(crowded, query, Filter(scopes=("prompt",))) == [1]
+    assert found(crowded, query, Filter(session_id=1)) == [1]
+    assert found(crowded, query, Filter(tool="Bash")) == []
+
+
+def test_of_the_beginning_of_words_the_newest_sessions_are_found(crowded: Store) -> None:
+    change(crowded, "update sessions set last_active = ? + 1 where id = 3", NOW)
+    assert 3 in found(crowded, "com*", limit=5)
+
+
+def test_a_time_long_ago_finds_in_old_sessions(crowded: Store) -> None:
+    change(crowded, "update events set at = ? where session_id = 1", NOW - 9 * DAY_MS)
+    assert found(crowded, "common", Filter(until=NOW - DAY_MS)) == [1]
+
+
+def test_one_session_of_many_is_found(crowded: Store) -> None:
+    change(crowded, "update sessions set branch = 'old' where id = 2")
+    assert found(crowded, "common", Filter(branch="old")) == [2]
 
 
 # filters ------------------------------------------------------------------------------------------------------
@@ -333,6 +350,15 @@ def test_by_tool(store: Store, asked: str, scopes: int) -> None:
 
 def test_a_session_is_left_out(store: Store, two: tuple[Session, Session]) -> None:
     assert found(store, "gasket", Filter(without=(1,))) == [2]
+
+
+def test_a_record_that_was_read_again_is_found_in_its_session(store: Store) -> None:
+    session = begin(store, UserMessage(content="washer"), AssistantText(text="gasket"), AssistantText(text="pump"))
+    change(store, "update events set id = 99 where seq = 2")
+    insert = "insert into search_index(rowid, content, session_id, scope) values (99, 'gasket', ?, 'answer')"
+    change(store, insert, session.id)
+    assert found(store, "gasket", Filter(session_id=session.id)) == [session.id]
+    assert len(store.search(None, Filter(session_id=session.id)).hits) == 3
 
 
 # what must not be found ---------------------------------------------------------------------------------------

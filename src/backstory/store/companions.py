@@ -79,12 +79,16 @@ def pack(name: str, mtime_ns: int, data: bytes) -> Companion:
 
 def marks(db: apsw.Connection) -> dict[tuple[int, str], Mark]:
     """Every companion by its log and name, as it was when last read."""
+    if not _has_table(db):
+        return {}
     rows = db.execute("select log_id, name, size, mtime_ns from companions")
     return {(log_id, name): (size, mtime_ns) for log_id, name, size, mtime_ns in rows}
 
 
 def of_log(db: apsw.Connection, log_id: int) -> list[Kept]:
     """The companions of a log, by name."""
+    if not _has_table(db):
+        return []
     rows = db.execute("select id, name, size, mtime_ns from companions where log_id = ? order by name", (log_id,))
     return [Kept(id=each, name=name, size=size, mtime_ns=mtime_ns) for each, name, size, mtime_ns in rows]
 
@@ -97,6 +101,8 @@ def read(db: apsw.Connection, companion_id: int) -> bytes:
 
 def ending_in(db: apsw.Connection, log_id: int, ending: str) -> int | None:
     """The id of a companion whose name ends so: of this log, or of one of the session that this one's session helps."""
+    if not _has_table(db):
+        return None
     found: int | None = db.execute(
         "select c.id from logs own join sessions s on s.id = own.session_id "
         "join logs l on l.session_id in (s.id, s.parent_id) join companions c on c.log_id = l.id "
@@ -141,6 +147,11 @@ def check(db: apsw.Connection, log_id: int) -> Iterator[str]:
             read(db, each.id)
         except codec.CodecError as refused:
             yield f"{each.name}: {refused}"
+
+
+def _has_table(db: apsw.Connection) -> bool:
+    """Whether this is a store of a version that has companions; an earlier one is read as it is."""
+    return bool(db.execute("select count(*) from sqlite_schema where name = 'companions'").get)
 
 
 def _tell(db: apsw.Connection, session_id: int, told: Told) -> None:

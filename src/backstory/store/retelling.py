@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from backstory.found import At, Found
 from backstory.model import SessionFacts, Turn, UserMessage, event_from_json
+from backstory.remotes import repository_name
 from backstory.store import claims, codec, derived, slices, turns
 
 if TYPE_CHECKING:
@@ -147,5 +148,5 @@ def _mark(db: apsw.Connection, piece: Retold, *, events_too: bool) -> None:
         db.execute(
             "update sessions set title = coalesce(?, title), cwd = coalesce(?, cwd), branch = coalesce(?, branch), "
             "repository = coalesce(?, repository) where id = ? and owner is null",
-            (facts.title, facts.cwd, facts.branch, facts.repository, piece.session_id),
+            (facts.title, facts.cwd, facts.branch, repository_name(facts.repository), piece.session_id),
         )

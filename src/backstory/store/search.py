@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     import apsw
 
-RANKED_HITS_MAX = 5_000
+RANKED_HITS_MAX = 3_000
 """With more hits than this only some are ranked."""
-NEWEST_HITS = 800
+NEWEST_HITS = 500
 """So many of the newest hits are, whatever their session,"""
-CANDIDATES_MAX = 2_000
+CANDIDATES_MAX = 1_500
 """and so many with those of the newest sessions,"""
 RANGES_MAX = 64
 """of which so many are looked through."""
@@ -327,16 +327,18 @@ class _Search:
             return self._candidates_at_once(expression)
         is_any = self._wanted == Filter()
         chosen = set(self._hit_ids(expression, NEWEST_HITS, (0, 1 << 62)) if is_any else ())
-        for session_id in islice(self.places(None), RANGES_MAX if is_any else 4 * RANGES_MAX):
+        for session_id in islice(self.places(None), RANGES_MAX if is_any else 2 * RANGES_MAX):
             if (room := CANDIDATES_MAX - len(chosen)) <= 0:
                 break
             chosen |= set(self._hit_ids(expression, room, self._range(session_id)))
         return json.dumps(sorted(chosen))
 
     def _candidates_at_once(self, expression: str) -> str:
+        in_scope, scopes = self._in_scope()
         found: list[tuple[Any, ...]] = self._db.execute(
-            "select rowid, session_id from search_index where search_index match ? order by rowid desc limit ?",
-            (expression, BEGINNINGS_MAX),
+            f"select rowid, session_id from search_index where search_index match ? {in_scope}"
+            "order by rowid desc limit ?",
+            (expression, *scopes, BEGINNINGS_MAX),
         ).fetchall()
         gathered: dict[int, list[int]] = {}
         for event_id, session_id in found:
@@ -345,8 +347,7 @@ class _Search:
         return json.dumps(sorted(islice(newest, CANDIDATES_MAX)))
 
     def _hit_ids(self, expression: str, most: int, between: tuple[int, int]) -> list[int]:
-        scopes = self._scopes or ()
-        in_scope = f"and scope in ({', '.join('?' * len(scopes))}) " if scopes else ""
+        in_scope, scopes = self._in_scope()
         found: list[tuple[Any, ...]] = self._db.execute(
             f"select rowid from search_index where search_index match ? and rowid between ? and ? {in_scope}"
             "order by rowid desc limit ?",
@@ -354,18 +355,17 @@ class _Search:
         ).fetchall()
         return [row[0] for row in found]
 
+    def _in_scope(self) -> tuple[str, tuple[str, ...]]:
+        scopes = self._scopes or ()
+        return f"and scope in ({', '.join('?' * len(scopes))}) " if scopes else "", scopes
+
     def _range(self, session_id: int) -> tuple[int, int]:
         """The least and the greatest id of a session's events; those of others may lie between."""
-        first, last = (
-            self._db.execute(
-                f"select id from events where session_id = ? order by seq {way}, part {way} limit 1", (session_id,)
-            ).get
-            for way in ("", "desc")
-        )
-        if first is None or first > last:
-            # A record that was read again has a new id, so numbers and ids may run against each other.
-            first, last = 0, 1 << 62
-        return int(first), int(last)
+        # A record that was read again has a new id, so the first and the last record do not tell.
+        found: Any = self._db.execute(
+            "select min(id), max(id) from events where session_id = ?", (session_id,)
+        ).fetchone()
+        return (0, -1) if found[0] is None else (found[0], found[1])
 
     def _shown(self, parent_id: int) -> int:
         """The session that a helper's hits count for."""

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from backstory import errors, ids
 from backstory.model import Relation
+from backstory.remotes import repository_name
 from backstory.store import claims, slices
 
 if TYPE_CHECKING:
@@ -222,7 +223,7 @@ def place(db: apsw.Connection, session_id: int, at: Workplace) -> None:
     db.execute(
         "update sessions set project = coalesce(?, project), branch = coalesce(?, branch), cwd = coalesce(cwd, ?), "
         "root = coalesce(root, ?), repository = coalesce(repository, ?) where id = ?",
-        (at.project, at.branch, at.cwd, at.root, slices.repository(at.project), session_id),
+        (at.project, at.branch, at.cwd, at.root, repository_name(at.project), session_id),
     )
 
 

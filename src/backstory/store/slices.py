@@ -14,6 +14,7 @@ from backstory import extract, ids
 from backstory.compact_form import compact_event
 from backstory.found import Found
 from backstory.model import Event, LogIdentity, SessionFacts, Turn, event_to_json
+from backstory.remotes import repository_name
 from backstory.store import claims, codec, derived, forks, logs, turns
 from backstory.store.logs import Chunk, Run, SeenPlace
 
@@ -278,19 +279,13 @@ def _update_session(db: apsw.Connection, session_id: int, piece: LogSlice) -> No
         "root = coalesce(root, ?), "
         "last_active = max(coalesce(last_active, 0), coalesce(?, last_active, ?)) where id = ?",
         (
-            piece.next_seq, facts.title, facts.cwd, facts.branch, facts.repository, repository(piece.project),
-            piece.project, piece.root, piece.last_active, piece.created, session_id,
+            piece.next_seq, facts.title, facts.cwd, facts.branch, repository_name(facts.repository),
+            repository_name(piece.project), piece.project, piece.root, piece.last_active, piece.created, session_id,
         ),
     )  # fmt: skip
     if piece.turns:
         claims.take_usage(db, session_id)
         turns.sum_up(db, session_id)
-
-
-def repository(project: str | None) -> str | None:
-    """``owner/name`` out of a project's key, where that is a remote's."""
-    host, _, path = (project or "").partition("/")
-    return path if "." in host and "/" in path else None
 
 
 def _link_parent(db: apsw.Connection, session_id: int, piece: LogSlice) -> None:
