@@ -4,7 +4,14 @@
 known to be in it. *Known items*: words of a prompt, whole short prompts, and subjects of commits, each of which one
 session (or its copies) has; told are hit@1, hit@5 and the mean reciprocal rank among 20 sessions. *Times*: rare words
 (at most 20 hits), phrases of two words, common words (the most frequent of the sample), common words with a filter,
-and the excerpts of 20 hits; medians and 95th percentiles in ms, in process, index warm. The choice is by a fixed seed.
+and the excerpts of 20 hits; medians and 95th percentiles in ms of CPU, in process, index warm. The choice is by a
+fixed seed.
+
+Measured with Python 3.11 and SQLite 3.54 on a busy machine with 2 cores, real logs (17 MB of text, 164 sessions) and
+made-up ones (95 MB, 400 sessions). Known items, real logs: whole prompts hit@1 0.997, three of their words 0.88 (hit@5
+0.97), commits 1.0; with all scopes weighed alike three words fall to 0.83, on the made-up logs from 0.90 to 0.63.
+Times, made-up logs, p50 / p95: rare 0.2 / 0.5, phrase 2.3 / 16 (their phrases repeat: up to 19,000 hits each), common
+9 / 10, filtered 3 to 11 / 4 to 12. Ranking every hit instead: common 30 / 36, phrase 7 / 40.
 """
 
 from __future__ import annotations
@@ -94,9 +101,9 @@ def timed(questions: list[Callable[[], object]]) -> dict[str, float]:
     for question in questions:
         rounds = []
         for _ in range(3):
-            started = time.perf_counter()
+            started = time.process_time()
             question()
-            rounds.append((time.perf_counter() - started) * 1000)
+            rounds.append((time.process_time() - started) * 1000)
         times.append(min(rounds))
     times.sort()
     p95 = times[min(len(times) - 1, int(len(times) * 0.95))]

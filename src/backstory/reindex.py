@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import msgspec
 from msgspec import Struct, field
 
-from backstory import agents, ids
+from backstory import agents, companions, ids
 from backstory.deriving import Deriver
 from backstory.errors import BackstoryError, LogNotUnderstood
 from backstory.found import At
@@ -88,7 +88,9 @@ def reindex(
 
 
 def _is_gone(log: Log) -> bool:
-    return log.kind == "file" and bool(log.path) and not Path(log.path).exists()
+    # Of a log out of a database it is the database's path that counts.
+    path = log.path.partition("#")[0]
+    return log.kind == "file" and bool(path) and not Path(log.path).exists() and not Path(path).exists()
 
 
 def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
@@ -99,6 +101,8 @@ def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
             told |= {turn.uid for turn in piece.turns}
             store.retell(piece, events_too=events_too)
     store.retell_unlogged(session.id)
+    for log in store.logs(session):
+        companions.tell_again(store, log)
     if events_too and session.number is None:
         store.drop_turns_but(session.id, told)
 

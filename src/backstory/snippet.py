@@ -10,7 +10,7 @@ import json
 import re
 import time
 import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ LITERAL_SESSIONS = 30
 """For a query with signs in it, so many of the best sessions are looked through for it as it was typed,"""
 LITERAL_HITS = 3
 """in so many of each one's best hits,"""
-LITERAL_READS_MAX = 12
+LITERAL_READS_MAX = 8
 """of which so many are read again from their bytes."""
 EXACT_HITS_MAX = 2_000
 """So many hits of a literal text's words are looked at."""
@@ -440,37 +440,52 @@ def snippet(text: str, query: str, around: int = AROUND_CHARS) -> tuple[str, lis
 
 _COMBINING = re.compile(r"[\u0300-\u036f]")
 _CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
+_PLAIN_WORD = r"[^\W_]"
 # Where no spaces part the words, each character is a word of its own.
 _WORD = rf"[^\W_{_CJK}]"
-_QUERY_TOKEN = re.compile(rf"[{_CJK}]|{_WORD}+")
+
+
+@cache
+def _query_token() -> re.Pattern[str]:
+    return re.compile(rf"[{_CJK}]|{_WORD}+")
 
 
 class _Look:
     """One term of a query, to be looked for in texts."""
 
     def __init__(self, term: str) -> None:
-        is_prefix = term.endswith("*") and term[:-1].isalnum()
-        tokens = _QUERY_TOKEN.findall(_folded(term))
-        self._ways = [_together(tokens, is_prefix=is_prefix)] if tokens else []
-        if not is_prefix and not (term[:1].isalnum() and term[-1:].isalnum()):
-            self._ways.insert(0, re.compile(re.escape(_folded(term))))
-        parts = identifier_parts(term) if term.isalnum() else []
-        if parts:
-            self._ways.append(_together([_folded(part) for part in parts], is_prefix=False))
-        # A phrase that is nowhere in one piece is shown by its words.
-        self._apart = [_together([token], is_prefix=False) for token in tokens] if len(tokens) > 1 else []
-        self._part = re.compile(re.escape(tokens[0])) if len(tokens) == 1 and tokens[0].isascii() else None
+        folded = _folded(term)
+        self._is_prefix = term.endswith("*") and term[:-1].isalnum()
+        self._tokens = (_TOKEN if term.isascii() else _query_token()).findall(folded)
+        self._parts = [_folded(part) for part in identifier_parts(term)] if term.isalnum() else []
+        has_signs = not self._is_prefix and not (term[:1].isalnum() and term[-1:].isalnum())
+        self._typed = [re.compile(re.escape(folded))] if has_signs else []
+        single = self._tokens[0] if len(self._tokens) == 1 and self._tokens[0].isascii() else None
+        self._part = re.compile(re.escape(single)) if single else None
+        self._known: dict[str, tuple[list[re.Pattern[str]], list[re.Pattern[str]]]] = {}
 
     def places(self, text: str, folded: str) -> list[tuple[int, int]]:
         """Where the term stands: as it was typed if it does anywhere, else its words, else as part of identifiers."""
-        for way in self._ways:
+        # The wider class takes milliseconds to compile, and most texts have no letter of it.
+        together, apart = self._ways(_PLAIN_WORD if text.isascii() or max(text) < "\u3040" else _WORD)
+        for way in (*self._typed, *together):
             if found := _spans(way, folded):
                 return found
-        found = [span for way in self._apart for span in _spans(way, folded)]
+        found = [span for way in apart for span in _spans(way, folded)]
         if found or self._part is None:
             return sorted(found)
         within = (each.span() for each in islice(self._part.finditer(folded), 20 * PLACES_MAX))
         return list(islice((span for span in within if _is_part(text, *span)), PLACES_MAX))
+
+    def _ways(self, word: str) -> tuple[list[re.Pattern[str]], list[re.Pattern[str]]]:
+        """Patterns for the term in one piece, and for its words, which show a phrase that is nowhere in one piece."""
+        if word not in self._known:
+            together = [_together(self._tokens, word, is_prefix=self._is_prefix)] if self._tokens else []
+            if self._parts:
+                together.append(_together(self._parts, word, is_prefix=False))
+            tokens = self._tokens if len(self._tokens) > 1 else []
+            self._known[word] = together, [_together([token], word, is_prefix=False) for token in tokens]
+        return self._known[word]
 
 
 @lru_cache(maxsize=32)
@@ -478,18 +493,18 @@ def _looks(query: str) -> tuple[_Look, ...]:
     return tuple(_Look(term) for term in islice(dict.fromkeys(terms(query)), MARKED_TERMS_MAX))
 
 
-def _together(tokens: list[str], *, is_prefix: bool) -> re.Pattern[str]:
+def _together(tokens: list[str], word: str, *, is_prefix: bool) -> re.Pattern[str]:
     """A pattern for words that follow one another, whatever signs stand between."""
     pieces = [re.escape(tokens[0])]
     if not _is_cjk(tokens[0]):
         # Looked at behind the word, so that the search for its letters is a fast one.
-        pieces.append(rf"(?<!{_WORD}{re.escape(tokens[0])})")
+        pieces.append(rf"(?<!{word}{re.escape(tokens[0])})")
     for last, token in pairwise(tokens):
         pieces += [r"[\W_]*" if _is_cjk(last) or _is_cjk(token) else r"[\W_]+", re.escape(token)]
     if is_prefix:
-        pieces.append(f"{_WORD}*")
+        pieces.append(f"{word}*")
     elif not _is_cjk(tokens[-1]):
-        pieces.append(f"(?!{_WORD})")
+        pieces.append(f"(?!{word})")
     return re.compile("".join(pieces))
 
 

@@ -60,7 +60,7 @@ POLL_MOST_S = 10.0
 POLL_REST = 50
 """Where nothing is told, a look at everything that took t is followed by a rest of so many t, within these bounds."""
 
-PASSING = (StoreBusy, DiskFull, StoreReadOnly, StoreFailed, StoreNotFound, CannotWrite)
+PASSING = (StoreBusy, DiskFull, StoreReadOnly, StoreFailed, StoreNotFound, CannotWrite, OSError)
 """What may be over in a moment: it is told, and tried again."""
 
 
@@ -114,7 +114,7 @@ class Watch:
         self._runs: Any = None
         self._file: tuple[int, int] | None = None
         self._said: set[str] = set()
-        self._not_read: set[str] = set()
+        self._not_read: set[tuple[str, str]] = set()
 
     @property
     def folders(self) -> list[str]:
@@ -129,7 +129,9 @@ class Watch:
         """
         try:
             self._renew()
-            yield self._everything()
+            first = self._everything()
+            self._not_read |= {(each.path, each.reason) for each in first.errors}
+            yield first
             while True:
                 began = time.monotonic()
                 report = self._try(self._next_due())
@@ -249,11 +251,11 @@ class Watch:
         self._file = _identity(self._store.path)
 
     def _note(self, report: Report) -> None:
-        """Tell what could not be read, once."""
-        new = {f"Not read: {each.path}: {each.reason}" for each in report.errors} - self._not_read
-        self._not_read |= new
-        for told in sorted(new):
-            self._tell(told)
+        """Tell what could not be read; what was told before is not told again, nor part of the report."""
+        report.errors = [each for each in report.errors if (each.path, each.reason) not in self._not_read]
+        self._not_read |= {(each.path, each.reason) for each in report.errors}
+        for each in report.errors:
+            self._tell(f"Not read: {each.path}: {each.reason}")
 
     def _say(self, text: str) -> None:
         if text not in self._said:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -207,6 +208,17 @@ def test_what_lies_beside_a_log_is_kept_when_it_changes(machine: Machine, follow
     with open_store(following.store) as store:
         (log,) = store.logs()
         assert [kept.name for kept in store.companions(log.id)] == [f"{session}/tool-results/long.txt"]
+
+
+def test_what_cannot_be_read_is_told_once_and_stops_nothing(machine: Machine, follow: Callable[..., Following]) -> None:
+    log = machine.write(claude_log("one"), lines(prompt("alpha")))
+    following = follow()
+    for number in range(3):
+        machine.write(claude_log("bad"), b'{"no":"log"}\n' * (number + 1))
+        append(log, prompt(f"omega{number}"))
+        until(partial(following.finds, f"omega{number}"))
+    assert following.end() == 0
+    assert len([each for each in following.said if "Not read" in each]) == 1
 
 
 # the store -------------------------------------------------------------------------------------------------------

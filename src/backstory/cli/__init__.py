@@ -27,6 +27,7 @@ COMMANDS = {
     "sql": "Ask the store in SQL.",
     "restore": "Give logs back, byte for byte.",
     "verify": "Check that everything in the store is whole.",
+    "optimize": "Make the store smaller.",
     "rename": "Give a session a name.",
     "rm": "Remove a session and all that is kept of it.",
     "backup": "Copy the store into one file, also while it is in use.",

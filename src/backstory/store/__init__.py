@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -616,6 +617,20 @@ class Store:
     def turn_uid_of(self, log_id: int) -> str | None:
         """The turn whose stream a log is; None for a whole session's log."""
         return self._read(lambda db: logs.turn_uid(db, log_id))
+
+    def optimize(self, before: int, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+        """Make the file smaller: pack logs that were last written before this time (ms) harder, and merge the index.
+
+        Each transaction is short; it may be stopped at any time. ``progress`` is told logs done and to do.
+        """
+        todo = self._read(lambda db: logs.to_repack(db, before))
+        for number, log_id in enumerate(todo, 1):
+            start: int | None = 0
+            while start is not None:
+                start = self._change(partial(logs.repack, log_id=log_id, start=start))
+            progress(number, len(todo))
+        self.begin_bulk()
+        self.end_bulk()
 
     def begin_bulk(self) -> None:
         """Put off merging the index, and emptying the WAL, while a lot is written; ``end_bulk`` does both once."""

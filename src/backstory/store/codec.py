@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1024 * 1024
 COMPRESSED_BLOCK_BYTES = 16 * 1024
 CHUNK_LEVEL = 5
+PACKED_BYTES = 4 * 1024 * 1024
+"""So large are the chunks of logs that have not changed for long; they are packed harder, too."""
+PACKED_LEVEL = 12
 EVENT_LEVEL = 3
 DICTIONARY_FILE = Path(__file__).with_name("events.zdict")
 ZstdError = zstandard.ZstdError
@@ -42,6 +45,11 @@ def text_digest(data: bytes) -> str:
 def pack_chunk(data: bytes) -> bytes:
     """A chunk's bytes as one zstd frame."""
     return _chunk_compressor().compress(data)
+
+
+def pack_hard(data: bytes) -> bytes:
+    """The same, smaller and slower."""
+    return zstandard.ZstdCompressor(level=PACKED_LEVEL).compress(data)
 
 
 def unpack_chunk(frame: bytes, length: int, digest: bytes) -> bytes:

@@ -7,14 +7,13 @@ them: this module only knows what yields to what.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from backstory.model import SessionFacts
 from backstory.store import codec
-from backstory.store.derived import SECTIONS
+from backstory.store.derived import SECTIONS, Texts, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,9 +25,6 @@ TOO_LARGE = "too_large"
 
 Mark = tuple[int, int]
 """A companion's size in bytes and its mtime in ns, by which a changed one is known."""
-Texts = tuple[str | None, ...]
-"""The sections of a checkpoint, in the order of SECTIONS."""
-_SECTION = re.compile(rf"<({'|'.join(SECTIONS)})>(.*?)</\1>", re.DOTALL)
 
 
 class Companion(Struct, frozen=True, kw_only=True):
@@ -201,14 +197,6 @@ def _tell_checkpoints(db: apsw.Connection, session_id: int, told: Told) -> None:
             if number not in same
         ],
     )
-
-
-def texts_of(checkpoint: str) -> Texts:
-    """The texts of a checkpoint's sections, in the order of SECTIONS; without any, all of it is the overview."""
-    told = {name: text.strip() for name, text in _SECTION.findall(checkpoint)}
-    if not any(told.values()):
-        told = {"overview": checkpoint.strip()}
-    return tuple(told.get(name) or None for name in SECTIONS)
 
 
 def _pairs(in_files: dict[int, Texts], in_log: dict[int, Texts]) -> dict[int, int]:

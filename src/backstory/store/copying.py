@@ -28,7 +28,11 @@ _SESSION = (
     "leaf_uid, next_seq"
 )
 _LOG = "turn_uid, agent, native_id, relpath, path, modified, first_hash, tail_hash, read_to, parsed_to, frames"
-_LOG_TABLES = {"chunks": "start, length, sha256, data", "numbers": "start, stop, first_seq, records"}
+_LOG_TABLES = {
+    "chunks": "start, length, sha256, data",
+    "numbers": "start, stop, first_seq, records",
+    "companions": "name, size, mtime_ns, sha256, data",
+}
 _TURN = (
     "uid, parent_uid, parent_seq, first_seq, last_seq, agent, model, native_id, prompt, started, ended, outcome, "
     "stop_reason, api_latency_ms, duration_ms, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
@@ -106,6 +110,8 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
     db.execute(
         f"insert or ignore into dictionaries(id, sha256, data) select id, sha256, data from {source}.dictionaries"
     )
+    # A store of an earlier version lacks some of them.
+    there = {str(name) for (name,) in db.execute(f"select name from {source}.sqlite_schema where type = 'table'")}
     log_ids: dict[int, int] = {}
     for (log_id,) in db.execute(f"select id from {source}.logs where session_id = ? order by id", (old,)).fetchall():
         db.execute(
@@ -115,6 +121,8 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
         )
         copied = log_ids[int(str(log_id))] = db.last_insert_rowid()
         for table, columns in _LOG_TABLES.items():
+            if table not in there:
+                continue
             db.execute(
                 f"insert into {table}(log_id, {columns}) select ?, {columns} from {source}.{table} where log_id = ?",
                 (copied, log_id),
@@ -136,7 +144,7 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
         (new, old),
     )
     _copy_events(db, source, old, new, log_ids, turn_ids)
-    if db.execute(f"select count(*) from {source}.sqlite_schema where name = 'session_files'").get:
+    if "session_files" in there:
         _copy_derived(db, source, old, new)
         db.execute("update logs set derived = ? where session_id = ?", (derived.VERSION, new))
 

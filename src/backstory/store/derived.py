@@ -17,8 +17,11 @@ VERSION = 2
 """Raised with derived.sql and with what is put into its tables; logs that were derived before it are derived anew."""
 ACTIONS = "read edit delete rename create"
 """What can be done to a file; of several things a later word here tells more."""
+Texts = tuple[str | None, ...]
+"""The texts of a checkpoint, in the order of SECTIONS."""
 SECTIONS = ("overview", "history", "work_done", "technical_details", "important_files", "next_steps")
-_SECTION = re.compile(rf"<({'|'.join(SECTIONS)}|checkpoint_title)>(.*?)</\1>", re.DOTALL)
+_SECTION = re.compile(rf"<({'|'.join(SECTIONS)})>(.*?)</\1>", re.DOTALL)
+_TITLE = re.compile(r"<checkpoint_title>(.*?)</checkpoint_title>", re.DOTALL)
 
 
 def write(db: apsw.Connection, session_id: int, found: Found, turn_ids: dict[str, int]) -> None:
@@ -47,6 +50,14 @@ def clear(db: apsw.Connection, session_id: int) -> None:
         "delete from call_results where call_id in (select id from events where session_id = ? and kind = 'ToolCall')",
         (session_id,),
     )
+
+
+def texts_of(checkpoint: str) -> Texts:
+    """The texts of a checkpoint's sections, in the order of SECTIONS; without any, all of it is the overview."""
+    told = {name: text.strip() for name, text in _SECTION.findall(checkpoint)}
+    if not any(told.values()):
+        told = {"overview": checkpoint.strip()}
+    return tuple(told.get(name) or None for name in SECTIONS)
 
 
 def _write_touches(
@@ -113,9 +124,6 @@ def _value(found: FoundRef, own: Any) -> str:
 
 
 def _write_checkpoint(db: apsw.Connection, session_id: int, checkpoint: FoundCheckpoint) -> None:
-    sections = {name: text.strip() for name, text in _SECTION.findall(checkpoint.summary) if text.strip()}
-    if not sections.keys() & set(SECTIONS):
-        sections["overview"] = checkpoint.summary.strip()
     where = checkpoint.where
     number = db.execute(
         "select coalesce((select checkpoint_number from checkpoints where session_id = ?1 and seq = ?2), "
@@ -123,7 +131,8 @@ def _write_checkpoint(db: apsw.Connection, session_id: int, checkpoint: FoundChe
         (session_id, where.seq),
     ).get
     columns = ("title", *SECTIONS)
-    values = [sections.get("checkpoint_title"), *map(sections.get, SECTIONS)]
+    title = _TITLE.search(checkpoint.summary)
+    values = [title.group(1).strip() if title else None, *texts_of(checkpoint.summary)]
     told = ", ".join(f"{name} = coalesce(excluded.{name}, {name})" for name in ("seq", "created_at", *columns))
     db.execute(
         f"insert into checkpoints(session_id, checkpoint_number, seq, created_at, {', '.join(columns)}) "

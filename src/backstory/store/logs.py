@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 FRAMES_MAX = 64
 """So many small chunks may gather before they are folded."""
+PACKED = -1
+"""In place of their number: all chunks are packed as small as they can be."""
 TAIL_BYTES = 4096
 """How much before ``read_to`` is hashed, to tell an append from a rewrite."""
 
@@ -246,6 +248,32 @@ def fold(db: apsw.Connection, log_id: int, *, idle: bool) -> None:
         if not idle:
             break
     db.execute("update logs set frames = 0 where id = ?", (log_id,))
+
+
+def repack(db: apsw.Connection, log_id: int, start: int) -> int | None:
+    """Join the chunks of a log from ``start`` on into one, as large as they come; gives where the next begins."""
+    joined: list[Mark] = []
+    for mark in chunk_marks(db, log_id):
+        if mark[0] >= start and (not joined or mark[0] + mark[1] - start <= codec.PACKED_BYTES):
+            joined.append(mark)
+        elif joined:
+            break
+    if not joined:
+        db.execute("update logs set frames = ? where id = ?", (PACKED, log_id))
+        return None
+    end = joined[-1][0] + joined[-1][1]
+    data = read(db, log_id, start, end - start)
+    db.execute("delete from chunks where log_id = ? and start >= ? and start < ?", (log_id, start, end))
+    insert_chunks(db, log_id, [Chunk(start, len(data), codec.chunk_digest(data), codec.pack_hard(data))])
+    return end
+
+
+def to_repack(db: apsw.Connection, before: int) -> list[int]:
+    """The logs that were last written before this time (ms), and are not packed as small as they can be."""
+    rows = db.execute(
+        "select id from logs where frames <> ? and coalesce(modified, 0) < ? and read_to > 0", (PACKED, before)
+    )
+    return [int(str(found)) for (found,) in rows]
 
 
 def _last_neighbours(marks: list[Mark], *, idle: bool) -> tuple[list[Mark], list[Mark]]:

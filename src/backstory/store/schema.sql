@@ -66,7 +66,7 @@ create table logs(
   parsed_to   integer not null default 0,-- bytes behind the last whole record; what follows may still grow
   tail_seq    integer,                   -- number already given to the record behind parsed_to, if it looks whole
   generation  integer not null default 1,-- raised when the file was rewritten
-  frames      integer not null default 0,-- small chunks waiting to be folded
+  frames      integer not null default 0,-- small chunks waiting to be folded; -1 = packed as small as can be
   state       blob,                      -- the adapter's state at parsed_to (JSON, zstd)
   pending     blob,                      -- calls whose result had not come at parsed_to (JSON, zstd)
   derived     integer not null default 0,-- version of what was derived from it; see derived.sql

@@ -30,7 +30,7 @@ NEWEST_HITS = 500
 """So many of the newest hits are, whatever their session,"""
 CANDIDATES_MAX = 1_500
 """and so many with those of the newest sessions,"""
-RANGES_MAX = 64
+RANGES_MAX = 32
 """of which so many are looked through."""
 BEGINNINGS_MAX = 50_000
 """Of the beginning of words so many of the newest hits are looked at."""
@@ -214,9 +214,7 @@ def _newest(places: dict[int, _Place], row: _Row) -> int:
 
 
 def _hit(row: _Row, place: _Place, score: float) -> Hit:
-    return Hit(
-        event_id=row.event_id, session_id=row.session_id, scope=row.scope, score=score, shown_id=place.shown_id
-    )
+    return Hit(event_id=row.event_id, session_id=row.session_id, scope=row.scope, score=score, shown_id=place.shown_id)
 
 
 class _Search:
