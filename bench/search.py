@@ -26,7 +26,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backstory.snippet import find
+from backstory.finding import find
 from backstory.store import Filter, open_store
 
 if TYPE_CHECKING:

@@ -1,33 +1,19 @@
-"""Search results as people read them: which event, and the part of its text that shows why it was found.
-
-``snippet`` tells words apart as the index does. ``find`` searches a store by words, by the literal spelling or by a
-regular expression: the index knows words only, so for the latter two it is the text that decides.
-"""
+"""Why a text was found: the part that shows it, every match marked. Words are told apart as the index does."""
 
 from __future__ import annotations
 
-import json
 import re
-import time
 import unicodedata
 from functools import cache, lru_cache
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
-from msgspec import Struct
-
-from backstory.errors import BadPattern, SessionNotFound
-from backstory.extract import char_len, identifier_parts, index_text, searchable
+from backstory.extract import identifier_parts, index_text
 from backstory.store.search import terms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable
 
-    from backstory.fullform import FullForms
-    from backstory.model import Event
-    from backstory.store import Filter, Found, Session, Store, StoredEvent
-    from backstory.store.search import Hit
 
 AROUND_CHARS = 70
 TEXT_CHARS_MAX = 2_000_000
@@ -35,393 +21,6 @@ MARKED_TERMS_MAX = 16
 """So many words of a query are looked for in a text to choose its excerpt,"""
 PLACES_MAX = 200
 """and so many places of each."""
-LITERAL_SESSIONS = 30
-"""For a query with signs in it, so many of the best sessions are looked through for it as it was typed,"""
-LITERAL_HITS = 3
-"""in so many of each one's best hits,"""
-LITERAL_READS_MAX = 8
-"""of which so many are read again from their bytes."""
-EXACT_HITS_MAX = 2_000
-"""So many hits of a literal text's words are looked at."""
-PATTERN_HITS_MAX = 20_000
-"""So many events that have a regular expression's words are looked at."""
-PATTERN_SECONDS_MAX = 10.0
-"""A search by literal text or regular expression ends after this long with what it has."""
-EVENTS_AT_ONCE = 500
-WINDOW_BYTES = 4 * 1024 * 1024
-"""Where every event is looked at, records that follow one another are read at once."""
-
-
-class Excerpt(Struct, frozen=True, kw_only=True):
-    """One event that was found, and the place in it. ``marks`` are (start, end) in ``snippet``, in characters.
-
-    ``session`` holds the event; ``shown`` is the session that it counts for: of a helper's event its parent.
-    """
-
-    session: Session
-    shown: Session
-    stored: StoredEvent
-    scope: str
-    score: float
-    snippet: str
-    marks: list[tuple[int, int]]
-
-
-class Findings(Struct, frozen=True, kw_only=True):
-    """What a search gave: matching events in all, whether there is more, and the best of them.
-
-    ``relaxed``: no event has every word. ``stopped``: the time was up before everything was looked at.
-    """
-
-    total: int
-    truncated: bool
-    excerpts: list[Excerpt]
-    relaxed: bool = False
-    stopped: bool = False
-
-
-# finding ----------------------------------------------------------------------------------------------------
-
-
-def find(store: Store, query: str, wanted: Filter, *, limit: int, hits_per_session: int | None = 1) -> Findings:
-    """Events that have the words of a query, best first; of C++ and C those that have what was typed before others."""
-    signs = [term.casefold() for term in terms(query) if not term.replace("_", "").rstrip("*").isalnum()]
-    in_full: set[int] = set()
-    if not signs or hits_per_session is None:
-        found = store.search(query, wanted, limit=limit, hits_per_session=hits_per_session)
-    else:
-        found = store.search(query, wanted, limit=LITERAL_SESSIONS * LITERAL_HITS, hits_per_session=LITERAL_HITS)
-        hits, in_full = _literal_first(store, found.hits, signs)
-        hits = _best_of_each(hits, hits_per_session)
-        truncated = found.truncated or len(hits) > limit
-        found = msgspec.structs.replace(found, truncated=truncated, hits=hits[:limit])
-    return _findings(store, found, query, in_full)
-
-
-def find_exact(
-    store: Store, literal: str, wanted: Filter, *, limit: int, hits_per_session: int | None = 1,
-    seconds: float = PATTERN_SECONDS_MAX,
-) -> Findings:  # fmt: skip
-    """Events whose text holds ``literal`` to the letter, best first. Its first and last word are whole words."""
-    if not terms(literal):
-        pattern = re.escape(literal)
-        return find_pattern(
-            store, pattern, wanted, limit=limit, hits_per_session=hits_per_session, seconds=seconds
-        )  # fmt: skip
-    phrase = '"{}"'.format(literal.replace('"', " "))
-    found = store.search(phrase, wanted, limit=EXACT_HITS_MAX, hits_per_session=None)
-    return _looked_through(store, found, re.compile(re.escape(literal)), limit, hits_per_session, seconds)
-
-
-def find_pattern(
-    store: Store, pattern: str, wanted: Filter, *, limit: int, hits_per_session: int | None = 1,
-    seconds: float = PATTERN_SECONDS_MAX,
-) -> Findings:  # fmt: skip
-    """Events whose text a regular expression matches, the newest sessions first; raises BadPattern.
-
-    ``^`` and ``$`` are a line's; upper and lower case are one unless the pattern has a capital letter.
-    """
-    compiled = compile_pattern(pattern)
-    words = words_of_pattern(pattern)
-    if words:
-        found = store.search(words, wanted, limit=PATTERN_HITS_MAX, ranked=False)
-        return _looked_through(store, found, compiled, limit, hits_per_session, seconds)
-    return _looked_through(store, None, compiled, limit, hits_per_session, seconds, wanted)
-
-
-def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """A regular expression as ``find_pattern`` takes it; raises BadPattern."""
-    has_capital = any(letter.isupper() for letter in re.sub(r"\\.", "", pattern, flags=re.DOTALL))
-    try:
-        return re.compile(pattern, re.MULTILINE | (0 if has_capital else re.IGNORECASE))
-    except (re.error, RecursionError, OverflowError) as refused:
-        raise BadPattern(pattern, str(refused)) from refused
-
-
-def words_of_pattern(pattern: str) -> str:
-    """A query for words that every match of a regular expression has; '' if it has none for sure.
-
-    >>> words_of_pattern(r"\\brate limit(ed|s)? of \\d+")
-    'rate limit* of'
-    """
-    from re import _parser  # type: ignore[attr-defined]
-
-    try:
-        text = f"{_OPEN}{_literals(_parser.parse(pattern, re.MULTILINE))}{_OPEN}"
-    except (re.error, RecursionError, OverflowError):
-        return ""
-    words = []
-    for found in _TOKEN.finditer(index_text(text)):
-        word, before, after = found.group(), found.string[found.start() - 1], found.string[found.end()]
-        if before == _OPEN or not (word.isascii() or index_text(word) != word):
-            continue
-        if after != _OPEN:
-            words.append(word)
-        elif len(word) > 2:
-            words.append(f"{word}*")
-    return " ".join(words)
-
-
-_OPEN = "\x01"
-_TOKEN = re.compile(r"[^\W_]+")
-
-
-def _literals(parsed: Any) -> str:
-    """What every match has, in order: letters, a space where a word ends for sure, _OPEN for anything else."""
-    pieces = []
-    for kind, value in parsed:
-        name = str(kind)
-        if name == "LITERAL":
-            pieces.append(chr(value) if value > 1 else _OPEN)
-        elif name == "AT" or (name == "IN" and [str(part) for _, part in value] in (["CATEGORY_SPACE"],)):
-            pieces.append(" " if str(value) != "AT_NON_BOUNDARY" else _OPEN)
-        elif name == "SUBPATTERN" and not value[1] and not value[2]:
-            pieces.append(_literals(value[3]))
-        elif name == "MAX_REPEAT" and value[0] > 0 and _literals(value[2]) == " ":
-            pieces.append(" ")
-        else:
-            pieces.append(_OPEN)
-    return "".join(pieces)
-
-
-def _findings(store: Store, found: Found, query: str, in_full: set[int]) -> Findings:
-    """Hits with their excerpts; ``in_full``: events whose compact form is known not to show why they were found."""
-    texts, sessions, is_seen = _Texts(store), _Sessions(store), _TermSeen(query)
-    excerpts = []
-    for hit in found.hits:
-        stored = store.event(hit.event_id)
-        if stored is not None:
-            text = texts.whole(stored) if hit.event_id in in_full else texts.near(stored, is_seen)
-            excerpts.append(_excerpt(sessions, stored, hit, snippet(text, query)))
-    kept = [each for each in excerpts if each is not None]
-    return Findings(total=found.total, truncated=found.truncated, excerpts=kept, relaxed=found.relaxed)
-
-
-def _excerpt(
-    sessions: _Sessions, stored: StoredEvent, hit: Hit, line: tuple[str, list[tuple[int, int]]]
-) -> Excerpt | None:
-    session, shown = sessions.get(hit.session_id), sessions.get(hit.shown_id or hit.session_id)
-    if session is None:
-        return None
-    return Excerpt(
-        session=session, shown=shown or session, stored=stored, scope=hit.scope, score=hit.score, snippet=line[0],
-        marks=line[1],
-    )  # fmt: skip
-
-
-def _literal_first(store: Store, hits: list[Hit], signs: list[str]) -> tuple[list[Hit], set[int]]:
-    """Hits that have what was typed, then those that were not looked at, then those that have only its words.
-
-    With them the ids of those whose compact form does not have what was typed, though their bytes do.
-    """
-    texts, reads = _Texts(store), LITERAL_READS_MAX
-    # Between two words of a phrase there is a sign anyhow; at its ends there may be none.
-    is_doubtful = any(not (sign[0].isalnum() and sign.rstrip("*")[-1:].isalnum()) for sign in signs)
-    as_typed: list[Hit] = []
-    unseen: list[Hit] = []
-    others: list[Hit] = []
-    in_full: set[int] = set()
-    for hit in hits:
-        stored = store.event(hit.event_id)
-        if stored is None:
-            continue
-        text, is_whole = texts.at_hand(stored)
-        if _has_all(text, signs) or not (is_whole or is_doubtful):
-            as_typed.append(hit)
-        elif is_whole:
-            others.append(hit)
-        elif not reads:
-            unseen.append(hit)
-        else:
-            reads -= 1
-            is_there = texts.has_in_record(stored, signs)
-            (as_typed if is_there else others).append(hit)
-            if is_there:
-                in_full.add(hit.event_id)
-    return [*as_typed, *unseen, *others], in_full
-
-
-def _best_of_each(hits: list[Hit], hits_per_session: int) -> list[Hit]:
-    kept: dict[int, list[Hit]] = {}
-    for hit in hits:
-        kept.setdefault(hit.shown_id, []).append(hit)
-    return [hit for hit in hits if hit in kept[hit.shown_id][:hits_per_session]]
-
-
-def _looked_through(
-    store: Store, found: Found | None, pattern: re.Pattern[str], limit: int, hits_per_session: int | None,
-    seconds: float, wanted: Filter | None = None,
-) -> Findings:  # fmt: skip
-    """The hits (None: all events) whose text a pattern matches, in their order, until there are enough."""
-    deadline = time.monotonic() + seconds
-    texts, sessions = _Texts(store, WINDOW_BYTES if found is None else 0), _Sessions(store)
-    excerpts: list[Excerpt] = []
-    shown: dict[int, int] = {}
-    stopped = truncated = False
-    for hit, stored in _everything(store, wanted) if found is None else _stored(store, found.hits):
-        if len(excerpts) >= limit:
-            truncated = True
-            break
-        if hits_per_session is not None and shown.get(hit.shown_id, 0) >= hits_per_session:
-            continue
-        if time.monotonic() > deadline:
-            stopped = True
-            break
-        text = texts.whole(stored)
-        try:
-            places = _interruptible(lambda text=text: _first_places(pattern, text), deadline)  # type: ignore[misc]
-        except _TimeUp:
-            stopped = True
-            break
-        if places and (excerpt := _excerpt(sessions, stored, hit, _line(text, places, AROUND_CHARS))) is not None:
-            shown[hit.shown_id] = shown.get(hit.shown_id, 0) + 1
-            excerpts.append(excerpt)
-    truncated = truncated or stopped or (found is not None and found.truncated)
-    return Findings(total=len(excerpts), truncated=truncated, excerpts=excerpts, stopped=stopped)
-
-
-def _stored(store: Store, hits: list[Hit]) -> Iterator[tuple[Hit, StoredEvent]]:
-    return ((hit, stored) for hit in hits if (stored := store.event(hit.event_id)) is not None)
-
-
-def _everything(store: Store, wanted: Filter | None) -> Iterator[tuple[Hit, StoredEvent]]:
-    """Every event that a filter lets through, a session at a time, the last active first."""
-    from backstory.store import Filter
-
-    asked = wanted or Filter()
-    for session in store.sessions(helpers=True, project=asked.project, folder=asked.folder, agent=asked.agent):
-        if asked.session_id in (None, session.id):
-            of_session = msgspec.structs.replace(asked, session_id=session.id)
-            hits = {hit.event_id: hit for hit in store.search(None, of_session, limit=PATTERN_HITS_MAX).hits}
-            after = (0, -1)
-            while hits and (page := store.events(session, after=after, limit=EVENTS_AT_ONCE)):
-                yield from ((hits[stored.id], stored) for stored in page if stored.id in hits)
-                after = (page[-1].seq, page[-1].part)
-
-
-def _first_places(pattern: re.Pattern[str], text: str) -> list[tuple[int, int, int]]:
-    return [(*found.span(), 0) for found in islice(pattern.finditer(text), PLACES_MAX) if found.end() > found.start()]
-
-
-class _TimeUp(Exception):
-    """Raised inside a match that takes too long."""
-
-
-def _interruptible(match: Callable[[], list[tuple[int, int, int]]], deadline: float) -> list[tuple[int, int, int]]:
-    """What ``match`` gives, unless the deadline comes first: a pattern can need years for one text."""
-    import signal
-    import threading
-
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        return match()
-
-    def up(_number: int, _frame: object) -> None:
-        raise _TimeUp
-
-    before = signal.signal(signal.SIGALRM, up)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, max(deadline - time.monotonic(), 0.001))
-        return match()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-class _Sessions:
-    """Sessions by id, each read once."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._known: dict[int, Session | None] = {}
-
-    def get(self, session_id: int) -> Session | None:
-        """The session, if it is still there."""
-        if session_id not in self._known:
-            try:
-                self._known[session_id] = self._store.session(session_id)
-            except SessionNotFound:
-                self._known[session_id] = None
-        return self._known[session_id]
-
-
-class _TermSeen:
-    """Whether a text has a place for every term of a query; where it has not, its full form may."""
-
-    def __init__(self, query: str) -> None:
-        self._looks = _looks(query)
-
-    def __call__(self, text: str) -> bool:
-        folded = _folded(text)
-        return all(look.places(text, folded) for look in self._looks)
-
-
-class _Texts:
-    """The searchable texts of events: of the compact form if it is whole, else of the record."""
-
-    def __init__(self, store: Store, window_bytes: int = 0) -> None:
-        self._store, self._window_bytes = store, window_bytes
-        self._window: tuple[int, int, bytes] = (-1, 0, b"")
-        self._forms: FullForms | None = None
-
-    def at_hand(self, stored: StoredEvent) -> tuple[str, bool]:
-        """The text of the compact form, and whether that is all of it."""
-        return _text(stored.event), char_len(stored.event) >= stored.char_len
-
-    def near(self, stored: StoredEvent, is_enough: Callable[[str], bool]) -> str:
-        """The text of the compact form if it is whole or enough, else of the full form."""
-        text, is_whole = self.at_hand(stored)
-        return text if is_whole or is_enough(text) else self.whole(stored)
-
-    def whole(self, stored: StoredEvent) -> str:
-        """All of the text."""
-        text, is_whole = self.at_hand(stored)
-        return text if is_whole else _text(self._full(stored)) or text
-
-    def has_in_record(self, stored: StoredEvent, signs: list[str]) -> bool:
-        """Whether the bytes of an event's record hold all signs; quicker than reading the event."""
-        told = self._bytes(stored).decode("utf-8", "replace").casefold()
-        return all(any(form in told for form in _in_json(sign)) for sign in signs)
-
-    def _full(self, stored: StoredEvent) -> Event:
-        if self._forms is None:
-            from backstory.fullform import FullForms
-
-            read = self._bytes
-
-            class Nearby(FullForms):
-                def record(self, stored: StoredEvent) -> bytes:
-                    return read(stored)
-
-            self._forms = Nearby(self._store)
-        return self._forms.of(stored)
-
-    def _bytes(self, stored: StoredEvent) -> bytes:
-        if stored.log_id is None or stored.position is None or stored.length is None:
-            return b""
-        log_id, start, data = self._window
-        at = stored.position - start
-        if log_id != stored.log_id or at < 0 or at + stored.length > len(data):
-            length = max(stored.length, self._window_bytes if log_id == stored.log_id else 0)
-            data, at = self._store.read_log(stored.log_id, stored.position, length), 0
-            self._window = (stored.log_id, stored.position, data)
-        return data[at : at + stored.length]
-
-
-def _in_json(sign: str) -> tuple[str, str]:
-    return json.dumps(sign, ensure_ascii=False)[1:-1], json.dumps(sign)[1:-1]
-
-
-def _text(event: Event) -> str:
-    found = searchable(event)
-    return found[1] if found else ""
-
-
-def _has_all(text: str, signs: list[str]) -> bool:
-    folded = text.casefold() if signs else ""
-    return all(sign in folded for sign in signs)
-
-
-# excerpts ---------------------------------------------------------------------------------------------------
 
 
 def snippet(text: str, query: str, around: int = AROUND_CHARS) -> tuple[str, list[tuple[int, int]]]:
@@ -432,14 +31,15 @@ def snippet(text: str, query: str, around: int = AROUND_CHARS) -> tuple[str, lis
     text = text[:TEXT_CHARS_MAX]
     if not text.isascii() and _COMBINING.search(text):
         text = unicodedata.normalize("NFC", text)
-    folded, places = _folded(text), list[tuple[int, int, int]]()
-    for number, look in enumerate(_looks(query)):
+    folded, places = fold(text), list[tuple[int, int, int]]()
+    for number, look in enumerate(looks_of(query)):
         places += [(start, end, number) for start, end in look.places(text, folded)]
-    return _line(text, places, around)
+    return excerpt_of(text, places, around)
 
 
 _COMBINING = re.compile(r"[\u0300-\u036f]")
 _CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
+_TOKEN = re.compile(r"[^\W_]+")
 _PLAIN_WORD = r"[^\W_]"
 # Where no spaces part the words, each character is a word of its own.
 _WORD = rf"[^\W_{_CJK}]"
@@ -454,10 +54,10 @@ class _Look:
     """One term of a query, to be looked for in texts."""
 
     def __init__(self, term: str) -> None:
-        folded = _folded(term)
+        folded = fold(term)
         self._is_prefix = term.endswith("*") and term[:-1].isalnum()
         self._tokens = (_TOKEN if term.isascii() else _query_token()).findall(folded)
-        self._parts = [_folded(part) for part in identifier_parts(term)] if term.isalnum() else []
+        self._parts = [fold(part) for part in identifier_parts(term)] if term.isalnum() else []
         has_signs = not self._is_prefix and not (term[:1].isalnum() and term[-1:].isalnum())
         self._typed = [re.compile(re.escape(folded))] if has_signs else []
         single = self._tokens[0] if len(self._tokens) == 1 and self._tokens[0].isascii() else None
@@ -489,7 +89,7 @@ class _Look:
 
 
 @lru_cache(maxsize=32)
-def _looks(query: str) -> tuple[_Look, ...]:
+def looks_of(query: str) -> tuple[_Look, ...]:
     return tuple(_Look(term) for term in islice(dict.fromkeys(terms(query)), MARKED_TERMS_MAX))
 
 
@@ -531,7 +131,7 @@ def _is_part(text: str, start: int, end: int) -> bool:
     return False
 
 
-def _line(text: str, places: Iterable[tuple[int, int, int]], around: int) -> tuple[str, list[tuple[int, int]]]:
+def excerpt_of(text: str, places: Iterable[tuple[int, int, int]], around: int) -> tuple[str, list[tuple[int, int]]]:
     """The excerpt that has most different terms, as one line, with its marks; ``places`` are (start, end, term)."""
     ordered = sorted(places)
     if not ordered:
@@ -598,5 +198,5 @@ class _Folding(dict[int, str]):
 _FOLDING = _Folding()
 
 
-def _folded(text: str) -> str:
+def fold(text: str) -> str:
     return text.lower() if text.isascii() else text.translate(_FOLDING)

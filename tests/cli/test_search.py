@@ -11,8 +11,8 @@ import pytest
 
 from backstory import times
 from backstory.errors import BadPattern, BadTime
+from backstory.finding import PATTERN_SECONDS_MAX, Findings, find, find_exact, find_pattern, words_of_pattern
 from backstory.model import AssistantText, Event, ToolCall, ToolResult, UserMessage
-from backstory.snippet import PATTERN_SECONDS_MAX, Findings, find, find_exact, find_pattern, words_of_pattern
 from backstory.spool import MARKER, SPOOLS, Run, Spool
 from backstory.store import Filter, Store, open_store
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -225,6 +226,10 @@ def names() -> list[str]:
 
 def load(name: str) -> Agent:
     """The agent called ``name``; raises UnknownAgent."""
+    known = sys.modules.get(f"{__name__}.{name}")
+    if known is not None and hasattr(known, "AGENT"):
+        # Looking through the folder each time would cost more than what is asked of the agent.
+        return _agent_of(known)
     if name in _own():
         return _agent_of(importlib.import_module(f"{__name__}.{name}"))
     for point in _entry_points():

@@ -20,7 +20,7 @@ import click
 
 from backstory.cli import output
 from backstory.cli.options import json_option, moment, readable, since_option, store_option, until_option
-from backstory.snippet import Excerpt, Findings, find, find_exact, find_pattern
+from backstory.finding import Excerpt, Findings, find, find_exact, find_pattern
 from backstory.store import Filter
 from backstory.store.search import ROLES, SCOPE_WEIGHT, terms
 

@@ -94,7 +94,11 @@ class EventCodec:
         self._dictionary = zstandard.ZstdCompressionDict(dictionary)
         self.dictionary = dictionary
         self.id = self._dictionary.dict_id()
-        self.sha256 = text_digest(dictionary)
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of the dictionary, in hex."""
+        return text_digest(self.dictionary)
 
     def pack(self, data: bytes) -> bytes:
         """One event as a small zstd frame."""

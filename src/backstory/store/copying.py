@@ -175,7 +175,7 @@ def _copy_events(
         for n, row in enumerate(rows):
             scope, text = extract.searchable(event_from_json(turns.unpack_event(db, codecs, row[5]))) or (None, "")
             if scope is not None:
-                told.append((first_id + n, int(row[0]), scope, extract.index_text(text)))
+                told.append((first_id + n, int(row[0]), scope, extract.index_text(text, scope)))
         slices.index_texts(db, new, told)
         after = (rows[-1][0], rows[-1][1])
 

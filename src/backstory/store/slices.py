@@ -47,7 +47,7 @@ def packed(
     scope, text = extract.searchable(event) or (None, "")
     return NewEvent(
         seq, part, turn_uid, at, event.kind, codec.shipped_codec().pack(event_to_json(compact_event(event))),
-        extract.char_len(event), position, length, scope, extract.index_text(text),
+        extract.char_len(event), position, length, scope, extract.index_text(text, scope),
     )  # fmt: skip
 
 
