@@ -51,6 +51,10 @@ bench: $(READY)
 	$(BIN)/python bench/append.py
 	$(BIN)/python bench/startup.py $(LOGS)
 	$(BIN)/python bench/run.py
+	home=$$(mktemp -d) && HOME=$(abspath $(LOGS)) BACKSTORY_HOME=$$home $(BIN)/backstory ingest \
+		&& $(BIN)/python bench/search.py $$home/store.db && rm -r $$home
+	$(BIN)/python bench/watch.py
+	@echo "beside another indexer: $(BIN)/python bench/compare.py LOGS --agentsview PROGRAM"
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
