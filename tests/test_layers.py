@@ -24,7 +24,8 @@ MAY_IMPORT = {
 }
 HOMES = {
     "apsw": "store/", "zstandard": "store/codec.py", "click": "cli/", "rich": "cli/", "tomlkit": "config.py",
-    "platformdirs": "cli/", "watchfiles": "watching.py", "textual": "tui/", "starlette": "server/", "psycopg": "server/",
+    "platformdirs": "cli/", "watchfiles": "watching.py", "textual": "tui/", "starlette": "server/",
+    "psycopg": "server/",
 }  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))
 
