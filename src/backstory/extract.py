@@ -116,9 +116,7 @@ def _result_text(result: model.ToolResult) -> str:
 
 _LINE_NUMBER = re.compile(r"^ *\d+[→\t]", re.MULTILINE)
 # Possessive, so that a word that is no identifier is read once.
-_IDENTIFIER = re.compile(
-    r"(?<![A-Za-z0-9])(?:[A-Z]*+[a-z0-9]++[A-Z][A-Za-z0-9]*+|[A-Z]{2,}+[a-z]{2}[A-Za-z0-9]*+)"
-)
+_IDENTIFIER = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]*+[a-z0-9]++[A-Z][A-Za-z0-9]*+|[A-Z]{2,}+[a-z]{2}[A-Za-z0-9]*+)")
 _SIGNED = re.compile(r"(?<![A-Za-z0-9])([A-Za-z])(\+\+|#)(?![\w+#])")
 _PART = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+|[0-9]+")
 

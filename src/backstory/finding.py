@@ -72,9 +72,6 @@ class Findings(Struct, frozen=True, kw_only=True):
     stopped: bool = False
 
 
-
-
-
 def find(store: Store, query: str, wanted: Filter, *, limit: int, hits_per_session: int | None = 1) -> Findings:
     """Events that have the words of a query, best first; of C++ and C those that have what was typed before others."""
     signs = [term.casefold() for term in terms(query) if not term.replace("_", "").rstrip("*").isalnum()]
