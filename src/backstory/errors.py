@@ -28,6 +28,18 @@ class SessionNotFound(BackstoryError):
         super().__init__(f"No session is called {wanted!r} or starts with it. Try: backstory list --all")
 
 
+class SessionDiverged(BackstoryError):
+    """Two stores have different turns of one session: one of them is an older copy, or both went on."""
+
+    exit_code = 65
+
+    def __init__(self, uid: str) -> None:
+        super().__init__(
+            f"Session {uid} has turns in one store that it lacks in the other, so neither was replaced: nothing is "
+            f"lost. Compare them with `backstory show {uid}` and `backstory show --store FILE {uid}`."
+        )
+
+
 class SessionAmbiguous(BackstoryError):
     """Several sessions answer; the candidates are listed."""
 

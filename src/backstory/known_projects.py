@@ -7,6 +7,7 @@ store when it was last looked into.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,13 +40,24 @@ class KnownProjects:
             os.utime(whole, ns=(0, 0))
             whole.replace(pointer)
 
+    def owning(self, uid: str) -> Store | None:
+        """The project's store that owns a session of the machine's, if it is where it was last seen."""
+        owner = self._home_store.owner_of(uid)
+        try:
+            path = Path(os.fsdecode((self._folder / owner).read_bytes())) if owner else None
+        except (OSError, ValueError):
+            return None
+        store = open_store(path, now=self._now) if path is not None and path.exists() else None
+        return store if store is not None and store.id == owner else None
+
     def bring_back(self, store: Store) -> int:
         """Make a project's store again that was here and is gone; gives how many sessions came back."""
-        if store.exists:
+        if store.exists and store.session_count():
             return 0
         for pointer in self._pointers():
-            if pointer.read_bytes() == os.fsencode(store.path):
-                return store.rebuild_from(self._home_store, pointer.name)
+            with suppress(OSError):
+                if pointer.read_bytes() == os.fsencode(store.path):
+                    return store.rebuild_from(self._home_store, pointer.name)
         return 0
 
     def exchange(self, report: Callable[[str], None] = lambda problem: None) -> int:
@@ -60,7 +72,8 @@ class KnownProjects:
             try:
                 path = Path(os.fsdecode(pointer.read_bytes()))
                 changed = path.stat().st_mtime_ns
-                if changed == pointer.stat().st_mtime_ns and not told:
+                is_known = bool(self._home_store.owned_by(pointer.name))
+                if changed == pointer.stat().st_mtime_ns and is_known and not told:
                     continue
                 with open_store(path, now=self._now) as store:
                     if store.id == pointer.name:
@@ -69,7 +82,7 @@ class KnownProjects:
                 os.utime(pointer, ns=(changed, changed))
             except FileNotFoundError:
                 continue
-            except (BackstoryError, OSError) as refused:
+            except (BackstoryError, OSError, ValueError) as refused:
                 report(f"A project's store was not read: {refused}")
         return copied
 

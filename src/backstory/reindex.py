@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from backstory import agents, companions, ids
 from backstory.deriving import Deriver
-from backstory.errors import BackstoryError, LogNotUnderstood
+from backstory.errors import BackstoryError, LogNotUnderstood, SessionNotFound
 from backstory.found import At
 from backstory.model import AssistantText, OwnLine, event_from_json
 from backstory.slicing import SLICE_BYTES, placed_lines
@@ -71,7 +71,11 @@ def reindex(
         store.begin_bulk()
     try:
         for number, session_id in enumerate(todo, 1):
-            session = store.session(session_id)
+            try:
+                session = store.session(session_id)
+            except SessionNotFound:
+                # It was removed meanwhile.
+                continue
             try:
                 _tell_again(store, session, events_too=events_too)
                 done.sessions += 1
@@ -95,16 +99,18 @@ def _is_gone(log: Log) -> bool:
 
 def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
     told: set[str] = set()
+    # What cannot be told again is found out before anything is cleared.
+    logs = [(log, _telling(store, log)) for log in store.logs(session)]
     store.clear_derived(session.id)
-    for log in store.logs(session):
-        for piece in _retold(store, session, log):
+    for log, telling in logs:
+        for piece in _retold(store, session, log, telling):
             told |= {turn.uid for turn in piece.turns}
             store.retell(piece, events_too=events_too)
     store.retell_unlogged(session.id)
     for log in store.logs(session):
         companions.tell_again(store, log)
     if events_too and session.number is None:
-        store.drop_turns_but(session.id, told)
+        store.drop_turns_but(session.id, told, {log.id: log.read_to for log, _ in logs})
 
 
 class _Telling(Protocol):
@@ -117,10 +123,11 @@ class _Telling(Protocol):
         """Note what else is known by now."""
 
 
-def _retold(store: Store, session: Session, log: Log) -> Iterator[Retold]:
+def _retold(store: Store, session: Session, log: Log, telling: _Telling) -> Iterator[Retold]:
     """A log's records, read again by today's adapter, some megabytes at a time; the last piece says that it is."""
-    telling = _telling(store, log)
-    deriver, piece, size, is_past = Deriver(), Retold(session_id=session.id, log_id=log.id), 0, False
+    deriver, size, is_past = Deriver(), 0, False
+    piece = Retold(session_id=session.id, log_id=log.id, read_to=log.read_to)
+    cwd = store.run_folder(log.id) or session.cwd
     for start, line, seq in placed_lines(store, log):
         if log.tail_seq == seq and not is_past:
             # What a record that may still grow says is not part of the state to go on from.
@@ -129,17 +136,17 @@ def _retold(store: Store, session: Session, log: Log) -> Iterator[Retold]:
         at, turn_uid, events = telling.read(line, seq)
         for part, event in events:
             piece.events.append(slices.packed(event, seq, part, turn_uid, at, start, len(line)))
-            deriver.take(event, At(seq, part, turn_uid, at), session.cwd)
+            deriver.take(event, At(seq, part, turn_uid, at), cwd)
             if turn_uid is not None and isinstance(event, AssistantText):
                 piece.answers[turn_uid] = event.text
         size += len(line)
         if size >= SLICE_BYTES:
-            piece.found = deriver.cut(session.cwd)
+            piece.found = deriver.cut(cwd)
             if not is_past:
                 telling.finish(piece)
             yield piece
-            piece, size = Retold(session_id=session.id, log_id=log.id), 0
-    piece.found, piece.is_last = deriver.cut(session.cwd), True
+            piece, size = Retold(session_id=session.id, log_id=log.id, read_to=log.read_to), 0
+    piece.found, piece.is_last = deriver.cut(cwd), True
     if not is_past:
         piece.pending = deriver.state()
         telling.finish(piece)

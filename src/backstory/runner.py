@@ -26,6 +26,7 @@ from backstory.errors import (
     FolderNotUsable,
     PromptNotText,
     SessionBusy,
+    SessionDiverged,
 )
 from backstory.known_projects import KnownProjects
 from backstory.model import Turn
@@ -251,6 +252,8 @@ class Runner:
             self.projects.bring_back(store)
         uid, home = told.session_uid, self._home_store
         if store.is_forgotten(uid):
+            for _ in told.pieces():
+                pass
             spool.remove()
             return
         is_beside = home.path != store.path and _is_level(home, uid, store.next_seq(uid))
@@ -259,9 +262,17 @@ class Runner:
                 is_beside = False
                 break
             is_beside = is_beside and _is_written(home, piece)
-        with suppress(BackstoryError):
+        try:
             home.hand_over(store, uid, has_all=is_beside)
             spool.remove()
+        except SessionDiverged:
+            # The machine's store has turns that the project's lacks: it takes this one beside them.
+            with suppress(BackstoryError):
+                for piece in Told(spool, told.run, told.ended, told.now).pieces():
+                    home.write_run(piece)
+                spool.remove()
+        except BackstoryError:
+            return
 
     def _spawn(self, spool: Spool, command: list[str], cwd: Path) -> subprocess.Popen[bytes]:
         stdout, stderr = spool.open_output()
@@ -376,19 +387,19 @@ class _Stopping:
         if self._asked is not None and now - self._asked > INTERRUPT_S:
             self._spool.kill()
         elif self._asked is None and 0 < self._silence_s < now - self._last_word:
-            self._stop(now)
+            self._stop(now, f"Stopped: it said nothing for {self._silence_s:.0f} s (the setting run.silence_s).")
         elif self._asked is None and now - self._last_look > LOOK_S:
             self._last_look = now
             if shutil.disk_usage(self._spool.folder).free < DISK_BYTES_LEAST:
-                self._stop(now)
+                self._stop(now, "Stopped: the disk is nearly full.")
 
-    def _stop(self, now: float) -> None:
+    def _stop(self, now: float, why: str = "") -> None:
         """Ask it to stop; the second time, end it."""
         if self._asked is not None:
             self._spool.kill()
             return
         self._asked = now
-        self._spool.cancel()
+        self._spool.cancel(why)
 
 
 def _context(store: Store, session: Session, request: Request, agent: Runnable) -> str:

@@ -142,15 +142,15 @@ class Spool:
     def family(self) -> list[int]:
         """The processes of this run. Agents start tools in sessions of their own: it is the environment that tells."""
         wanted = f"{MARKER}={self.folder.name}".encode()
-        found = []
+        found, own = [], _ancestors()
         for entry in Path("/proc").glob("[0-9]*") if Path("/proc").is_dir() else []:
             try:
-                if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                if int(entry.name) not in own and wanted in (entry / "environ").read_bytes().split(b"\0"):
                     found.append(int(entry.name))
             except OSError:
                 continue
-        own = self.pid
-        return [*found, *([own] if own is not None and own not in found else [])]
+        pid = self.pid
+        return [*found, *([pid] if pid is not None and pid not in found else [])]
 
     def _holders(self) -> list[int]:
         """Other processes that have the agent's output open for writing: it gave it to them, without our mark."""
@@ -162,11 +162,19 @@ class Spool:
                     found.append(pid)
         return found
 
-    def cancel(self) -> None:
-        """Ask the agent to stop, and note that it was a person's wish."""
+    def cancel(self, why: str = "") -> None:
+        """Ask the agent to stop, and note why; '' is a person's wish."""
         with suppress(BackstoryError):
-            write_private(self.folder / "cancelled", b"")
+            write_private(self.folder / "cancelled", why.encode())
         self.interrupt()
+
+    @property
+    def why_cancelled(self) -> str:
+        """Why it was stopped, where that was no person's wish."""
+        try:
+            return (self.folder / "cancelled").read_text("utf-8")
+        except OSError:
+            return ""
 
     @property
     def was_cancelled(self) -> bool:
@@ -286,6 +294,18 @@ def _birth(pid: int) -> str:
         return fields[18] if state not in "ZX" else ""
     except (OSError, IndexError, ValueError):
         return ""
+
+
+def _ancestors() -> set[int]:
+    """This process and those that it comes from: a command that an agent's tool started does not end itself."""
+    pid, found = os.getpid(), set[int]()
+    while pid > 1 and pid not in found:
+        found.add(pid)
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            break
+    return found
 
 
 def _birth_told(pid: int) -> str:

@@ -160,7 +160,7 @@ class Told:
     """All of a run, read from its spool by a reader that has seen nothing of it."""
 
     def __init__(self, spool: Spool, run: Run, ended: Exit, now: int) -> None:
-        self._spool, self._run, self._ended, self._now = spool, run, ended, now
+        self._spool, self.run, self.ended, self.now = spool, run, ended, now
         self._reader = runnable(run.agent).stream_reader()
         self._was_told = False
         self._unfinished: list[str] = []
@@ -234,7 +234,7 @@ class Told:
     def _piece(self, outputs: list[Output], *, is_first: bool, end: End | None = None) -> RunPiece:
         if end is None:
             self.turn.native_id = self._reader.native_id or self.turn.native_id
-        run = self._run
+        run = self.run
         return RunPiece(
             session_uid=run.session_uid,
             turn=self.turn,
@@ -247,7 +247,7 @@ class Told:
         )
 
     def _turn(self) -> Turn:
-        run = self._run
+        run = self.run
         return Turn(
             uid=run.turn_uid,
             agent=run.agent,
@@ -259,15 +259,18 @@ class Told:
 
     def _end(self) -> End:
         """What it all came to; the turn learns it."""
-        turn, ending = self.turn, self._reader.ended(self._ended)
+        turn, ending = self.turn, self._reader.ended(self.ended)
         turn.native_id = self._reader.native_id or turn.native_id
         turn.model = ending.model or turn.model
-        turn.ended, turn.outcome, turn.stop_reason = self._now, ending.outcome, ending.stop_reason
-        lasted = max(self._now - self._run.started, 0)
+        turn.ended, turn.outcome, turn.stop_reason = self.now, ending.outcome, ending.stop_reason
+        lasted = max(self.now - self.run.started, 0)
         turn.duration_ms = ending.duration_ms if ending.duration_ms is not None else lasted
         turn.tokens, turn.tokens_source = ending.tokens, ending.tokens_source
         turn.cost_usd, turn.cost_source = ending.cost_usd, ending.cost_source
-        if ending.error is not None or ending.outcome != Outcome.FAILED:
-            self.error = ending.error
+        error = ending.error
+        if ending.outcome == Outcome.CANCELLED and not error:
+            error = self._spool.why_cancelled or None
+        if error is not None or ending.outcome != Outcome.FAILED:
+            self.error = error
         unfinished = "".join(self._unfinished)
-        return End(at=self._now, error=ending.error, was_told=self._was_told, unfinished=unfinished)
+        return End(at=self.now, error=error, was_told=self._was_told, unfinished=unfinished)

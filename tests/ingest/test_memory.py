@@ -24,7 +24,10 @@ from backstory.ingest import ingest
 store, home = sys.argv[1:]
 with open_store(store, shared=True) as opened:
     report = ingest(opened, [agents.load("claude")], environ={}, home=pathlib.Path(home), now=0)
-peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+status = pathlib.Path("/proc/self/status")
+# What getrusage tells of this process began with what started it.
+told = status.read_text().split("VmHWM:")[1].split()[0] if status.exists() else 0
+peak = max(int(told), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 print(json.dumps({"bytes": report.total("bytes_read"), "events": report.total("events_new"), "peak": peak}))
 """
 

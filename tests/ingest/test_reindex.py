@@ -169,7 +169,39 @@ def test_one_session_that_cannot_be_told_again_does_not_keep_the_others_from_it(
     tampered(machine, "update chunks set data = x'00' where log_id = 1")
     done = reindex(machine.store, now=NOW)
     assert (done.sessions, len(done.failed)) == (1, 1)
-    assert reindex(machine.store, now=NOW, only_stale=True).failed != []
+
+
+def test_what_cannot_be_told_again_keeps_what_was_derived(machine: Machine) -> None:
+    machine.put("claude/tools")
+    machine.read()
+    before = looked_up(machine.store_path, "select file_path from session_files")
+    assert before != []
+    tampered(machine, "update chunks set data = x'00'")
+    assert len(reindex(machine.store, now=NOW).failed) == 1
+    assert looked_up(machine.store_path, "select file_path from session_files") == before
+
+
+def test_what_is_read_while_a_session_is_told_again_is_not_lost(
+    machine: Machine, another: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = case("claude/resume")
+    machine.put("claude/resume", whole[: len(whole) // 2])
+    machine.read()
+    clear = machine.store.clear_derived
+
+    def cleared(session_id: int) -> None:
+        clear(session_id)
+        machine.put("claude/resume")
+        machine.read()
+
+    monkeypatch.setattr(machine.store, "clear_derived", cleared)
+    reindex(machine.store, now=NOW, events_too=True)
+    monkeypatch.undo()
+    reindex(machine.store, now=NOW, only_stale=True)
+    at_once = another()
+    at_once.put("claude/resume")
+    at_once.read()
+    assert differences(machine.content(), at_once.content()) == []
 
 
 def command(machine: Machine, *words: str) -> subprocess.CompletedProcess[str]:

@@ -257,6 +257,68 @@ def test_what_a_runs_edit_changed_is_told_by_its_log(tmp_path: Path) -> None:
         assert told.tool_use_id == alone.tool_use_id
 
 
+def test_an_older_copy_of_a_projects_store_takes_nothing_from_the_machines(ran: Bench) -> None:
+    store = ran.project / ".backstory" / "sessions.bks"
+    older = store.read_bytes()
+    ran.run("second", {"say": "more"}, GOOD)
+    store.write_bytes(older)
+    told = ran.backstory("ingest").stderr
+    assert "neither was replaced" in told
+    with machine_store(ran) as home:
+        assert [turn.prompt for turn in home.turns(home.session("S1"))] == ["first", "second"]
+
+
+def test_a_machines_store_that_was_lost_has_the_projects_again(ran: Bench) -> None:
+    ran.backstory("ingest")
+    for each in ran.home.glob("store.db*"):
+        each.unlink()
+    ran.backstory("ingest")
+    with machine_store(ran) as home:
+        assert [turn.prompt for turn in home.turns(home.session("S1"))] == ["first"]
+
+
+def test_a_fork_that_was_read_before_the_log_shares_the_runs_turn(ran: Bench) -> None:
+    original = own_log(ran, "first", "by hand")
+    folder = ran.root / ".claude" / "projects" / "p"
+    log = folder / f"{original}.jsonl"
+    data = log.read_text("utf-8")
+    fork = "00000000-0000-4000-8000-000000000001"
+    (folder / f"{fork}.jsonl").write_text(data.replace(f'"sessionId": "{original}"', f'"sessionId": "{fork}"'))
+    log.unlink()
+    ran.backstory("ingest")
+    log.write_text(data)
+    ran.backstory("ingest")
+    with machine_store(ran) as home:
+        run = home.turns(home.session("S1"))[0].uid
+        assert [home.turns(home.session(each))[0].uid for each in (original, fork)] == [run, run]
+
+
+def test_the_agents_id_of_a_run_goes_on_with_the_run(ran: Bench) -> None:
+    native_id = own_log(ran, "first")
+    ran.backstory("ingest")
+    ran.run("second", {"say": "more"}, GOOD, options=("-S", native_id))
+    assert [each.number for each in ran.store.sessions()] == [1]
+    assert [turn.prompt for turn in ran.store.turns(1)] == ["first", "second"]
+
+
+def test_what_silence_ended_says_so(bench: Bench) -> None:
+    (bench.home / "config.toml").write_text("[run]\nsilence_s = 1\n")
+    bench.run("first", {"say": "well"}, {"wait_for": str(bench.root / "never")})
+    assert bench.store.turns(1)[0].outcome == "cancelled"
+    assert "it said nothing for" in bench.backstory("show", "S1").stdout
+
+
+def test_a_session_is_removed_and_renamed_from_any_folder(ran: Bench) -> None:
+    elsewhere = ran.root / "elsewhere"
+    elsewhere.mkdir()
+    out, err = ran.start("rename", "S1", "herons", cwd=elsewhere).communicate()
+    assert "is now called" in err, err
+    assert ran.store.session("herons").number == 1
+    out, err = ran.start("rm", "herons", "--yes", cwd=elsewhere).communicate()
+    assert "Removed" in err, err
+    assert ran.store.sessions() == []
+
+
 def native_id(stream: bytes) -> str:
     return str(json.loads(stream.split(b"\n", 1)[0])["thread_id"])
 

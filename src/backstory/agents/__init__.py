@@ -13,7 +13,7 @@ import sys
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec import Struct, field
 
@@ -21,7 +21,7 @@ from backstory.errors import UnknownAgent
 from backstory.model import Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from importlib.metadata import EntryPoint
     from pathlib import PurePath
 
@@ -120,6 +120,48 @@ class KeepsRows(Protocol):
 
         Their rows are what ``identify`` and ``reader`` are given as a log, whose path is the database's, a ``#`` and
         the session's id.
+        """
+
+
+class KeptFile(Struct, frozen=True, kw_only=True):
+    """A file beside a log, as our store has it. ``name``: its path below the log's folder."""
+
+    name: str
+    read: Callable[[], bytes]
+
+
+class KeptLog(Struct, frozen=True, kw_only=True):
+    """A log as our store has it, whose it is, and where it lay; its bytes and what lies beside it when asked for."""
+
+    session_id: int
+    """As in the rows of the same source."""
+    agent: str
+    native_id: str
+    path: str
+    read: Callable[[], Iterable[bytes]]
+    beside: Callable[[], list[KeptFile]]
+
+
+class Exported(Protocol):
+    """Sessions of one of our stores, for an agent to write in its own form."""
+
+    def rows(self, view: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """What a view that ``backstory sql`` shows has of these sessions, in the order of its ``id``."""
+
+    def logs(self) -> Iterator[KeptLog]:
+        """The agents' own logs of these sessions; where a log was rewritten, what it was before comes first."""
+
+
+class WritesStore(Protocol):
+    """An agent in whose own form sessions can be written. See ``writer_of``."""
+
+    name: str
+
+    def write_store(self, path: Path, sources: Iterable[Exported], *, exact: bool, now: int) -> dict[str, int]:
+        """Fill the empty file at ``path``; gives how many rows of each kind it has.
+
+        ``exact``: as the agent itself would write them from its own logs, at ``now`` (ms since 1970), with all that it
+        gets wrong; else what is known. Raises OSError or sqlite3.Error where the file cannot be written.
         """
 
 
@@ -246,6 +288,11 @@ def companions_of(agent: Agent) -> KeepsCompanions | None:
 def rows_of(agent: Agent) -> KeepsRows | None:
     """What an agent's file says about its database; None when there is none."""
     return cast("KeepsRows", agent) if hasattr(agent, "databases") else None
+
+
+def writer_of(agent: Agent) -> WritesStore | None:
+    """What an agent's file says about writing its form; None when it does not."""
+    return cast("WritesStore", agent) if hasattr(agent, "write_store") else None
 
 
 def _agent_of(module: object) -> Agent:

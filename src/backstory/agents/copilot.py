@@ -30,7 +30,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import CompanionFacts, Place, _jsonl, _session_rows
+from backstory.agents import CompanionFacts, Place, _jsonl, _session_reindex, _session_rows, _session_store
 from backstory.context import strip_context
 from backstory.model import (
     AssistantText,
@@ -61,7 +61,7 @@ from backstory.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from backstory.agents import SessionRows
+    from backstory.agents import Exported, SessionRows
 
 NAME = "copilot"
 FOLDER = "session-state"
@@ -143,7 +143,8 @@ _EXIT_CODE = re.compile(r"<(?:shellId: \S+ completed|exited) with exit code (-?\
 
 
 WORKSPACE = "workspace.yaml"
-BESIDE = frozenset({WORKSPACE, "plan.md", "autopilot-objective.json", "client-metadata.json", "vscode.metadata.json"})
+PLAN = "plan.md"
+BESIDE = frozenset({WORKSPACE, PLAN, "autopilot-objective.json", "client-metadata.json", "vscode.metadata.json"})
 MADE = frozenset({"files", "research"})
 """The folders of what a session made, text or not."""
 INDEX = "checkpoints/index.md"
@@ -298,6 +299,18 @@ class Copilot:
         folder = database.with_name(FOLDER)
         here = {_jsonl.stem(log) if log.is_file() else log.name for log in _entries(folder) if _holds_log(log)}
         return _session_rows.sessions_in(copy, here)
+
+    def write_store(self, path: Path, sources: Iterable[Exported], *, exact: bool, now: int) -> dict[str, int]:
+        with _session_store.SessionStore(path) as store:
+            if exact:
+                own = [log for source in sources for log in source.logs() if log.agent == NAME]
+                _session_reindex.keep_rows(store, (log for log in own if f"{DATABASE}#" in log.path))
+                folders = (log for log in own if PurePath(log.path).name == f"{LOG}.jsonl")
+                _session_reindex.reindex(store, folders, _workspace_pairs, now)
+            else:
+                for source in sources:
+                    _session_store.write_known(store, source, NAME, _is_made)
+        return store.counts
 
 
 class Reader:
@@ -806,6 +819,15 @@ def _task_complete(data: dict[str, Any]) -> list[Event]:
 
 
 # companions ---------------------------------------------------------------------------------------------------
+
+
+def _is_made(name: str) -> bool:
+    """Whether a companion is a session's own work, not a note about it."""
+    return name == PLAN or name.partition("/")[0] in MADE
+
+
+def _workspace_pairs(text: str) -> dict[str, str]:
+    return _flat_yaml(text.removeprefix("\ufeff").replace("\r\n", "\n"))
 
 
 def _workspace(told: dict[str, str]) -> CompanionFacts:

@@ -26,6 +26,7 @@ COMMANDS = {
     "search": "Search everything that was ever said or done.",
     "sql": "Ask the store in SQL.",
     "restore": "Give logs back, byte for byte.",
+    "export": "Write sessions as another tool's store.",
     "verify": "Check that everything in the store is whole.",
     "optimize": "Make the store smaller.",
     "rename": "Give a session a name.",

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
+from backstory.cli.app import now_ms
 from backstory.cli.options import readable, session_argument, store_option
+from backstory.known_projects import KnownProjects
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
 def command(app: App, session: str, name: str) -> None:
     """Give a session a NAME; an empty one takes it away. The name is kept whatever its log does."""
     found, name = app.find(session), readable(name)
+    owning = KnownProjects(app.home, app.machine_store, now_ms).owning(found.session.uid)
     found.store.rename(found.session, name.strip())
-    if app.machine_store.path != found.store.path and app.machine_store.has(found.session.uid):
-        app.machine_store.rename(app.machine_store.session(found.session.uid), name.strip())
+    for store in (app.machine_store, *([owning] if owning is not None else [])):
+        if store.path != found.store.path and store.has(found.session.uid):
+            store.rename(store.session(found.session.uid), name.strip())
     output.talk(f"{found.session.shown_number or found.session.uid[:12]} is now called {name.strip()!r}.")

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
+from backstory.cli.app import now_ms
 from backstory.cli.options import session_argument, store_option
 from backstory.errors import NotConfirmed
+from backstory.known_projects import KnownProjects
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -29,9 +31,10 @@ def command(app: App, session: str, yes: bool) -> None:
     what = f"Removing {found.session.shown_name or found.session.uid[:12]!r} ({found.session.turns} turns)"
     if not yes and not (sys.stdin.isatty() and click.confirm(f"{what} from {found.store.path}?", err=True)):
         raise NotConfirmed(what)
+    owning = KnownProjects(app.home, app.machine_store, now_ms).owning(found.session.uid)
     removed = found.store.remove(found.session)
-    for store in {found.store.path: found.store, app.machine_store.path: app.machine_store}.values():
-        # The machine's store has a copy of what projects' stores own, and it goes, too.
+    # The machine's store has a copy of what projects' stores own, and it goes, too; and the other way round.
+    for store in (app.machine_store, *([owning] if owning is not None else [])):
         if store.path != found.store.path and store.has(found.session.uid):
             store.remove(store.session(found.session.uid))
     output.talk(f"Removed {', '.join(uid[:12] for uid in removed)}.")

@@ -155,6 +155,9 @@ def _wanted(app: App, wanted: str) -> Session:
         except SessionNotFound:
             pass
     found = app.find(wanted)
+    if store.exists and store.has(found.session.uid):
+        # The agent's own log of a run of ours leads to the run.
+        return store.session(found.session.uid)
     session = store.continue_session(found.store, found.session.uid)
     _keep_out_of_git(app)
     store.place_session(session, _here(app))

@@ -23,6 +23,7 @@ from backstory.store import (
     connection,
     copying,
     events,
+    forks,
     logs,
     migrate,
     readonly,
@@ -235,13 +236,17 @@ class Store:
     def rebuild_from(self, source: Store, store_id: str) -> int:
         """Make this store again, with its id, from what another one has of it; gives how many sessions came back."""
         uids = [uid for uid in source.owned_by(store_id) if not source.is_forgotten(uid)]
-        if self.exists or not uids:
+        if not uids or (self.exists and self.session_count()):
             return 0
         self._id_to_take = store_id
-        for uid in uids:
-            self.take_session(source, uid)
-        self._write(sessions.go_on_numbering)
-        return len(uids)
+
+        def take_all(db: apsw.Connection, name: str) -> int:
+            for uid in uids:
+                copying.take(db, name, uid)
+            sessions.go_on_numbering(db)
+            return len(uids)
+
+        return self._write_from(source, take_all)
 
     def owned_by(self, store_id: str) -> list[str]:
         """The uids of sessions that the store with this id owns, in the order of their numbers."""
@@ -276,10 +281,17 @@ class Store:
         """Have the sessions that another store owns as they are there; gives how many were copied."""
         here: dict[str, tuple[object, ...]] = self._read_if_begun(lambda db: sessions.states(db, source.id), {})
         copied = 0
+        differing: list[str] = []
         for uid, state in source._read(lambda db: sessions.states(db, source.id)).items():
-            if here.get(uid) != state and not self.is_forgotten(uid):
+            if here.get(uid) == state or self.is_forgotten(uid):
+                continue
+            try:
                 self.take_session(source, uid)
                 copied += 1
+            except errors.SessionDiverged:
+                differing.append(uid)
+        if differing:
+            raise errors.SessionDiverged(", ".join(differing))
         return copied
 
     def usage_from_logs(self, store_id: str) -> list[UsageTold]:
@@ -296,6 +308,10 @@ class Store:
     def has(self, uid: str) -> bool:
         """Whether a session is here."""
         return self._read_if_begun(lambda db: bool(db.execute(_HAS, (uid,)).get), False)
+
+    def owner_of(self, uid: str) -> str | None:
+        """The id of the store that owns a session; None where its log does, or it is not here."""
+        return self._read_if_begun(lambda db: sessions.owner(db, uid), None)
 
     def is_forgotten(self, uid: str) -> bool:
         """Whether a person removed this session here."""
@@ -502,7 +518,13 @@ class Store:
 
     def write_slices(self, pieces: Sequence[LogSlice]) -> list[Written]:
         """Store pieces of logs in one transaction; each is taken or refused on its own."""
-        return self._write(lambda db: [slices.write(db, piece) for piece in pieces])
+
+        def write(db: apsw.Connection) -> list[Written]:
+            written = [slices.write(db, piece) for piece in pieces]
+            forks.link_copies(db, {uid for each in written for uid in each.turn_uids})
+            return written
+
+        return self._write(write)
 
     def remember_places(self, places: Iterable[SeenPlace], moved: Iterable[tuple[int, str, str]] = ()) -> None:
         """Note files as they are now, so that they need not be opened again.
@@ -602,9 +624,9 @@ class Store:
         """Derive what no log of a session says: the prompts of its runs."""
         self._change(lambda db: retelling.write_unlogged(db, session_id))
 
-    def drop_turns_but(self, session_id: int, told: set[str]) -> None:
-        """Remove the turns of a session that were not told again."""
-        self._change(lambda db: retelling.drop_turns_but(db, session_id, told))
+    def drop_turns_but(self, session_id: int, told: set[str], read: dict[int, int]) -> None:
+        """Remove the turns of a session that were not told again, if its logs are as they were ``read`` (to where)."""
+        self._change(lambda db: retelling.drop_turns_but(db, session_id, told, read))
 
     def mark_gone(self, log_ids: list[int], now: int) -> int:
         """Note which logs' files are gone; gives how many sessions have none left."""
@@ -613,6 +635,10 @@ class Store:
     def counts(self) -> dict[str, int]:
         """How many sessions, turns, events, files, refs and checkpoints there are."""
         return self._read(retelling.counts)
+
+    def run_folder(self, log_id: int) -> str | None:
+        """The folder that the run whose stream a log is was in."""
+        return self._read(lambda db: logs.run_folder(db, log_id))
 
     def turn_uid_of(self, log_id: int) -> str | None:
         """The turn whose stream a log is; None for a whole session's log."""

@@ -28,10 +28,10 @@ _RUN = (
     "where r.native_id = {native_id} and o.owner is not null"
 )
 CLAIMED = (
-    "(s.owner is null and s.native_id is not null and exists ("
-    + _RUN.format(native_id="s.native_id")
-    + ") and not exists (select 1 from turns t where t.session_id = s.id and not exists ("
-    "select 1 from turns r join sessions o on o.id = r.session_id where r.uid = t.uid and o.owner is not null)))"
+    "(s.owner is null and s.native_id is not null and exists (select 1 from turns r join sessions o "
+    "on o.id = r.session_id where r.native_id = s.native_id and o.owner is not null and not exists ("
+    "select 1 from turns t where t.session_id = s.id and not exists ("
+    "select 1 from turns c where c.session_id = o.id and c.uid = t.uid and c.native_id = s.native_id))))"
 )
 """A session ``s`` that is an agent's own log of runs that are here themselves, and of nothing else."""
 
@@ -88,7 +88,9 @@ def forget_logs(db: apsw.Connection, session_id: int, at: int) -> None:
     runs: list[Any] = db.execute(
         "select r.agent, r.native_id from turns r join sessions o on o.id = r.session_id "
         "where r.session_id = ? and o.owner is not null and r.native_id <> '' and exists ("
-        "select 1 from logs where turn_uid = r.uid and session_id = r.session_id and kind = 'stream')",
+        "select 1 from logs where turn_uid = r.uid and session_id = r.session_id and kind = 'stream') "
+        f"and not exists (select 1 from sessions s where s.native_id = r.native_id and not {CLAIMED} "
+        "and s.owner is null)",
         (session_id,),
     ).fetchall()
     db.executemany(
@@ -112,11 +114,10 @@ def settle(db: apsw.Connection, session_id: int, turn_uid: str) -> None:
         "select uid from turns where session_id = ? order by first_seq, id limit 1", (own_id,)
     ).fetchone()
     if first is not None and first[0] != turn_uid:
-        for column, table in (("uid", "turns"), ("parent_uid", "turns"), ("leaf_uid", "sessions")):
-            db.execute(f"update {table} set {column} = ? where {column} = ?", (turn_uid, first[0]))
+        _rename(db, first[0], turn_uid)
     if first is not None:
         take_usage(db, own_id)
-        forks.link_copies(db, own_id, [turn_uid])
+        forks.link_copies(db, [turn_uid])
 
 
 def take_usage(db: apsw.Connection, own_id: int) -> None:
@@ -215,7 +216,20 @@ def _claimed_first(db: apsw.Connection, session_id: int, piece: LogSlice) -> dic
     if run is None or db.execute("select count(*) from turns where session_id = ?", (session_id,)).get:
         return {}
     first = min(piece.turns, key=lambda turn: turn.first_seq)
-    return {first.uid: str(run)} if first.uid != run else {}
+    if first.uid == run:
+        return {}
+    # A fork may have been read before the log that it was made of.
+    _rename(db, first.uid, str(run))
+    return {first.uid: str(run)}
+
+
+def _rename(db: apsw.Connection, old: str, new: str) -> None:
+    """Give a turn another uid, wherever it is."""
+    where = [int(str(found)) for (found,) in db.execute("select session_id from turns where uid = ?", (old,))]
+    db.execute("update turns set uid = ? where uid = ?", (new, old))
+    for session_id in where:
+        db.execute("update turns set parent_uid = ? where session_id = ? and parent_uid = ?", (new, session_id, old))
+        db.execute("update sessions set leaf_uid = ? where id = ? and leaf_uid = ?", (new, session_id, old))
 
 
 def _renamed_before(db: apsw.Connection, session_id: int, parent: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory import extract, ids
-from backstory.errors import SessionNotFound
+from backstory.errors import SessionDiverged, SessionNotFound
 from backstory.model import Relation, event_from_json
 from backstory.store import claims, derived, slices, turns
 
@@ -51,6 +51,8 @@ class Continuation(Struct, frozen=True, kw_only=True):
 def take(db: apsw.Connection, source: str, uid: str) -> int:
     """Copy a session that another store owns, as it is there, in place of what is kept of it here; gives its id."""
     known = db.execute("select id from sessions where uid = ?", (uid,)).fetchone()
+    if known and _has_more(db, source, known[0], uid):
+        raise SessionDiverged(uid)
     if known:
         slices.delete_events(db, "session_id = ?", (known[0],))
         db.execute("delete from sessions where id = ?", (known[0],))
@@ -67,9 +69,25 @@ def take(db: apsw.Connection, source: str, uid: str) -> int:
         "update sessions set parent_id = ? where parent_identity = ? and parent_id is null",
         (session_id, ids.session_identity(uid)),
     )
+    db.execute(
+        "update sessions set parent_id = (select p.id from sessions p "
+        "where substr(p.uid, 11) = sessions.parent_identity) where id = ? and parent_identity is not null",
+        (session_id,),
+    )
     for (turn_uid,) in db.execute("select uid from turns where session_id = ?", (session_id,)).fetchall():
         claims.settle(db, session_id, str(turn_uid))
     return session_id
+
+
+def _has_more(db: apsw.Connection, source: str, known: object, uid: str) -> bool:
+    """Whether a session has a turn here that it lacks there: an older copy does not replace a newer one."""
+    return bool(
+        db.execute(
+            "select count(*) from turns where session_id = ? and outcome is not null and uid not in "
+            f"(select t.uid from {source}.turns t join {source}.sessions s on s.id = t.session_id where s.uid = ?)",
+            (known, uid),
+        ).get
+    )
 
 
 def continue_from(db: apsw.Connection, source: str, uid: str, new: Continuation) -> int:
@@ -112,6 +130,11 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
     )
     # A store of an earlier version lacks some of them.
     there = {str(name) for (name,) in db.execute(f"select name from {source}.sqlite_schema where type = 'table'")}
+    is_new = "session_files" in there
+    if is_new:
+        db.execute(
+            f"update sessions set root = (select root from {source}.sessions where id = ?) where id = ?", (old, new)
+        )
     log_ids: dict[int, int] = {}
     for (log_id,) in db.execute(f"select id from {source}.logs where session_id = ? order by id", (old,)).fetchall():
         db.execute(
@@ -119,6 +142,11 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
             f"from {source}.logs where id = ?",
             (new, log_id),
         )
+        if is_new:
+            db.execute(
+                f"update logs set cwd = (select cwd from {source}.logs where id = ?) where id = ?",
+                (log_id, db.last_insert_rowid()),
+            )
         copied = log_ids[int(str(log_id))] = db.last_insert_rowid()
         for table, columns in _LOG_TABLES.items():
             if table not in there:
@@ -144,7 +172,7 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
         (new, old),
     )
     _copy_events(db, source, old, new, log_ids, turn_ids)
-    if "session_files" in there:
+    if is_new:
         _copy_derived(db, source, old, new)
         db.execute("update logs set derived = ? where session_id = ?", (derived.VERSION, new))
 

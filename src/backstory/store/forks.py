@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 from backstory.model import Relation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import apsw
 
 
-def link_copies(db: apsw.Connection, session_id: int, turn_uids: list[str]) -> None:
-    """Sessions that share turns are forks of one another; those of this one's turns get their parents."""
-    sharing: set[Any] = {
-        other
-        for turn_uid in turn_uids
-        for (other,) in db.execute("select session_id from turns where uid = ?", (turn_uid,)).fetchall()
-    }
-    if sharing == {session_id}:
-        return
+def link_copies(db: apsw.Connection, turn_uids: Iterable[str]) -> None:
+    """Sessions that share turns are forks of one another; those that have any of these get their parents."""
+    sharing: set[int] = set()
+    for turn_uid in turn_uids:
+        rows: list[Any] = db.execute("select session_id from turns where uid = ?", (turn_uid,)).fetchall()
+        if len(rows) > 1:
+            sharing |= {session_id for (session_id,) in rows}
     for each in sorted(sharing):
         _link_fork(db, each)
 

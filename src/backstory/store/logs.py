@@ -97,6 +97,12 @@ def get(db: apsw.Connection, log_id: int) -> Log | None:
     return None
 
 
+def run_folder(db: apsw.Connection, log_id: int) -> str | None:
+    """The folder that the run whose stream a log is was in."""
+    found = db.execute("select cwd from logs where id = ?", (log_id,)).get
+    return None if found is None else str(found)
+
+
 def turn_uid(db: apsw.Connection, log_id: int) -> str | None:
     """The turn whose stream a log is."""
     found = db.execute("select turn_uid from logs where id = ?", (log_id,)).get

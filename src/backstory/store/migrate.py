@@ -20,9 +20,11 @@ MIGRATIONS: dict[int, str] = {
     alter table sessions add column root text;
     create index idx_sessions_repo on sessions(repository);
     create index idx_sessions_cwd on sessions(cwd);
+    create index idx_sessions_native on sessions(native_id) where native_id is not null;
     alter table logs add column pending blob;
     alter table logs add column derived integer not null default 0;
     alter table logs add column gone integer;
+    alter table logs add column cwd text;
     create table companions(
       id       integer primary key,
       log_id   integer not null references logs(id) on delete cascade,

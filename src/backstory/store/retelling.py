@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from backstory.found import At, Found
-from backstory.model import SessionFacts, Turn, UserMessage, event_from_json
+from backstory.model import AssistantText, SessionFacts, Turn, UserMessage, event_from_json
 from backstory.remotes import repository_name
 from backstory.store import claims, codec, derived, slices, turns
 
@@ -20,6 +20,8 @@ class Retold(Struct, kw_only=True):
 
     session_id: int
     log_id: int
+    read_to: int
+    """Where the log ended that was read; when it has grown since, its state is not replaced."""
     is_last: bool = False
     events: list[slices.NewEvent] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
@@ -73,16 +75,26 @@ def write_unlogged(db: apsw.Connection, session_id: int) -> None:
         "where e.session_id = ? and e.log_id is null order by e.seq, e.part",
         (session_id,),
     ).fetchall()
-    deriver, codecs = Deriver(), dict[int, codec.EventCodec]()
+    deriver, codecs, answers = Deriver(), dict[int, codec.EventCodec](), dict[str, str]()
     for seq, part, at, data, turn_uid, prompt in rows:
         event = event_from_json(turns.unpack_event(db, codecs, data))
         whole = UserMessage(content=prompt) if isinstance(event, UserMessage) and prompt else event
         deriver.take(whole, At(seq, part, turn_uid, at), None)
-    derived.write(db, session_id, deriver.cut(None), _turn_ids(db, session_id, {}))
+        if isinstance(event, AssistantText) and turn_uid is not None:
+            answers[turn_uid] = event.text
+    turn_ids = _turn_ids(db, session_id, {})
+    derived.write(db, session_id, deriver.cut(None), turn_ids)
+    turns.note_answers(db, turn_ids, answers)
 
 
-def drop_turns_but(db: apsw.Connection, session_id: int, told: set[str]) -> None:
-    """Remove the turns of a session that today's adapter does not tell any more."""
+def drop_turns_but(db: apsw.Connection, session_id: int, told: set[str], read: dict[int, int]) -> None:
+    """Remove the turns of a session that today's adapter does not tell any more.
+
+    Nothing is removed if a log is another one or longer than what was ``read``: another process told more meanwhile.
+    """
+    now: list[Any] = db.execute("select id, read_to from logs where session_id = ?", (session_id,)).fetchall()
+    if dict(now) != read:
+        return
     renamed = claims.known_as(db, session_id)
     kept = {renamed.get(uid, uid) for uid in told}
     rows: list[Any] = db.execute("select id, uid from turns where session_id = ?", (session_id,)).fetchall()
@@ -139,6 +151,10 @@ def _index(db: apsw.Connection, piece: Retold) -> None:
 
 
 def _mark(db: apsw.Connection, piece: Retold, *, events_too: bool) -> None:
+    if db.execute("select read_to from logs where id = ?", (piece.log_id,)).get != piece.read_to:
+        # Another process read on meanwhile, and knows more; the next ingest derives the whole again.
+        db.execute("update logs set derived = 0 where id = ?", (piece.log_id,))
+        return
     pending = codec.pack_chunk(piece.pending) if piece.pending else None
     db.execute("update logs set derived = ?, pending = ? where id = ?", (derived.VERSION, pending, piece.log_id))
     if events_too and piece.state is not None:
@@ -146,7 +162,7 @@ def _mark(db: apsw.Connection, piece: Retold, *, events_too: bool) -> None:
     if events_too and piece.facts is not None:
         facts = piece.facts
         db.execute(
-            "update sessions set title = coalesce(?, title), cwd = coalesce(?, cwd), branch = coalesce(?, branch), "
+            "update sessions set title = coalesce(?, title), cwd = coalesce(cwd, ?), branch = coalesce(?, branch), "
             "repository = coalesce(?, repository) where id = ? and owner is null",
             (facts.title, facts.cwd, facts.branch, repository_name(facts.repository), piece.session_id),
         )

@@ -82,8 +82,8 @@ def write(db: apsw.Connection, piece: RunPiece) -> bool:
     if session_id is None:
         raise SessionNotFound(piece.session_uid)
     if piece.is_first:
-        _drop_unfinished(db, session_id, piece.turn.uid)
-        _begin(db, session_id, piece)
+        begun_before = _drop_unfinished(db, session_id, piece.turn.uid)
+        _begin(db, session_id, piece, begun_before)
     elif not all(_goes_on(db, session_id, piece.turn, output) for output in piece.outputs):
         return False
     turn_id, seq = _place_of(db, session_id, piece.turn)
@@ -113,20 +113,28 @@ def _goes_on(db: apsw.Connection, session_id: int, turn: Turn, output: Output) -
     return (kept or 0) == output.start
 
 
-def _drop_unfinished(db: apsw.Connection, session_id: int, turn_uid: str) -> None:
-    left: list[Any] = db.execute(
-        "select id, first_seq from turns where session_id = ? and uid = ?", (session_id, turn_uid)
-    ).fetchall()
-    for turn_id, first_seq in left:
-        slices.delete_events(db, "turn_id = ?", (turn_id,))
-        db.execute("delete from logs where session_id = ? and turn_uid = ?", (session_id, turn_uid))
-        db.execute("delete from turns where id = ?", (turn_id,))
-        db.execute("update sessions set next_seq = ? where id = ?", (first_seq, session_id))
-        turns.sum_up(db, session_id)
+def _drop_unfinished(db: apsw.Connection, session_id: int, turn_uid: str) -> tuple[Any, Any] | None:
+    """Remove a turn that was begun and left; gives the (uid, record) that it followed."""
+    left: Any = db.execute(
+        "select id, parent_uid, parent_seq from turns where session_id = ? and uid = ?", (session_id, turn_uid)
+    ).fetchone()
+    if left is None:
+        return None
+    turn_id, parent_uid, parent_seq = left
+    slices.delete_events(db, "session_id = ? and turn_id = ?", (session_id, turn_id))
+    db.execute("delete from logs where session_id = ? and turn_uid = ?", (session_id, turn_uid))
+    db.execute("delete from turns where id = ?", (turn_id,))
+    db.execute(
+        "update sessions set next_seq = 1 + max(coalesce((select max(seq) from events where session_id = ?1), 0), "
+        "coalesce((select max(last_seq) from turns where session_id = ?1), 0)) where id = ?1",
+        (session_id,),
+    )
+    turns.sum_up(db, session_id)
+    return parent_uid, parent_seq
 
 
-def _begin(db: apsw.Connection, session_id: int, piece: RunPiece) -> None:
-    """The turn, after the session's newest, and its prompt."""
+def _begin(db: apsw.Connection, session_id: int, piece: RunPiece, begun_before: tuple[Any, Any] | None) -> None:
+    """The turn, after the session's newest or what it followed before, and its prompt."""
     turn = piece.turn
     row: Any = db.execute(
         "select s.next_seq, s.leaf_uid, t.last_seq from sessions s "
@@ -134,7 +142,10 @@ def _begin(db: apsw.Connection, session_id: int, piece: RunPiece) -> None:
         (session_id,),
     ).fetchone()
     seq, turn.parent_uid, turn.parent_seq = row
+    if begun_before is not None:
+        turn.parent_uid, turn.parent_seq = begun_before
     turn.first_seq = turn.last_seq = seq
+    db.execute("update sessions set next_seq = ? where id = ?", (seq + 1, session_id))
     turn_ids = turns.upsert(db, session_id, [turn])
     db.execute(
         "update turns set prefix_chars = ?, prefix_sha256 = ? where id = ?",
@@ -153,11 +164,12 @@ def _begin(db: apsw.Connection, session_id: int, piece: RunPiece) -> None:
 def _place_of(db: apsw.Connection, session_id: int, turn: Turn) -> tuple[int, int]:
     """The id of a turn that has begun, and the number its next record gets; the turn learns what the store gave it."""
     row: Any = db.execute(
-        "select id, first_seq, last_seq, parent_uid, parent_seq from turns where session_id = ? and uid = ?",
+        "select t.id, t.first_seq, t.parent_uid, t.parent_seq, s.next_seq from turns t "
+        "join sessions s on s.id = t.session_id where t.session_id = ? and t.uid = ?",
         (session_id, turn.uid),
     ).fetchone()
-    turn_id, turn.first_seq, last_seq, turn.parent_uid, turn.parent_seq = row
-    return int(turn_id), int(last_seq) + 1
+    turn_id, turn.first_seq, turn.parent_uid, turn.parent_seq, next_seq = row
+    return int(turn_id), int(next_seq)
 
 
 def _write_output(
@@ -166,7 +178,7 @@ def _write_output(
     """Keep the bytes and store what they say; gives the next number."""
     from backstory.deriving import Deriver
 
-    log_id = _log_of(db, session_id, piece.turn, output)
+    log_id = _log_of(db, session_id, piece.turn, output, piece.cwd)
     size = codec.CHUNK_BYTES
     chunks = [logs.pack(output.start + at, output.data[at : at + size]) for at in range(0, len(output.data), size)]
     logs.insert_chunks(db, log_id, chunks)
@@ -203,17 +215,17 @@ def _write_output(
     return seq
 
 
-def _log_of(db: apsw.Connection, session_id: int, turn: Turn, output: Output) -> int:
+def _log_of(db: apsw.Connection, session_id: int, turn: Turn, output: Output, cwd: str | None) -> int:
     found = db.execute(
         "select id from logs where session_id = ? and turn_uid = ? and kind = ?", (session_id, turn.uid, output.kind)
     ).get
     if found is None:
         db.execute(
-            "insert into logs(session_id, turn_uid, agent, kind, native_id, relpath, modified) "
-            "values (?, ?, ?, ?, ?, ?, ?)",
+            "insert into logs(session_id, turn_uid, agent, kind, native_id, relpath, modified, cwd) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 session_id, turn.uid, turn.agent, output.kind, turn.native_id, f"runs/{turn.uid}.{output.kind}",
-                turn.ended,
+                turn.ended, cwd,
             ),
         )  # fmt: skip
         found = db.last_insert_rowid()

@@ -49,6 +49,7 @@ create index idx_sessions_parent_identity on sessions(parent_identity) where par
 create index idx_sessions_active on sessions(last_active);
 create index idx_sessions_repo on sessions(repository);
 create index idx_sessions_cwd on sessions(cwd);
+create index idx_sessions_native on sessions(native_id) where native_id is not null;
 
 create table logs(
   id          integer primary key autoincrement,
@@ -70,7 +71,8 @@ create table logs(
   state       blob,                      -- the adapter's state at parsed_to (JSON, zstd)
   pending     blob,                      -- calls whose result had not come at parsed_to (JSON, zstd)
   derived     integer not null default 0,-- version of what was derived from it; see derived.sql
-  gone        integer                    -- when its file was first found to be gone, ms
+  gone        integer,                   -- when its file was first found to be gone, ms
+  cwd         text                       -- the folder that a run was in
 );
 create index idx_logs_session on logs(session_id);
 create unique index idx_logs_identity on logs(agent, native_id, generation) where kind = 'file';

@@ -195,6 +195,12 @@ def call_alike(db: apsw.Connection, session: Session) -> None:
     )
 
 
+def owner(db: apsw.Connection, uid: str) -> str | None:
+    """The id of the store that owns a session."""
+    found = db.execute("select owner from sessions where uid = ?", (uid,)).get
+    return None if found is None else str(found)
+
+
 def owned_by(db: apsw.Connection, owner: str) -> list[str]:
     """The uids of the sessions of one owner, in the order of their numbers."""
     return [str(uid) for (uid,) in db.execute("select uid from sessions where owner = ? order by number", (owner,))]

@@ -15,7 +15,7 @@ from backstory.compact_form import compact_event
 from backstory.found import Found
 from backstory.model import Event, LogIdentity, SessionFacts, Turn, event_to_json
 from backstory.remotes import repository_name
-from backstory.store import claims, codec, derived, forks, logs, turns
+from backstory.store import claims, codec, derived, logs, turns
 from backstory.store.logs import Chunk, Run, SeenPlace
 
 if TYPE_CHECKING:
@@ -105,6 +105,8 @@ class Written(Struct, frozen=True, kw_only=True):
     log_id: int | None = None
     session_id: int | None = None
     session_is_new: bool = False
+    turn_uids: tuple[str, ...] = ()
+    """The turns that it told of."""
     refused: str | None = None
 
 
@@ -136,9 +138,8 @@ def write(db: apsw.Connection, piece: LogSlice) -> Written:
     _keep_bytes(db, log_id, piece)
     _update_session(db, session_id, piece)
     derived.write(db, session_id, piece.found, turn_ids)
-    if piece.turns:
-        forks.link_copies(db, session_id, list(turn_ids))
-    return Written(log_id=log_id, session_id=session_id, session_is_new=session is None)
+    is_new = session is None
+    return Written(log_id=log_id, session_id=session_id, session_is_new=is_new, turn_uids=tuple(turn_ids))
 
 
 def _write_turns(db: apsw.Connection, session_id: int, piece: LogSlice) -> dict[str, int]:

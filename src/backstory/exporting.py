@@ -1,0 +1,192 @@
+"""Sessions, written in the form of another tool's store: an agent's file knows the form, this reads our stores for it.
+
+The file is written beside its place and moved there when it is whole, so that it is there as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct, field
+
+from backstory import agents
+from backstory.agents import KeptFile, KeptLog
+from backstory.errors import CannotWrite, FileInTheWay, SqlTooBig
+from backstory.store.readonly import HEAP_BYTES, VALUE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from backstory.agents import WritesStore
+    from backstory.store import Log, Session, Store
+
+ROWS_AT_ONCE = 5_000
+TIMEOUT_S = 600.0
+"""So many rows of a view take a moment; only a store that something keeps from being read takes this long."""
+JOURNALS = ("-wal", "-journal")
+LOG_FILE = "file"
+"""The kind of log that an agent wrote itself."""
+
+
+class Chosen(Struct, frozen=True, kw_only=True):
+    """Sessions of one store: those of these ids, or all but those."""
+
+    store: Store
+    ids: list[int] = field(default_factory=list)
+    is_all_but: bool = False
+
+
+class Written(Struct, frozen=True, kw_only=True):
+    """A file that was written: in whose form, how large, and how many rows of each kind it has."""
+
+    format: str
+    file: str
+    exact: bool
+    bytes: int
+    rows: dict[str, int]
+    left_out: int
+    """Sessions without a log of that agent's own, where it was to be exact."""
+
+
+def formats() -> list[str]:
+    """The agents in whose form sessions can be written."""
+    return [name for name in agents.names() if agents.writer_of(agents.load(name)) is not None]
+
+
+def everything(stores: Iterable[Store]) -> list[Chosen]:
+    """All sessions of several stores; one that is in two of them is taken from the first."""
+    seen: set[str] = set()
+    chosen = []
+    for store in stores:
+        here = store.sessions(helpers=True)
+        twice = [session.id for session in here if session.uid in seen]
+        seen |= {session.uid for session in here}
+        chosen.append(Chosen(store=store, ids=twice, is_all_but=True))
+    return chosen
+
+
+def these(found: Iterable[tuple[Store, Session]]) -> list[Chosen]:
+    """Sessions that were named, each once."""
+    by_store: dict[str, tuple[Store, dict[int, None]]] = {}
+    for store, session in found:
+        by_store.setdefault(str(store.path), (store, {}))[1][session.id] = None
+    return [Chosen(store=store, ids=list(ids)) for store, ids in by_store.values()]
+
+
+def export(name: str, chosen: Iterable[Chosen], target: Path, *, exact: bool, force: bool, now: int) -> Written:
+    """Write sessions into a new file in the form of the agent ``name``; see ``WritesStore`` for ``exact``.
+
+    Raises FileInTheWay for a file that is there, unless ``force``, and CannotWrite.
+    """
+    writer = agents.writer_of(agents.load(name))
+    assert writer is not None
+    sources = [_Source(each) for each in chosen]
+    _check_place(target, force=force)
+    if any(target.resolve() == each.path.resolve() for each in sources):
+        raise CannotWrite(target, "it is the store itself")
+    rows, size = _write(writer, sources, target, exact=exact, force=force, now=now)
+    left_out = sum(each.sessions_without_logs_of(name) for each in sources) if exact else 0
+    return Written(format=name, file=str(target), exact=exact, bytes=size, rows=rows, left_out=left_out)
+
+
+class _Source:
+    """What an agent's file may ask of the sessions that were chosen in one store. See ``agents.Exported``."""
+
+    def __init__(self, chosen: Chosen) -> None:
+        self._store = chosen.store
+        self._ids, self._is_all_but = frozenset(chosen.ids), chosen.is_all_but
+
+    @property
+    def path(self) -> Path:
+        return self._store.path
+
+    def rows(self, view: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        of = "id" if view == "sessions" else "session_id"
+        among = "not in" if self._is_all_but else "in"
+        sql = (
+            f"select id, {', '.join(columns)} from {view} "
+            f"where id > ? and {of} {among} (select value from json_each(?)) order by id"
+        )
+        wanted, after = msgspec.json.encode(sorted(self._ids)).decode(), 0
+        while True:
+            answer = self._store.execute_read_only(sql, ROWS_AT_ONCE, parameters=[after, wanted], timeout_s=TIMEOUT_S)
+            yield from (row[1:] for row in answer.rows)
+            if not answer.truncated:
+                return
+            if not answer.rows:
+                raise SqlTooBig(VALUE_BYTES_MAX, HEAP_BYTES)
+            after = answer.rows[-1][0]
+
+    def logs(self) -> Iterator[KeptLog]:
+        mine = [each for each in self._store.logs() if each.kind == LOG_FILE and self._has(each.session_id)]
+        for log in sorted(mine, key=lambda each: (each.agent, each.native_id, each.generation)):
+            yield KeptLog(
+                session_id=log.session_id,
+                agent=log.agent,
+                native_id=log.native_id,
+                path=log.path,
+                read=_reading(self._store, log),
+                beside=_beside(self._store, log),
+            )
+
+    def sessions_without_logs_of(self, agent: str) -> int:
+        """How many of the sessions have no log of that agent's own."""
+        having = {log.session_id for log in self.logs() if log.agent == agent}
+        return sum(1 for (session_id,) in self.rows("sessions", ["id"]) if session_id not in having)
+
+    def _has(self, session_id: int) -> bool:
+        return (session_id in self._ids) != self._is_all_but
+
+
+def _reading(store: Store, log: Log) -> Callable[[], Iterable[bytes]]:
+    return lambda: store.stream_log(log.id)
+
+
+def _beside(store: Store, log: Log) -> Callable[[], list[KeptFile]]:
+    def file(companion_id: int, name: str) -> KeptFile:
+        return KeptFile(name=name, read=lambda: store.read_companion(companion_id))
+
+    return lambda: [file(each.id, each.name) for each in store.companions(log.id)]
+
+
+def _check_place(target: Path, *, force: bool) -> None:
+    if os.path.lexists(target) and not force:
+        raise FileInTheWay(target)
+    for journal in (target.with_name(f"{target.name}{ending}") for ending in JOURNALS):
+        # SQLite would take what stands in it for changes to the new file.
+        if os.path.lexists(journal):
+            raise CannotWrite(target, f"{journal.name} lies beside it, so a program has it open or has crashed")
+
+
+def _write(
+    writer: WritesStore, sources: list[_Source], target: Path, *, exact: bool, force: bool, now: int
+) -> tuple[dict[str, int], int]:
+    """Write the file whole or not at all; gives its numbers of rows and its size."""
+    whole = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(whole, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        try:
+            rows = writer.write_store(whole, sources, exact=exact, now=now)
+            size = whole.stat().st_size
+            _move(whole, target, force=force)
+        finally:
+            with suppress(OSError):
+                whole.unlink()
+    except (OSError, sqlite3.Error) as refused:
+        raise CannotWrite(target, getattr(refused, "strerror", None) or str(refused)) from refused
+    return rows, size
+
+
+def _move(whole: Path, target: Path, *, force: bool) -> None:
+    with whole.open("rb") as file:
+        os.fsync(file.fileno())
+    if not force and os.path.lexists(target):
+        raise FileInTheWay(target)
+    whole.replace(target)
