@@ -311,10 +311,10 @@ def test_what_silence_ended_says_so(bench: Bench) -> None:
 def test_a_session_is_removed_and_renamed_from_any_folder(ran: Bench) -> None:
     elsewhere = ran.root / "elsewhere"
     elsewhere.mkdir()
-    out, err = ran.start("rename", "S1", "herons", cwd=elsewhere).communicate()
+    _, err = ran.start("rename", "S1", "herons", cwd=elsewhere).communicate()
     assert "is now called" in err, err
     assert ran.store.session("herons").number == 1
-    out, err = ran.start("rm", "herons", "--yes", cwd=elsewhere).communicate()
+    _, err = ran.start("rm", "herons", "--yes", cwd=elsewhere).communicate()
     assert "Removed" in err, err
     assert ran.store.sessions() == []
 
