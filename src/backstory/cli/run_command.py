@@ -155,7 +155,7 @@ def _wanted(app: App, wanted: str) -> Session:
         except SessionNotFound:
             pass
     found = app.find(wanted)
-    if store.exists and store.has(found.session.uid):
+    if found.session.number is not None and store.exists and store.has(found.session.uid):
         # The agent's own log of a run of ours leads to the run.
         return store.session(found.session.uid)
     session = store.continue_session(found.store, found.session.uid)
