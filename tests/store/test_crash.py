@@ -128,3 +128,29 @@ def test_a_killed_writer_loses_nothing_and_tears_nothing(
             assert store.verify().problems == []
         seen += len(found)
     assert seen > KILLS
+
+
+def test_a_first_transaction_that_was_cut_off_leaves_no_store(tmp_path: Path) -> None:
+    """A hot journal of an empty file, as a kill between writing the file and its commit leaves it."""
+    path = tmp_path / "s.bks"
+    code = (
+        "import os, signal, sys\n"
+        "from backstory.store import migrate, open_store\n"
+        "begin = migrate.begin\n"
+        "def cut(db, store_id):\n"
+        "    begin(db, store_id)\n"
+        "    db.cache_flush()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "migrate.begin = cut\n"
+        "open_store(sys.argv[1]).create_session()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    with open_store(tmp_path / "whole.bks") as whole:
+        whole.create_session()
+    # All its pages are written, and the journal that undoes them is still there.
+    path.write_bytes((tmp_path / "whole.bks").read_bytes())
+    with open_store(path) as store:
+        assert not store.exists
+        assert store.create_session().number == 1
+        assert store.exists

@@ -132,8 +132,18 @@ class Store:
 
     @property
     def exists(self) -> bool:
-        """Whether the file is there."""
-        return connection.exists(self.path)
+        """Whether the file is there, and was ever finished."""
+        if not connection.exists(self.path):
+            return False
+        if self._reader is None and self._writer is None and connection.is_interrupted(self.path):
+            # Opening it undoes what there is of a first transaction that was cut off.
+            try:
+                self._reading_connection()
+            except errors.StoreNotFound:
+                return False
+            except errors.BackstoryError:
+                return True
+        return True
 
     @property
     def id(self) -> str:

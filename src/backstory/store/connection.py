@@ -36,6 +36,11 @@ def exists(path: Path) -> bool:
         return False
 
 
+def is_interrupted(path: Path) -> bool:
+    """Whether a transaction goes on, or was cut off and is still to be undone."""
+    return path.with_name(path.name + "-journal").exists()
+
+
 def open_reader(path: Path) -> apsw.Connection:
     """A connection that changes nothing; raises StoreNotFound, NotAStore and what ``translated`` raises."""
     if not exists(path):
