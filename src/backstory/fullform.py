@@ -11,12 +11,12 @@ import msgspec
 
 from backstory import agents
 from backstory.model import Event, LogIdentity, OwnLine, Tool, ToolCall, ToolResult, event_from_json
+from backstory.store.logs import API, STDERR, STREAM
 
 if TYPE_CHECKING:
     from backstory.store import Log, Store, StoredEvent
 
 EDITS = (Tool.EDIT, Tool.WRITE)
-OWN, STREAM = "api", "stream"
 
 
 class FullForms:
@@ -36,7 +36,7 @@ class FullForms:
         log = self._log(stored)
         if not record or log is None:
             return stored.event
-        if log.kind.endswith(OWN):
+        if log.kind.endswith(API):
             told = msgspec.json.decode(record, type=OwnLine).event
             return event_from_json(bytes(told)) if bytes(told) else stored.event
         for part, event in _told(log, record, stored.seq):
@@ -94,9 +94,9 @@ def _has_lines(call: ToolCall) -> bool:
 def _told(log: Log, record: bytes, seq: int) -> list[tuple[int, Event]]:
     """What a record says to a reader that has seen nothing else."""
     agent = agents.load(log.agent)
-    if log.kind.endswith(("stream", "stderr")):
+    if log.kind.endswith((STREAM, STDERR)):
         reader = cast("agents.Runnable", agent).stream_reader()
-        return reader.read(record).events if log.kind.endswith("stream") else list(enumerate(reader.stderr(record)))
+        return reader.read(record).events if log.kind.endswith(STREAM) else list(enumerate(reader.stderr(record)))
     return agent.reader(LogIdentity(native_id=log.native_id), None, lambda: ()).read(record, seq).events
 
 

@@ -22,8 +22,6 @@ from backstory.discover import Candidate, Looked, discover
 from backstory.parsing import Job, Outcome, Worker, WorkerLost, outcomes
 from backstory.projects import project_key, worktree_root
 from backstory.slicing import (
-    BLANK,
-    LINE_BYTES_MAX,
     SLICE_BYTES,
     Slicer,
     Source,
@@ -33,6 +31,7 @@ from backstory.slicing import (
     opened,
 )
 from backstory.store import SeenPlace, codec, logs, slices
+from backstory.store.logs import BLANK, LINE_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set

@@ -20,8 +20,8 @@ from backstory.model import AssistantText, OwnLine, event_from_json
 from backstory.slicing import SLICE_BYTES, placed_lines
 from backstory.store import slices
 from backstory.store.copying import COPY
+from backstory.store.logs import API, FILE, STDERR, STREAM
 from backstory.store.retelling import Retold
-from backstory.store.runs import STDERR, STDOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from backstory.model import Event
     from backstory.store import Log, Session, Store
 
-API = "api"
 BULK_SESSIONS = 50
 """From so many sessions on the index is merged once at the end."""
 _own = msgspec.json.Decoder(OwnLine)
@@ -94,7 +93,7 @@ def reindex(
 def _is_gone(log: Log) -> bool:
     # Of a log out of a database it is the database's path that counts.
     path = log.path.partition("#")[0]
-    return log.kind == "file" and bool(path) and not Path(log.path).exists() and not Path(path).exists()
+    return log.kind == FILE and bool(path) and not Path(log.path).exists() and not Path(path).exists()
 
 
 def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
@@ -202,6 +201,6 @@ def _telling(store: Store, log: Log) -> _Telling:
     kind = log.kind.removeprefix(COPY)
     if kind == API:
         return _Own()
-    if kind in (STDOUT, STDERR):
+    if kind in (STREAM, STDERR):
         return _Stream(log, kind, store.turn_uid_of(log.id))
     return _File(store, log)

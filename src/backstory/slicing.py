@@ -17,6 +17,7 @@ from backstory.deriving import Deriver
 from backstory.found import At
 from backstory.model import AssistantText, Parsed, Unknown
 from backstory.store import codec, logs
+from backstory.store.logs import BLANK, LINE_BYTES_MAX, OVERSIZE
 from backstory.store.slices import LogSlice, NewEvent, packed
 
 if TYPE_CHECKING:
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = codec.CHUNK_BYTES
 SLICE_BYTES = 16 * 1024 * 1024
-LINE_BYTES_MAX = 64 * 1024 * 1024
-"""A longer line is kept like any other, and told as one Unknown event."""
-BLANK = b"\0 \t\r"
-OVERSIZE = "line over 64 MB"
 
 
 class Source(Struct, frozen=True, kw_only=True):

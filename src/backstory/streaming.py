@@ -10,7 +10,8 @@ from msgspec import Struct
 from backstory import agents
 from backstory.errors import AgentCannotRun, AgentMissing
 from backstory.model import AssistantText, Complete, Error, Event, Outcome, Turn, Unknown
-from backstory.store.runs import STDERR, STDOUT, End, Output, RunPiece
+from backstory.store.logs import BLANK, LINE_BYTES_MAX, OVERSIZE, STDERR, STREAM
+from backstory.store.runs import End, Output, RunPiece
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 READ_BYTES = 1024 * 1024
 PIECE_BYTES = 2 * 1024 * 1024
 """A run is stored in pieces of about so many bytes."""
-LINE_BYTES_MAX = 64 * 1024 * 1024
-"""A longer line is kept like any other, and told as one Unknown event."""
-OVERSIZE = "line over 64 MB"
-BLANK = b"\0 \t\r"
 
 
 class Shown(Struct, frozen=True):
@@ -174,7 +171,7 @@ class Told:
     def pieces(self) -> Iterator[RunPiece]:
         """The run as pieces for the store: at least one, and only the last with its end."""
         is_first, full = True, list[Output]()
-        for kind, path in ((STDOUT, self._spool.stdout), (STDERR, self._spool.stderr)):
+        for kind, path in ((STREAM, self._spool.stdout), (STDERR, self._spool.stderr)):
             for output in self._outputs(kind, path):
                 full.append(output)
                 if sum(len(each.data) for each in full) >= PIECE_BYTES:

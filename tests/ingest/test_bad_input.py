@@ -12,6 +12,7 @@ import pytest
 from backstory import agents, slicing
 from backstory import discover as discovering
 from backstory.ingest import ingest
+from backstory.store import logs
 from tests.conftest import NOW
 from tests.ingest.machines import (
     CLAUDE_FOLDER,
@@ -189,7 +190,7 @@ def test_a_line_over_the_limit_is_one_unknown_event(
         unknown |= read_bytes(machine, data[: len(data) * piece // pieces]).unknown_records
     assert texts(machine) == ["word0 said", "<Unknown>", "next"]
     assert [event.seq for event in machine.store.events(machine.store.session("odd"))] == [1, 2, 3]
-    assert unknown == {slicing.OVERSIZE: 1}
+    assert unknown == {logs.OVERSIZE: 1}
 
 
 @pytest.mark.parametrize(

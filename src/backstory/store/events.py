@@ -21,13 +21,13 @@ from backstory.model import (
     own_line,
 )
 from backstory.store import codec, derived, logs, slices, turns
+from backstory.store.logs import API
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import apsw
 
-API = "api"
 TOLD_AT_ONCE = 400
 
 

@@ -18,8 +18,6 @@ from backstory.store import claims, codec, derived, logs, slices, turns
 if TYPE_CHECKING:
     import apsw
 
-STDOUT, STDERR = "stream", "stderr"
-
 
 class Output(Struct, kw_only=True):
     """A piece of what a run wrote to one of its outputs: the bytes from ``start`` on, and what its records say.
