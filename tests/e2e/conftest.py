@@ -108,6 +108,7 @@ class Machine:
             (root / "bin" / name).symlink_to(program)
         (root / "home" / ".codex" / "config.in").write_text(CODEX_CONFIG)
         self.requests = root / "requests.jsonl"
+        self.started: list[subprocess.Popen[str]] = []
 
     def start(
         self, script: str, turns: list[dict[str, Any]], rules: list[dict[str, Any]] | None = None
@@ -126,10 +127,12 @@ class Machine:
         """
         stub = [sys.executable, str(STUB), "--scenario", str(scenario), "--log", str(self.requests)]
         command = [*(namespace() or []), *stub, "--var", f"cwd={self.work}", "--", "bash", "-c", lines]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command, cwd=self.work, env=self.environ(), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
+        self.started.append(process)
+        return process
 
     def do(self, script: str, *turns: dict[str, Any]) -> str:
         """The same, to its end; gives what it printed."""
@@ -170,8 +173,8 @@ class Machine:
 
     def asked(self) -> list[dict[str, Any]]:
         """The model's requests so far, those for titles and the like left out."""
-        lines = self.requests.read_text("utf-8").splitlines() if self.requests.exists() else []
-        entries = [json.loads(line) for line in lines]
+        lines = self.requests.read_bytes().splitlines(keepends=True) if self.requests.exists() else []
+        entries = [json.loads(line) for line in lines if line.endswith(b"\n")]
         return [each["body"] for each in entries if str(each.get("answer", "")).startswith("turns") and "body" in each]
 
     def spools(self) -> list[str]:
@@ -196,6 +199,8 @@ class Machine:
         for pid in self.processes():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        for process in self.started:
+            process.communicate(timeout=WAIT_S)
 
     def check(self) -> None:
         """What must hold after every run, however it ended: nothing is hurt, left over, or still running."""
