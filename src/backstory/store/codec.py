@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1024 * 1024
 COMPRESSED_BLOCK_BYTES = 16 * 1024
-CHUNK_LEVEL = 5
+CHUNK_LEVEL = 3
 PACKED_BYTES = 4 * 1024 * 1024
 """So large are the chunks of logs that have not changed for long; they are packed harder, too."""
 PACKED_LEVEL = 12

@@ -65,13 +65,18 @@ def _write_touches(
 ) -> None:
     from backstory.touches import place  # which knows much about shells, and is needed only here
 
-    files: dict[str, int] = {}
+    files: dict[str, tuple[int, int, int]] = {}
     rows = []
     for touch in touches:
-        path = place(touch.path, cwd, None)[0]
-        files[path] = _write_file(db, session_id, path, touch, turn_ids)
+        path, rank = place(touch.path, cwd, None)[0], ACTIONS.find(touch.action)
+        file_id, known_rank, first_seq = files.get(path, (0, -1, 0))
+        # A file is touched again and again; what tells no more of it needs no telling.
+        if rank > known_rank or touch.where.seq < first_seq:
+            file_id = _write_file(db, session_id, path, touch, turn_ids)
+            first_seq = touch.where.seq if known_rank < 0 else min(touch.where.seq, first_seq)
+            files[path] = file_id, max(rank, known_rank), first_seq
         to_path = place(touch.to, cwd, None)[0] if touch.to is not None else None
-        rows.append((files[path], touch.where.seq, touch.where.part, touch.action, to_path))
+        rows.append((file_id, touch.where.seq, touch.where.part, touch.action, to_path))
     db.executemany(
         "insert or replace into file_touches(file_id, seq, part, action, to_path) values (?, ?, ?, ?, ?)", rows
     )

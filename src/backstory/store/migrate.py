@@ -18,6 +18,8 @@ DERIVED_VERSION = derived.VERSION
 MIGRATIONS: dict[int, str] = {
     2: """
     alter table sessions add column root text;
+    alter table sessions add column leaf_seq integer;
+    alter table turns add column removed integer;
     create index idx_sessions_repo on sessions(repository);
     create index idx_sessions_cwd on sessions(cwd);
     create index idx_sessions_native on sessions(native_id) where native_id is not null;
@@ -35,6 +37,24 @@ MIGRATIONS: dict[int, str] = {
       data     blob not null,
       unique (log_id, name)
     );
+    create table branches(
+      id         integer primary key,
+      session_id integer not null references sessions(id) on delete cascade,
+      name       text not null,
+      leaf_uid   text not null,
+      leaf_seq   integer,
+      created    integer not null,
+      unique (session_id, name)
+    );
+    drop trigger session_gone;
+    create trigger session_gone after delete on sessions begin
+      delete from events where session_id = old.id;
+      delete from turns where session_id = old.id;
+      delete from logs where session_id = old.id;
+      delete from branches where session_id = old.id;
+      delete from compactions where session_id = old.id;
+      update sessions set parent_id = null where parent_id = old.id;
+    end;
     drop trigger log_gone;
     create trigger log_gone after delete on logs begin
       delete from chunks where log_id = old.id;

@@ -40,6 +40,7 @@ create table sessions(
   parent_identity  text,                 -- the last 16 characters of its parent's uid, also when that is not here
   relation         text,                 -- subagent | fork | continuation
   leaf_uid         text,                 -- uid of the turn that the next prompt follows
+  leaf_seq         integer,              -- the record it follows, where a person chose one; NULL = the turn's last
   next_seq         integer not null default 1,  -- the number its next record gets
   unique (owner, number)
 );
@@ -147,11 +148,22 @@ create table turns(
   cost_source        text,               -- reported: as the agent said
   prefix_chars       integer,            -- length of the context sent before the prompt
   prefix_sha256      text,               -- and its hash
+  removed            integer,            -- when a person removed its branch, ms; NULL = it is there
   unique (session_id, uid)
 );
 create index idx_turns_uid on turns(uid);
 create index idx_turns_native on turns(native_id);
 create index idx_turns_session on turns(session_id, first_seq);
+
+create table branches(
+  id         integer primary key,
+  session_id integer not null references sessions(id) on delete cascade,
+  name       text not null,              -- what a person called the branch
+  leaf_uid   text not null,              -- uid of the turn at its tip; the name goes on with what follows it
+  leaf_seq   integer,                    -- the record at its tip, where that is not the turn's last
+  created    integer not null,           -- ms
+  unique (session_id, name)
+);
 
 create table events(
   id         integer primary key autoincrement,
@@ -190,6 +202,7 @@ create trigger session_gone after delete on sessions begin
   delete from events where session_id = old.id;
   delete from turns where session_id = old.id;
   delete from logs where session_id = old.id;
+  delete from branches where session_id = old.id;
   delete from compactions where session_id = old.id;
   update sessions set parent_id = null where parent_id = old.id;
 end;
