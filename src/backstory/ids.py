@@ -75,7 +75,7 @@ def parse_time_ms(text: str | int | float | None) -> int | None:
     """
     if text is None or isinstance(text, bool):
         return None
-    if isinstance(text, (int, float)):  # noqa: UP038 - quicker, and asked for every record
+    if isinstance(text, (int, float)):
         if not abs(text) <= 1e15:
             return None
         seconds = float(text)
