@@ -68,7 +68,7 @@ def copy(logs: Path, home: Path, number: int, most: float) -> int:
 
 def measured(home: Path, store: Path) -> dict[str, Any]:
     """Seconds and peak memory of one ingest, as a process of its own."""
-    env = {"PATH": os.environ["PATH"], "HOME": str(home), "BACKSTORY_HOME": str(store), "LANG": "C.UTF-8"}
+    env = {**os.environ, "HOME": str(home), "BACKSTORY_HOME": str(store)}
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, "ingest"], env=env, capture_output=True, text=True, check=False
     )

@@ -23,7 +23,7 @@ from backstory.store import open_store
 
 AGENT = """
 import json, sys, time
-sys.stdin.read()
+sys.stdin.readline()
 def out(**v): print(json.dumps(v), flush=True)
 for n in range(EVENTS):
     text = json.dumps({"n": n, "at": time.time()})

@@ -33,7 +33,7 @@ def measured(script: str, *words: str) -> Any:
 
 def backstory(home: Path, store: Path, *words: str) -> None:
     """Run a command on logs and a store of their own."""
-    env = {"PATH": os.environ["PATH"], "HOME": str(home), "BACKSTORY_HOME": str(store), "LANG": "C.UTF-8"}
+    env = {**os.environ, "HOME": str(home), "BACKSTORY_HOME": str(store)}
     subprocess.run([sys.executable, "-m", "backstory", *words], env=env, check=True, capture_output=True)
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from backstory import extract
 from backstory.extract import (
     Scope,
+    as_parts,
     char_len,
     identifier_parts,
     index_text,
@@ -115,7 +116,7 @@ def test_the_index_gets_every_letter_of_a_text(text: str) -> None:
 @pytest.mark.parametrize("scope", [Scope.PROMPT, Scope.ANSWER, Scope.TOOL_INPUT])
 def test_parts_of_identifiers_follow_the_text(scope: Scope) -> None:
     assert index_text("call getUserName or HTTPServer", scope) == (
-        "call getUserName or HTTPServer\nget User Name\nHTTP Server"
+        f"call getUserName or HTTPServer\n{as_parts(['get', 'User', 'Name'])}\n{as_parts(['HTTP', 'Server'])}"
     )
 
 
@@ -124,8 +125,13 @@ def test_elsewhere_identifiers_stay_whole(scope: Scope | None) -> None:
     assert index_text("call getUserName", scope) == "call getUserName"
 
 
+@pytest.mark.parametrize("scope", list(Scope))
+def test_names_with_signs_are_found_in_every_scope(scope: Scope) -> None:
+    assert index_text("in C++", scope) == "in C++\nCplusplus"
+
+
 def test_an_identifier_is_taken_apart_once() -> None:
-    assert index_text("aB aB aB", Scope.PROMPT) == "aB aB aB\na B"
+    assert index_text("aB aB aB", Scope.PROMPT) == f"aB aB aB\n{as_parts('aB')}"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +152,16 @@ def test_parts_hold_every_letter_in_order(word: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("C++", ["Cplusplus"]), ("in C# or C++?", ["Csharp", "Cplusplus"]), ("see #12", []), ("C +", []), ("a+++b", [])],
+    [
+        ("C++", ["Cplusplus"]),
+        ("in C# or C++?", ["Csharp", "Cplusplus"]),
+        ("see #12", []),
+        ("C +", []),
+        ("a+++b", []),
+        ("-std=C++17", ["Cplusplus"]),
+        ("argc++", []),
+        ("C## C#x", []),
+    ],
 )
 def test_names_with_signs_have_words(text: str, words: list[str]) -> None:
     assert signed_words(text) == words

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
+
+from backstory.agents import names
 
 SOURCE = Path(__file__).parent.parent / "src" / "backstory"
 CORE = {
@@ -101,7 +104,9 @@ def test_no_imports_go_in_a_circle() -> None:
     assert needed == {}
 
 
-def test_an_agent_is_known_by_its_own_file_only() -> None:
-    assert [str(path.relative_to(SOURCE)) for path in MODULES if "codex" in path.read_text("utf-8").lower()] == [
-        "agents/codex.py"
+@pytest.mark.parametrize("agent", names())
+def test_an_agent_is_known_by_its_own_file_only(agent: str) -> None:
+    named = re.compile(rf"\b{agent}\b", re.IGNORECASE)
+    assert [str(path.relative_to(SOURCE)) for path in MODULES if named.search(path.read_text("utf-8"))] == [
+        f"agents/{agent}.py"
     ]

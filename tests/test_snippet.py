@@ -48,6 +48,14 @@ def test_words_in_scripts_without_spaces_are_marked_inside_longer_runs() -> None
     assert marked("私は東京に住む", "東京") == ["東京"]
 
 
+def test_a_word_is_marked_between_letters_of_such_scripts_and_beside_signs() -> None:
+    assert marked("東京rename한국 😀rename", "rename") == ["rename", "rename"]
+
+
+def test_a_phrase_does_not_reach_over_such_letters() -> None:
+    assert marked("rate東limit", '"rate limit"') == ["rate", "limit"]
+
+
 def test_signs_that_were_typed_are_preferred_to_the_word_alone() -> None:
     line, marks = snippet(f"a C here {FILLER} and C++ there {FILLER}", "C++")
     assert [line[start:end] for start, end in marks] == ["C++"]

@@ -143,6 +143,9 @@ def _rendered(told: ToldTurn) -> Iterator[str]:
 
 def _event(event: model.Event) -> str:
     match event:
+        case model.UserMessage():
+            # Words that came while the turn went on; its prompt is told before.
+            return f"## User\n{event.content}"
         case model.AssistantText():
             return f"## Assistant\n{event.text}"
         case model.ToolCall():

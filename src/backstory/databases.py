@@ -10,24 +10,36 @@ import shutil
 import stat
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
 from msgspec import Struct
 
-from backstory import agents
+from backstory import agents, projects
 from backstory.store import SeenPlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from backstory.agents import Agent
+    from backstory.agents import Agent, KeepsRows
 
 DATABASE_BYTES_MAX = 2 * 1024 * 1024 * 1024
 COPIES_MAX = 5
 """So often a database that is written meanwhile is copied again."""
 JOURNALS = ("-wal", "-journal")
+ROWS_OF = "#"
+"""What stands between a database's name and its session's id in the name of a log of rows."""
 READ = "database"
 """Why a database itself is no log; see log_places."""
+
+
+class LiesInProjects(Protocol):
+    """An agent whose databases lie in the folders that it was used in."""
+
+    def databases_in(self, place: Path) -> list[Path]:
+        """The databases of a folder, or the one at this path."""
+
+    def beside(self, database: Path) -> list[Path]:
+        """The databases that belong to another, whether or not they exist: they are copied with it."""
 
 
 class Rows(Struct, frozen=True, kw_only=True):
@@ -59,14 +71,46 @@ class _Changed(Exception):
 
 
 def sessions_without_logs(
-    chosen: Iterable[Agent], environ: Mapping[str, str], home: Path, seen: Mapping[str, SeenPlace]
+    chosen: Iterable[Agent],
+    environ: Mapping[str, str],
+    home: Path,
+    seen: Mapping[str, SeenPlace],
+    places: Iterable[Path] = (),
 ) -> Iterator[Rows | Unread | Done]:
-    """The sessions that only the databases of these agents still hold. ``seen``: files as they were the last time."""
+    """The sessions that only the databases of these agents still hold. ``seen``: files as they were the last time.
+
+    ``places``: folders of projects, and files, where databases may lie, beside the current folder's and those of
+    databases that were seen before.
+    """
+    in_projects = list(places)
     for agent in chosen:
         keeper = agents.rows_of(agent)
-        for database in keeper.databases(environ, home) if keeper is not None else ():
+        if keeper is not None:
+            found = [*keeper.databases(environ, home), *_in_projects(agent, keeper, environ, seen, in_projects)]
             # Its journals lie beside the file itself, not beside a link to it.
-            yield from _sessions_of(agent, database.resolve(), seen)
+            for database in dict.fromkeys(each.resolve() for each in found):
+                yield from _sessions_of(agent, database, seen)
+
+
+def _in_projects(
+    agent: Agent, keeper: KeepsRows, environ: Mapping[str, str], seen: Mapping[str, SeenPlace], places: Iterable[Path]
+) -> Iterator[Path]:
+    """The databases of an agent that keeps them in projects."""
+    if not hasattr(agent, "databases_in"):
+        return
+    here = environ.get("PWD")
+    known = [Path(each.path).parent for each in seen.values() if each.agent == agent.name and each.reason == READ]
+    for place in dict.fromkeys((*(_up_to_the_root(Path(here)) if here else ()), *places, *known)):
+        yield from cast("LiesInProjects", keeper).databases_in(place)
+
+
+def _up_to_the_root(folder: Path) -> list[Path]:
+    """A folder and those above it in its repository, and the root that all of that one's worktrees share."""
+    root = projects.repository_root(folder)
+    if root is None:
+        return [folder]
+    between = [each for each in folder.parents if each.is_relative_to(root)]
+    return [folder, *between, projects.shared_root(folder) or root]
 
 
 def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, SeenPlace]) -> Iterator[Rows | Unread | Done]:
@@ -80,7 +124,7 @@ def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, SeenPlace]) ->
             before = _copied(agent, database, Path(folder))
             mtime_ns = max(each.mtime_ns for each in before)
             for found in keeper.sessions_without_logs(database, Path(folder, database.name)):
-                name = f"{database.name}#{found.native_id}"
+                name = f"{database.name}{ROWS_OF}{found.native_id}"
                 path = str(database.with_name(name))
                 yield Rows(
                     agent=agent,
@@ -102,7 +146,8 @@ def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, SeenPlace]) ->
 def _files(agent: Agent, database: Path) -> list[SeenPlace]:
     """A database and its journals as stat tells them; nothing when it is not there."""
     found = []
-    for path in (database, *(database.with_name(f"{database.name}{ending}") for ending in JOURNALS)):
+    whole = [database, *(cast("LiesInProjects", agent).beside(database) if hasattr(agent, "beside") else ())]
+    for path in (each.with_name(f"{each.name}{ending}") for each in whole for ending in ("", *JOURNALS)):
         try:
             told = path.stat()
         except FileNotFoundError:

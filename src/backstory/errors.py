@@ -210,14 +210,60 @@ class NotConfirmed(BackstoryError):
 
 
 class SessionBusy(BackstoryError):
-    """A run of the session is going on."""
+    """A run of the session is going on. ``holder`` says whose."""
 
     exit_code = 75
 
     def __init__(self, session: str, holder: str) -> None:
+        self.holder = holder
         super().__init__(
             f"{session} is busy: {holder} is running it. Wait for it, or stop it with: backstory cancel {session}"
         )
+
+
+class SessionElsewhere(BackstoryError):
+    """A process of another machine runs the session."""
+
+    exit_code = 75
+
+    def __init__(self, session: str, pid: int, host: str) -> None:
+        super().__init__(
+            f"{session} is run on another machine: process {pid} on {host} was heard of less than 30 s ago. Wait for "
+            "it, or stop it there."
+        )
+
+
+class QueueUnusable(BackstoryError):
+    """The file that should be a store's queue is something else, or damaged; it was not changed."""
+
+    exit_code = 65
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(
+            f"{path} cannot be used as a queue ({detail}). It was left as it is: move it aside, and say it again. "
+            "Sessions are not touched by this."
+        )
+
+
+class QueueReadOnly(BackstoryError):
+    """The queue, or the folder it would be made in, may not be written."""
+
+    exit_code = 77
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} cannot be written: the file, its folder or its disk is read-only. Nothing was queued or changed; "
+            "fix the permissions, or run it later with: backstory run"
+        )
+
+
+class NotQueued(BackstoryError):
+    """A text was named that does not wait."""
+
+    exit_code = 66
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(f"Nothing that waits is called {wanted!r} or starts with it. Try: backstory queue list")
 
 
 class AgentMissing(BackstoryError):
@@ -369,4 +415,90 @@ class BadPattern(BackstoryError):
     def __init__(self, pattern: str, detail: str) -> None:
         super().__init__(
             f"{pattern!r} is no regular expression: {detail}. To find it as it is written, say --exact, not --regex."
+        )
+
+
+class NoSessionHere(BackstoryError):
+    """No session was named, and there is none in this project to take instead."""
+
+    exit_code = 66
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"There is no session in {folder} yet. Begin one with `backstory run`, read what is there with "
+            "`backstory ingest`, or name one that `backstory list --all` shows."
+        )
+
+
+class RecordNotFound(BackstoryError):
+    """A session has no record of this number, or none that a prompt could follow."""
+
+    exit_code = 66
+
+    def __init__(self, seq: int, *, is_before_turns: bool = False) -> None:
+        why = "comes before the first prompt, so nothing can follow it" if is_before_turns else "is not in this session"
+        super().__init__(f"@{seq} {why}. `backstory tree` shows what can be named.")
+
+
+class BranchNotFound(BackstoryError):
+    """No branch has this name or number."""
+
+    exit_code = 66
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(
+            f"No branch is called {wanted[:80]!r}. Name one as `backstory branches` lists it, or a record as @12."
+        )
+
+
+class BranchRemoved(BackstoryError):
+    """A record is on a branch that was removed."""
+
+    exit_code = 66
+
+    def __init__(self, seq: int) -> None:
+        super().__init__(f"@{seq} is on a branch that was removed. Bring it back with: backstory branch restore @{seq}")
+
+
+class NoBranches(BackstoryError):
+    """A session without turns, or without removed ones, where some are needed."""
+
+    exit_code = 66
+
+    def __init__(self, session: str, what: str) -> None:
+        super().__init__(f"{session} has no {what}.")
+
+
+class BranchNameTaken(BackstoryError):
+    """Another branch of the session has this name."""
+
+    exit_code = 64
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"Another branch is called {name[:80]!r}. Choose another name, or take that one away with: "
+            "backstory branch unname NAME"
+        )
+
+
+class BranchNameUnusable(BackstoryError):
+    """A name that could be taken for something else."""
+
+    exit_code = 64
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name[:80]!r} is no name for a branch: it is empty, or means a record (@12) or a branch's number (3)."
+        )
+
+
+class BranchShared(BackstoryError):
+    """A branch that has no turn of its own."""
+
+    exit_code = 64
+
+    def __init__(self, branch: str) -> None:
+        super().__init__(
+            f"Other branches begin inside the last turn of {branch[:80]!r}, so it has none of its own to remove. "
+            "`backstory branch rm @N` removes the turn of that record with all that follows."
         )

@@ -1,6 +1,7 @@
 """Sessions, written in the form of another tool's store: an agent's file knows the form, this reads our stores for it.
 
-The file is written beside its place and moved there when it is whole, so that it is there as a whole or not at all.
+That store is one file, or a file for each session in a folder. Each file is written beside its place and moved there
+when it is whole, so that it is there as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 from msgspec import Struct, field
@@ -17,21 +18,41 @@ from msgspec import Struct, field
 from backstory import agents
 from backstory.agents import KeptFile, KeptLog
 from backstory.errors import CannotWrite, FileInTheWay, SqlTooBig
+from backstory.fullform import FullForms
 from backstory.store.readonly import HEAP_BYTES, VALUE_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from backstory.agents import WritesStore
-    from backstory.store import Log, Session, Store
+    from backstory.agents import Agent, Exported
+    from backstory.model import Event
+    from backstory.store import Log, Session, Store, StoredEvent
+    from backstory.store.readonly import Answer
 
-ROWS_AT_ONCE = 5_000
+ROWS_AT_ONCE = 1_000
 TIMEOUT_S = 600.0
 """So many rows of a view take a moment; only a store that something keeps from being read takes this long."""
+PIECE_BYTES = 4 * 1024 * 1024
 JOURNALS = ("-wal", "-journal")
 LOG_FILE = "file"
 """The kind of log that an agent wrote itself."""
+
+
+class SessionFile(Protocol):
+    """A file that a session becomes: its path below the folder, and what fills it and counts its rows."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def write(self) -> Callable[[Path], dict[str, int]]: ...
+
+
+class WritesSessions(Protocol):
+    """An agent in whose own form each session is a file of its own. See ``writes_folder``."""
+
+    def session_files(self, session: Exported) -> Sequence[SessionFile]:
+        """The files that one session becomes; ``session`` also has the ``tip`` of its current branch."""
 
 
 class Chosen(Struct, frozen=True, kw_only=True):
@@ -56,7 +77,16 @@ class Written(Struct, frozen=True, kw_only=True):
 
 def formats() -> list[str]:
     """The agents in whose form sessions can be written."""
-    return [name for name in agents.names() if agents.writer_of(agents.load(name)) is not None]
+    return [name for name in agents.names() if agents.writer_of(agents.load(name)) or writes_folder(name)]
+
+
+def writes_folder(name: str) -> bool:
+    """Whether sessions become files of their own in the form of this agent."""
+    return _sessions_writer(agents.load(name)) is not None
+
+
+def _sessions_writer(agent: Agent) -> WritesSessions | None:
+    return cast("WritesSessions", agent) if hasattr(agent, "session_files") else None
 
 
 def everything(stores: Iterable[Store]) -> list[Chosen]:
@@ -90,9 +120,32 @@ def export(name: str, chosen: Iterable[Chosen], target: Path, *, exact: bool, fo
     _check_place(target, force=force)
     if any(target.resolve() == each.path.resolve() for each in sources):
         raise CannotWrite(target, "it is the store itself")
-    rows, size = _write(writer, sources, target, exact=exact, force=force, now=now)
+    rows, size = _write(lambda path: writer.write_store(path, sources, exact=exact, now=now), target, force=force)
     left_out = sum(each.sessions_without_logs_of(name) for each in sources) if exact else 0
     return Written(format=name, file=str(target), exact=exact, bytes=size, rows=rows, left_out=left_out)
+
+
+def export_each(name: str, chosen: Iterable[Chosen], folder: Path, *, force: bool) -> list[Written]:
+    """Write each session into files of its own below a folder, in the form of the agent ``name``.
+
+    Nothing is written when a file is in the way: raises FileInTheWay, unless ``force``, and CannotWrite.
+    """
+    writer = _sessions_writer(agents.load(name))
+    assert writer is not None
+    files = [
+        (folder / file.name, file)
+        for each in chosen
+        for session_id in _Source(each).session_ids()
+        for file in writer.session_files(_Source(Chosen(store=each.store, ids=[session_id])))
+    ]
+    for target, _ in files:
+        _check_place(target, force=force)
+    return [_write_one(name, target, file, force=force) for target, file in files]
+
+
+def _write_one(name: str, target: Path, file: SessionFile, *, force: bool) -> Written:
+    rows, size = _write(file.write, target, force=force)
+    return Written(format=name, file=str(target), exact=False, bytes=size, rows=rows, left_out=0)
 
 
 class _Source:
@@ -100,6 +153,7 @@ class _Source:
 
     def __init__(self, chosen: Chosen) -> None:
         self._store = chosen.store
+        self._forms = _Forms(chosen.store)
         self._ids, self._is_all_but = frozenset(chosen.ids), chosen.is_all_but
 
     @property
@@ -107,21 +161,41 @@ class _Source:
         return self._store.path
 
     def rows(self, view: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        sql = f"select id, {', '.join(columns)} from {view} where id in (select value from json_each(?)) order by id"
+        for wanted in self._ids_in(view):
+            # To put rows in order all of them are told, so only some are asked for at a time.
+            while wanted:
+                answer = self._ask(sql, [msgspec.json.encode(wanted).decode()])
+                yield from (row[1:] for row in answer.rows)
+                if not answer.truncated:
+                    break
+                if not answer.rows:
+                    raise SqlTooBig(VALUE_BYTES_MAX, HEAP_BYTES)
+                wanted = [each for each in wanted if each > answer.rows[-1][0]]
+
+    def _ids_in(self, view: str) -> Iterator[list[int]]:
+        """The ids of a view's rows, in order, some at a time."""
         of = "id" if view == "sessions" else "session_id"
         among = "not in" if self._is_all_but else "in"
-        sql = (
-            f"select id, {', '.join(columns)} from {view} "
-            f"where id > ? and {of} {among} (select value from json_each(?)) order by id"
-        )
-        wanted, after = msgspec.json.encode(sorted(self._ids)).decode(), 0
-        while True:
-            answer = self._store.execute_read_only(sql, ROWS_AT_ONCE, parameters=[after, wanted], timeout_s=TIMEOUT_S)
-            yield from (row[1:] for row in answer.rows)
+        sql = f"select id from {view} where id > ? and {of} {among} (select value from json_each(?)) order by id"
+        sessions, found = msgspec.json.encode(sorted(self._ids)).decode(), [0]
+        while found:
+            answer = self._ask(sql, [found[-1], sessions])
+            found = [row[0] for row in answer.rows]
+            yield found
             if not answer.truncated:
                 return
-            if not answer.rows:
-                raise SqlTooBig(VALUE_BYTES_MAX, HEAP_BYTES)
-            after = answer.rows[-1][0]
+
+    def _ask(self, sql: str, parameters: list[Any]) -> Answer:
+        return self._store.execute_read_only(
+            sql, ROWS_AT_ONCE, parameters=parameters, timeout_s=TIMEOUT_S, full_form=self._full_form
+        )
+
+    def _full_form(self, session_id: int, seq: int, part: int | None) -> Event | None:
+        after = (seq, (part if part is not None else 0) - 1)
+        found = next(iter(self._store.events(session_id, after=after, limit=1)), None)
+        is_it = found is not None and found.seq == seq and part in (None, found.part)
+        return self._forms.of(found) if found is not None and is_it else None
 
     def logs(self) -> Iterator[KeptLog]:
         mine = [each for each in self._store.logs() if each.kind == LOG_FILE and self._has(each.session_id)]
@@ -135,6 +209,16 @@ class _Source:
                 beside=_beside(self._store, log),
             )
 
+    def session_ids(self) -> list[int]:
+        """The sessions by their numbers in the store."""
+        return [session_id for (session_id,) in self.rows("sessions", ["id"])]
+
+    def tip(self) -> int | None:
+        """The event that the next prompt of the session follows, of one session; None where it has none."""
+        sql = "select value from context where session_id = ? and key = 'current_message'"
+        found = self._store.execute_read_only(sql, 1, parameters=sorted(self._ids), timeout_s=TIMEOUT_S).rows
+        return found[0][0] if found else None
+
     def sessions_without_logs_of(self, agent: str) -> int:
         """How many of the sessions have no log of that agent's own."""
         having = {log.session_id for log in self.logs() if log.agent == agent}
@@ -142,6 +226,25 @@ class _Source:
 
     def _has(self, session_id: int) -> bool:
         return (session_id in self._ids) != self._is_all_but
+
+
+class _Forms(FullForms):
+    """Full forms of events that come in the order of their logs: a piece of a log is read once, not for each event."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._piece: tuple[int, int, bytes] = (0, 0, b"")
+        """The log, where in it the piece begins, and the piece."""
+
+    def record(self, stored: StoredEvent) -> bytes:
+        if stored.log_id is None or stored.position is None or stored.length is None:
+            return b""
+        log_id, start, data = self._piece
+        if log_id != stored.log_id or not start <= stored.position <= start + len(data) - stored.length:
+            start = stored.position
+            data = self._store.read_log(stored.log_id, start, max(stored.length, PIECE_BYTES))
+            self._piece = (stored.log_id, start, data)
+        return data[stored.position - start : stored.position - start + stored.length]
 
 
 def _reading(store: Store, log: Log) -> Callable[[], Iterable[bytes]]:
@@ -164,21 +267,20 @@ def _check_place(target: Path, *, force: bool) -> None:
             raise CannotWrite(target, f"{journal.name} lies beside it, so a program has it open or has crashed")
 
 
-def _write(
-    writer: WritesStore, sources: list[_Source], target: Path, *, exact: bool, force: bool, now: int
-) -> tuple[dict[str, int], int]:
+def _write(fill: Callable[[Path], dict[str, int]], target: Path, *, force: bool) -> tuple[dict[str, int], int]:
     """Write the file whole or not at all; gives its numbers of rows and its size."""
     whole = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(whole, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:
-            rows = writer.write_store(whole, sources, exact=exact, now=now)
+            rows = fill(whole)
             size = whole.stat().st_size
             _move(whole, target, force=force)
         finally:
-            with suppress(OSError):
-                whole.unlink()
+            for left in (whole, *(whole.with_name(f"{whole.name}{ending}") for ending in ("-wal", "-shm"))):
+                with suppress(OSError):
+                    left.unlink()
     except (OSError, sqlite3.Error) as refused:
         raise CannotWrite(target, getattr(refused, "strerror", None) or str(refused)) from refused
     return rows, size

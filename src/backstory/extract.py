@@ -13,12 +13,14 @@ import msgspec
 from backstory import model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 INDEXED_CHARS_MAX = 1_000_000
 """Of one event at most this many characters are searched; its bytes are kept whole."""
 IDENTIFIERS_MAX = 2_000
 """So many different identifiers of one event are found by their parts."""
+PART_SIGN = "\ue000"
+"""Begins the parts of identifiers in the index; a letter that is nobody's, which the index takes for one of a word."""
 
 
 class Scope(StrEnum):
@@ -49,15 +51,22 @@ def searchable(event: model.Event) -> tuple[str, str] | None:
 def index_text(text: str, scope: str | None = None) -> str:
     """``text`` as it goes into the index: each CJK character a word of its own.
 
-    In the scopes where people and models name things, the parts of identifiers and words for C++ and the like follow
-    the text, so that ``getUserName`` is found by ``user name`` while the words of the text keep their places.
+    In a scope, words for C++ and the like follow the text; in the scopes where people and models name things also the
+    parts of identifiers, so that ``getUserName`` is found by ``user name``. A sign tells parts from words of the text.
     """
     if len(text) > INDEXED_CHARS_MAX:
         text = text[:INDEXED_CHARS_MAX]
-    parts = _all_parts(text) if scope in NAMING_SCOPES else ""
+    added = _all_parts(text) if scope in NAMING_SCOPES else []
+    if scope is not None:
+        added += signed_words(text)
     if not text.isascii():
         text = _cjk().sub(r" \g<0> ", text)
-    return f"{text}\n{parts}" if parts else text
+    return "\n".join([text, *added]) if added else text
+
+
+def as_parts(words: Iterable[str]) -> str:
+    """The words as they stand in the index where they are parts of an identifier."""
+    return " ".join(f"{PART_SIGN}{word}" for word in words)
 
 
 def identifier_parts(word: str) -> list[str]:
@@ -73,20 +82,19 @@ def identifier_parts(word: str) -> list[str]:
 def signed_words(text: str) -> list[str]:
     """Words for names of which the index would know the letters only, as people say them; each once.
 
-    >>> signed_words("C++ and C#, not C")
+    >>> signed_words("C++17 and C#, not C")
     ['Cplusplus', 'Csharp']
     """
     if "++" not in text and "#" not in text:
         return []
-    found = (f"{word}{'sharp' if sign == '#' else 'plusplus'}" for word, sign in _SIGNED.findall(text))
+    found = (f"{text[sign.start() - 1]}{_SIGN_WORDS[sign.group()]}" for sign in _SIGN.finditer(text))
     return list(islice(dict.fromkeys(found), IDENTIFIERS_MAX))
 
 
-def _all_parts(text: str) -> str:
-    """The parts of every identifier in a text, each identifier once, and the words for names with signs."""
+def _all_parts(text: str) -> list[str]:
+    """The parts of every identifier in a text, each identifier once."""
     found = dict.fromkeys(_IDENTIFIER.findall(text))
-    parts = (" ".join(parts) for parts in map(identifier_parts, islice(found, IDENTIFIERS_MAX)) if parts)
-    return "\n".join([*parts, *signed_words(text)])
+    return [as_parts(parts) for parts in map(identifier_parts, islice(found, IDENTIFIERS_MAX)) if parts]
 
 
 def char_len(event: model.Event) -> int:
@@ -117,7 +125,9 @@ def _result_text(result: model.ToolResult) -> str:
 _LINE_NUMBER = re.compile(r"^ *\d+[→\t]", re.MULTILINE)
 # Possessive, so that a word that is no identifier is read once.
 _IDENTIFIER = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]*+[a-z0-9]++[A-Z][A-Za-z0-9]*+|[A-Z]{2,}+[a-z]{2}[A-Za-z0-9]*+)")
-_SIGNED = re.compile(r"(?<![A-Za-z0-9])([A-Za-z])(\+\+|#)(?![\w+#])")
+# Each way begins with the sign, which is rare, and then looks back for one letter.
+_SIGN = re.compile(r"\+\+(?<=[A-Za-z]\+\+)(?<![A-Za-z0-9]{2}\+\+)(?!\+)|#(?<=[A-Za-z]#)(?<![A-Za-z0-9]{2}#)(?![\w#])")
+_SIGN_WORDS = {"++": "plusplus", "#": "sharp"}
 _PART = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+|[0-9]+")
 
 

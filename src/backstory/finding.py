@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 LITERAL_SESSIONS = 30
 """For a query with signs in it, so many of the best sessions are looked through for it as it was typed,"""
-LITERAL_HITS = 3
+LITERAL_HITS = 2
 """in so many of each one's best hits,"""
-LITERAL_READS_MAX = 8
+LITERAL_READS_MAX = 5
 """of which so many are read again from their bytes."""
 EXACT_HITS_MAX = 2_000
 """So many hits of a literal text's words are looked at."""
@@ -75,16 +75,16 @@ class Findings(Struct, frozen=True, kw_only=True):
 def find(store: Store, query: str, wanted: Filter, *, limit: int, hits_per_session: int | None = 1) -> Findings:
     """Events that have the words of a query, best first; of C++ and C those that have what was typed before others."""
     signs = [term.casefold() for term in terms(query) if not term.replace("_", "").rstrip("*").isalnum()]
-    in_full: set[int] = set()
+    texts, in_full = _Texts(store), set[int]()
     if not signs or hits_per_session is None:
         found = store.search(query, wanted, limit=limit, hits_per_session=hits_per_session)
     else:
         found = store.search(query, wanted, limit=LITERAL_SESSIONS * LITERAL_HITS, hits_per_session=LITERAL_HITS)
-        hits, in_full = _literal_first(store, found.hits, signs)
+        hits, in_full = _literal_first(texts, found.hits, signs)
         hits = _best_of_each(hits, hits_per_session)
         truncated = found.truncated or len(hits) > limit
         found = msgspec.structs.replace(found, truncated=truncated, hits=hits[:limit])
-    return _findings(store, found, query, in_full)
+    return _findings(texts, found, query, in_full)
 
 
 def find_exact(
@@ -173,12 +173,12 @@ def _literals(parsed: Any) -> str:
     return "".join(pieces)
 
 
-def _findings(store: Store, found: Found, query: str, in_full: set[int]) -> Findings:
+def _findings(texts: _Texts, found: Found, query: str, in_full: set[int]) -> Findings:
     """Hits with their excerpts; ``in_full``: events whose compact form is known not to show why they were found."""
-    texts, sessions, is_seen = _Texts(store), _Sessions(store), _TermSeen(query)
+    sessions, is_seen = _Sessions(texts.store), _TermSeen(query)
     excerpts = []
     for hit in found.hits:
-        stored = store.event(hit.event_id)
+        stored = texts.event(hit.event_id)
         if stored is not None:
             text = texts.whole(stored) if hit.event_id in in_full else texts.near(stored, is_seen)
             excerpts.append(_excerpt(sessions, stored, hit, snippet(text, query)))
@@ -198,12 +198,12 @@ def _excerpt(
     )  # fmt: skip
 
 
-def _literal_first(store: Store, hits: list[Hit], signs: list[str]) -> tuple[list[Hit], set[int]]:
+def _literal_first(texts: _Texts, hits: list[Hit], signs: list[str]) -> tuple[list[Hit], set[int]]:
     """Hits that have what was typed, then those that were not looked at, then those that have only its words.
 
     With them the ids of those whose compact form does not have what was typed, though their bytes do.
     """
-    texts, reads = _Texts(store), LITERAL_READS_MAX
+    reads = LITERAL_READS_MAX
     # Between two words of a phrase there is a sign anyhow; at its ends there may be none.
     is_doubtful = any(not (sign[0].isalnum() and sign.rstrip("*")[-1:].isalnum()) for sign in signs)
     as_typed: list[Hit] = []
@@ -211,7 +211,7 @@ def _literal_first(store: Store, hits: list[Hit], signs: list[str]) -> tuple[lis
     others: list[Hit] = []
     in_full: set[int] = set()
     for hit in hits:
-        stored = store.event(hit.event_id)
+        stored = texts.event(hit.event_id)
         if stored is None:
             continue
         text, is_whole = texts.at_hand(stored)
@@ -348,9 +348,17 @@ class _Texts:
     """The searchable texts of events: of the compact form if it is whole, else of the record."""
 
     def __init__(self, store: Store, window_bytes: int = 0) -> None:
-        self._store, self._window_bytes = store, window_bytes
+        self.store, self._window_bytes = store, window_bytes
         self._window: tuple[int, int, bytes] = (-1, 0, b"")
+        self._events: dict[int, StoredEvent | None] = {}
+        self._records: dict[int, bytes] = {}
         self._forms: FullForms | None = None
+
+    def event(self, event_id: int) -> StoredEvent | None:
+        """The event, read once, if it is still there."""
+        if event_id not in self._events:
+            self._events[event_id] = self.store.event(event_id)
+        return self._events[event_id]
 
     def at_hand(self, stored: StoredEvent) -> tuple[str, bool]:
         """The text of the compact form, and whether that is all of it."""
@@ -368,30 +376,28 @@ class _Texts:
 
     def has_in_record(self, stored: StoredEvent, signs: list[str]) -> bool:
         """Whether the bytes of an event's record hold all signs; quicker than reading the event."""
-        told = self._bytes(stored).decode("utf-8", "replace").casefold()
+        # Kept, because what is found is shown next; there are few.
+        self._records[stored.id] = record = self._bytes(stored)
+        told = record.decode("utf-8", "replace").casefold()
         return all(any(form in told for form in _in_json(sign)) for sign in signs)
 
     def _full(self, stored: StoredEvent) -> Event:
         if self._forms is None:
             from backstory.fullform import FullForms
 
-            read = self._bytes
-
-            class Nearby(FullForms):
-                def record(self, stored: StoredEvent) -> bytes:
-                    return read(stored)
-
-            self._forms = Nearby(self._store)
+            self._forms = FullForms(self.store, record=self._bytes)
         return self._forms.of(stored)
 
     def _bytes(self, stored: StoredEvent) -> bytes:
+        if stored.id in self._records:
+            return self._records[stored.id]
         if stored.log_id is None or stored.position is None or stored.length is None:
             return b""
         log_id, start, data = self._window
         at = stored.position - start
         if log_id != stored.log_id or at < 0 or at + stored.length > len(data):
             length = max(stored.length, self._window_bytes if log_id == stored.log_id else 0)
-            data, at = self._store.read_log(stored.log_id, stored.position, length), 0
+            data, at = self.store.read_log(stored.log_id, stored.position, length, checked=False), 0
             self._window = (stored.log_id, stored.position, data)
         return data[at : at + stored.length]
 

@@ -14,6 +14,8 @@ from backstory.model import Event, LogIdentity, OwnLine, Tool, ToolCall, ToolRes
 from backstory.store.logs import API, STDERR, STREAM
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from backstory.store import Log, Store, StoredEvent
 
 EDITS = (Tool.EDIT, Tool.WRITE)
@@ -23,16 +25,18 @@ class FullForms:
     """Reads full forms from one store; remembers its logs and adapters between calls.
 
     ``beside`` is the store that has the agents' own logs of runs: what a run's stream says of an edit may be only
-    which files it changed, where the log holds the change itself.
+    which files it changed, where the log holds the change itself. ``record`` reads a record's bytes in its own way.
     """
 
-    def __init__(self, store: Store, beside: Store | None = None) -> None:
-        self._store, self._beside = store, beside
+    def __init__(
+        self, store: Store, beside: Store | None = None, record: Callable[[StoredEvent], bytes] | None = None
+    ) -> None:
+        self._store, self._beside, self._record = store, beside, record or self.record
         self._logs: dict[int, Log | None] = {}
 
     def of(self, stored: StoredEvent) -> Event:
         """The event as its record tells it; the compact form when its bytes are not here."""
-        record = self.record(stored)
+        record = self._record(stored)
         log = self._log(stored)
         if not record or log is None:
             return stored.event

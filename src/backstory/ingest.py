@@ -16,8 +16,9 @@ from typing import IO, TYPE_CHECKING
 from msgspec import Struct, field
 
 from backstory import ids
+from backstory.agents import documents_of
 from backstory.companions import gather
-from backstory.databases import Done, Rows, Unread, sessions_without_logs
+from backstory.databases import ROWS_OF, Done, Rows, Unread, sessions_without_logs
 from backstory.discover import Candidate, Looked, discover
 from backstory.parsing import Job, Outcome, Worker, WorkerLost, outcomes
 from backstory.projects import project_key, worktree_root
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 BULK_BYTES = 32 * 1024 * 1024
 """From so many new bytes on the index is built in one go."""
+WORKER_BYTES = 8 * 1024 * 1024
+"""From so many on a second process reads along; below that it would hardly have begun when all is done."""
 BATCH_LOGS = 400
 HANDED_MAX = 64
 """So many logs may be with the second process."""
@@ -102,11 +105,13 @@ def ingest(
     home: Path,
     now: int,
     running: Set[tuple[str, str]] = frozenset(),
+    places: Sequence[Path] = (),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
     """Read every log of these agents that is new or changed; ``progress`` is told bytes done and bytes to do.
 
     ``running``: (agent, its id of a session) of runs of ours that are not stored yet; their logs are read afterwards.
+    ``places``: folders and files in which databases are looked for, too, beside the folders of known sessions.
     """
     store.make_ready()
     candidates, looked = discover(agents, environ, home)
@@ -115,7 +120,7 @@ def ingest(
     for each in looked:
         work.report.gave_nothing += [Problem(path, reason) for path, reason in each.passed_over]
     work.run(candidates)
-    work.read_databases(agents, environ, home)
+    work.read_databases(agents, environ, home, [*places, *map(Path, store.folders())])
     if store.exists:
         store.fold_idle(now - IDLE_MS)
     return work.report
@@ -166,6 +171,7 @@ class _Ingest:
         bulk = self._to_do >= BULK_BYTES
         if bulk:
             self.store.begin_bulk()
+        if self._to_do >= WORKER_BYTES:
             self._worker = Worker()
         try:
             for _ in range(TRIES):
@@ -184,9 +190,11 @@ class _Ingest:
             self.store.end_bulk()
         self._sum_up()
 
-    def read_databases(self, agents: Sequence[Agent], environ: Mapping[str, str], home: Path) -> None:
+    def read_databases(
+        self, agents: Sequence[Agent], environ: Mapping[str, str], home: Path, places: Sequence[Path]
+    ) -> None:
         """Read sessions that only a database still holds, each as a log of its rows."""
-        for each in sessions_without_logs(agents, environ, home, self._places):
+        for each in sessions_without_logs(agents, environ, home, self._places, places):
             match each:
                 case Rows():
                     self._read_rows(each)
@@ -203,7 +211,7 @@ class _Ingest:
 
     def _read_rows(self, rows: Rows) -> None:
         kept = self.store.logs_of(rows.agent.name, rows.native_id)
-        if any(log.relpath != rows.relpath for log in kept):
+        if any(ROWS_OF not in Path(log.relpath).name for log in kept):
             # Its log says more than its rows do.
             return
         candidate = Candidate(
@@ -216,6 +224,7 @@ class _Ingest:
             mtime_ns=rows.mtime_ns,
         )
         self._to_do += candidate.size
+        self._tally(rows.agent.name).logs_seen += 1
         with BytesIO(rows.content) as file:
             self._read_open(candidate, file)
 
@@ -287,39 +296,31 @@ class _Ingest:
             if log.path != each.path and not Path(log.path).exists():
                 self._moved.append((log.id, each.path, _relpath(each)))
             return
-        created = ids.first_timestamp_ms(head)
-        uid = ids.session_uid(each.agent.name, identity.native_id, created)
         others = [other for other in kept if log is None or other.id != log.id]
-        if not kept and self._should_hand_over(each):
-            self._hand_over(
-                each,
-                Job(
-                    agent=each.agent.name,
-                    identity=identity,
-                    session_uid=uid,
-                    created=created,
-                    path=each.path,
-                    relpath=_relpath(each),
-                    place=_as_place(each, None),
-                    next_seq=self.store.next_seq(uid),
-                    first_hash=first_hash,
-                ),
-            )
-            return
+        created = _started_ms(each, head) or ids.first_timestamp_ms(head)
         source = Source(
             agent=each.agent,
             identity=identity,
-            session_uid=uid,
+            session_uid=ids.session_uid(each.agent.name, identity.native_id, created),
             created=created,
             path=Path(each.path),
             relpath=_relpath(each),
             place=_as_place(each, log.id if log else None),
         )
-        reading = _Reading(each=each, others=others, log_id=log.id if log else None)
-        start = self._start(each.agent, log, uid, first_hash, others, file)
+        if not kept and self._should_hand_over(each):
+            self._hand_over(each, _job(source, self.store.next_seq(source.session_uid), first_hash))
+            return
+        self._read_here(_Reading(each=each, others=others), source, log, first_hash, file)
+
+    def _read_here(
+        self, reading: _Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
+    ) -> None:
+        """Read a log in this process, from where ``file`` stands; ``log`` is what is kept of it."""
+        reading.log_id = log.id if log else None
+        start = self._start(source.agent, log, source.session_uid, first_hash, reading.others, file)
         for outcome in outcomes(Slicer(source, start), file):
             self._take(reading, outcome)
-        if others:
+        if reading.others:
             self._flush()
             # A log that goes on may have left the telling of its first records to another one.
             if log is None:
@@ -509,6 +510,11 @@ def _relpath(each: Candidate) -> str:
     return each.relpath.removesuffix(".zst")
 
 
+def _started_ms(each: Candidate, head: bytes) -> int:
+    keeper = documents_of(each.agent)
+    return keeper.started_ms(head) if keeper is not None and keeper.is_document(Path(each.path)) else 0
+
+
 def _size(file: IO[bytes]) -> int:
     at = file.tell()
     size = file.seek(0, os.SEEK_END)
@@ -568,6 +574,21 @@ def _read_exactly(file: IO[bytes], length: int) -> bytes:
 
 def _bytes_in(piece: LogSlice) -> int:
     return sum(chunk.length for chunk in piece.chunks)
+
+
+def _job(source: Source, next_seq: int, first_hash: str | None) -> Job:
+    """The reading of a new log, as it is handed to the second process."""
+    return Job(
+        agent=source.agent.name,
+        identity=source.identity,
+        session_uid=source.session_uid,
+        created=source.created,
+        path=str(source.path),
+        relpath=source.relpath,
+        place=source.place,
+        next_seq=next_seq,
+        first_hash=first_hash,
+    )
 
 
 def _as_place(each: Candidate, log_id: int | None, reason: str | None = None) -> SeenPlace:

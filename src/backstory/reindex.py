@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from backstory.agents import Runnable
+    from backstory.found import FoundRef
     from backstory.model import Event
     from backstory.store import Log, Session, Store
 
@@ -92,7 +93,7 @@ def reindex(
 
 def _is_gone(log: Log) -> bool:
     # Of a log out of a database it is the database's path that counts.
-    path = log.path.partition("#")[0]
+    path = log.path.rpartition("#")[0] or log.path
     return log.kind == FILE and bool(path) and not Path(log.path).exists() and not Path(path).exists()
 
 
@@ -121,6 +122,12 @@ class _Telling(Protocol):
     def finish(self, piece: Retold) -> None:
         """Note what else is known by now."""
 
+    def finish_turns(self, piece: Retold) -> None:
+        """Note the turns alone, as they stand behind a record that may still grow."""
+
+    def named(self) -> list[FoundRef]:
+        """The refs that stand by themselves since the last call."""
+
 
 def _retold(store: Store, session: Session, log: Log, telling: _Telling) -> Iterator[Retold]:
     """A log's records, read again by today's adapter, some megabytes at a time; the last piece says that it is."""
@@ -139,14 +146,17 @@ def _retold(store: Store, session: Session, log: Log, telling: _Telling) -> Iter
             if turn_uid is not None and isinstance(event, AssistantText):
                 piece.answers[turn_uid] = event.text
         size += len(line)
-        if size >= SLICE_BYTES:
+        if size >= SLICE_BYTES and not is_past:
             piece.found = deriver.cut(cwd)
-            if not is_past:
-                telling.finish(piece)
+            piece.found.refs += telling.named()
+            telling.finish(piece)
             yield piece
             piece, size = Retold(session_id=session.id, log_id=log.id, read_to=log.read_to), 0
     piece.found, piece.is_last = deriver.cut(cwd), True
-    if not is_past:
+    piece.found.refs += telling.named()
+    if is_past:
+        telling.finish_turns(piece)
+    else:
         piece.pending = deriver.state()
         telling.finish(piece)
     yield piece
@@ -168,7 +178,13 @@ class _File:
 
     def finish(self, piece: Retold) -> None:
         piece.state, piece.facts = self._reader.state(), self._reader.session
+        self.finish_turns(piece)
+
+    def finish_turns(self, piece: Retold) -> None:
         piece.turns = [*piece.turns, *self._reader.touched()]
+
+    def named(self) -> list[FoundRef]:
+        return agents.refs_named_by(self._reader)
 
 
 class _Stream:
@@ -185,6 +201,12 @@ class _Stream:
     def finish(self, piece: Retold) -> None:
         return
 
+    def finish_turns(self, piece: Retold) -> None:
+        return
+
+    def named(self) -> list[FoundRef]:
+        return []
+
 
 class _Own:
     """The lines that a session of ours was appended with."""
@@ -195,6 +217,12 @@ class _Own:
 
     def finish(self, piece: Retold) -> None:
         return
+
+    def finish_turns(self, piece: Retold) -> None:
+        return
+
+    def named(self) -> list[FoundRef]:
+        return []
 
 
 def _telling(store: Store, log: Log) -> _Telling:

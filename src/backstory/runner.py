@@ -10,14 +10,14 @@ import signal
 import subprocess
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
 from backstory import ids
-from backstory.agents import Exit, Permissions
+from backstory.agents import Exit, Permissions, steerable
 from backstory.context import PREFIX_CHARS, build_context, context_prefix
 from backstory.errors import (
     AgentNotStarted,
@@ -30,15 +30,20 @@ from backstory.errors import (
 )
 from backstory.known_projects import KnownProjects
 from backstory.model import Turn
-from backstory.spool import MARKER, SPOOLS, Run, SessionLock, Spool, waiting
+from backstory.queueing import Hold, Steering, settle, still_waits
+from backstory.spool import LOCKS as LOCKS
+from backstory.spool import MARKER, SPOOLS, Feed, Run, SessionLock, Spool, waiting
 from backstory.store import RunPiece, Store, open_store
+from backstory.store.queue import Kind
 from backstory.streaming import Followed, Shown, Told, native_id, program, runnable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from backstory.agents import Runnable, StreamReader
+    from backstory.agents import ListeningReader, Runnable, StreamReader
     from backstory.store import Session
+    from backstory.store.queue import Text
+    from backstory.tree import Point
 
 POLL_S = 0.025
 READ_BYTES = 1024 * 1024
@@ -50,7 +55,6 @@ DISK_BYTES_LEAST = 64 * 1024 * 1024
 INTERRUPTS_MAX = 2
 INTERRUPT_S = 5.0
 """So long an agent may take to stop when asked; then it is ended with all that it started."""
-LOCKS = "locks"
 ORPHAN_S = 60.0
 """A spool without a run in it is what a runner left that died before it began; younger ones may be beginning."""
 
@@ -65,7 +69,11 @@ class Request(Struct, frozen=True, kw_only=True):
     permissions: Permissions = Permissions.AGENT
     executable: str | None = None
     context_chars: int = 400_000
+    after: Point | None = None
+    """The record that the prompt follows; None: where the session goes on."""
     silence_s: float = 3_600.0
+    turn_uid: str | None = None
+    """The uid of the turn it becomes, where the prompt was queued under one."""
 
 
 class Finished(Struct, frozen=True, kw_only=True):
@@ -93,22 +101,51 @@ class Runner:
         AgentMissing, AgentNotStarted, AgentCannotRun, FolderNotUsable, SessionBusy, and those of a store that cannot be
         written now or cannot take an earlier run of the session.
         """
-        executable = self.check(request)
-        lock = SessionLock(self._home / LOCKS, session.uid)
-        self._take(lock, session)
+        self.check(request)
+        hold = self.hold(store, session)
         try:
-            self._take_up_own(store, session)
-            return self._run_locked(store, session, request, runnable(request.agent), executable, show)
+            return self.run_held(hold, store, session, request, show)
         finally:
-            lock.release()
+            hold.release()
 
-    def _take(self, lock: SessionLock, session: Session) -> None:
-        # Another command may hold it for a moment, to store what an earlier run left.
-        deadline = time.monotonic() + LOCK_S
-        while not lock.take():
+    def hold(self, store: Store, session: Session, patience_s: float = LOCK_S) -> Hold:
+        """Take the right to run a session; raises SessionBusy, SessionElsewhere.
+
+        Another command may have it for a moment, to store what an earlier run left: it is waited for.
+        """
+        hold = Hold(self._home, store, session.uid, self._now)
+        deadline = time.monotonic() + patience_s
+        while not hold.take():
             if time.monotonic() > deadline:
-                raise SessionBusy(session.shown_number or session.uid, lock.holder)
+                raise SessionBusy(session.shown_number or session.uid, hold.holder)
             time.sleep(POLL_S)
+        return hold
+
+    def run_held(
+        self, hold: Hold, store: Store, session: Session, request: Request, show: Callable[[Shown], None]
+    ) -> Finished:
+        """Run one prompt in a session that is held; errors as of ``run``."""
+        executable = self.check(request)
+        self._take_up_own(store, session)
+        hold.show_owner()
+        return self._run_locked(hold, store, session, request, executable, show)
+
+    def next_text(self, hold: Hold, store: Store, session: Session) -> Text | None:
+        """The follow-up that is to be run next in a session that is held; None when none waits.
+
+        What earlier runs left is stored first, so that what they consumed is not run again.
+        """
+        self._take_up_own(store, session)
+        for text in hold.queue.texts(session.uid):
+            if store.has_run(session.uid, text.uid):
+                # Its runner was killed before it could take it out.
+                hold.queue.remove([text.uid])
+                continue
+            if text.kind == Kind.STEER:
+                # It came when nobody ran any more.
+                hold.queue.make_followups([text.uid])
+            return text
+        return None
 
     def _take_up_own(self, store: Store, session: Session) -> None:
         """A run follows on from all before it: store what waits, and do not run beside an agent that still lives."""
@@ -119,6 +156,13 @@ class Runner:
             if spool.is_alive:
                 raise SessionBusy(session.shown_number or session.uid, "an agent whose backstory was killed")
             spool.kill()
+            self._store_or_drop(store, spool, run)
+
+    def _store_or_drop(self, store: Store, spool: Spool, run: Run) -> None:
+        """Store what a run has left. One that never started, and whose prompt still waits in the queue, is dropped."""
+        if not spool.was_started and still_waits(store, run.turn_uid):
+            spool.remove()
+        else:
             self._store(store, spool, self._left(spool, run))
 
     def check(self, request: Request) -> str:
@@ -152,7 +196,7 @@ class Runner:
                     # Its tools may have outlived it.
                     spool.kill()
                     with open_store(run.store, now=self._now) as store:
-                        self._store(store, spool, self._left(spool, run))
+                        self._store_or_drop(store, spool, run)
                         stored += 1
             except (BackstoryError, OSError) as refused:
                 report(f"A run waits in {spool.folder} and could not be stored: {refused}")
@@ -171,42 +215,56 @@ class Runner:
 
     def _run_locked(
         self,
+        hold: Hold,
         store: Store,
         session: Session,
         request: Request,
-        agent: Runnable,
         executable: str,
         show: Callable[[Shown], None],
     ) -> Finished:
+        agent = runnable(request.agent)
         # Asked before anything is paid for.
         store.check_writable()
-        context = _context(store, session, request, agent)
+        after = request.after or store.leaf(session)
+        context = _context(store, session, request, agent, after)
         prefix = context_prefix(context)
-        run = self._new_run(store, session, request, agent, prefix)
+        run = self._new_run(store, session, request, agent, prefix, after)
         command = agent.command(
             executable, model=request.model, permissions=request.permissions, native_id=run.native_id
         )
+        listener = steerable(agent)
+        feed = Feed.holding(listener.line(prefix + request.prompt)) if listener is not None else None
+        if listener is not None and feed is not None:
+            command = listener.listening(command)
         with _Stopping(Spool(self._home / SPOOLS / run.turn_uid), request.silence_s) as stopping:
             spool = Spool.begin(self._home / SPOOLS, run, prefix + request.prompt)
             try:
-                process = None if stopping.was_asked else self._spawn(spool, command, request.cwd)
+                process = None if stopping.was_asked else self._spawn(spool, command, request.cwd, feed)
             except OSError as refused:
                 spool.remove()
                 store.drop_if_empty(session)
+                if feed is not None:
+                    feed.close()
                 raise _not_started(agent.name, executable, request.cwd, refused) from refused
             # The agent needs its time to begin, so this costs none.
             self._let_home_know(store, session)
             if process is None:
                 ended = Exit(was_cancelled=True)
+                if feed is not None:
+                    feed.close()
             else:
-                ended = self._follow(spool, process, agent.stream_reader(), stopping, show)
+                reader = agent.stream_reader()
+                steering = _steering(hold, spool, feed, agent, reader, self._now)
+                ended = self._follow(spool, process, reader, stopping, steering, show)
         spool.note_exit(ended.code, ended.signal)
         return self._finish(store, spool, run, ended, len(context))
 
-    def _new_run(self, store: Store, session: Session, request: Request, agent: Runnable, prefix: str) -> Run:
+    def _new_run(
+        self, store: Store, session: Session, request: Request, agent: Runnable, prefix: str, after: Point | None
+    ) -> Run:
         now = self._now()
         return Run(
-            turn_uid=ids.new_uid(now, os.urandom(10)),
+            turn_uid=request.turn_uid or ids.new_uid(now, os.urandom(10)),
             session_uid=session.uid,
             store=str(store.path),
             agent=agent.name,
@@ -217,6 +275,8 @@ class Runner:
             native_id=agent.native_id(os.urandom(16)),
             prefix_chars=len(prefix),
             prefix_sha256=hashlib.sha256(prefix.encode("utf-8", "surrogatepass")).hexdigest() if prefix else None,
+            parent_uid=after.uid if after else None,
+            parent_seq=after.seq if after else None,
         )
 
     def _finish(self, store: Store, spool: Spool, run: Run, ended: Exit, context_chars: int) -> Finished:
@@ -257,11 +317,16 @@ class Runner:
             spool.remove()
             return
         is_beside = home.path != store.path and _is_level(home, uid, store.next_seq(uid))
-        for piece in told.pieces():
+        pieces = told.pieces()
+        for piece in pieces:
             if not store.write_run(piece):
                 is_beside = False
                 break
             is_beside = is_beside and _is_written(home, piece)
+        for _ in pieces:
+            # Read to its end all the same: it tells which words the agent took up.
+            pass
+        settle(store, uid, [told.run.turn_uid, *told.taken])
         try:
             home.hand_over(store, uid, has_all=is_beside)
             spool.remove()
@@ -274,10 +339,10 @@ class Runner:
         except BackstoryError:
             return
 
-    def _spawn(self, spool: Spool, command: list[str], cwd: Path) -> subprocess.Popen[bytes]:
+    def _spawn(self, spool: Spool, command: list[str], cwd: Path, feed: Feed | None) -> subprocess.Popen[bytes]:
         stdout, stderr = spool.open_output()
         try:
-            with spool.stdin.open("rb") as stdin:
+            with spool.stdin.open("rb") if feed is None else nullcontext(feed.reading) as stdin:
                 process = subprocess.Popen(
                     command,
                     cwd=cwd,
@@ -291,6 +356,8 @@ class Runner:
             # From here on the lock on stdout is the agent's alone.
             os.close(stdout)
             os.close(stderr)
+            if feed is not None:
+                feed.close_reading()
         spool.note_process(process.pid)
         return process
 
@@ -300,6 +367,7 @@ class Runner:
         process: subprocess.Popen[bytes],
         reader: StreamReader,
         stopping: _Stopping,
+        steering: Steering | None,
         show: Callable[[Shown], None],
     ) -> Exit:
         """Show what comes until the agent has ended; what it left running is ended with it."""
@@ -311,6 +379,8 @@ class Runner:
                     for shown in output.new():
                         came = True
                         show(shown)
+                if steering is not None:
+                    came = _steered(steering, stopping, show) or came
                 stopping.look(came=came)
                 if not came:
                     ending.wait(POLL_S)
@@ -318,6 +388,9 @@ class Runner:
         for output in outputs:
             for shown in output.rest():
                 show(shown)
+        if steering is not None:
+            steering.end()
+            _steered(steering, stopping, show)
         for output in outputs:
             output.close()
         code = process.returncode
@@ -326,6 +399,25 @@ class Runner:
             signal=-code if code < 0 else None,
             was_cancelled=spool.was_cancelled,
         )
+
+
+def _steering(
+    hold: Hold, spool: Spool, feed: Feed | None, agent: Runnable, reader: StreamReader, now: Callable[[], int]
+) -> Steering | None:
+    listener = steerable(agent)
+    if listener is None or feed is None:
+        return None
+    return Steering(hold, spool, feed, listener, cast("ListeningReader", reader), now)
+
+
+def _steered(steering: Steering, stopping: _Stopping, show: Callable[[Shown], None]) -> bool:
+    """Tell the agent what has come, unless it was asked to stop, and show what it has taken up; whether it has any."""
+    if stopping.was_asked:
+        steering.end()
+    taken = steering.look()
+    for event in taken:
+        show(Shown([event]))
+    return bool(taken)
 
 
 class _Ending:
@@ -356,6 +448,7 @@ class _Stopping:
         self._last_word = self._last_look = time.monotonic()
         self._asked: float | None = None
         self._interrupts = 0
+        self._is_stopping = False
         self._before: Any = None
 
     def __enter__(self) -> _Stopping:
@@ -371,9 +464,16 @@ class _Stopping:
         # Heard at once, also while nobody reads our output; raised only when the agent has been ended already, because
         # an exception could strike anywhere.
         self._interrupts += 1
+        if self._is_stopping:
+            # Heard while the one before is still seen to: ending an agent must not be broken off.
+            return
         if self._interrupts > INTERRUPTS_MAX:
             raise KeyboardInterrupt
-        self._stop(time.monotonic())
+        self._is_stopping = True
+        try:
+            self._stop(time.monotonic())
+        finally:
+            self._is_stopping = False
 
     @property
     def was_asked(self) -> bool:
@@ -402,18 +502,18 @@ class _Stopping:
         self._spool.cancel(why)
 
 
-def _context(store: Store, session: Session, request: Request, agent: Runnable) -> str:
+def _context(store: Store, session: Session, request: Request, agent: Runnable, after: Point | None) -> str:
     """What the agent is told of the session: as much as is wanted, and as fits beside the prompt."""
     room = request.context_chars
     if agent.prompt_chars_max is not None:
         room = max(min(room, agent.prompt_chars_max - len(request.prompt) - PREFIX_CHARS), 0)
-    told, turns = store.told_turns(session, room), store.turn_count(session)
+    told, turns = store.told_turns(session, room, after), store.branch_length(session, after)
     return build_context(told, budget_chars=room, turns=turns).text
 
 
 def _not_started(agent: str, executable: str, cwd: Path, refused: OSError) -> BackstoryError:
     detail = refused.strerror or str(refused)
-    if refused.filename == str(cwd):
+    if str(refused.filename) == str(cwd):
         return FolderNotUsable(cwd, detail)
     return AgentNotStarted(agent, executable, detail)
 

@@ -1,26 +1,29 @@
 """One log, read in blocks and understood line by line, as slices that the store can take.
 
-Every line that holds anything is a record and gets a number, whatever its adapter makes of it. The last line
-of a log may still grow: its bytes are kept, and if it looks whole it is told provisionally and told again
-when more has come.
+Every line that holds anything is a record and gets a number, whatever its adapter makes of it; where an agent keeps
+one document over many lines, it says which of them end a record. The last line of a log may still grow: its bytes are
+kept, and if it looks whole it is told provisionally and told again when more has come.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import deque
+from pathlib import PurePath
 from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct
 
+from backstory import agents
 from backstory.deriving import Deriver
-from backstory.found import At
+from backstory.found import At, Found
 from backstory.model import AssistantText, Parsed, Unknown
 from backstory.store import codec, logs
-from backstory.store.logs import BLANK, LINE_BYTES_MAX, OVERSIZE
+from backstory.store.logs import BLANK, FILE, LINE_BYTES_MAX, OVERSIZE
 from backstory.store.slices import LogSlice, NewEvent, packed
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = codec.CHUNK_BYTES
 SLICE_BYTES = 16 * 1024 * 1024
+BEGINNING_BYTES = 4096
+"""So much of a log tells how its records end."""
 
 
 class Source(Struct, frozen=True, kw_only=True):
@@ -73,6 +78,8 @@ class Slicer:
         self._line_start = log.parsed_to if log else 0
         self._carry = [start.carry] if start.carry else []
         self._carried = self._at - (log.parsed_to if log else 0)
+        self._end: re.Pattern[bytes] | None = None
+        self._begun = start.carry.rpartition(b"\n")[2]
         self._tail = start.tail
         self._next_seq = start.next_seq
         self._tail_seq = log.tail_seq if log else None
@@ -86,6 +93,7 @@ class Slicer:
         Only the first knows the log's id in the store; those that follow are given it by whoever stores them.
         """
         before = self._at
+        self._end = _record_end(self._source.agent, self._source.path, file)
         while block := file.read(BLOCK_BYTES):
             # Cut before the next block, so that the last slice has a chunk for an unfinished record to count in.
             if self._taken >= SLICE_BYTES:
@@ -110,16 +118,21 @@ class Slicer:
         done = 0
         *lines, rest = block.split(b"\n")
         for piece in lines:
+            done += len(piece) + 1
+            if self._end is not None and self._goes_on(piece):
+                self._carry_on(piece + b"\n")
+                continue
             line: bytes | None = piece
             if self._carried:
                 line = self._joined(piece)
-            done += len(piece) + 1
             start, self._line_start = self._line_start, self._at + done
             seq = self._record(line, start)
             if seq is not None:
                 self._count(start, self._line_start, seq)
         if rest:
             self._carry_on(rest)
+            if self._end is not None and len(self._begun) <= LINE_BYTES_MAX:
+                self._begun += rest
         self._at += len(block)
         self._taken += len(block)
         self._tail = (self._tail + block)[-logs.TAIL_BYTES :]
@@ -137,6 +150,12 @@ class Slicer:
             self._carry.clear()
         else:
             self._carry.append(rest)
+
+    def _goes_on(self, piece: bytes) -> bool:
+        """Whether a record goes on behind the line that this is, or is the rest of."""
+        assert self._end is not None
+        line, self._begun = self._begun + piece, b""
+        return self._end.match(line) is None
 
     def _joined(self, piece: bytes) -> bytes | None:
         """The carried line with its last piece; None when it is longer than we read."""
@@ -223,7 +242,7 @@ class Slicer:
             tail_hash=codec.text_digest(self._tail),
             state=state,
             pending=pending,
-            found=self._deriver.cut(self._reader.session.cwd),
+            found=self._found(),
             chunks=self._chunks,
             runs=self._runs,
             tail_run=logs.Run(parsed_to, self._at, tail_seq, 1) if tail_seq is not None and is_last else None,
@@ -236,6 +255,11 @@ class Slicer:
         self._expected, self._undo_from = (self._at, self._next_seq), None
         self._clear()
         return piece
+
+    def _found(self) -> Found:
+        found = self._deriver.cut(self._reader.session.cwd)
+        found.refs += agents.refs_named_by(self._reader)
+        return found
 
 
 def opened(path: Path) -> IO[bytes]:
@@ -259,6 +283,18 @@ def _decompressed(path: Path) -> IO[bytes]:
     return spooled
 
 
+def _record_end(agent: Agent, path: PurePath, file: IO[bytes]) -> re.Pattern[bytes] | None:
+    """What the last line of every record matches; None where each line is one. The file is left as it stands."""
+    keeper = agents.documents_of(agent)
+    if keeper is None or not keeper.is_document(path):
+        return None
+    at = file.tell()
+    file.seek(0)
+    head = file.read(BEGINNING_BYTES)
+    file.seek(at)
+    return keeper.record_end(head)
+
+
 def record_key(agent: Agent, line: bytes) -> str:
     """By what a record is known again in a rewritten log: its own id, else its content."""
     return agent.native_id_of(line) or hashlib.sha256(line).hexdigest()
@@ -272,10 +308,17 @@ def numbered_lines(store: Store, log: Log) -> Iterator[tuple[bytes, int]]:
 def placed_lines(store: Store, log: Log) -> Iterator[tuple[int, bytes, int]]:
     """The same, each with the offset at which it begins."""
     runs = deque(store.runs(log.id))
+    end = _kept_record_end(store, log)
     carry, start, seq = b"", 0, 0
+    held: list[bytes] = []
     for data in store.stream_log(log.id):
         *lines, carry = (carry + data).split(b"\n")
-        for line in lines:
+        for piece in lines:
+            held.append(piece)
+            if end is not None and end.match(piece) is None:
+                continue
+            line = b"\n".join(held) if len(held) > 1 else piece
+            held.clear()
             while runs and start >= runs[0].stop:
                 runs.popleft()
             if runs and start >= runs[0].start and line.strip(BLANK):
@@ -286,7 +329,14 @@ def placed_lines(store: Store, log: Log) -> Iterator[tuple[int, bytes, int]]:
         runs.popleft()
     if runs and start == runs[0].start:
         # The last line was told before its end had come.
-        yield start, carry, runs[0].first_seq
+        yield start, b"\n".join((*held, carry)), runs[0].first_seq
+
+
+def _kept_record_end(store: Store, log: Log) -> re.Pattern[bytes] | None:
+    keeper = agents.documents_of(agents.load(log.agent)) if log.kind.endswith(FILE) else None
+    if keeper is None or not keeper.is_document(PurePath(log.path or log.relpath)):
+        return None
+    return keeper.record_end(store.read_log(log.id, 0, BEGINNING_BYTES))
 
 
 def known_numbers(store: Store, agent: Agent, kept: Iterable[Log], taken: Iterable[int] = ()) -> dict[str, deque[int]]:

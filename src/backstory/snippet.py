@@ -38,8 +38,10 @@ def snippet(text: str, query: str, around: int = AROUND_CHARS) -> tuple[str, lis
 
 
 _COMBINING = re.compile(r"[\u0300-\u036f]")
-_CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
 _TOKEN = re.compile(r"[^\W_]+")
+_BLANKS = re.compile(r"\s+")
+_CJK_RANGES = [each.split("-") for each in re.findall(".-.", _CJK)]
 _PLAIN_WORD = r"[^\W_]"
 # Where no spaces part the words, each character is a word of its own.
 _WORD = rf"[^\W_{_CJK}]"
@@ -50,6 +52,28 @@ def _query_token() -> re.Pattern[str]:
     return re.compile(rf"[{_CJK}]|{_WORD}+")
 
 
+@lru_cache(maxsize=2)
+def _has_cjk(text: str) -> bool:
+    return not text.isascii() and any(
+        first <= letter <= last for letter in set(text) if letter >= "\u3040" for first, last in _CJK_RANGES
+    )
+
+
+@lru_cache(maxsize=2)
+def _without_cjk(text: str) -> str:
+    """The text with a sign for each letter that is a word of its own; places stay what they are."""
+    return text.translate(_CJK_AS_SIGNS)
+
+
+class _AsSigns(dict[int, int]):
+    def __missing__(self, code: int) -> int:
+        self[code] = found = 0 if code >= 0x3040 and _has_cjk(chr(code)) else code
+        return found
+
+
+_CJK_AS_SIGNS = _AsSigns()
+
+
 class _Look:
     """One term of a query, to be looked for in texts."""
 
@@ -58,6 +82,7 @@ class _Look:
         self._is_prefix = term.endswith("*") and term[:-1].isalnum()
         self._tokens = (_TOKEN if term.isascii() else _query_token()).findall(folded)
         self._parts = [fold(part) for part in identifier_parts(term)] if term.isalnum() else []
+        self._is_plain_word = len(self._tokens) == 1 and not self._parts and not _has_cjk(folded)
         has_signs = not self._is_prefix and not (term[:1].isalnum() and term[-1:].isalnum())
         self._typed = [re.compile(re.escape(folded))] if has_signs else []
         single = self._tokens[0] if len(self._tokens) == 1 and self._tokens[0].isascii() else None
@@ -66,8 +91,11 @@ class _Look:
 
     def places(self, text: str, folded: str) -> list[tuple[int, int]]:
         """Where the term stands: as it was typed if it does anywhere, else its words, else as part of identifiers."""
-        # The wider class takes milliseconds to compile, and most texts have no letter of it.
-        together, apart = self._ways(_PLAIN_WORD if text.isascii() or max(text) < "\u3040" else _WORD)
+        word = _PLAIN_WORD
+        if _has_cjk(text):
+            # The wider class takes milliseconds to compile; a plain word is as well found without such letters.
+            word, folded = (_PLAIN_WORD, _without_cjk(folded)) if self._is_plain_word else (_WORD, folded)
+        together, apart = self._ways(word)
         for way in (*self._typed, *together):
             if found := _spans(way, folded):
                 return found
@@ -162,19 +190,10 @@ def _best_window(text: str, places: list[tuple[int, int, int]], around: int) -> 
 
 def _one_line(text: str, spans: list[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
     """A text on one line, its blanks made one space each, and the spans in it, those that touch joined."""
-    letters: list[str] = []
-    at = []
-    for letter in text:
-        at.append(len(letters))
-        if not letter.isspace():
-            letters.append(letter)
-        elif letters and letters[-1] != " ":
-            letters.append(" ")
-    at.append(len(letters))
-    line = "".join(letters).rstrip(" ")
+    line = _BLANKS.sub(" ", text).strip(" ")
     marks: list[tuple[int, int]] = []
-    for start, end in spans:
-        first, last = min(at[start], len(line)), min(at[end], len(line))
+    for span in spans:
+        first, last = (min(len(_BLANKS.sub(" ", text[:place]).lstrip(" ")), len(line)) for place in span)
         if marks and first < marks[-1][1]:
             marks[-1] = (marks[-1][0], max(last, marks[-1][1]))
         elif last > first:

@@ -3,7 +3,8 @@
 A folder below ``BACKSTORY_HOME/spool``, named after the turn: ``run.json`` says what is run and for whom, and
 is on the disk before the agent starts; ``stdout`` and ``stderr`` are the agent's own outputs, which it goes on
 writing should backstory die; ``process.json`` says which process it is. The agent holds a lock on ``stdout``
-as long as it lives, because it inherits it.
+as long as it lives, because it inherits it. ``stdin.jsonl`` holds the words that it was told while it ran, each on
+the disk before it is handed over.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import select
 import shutil
 import signal
+import sys
+import termios
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -24,8 +28,12 @@ from backstory.errors import BackstoryError, CannotWrite, DiskFull
 
 SPOOLS = "spool"
 """The folder below BACKSTORY_HOME that holds every run's."""
+LOCKS = "locks"
+"""The folder below BACKSTORY_HOME that holds the locks on sessions."""
 MARKER = "BACKSTORY_RUN"
 """In the environment of an agent and of all that it starts: the turn's uid."""
+PIPE_BYTES_MAX = 1024 * 1024
+"""A pipe holds so much at most, where the system is not told otherwise."""
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -42,6 +50,20 @@ class Run(Struct, frozen=True, kw_only=True):
     native_id: str | None = None
     prefix_chars: int = 0
     prefix_sha256: str | None = None
+    parent_uid: str | None = None
+    """The turn that it follows, with the record; None: the session's newest, which is nothing in a new session."""
+    parent_seq: int | None = None
+
+
+class Word(Struct, frozen=True):
+    """What was told to a running agent, by the uid it was queued under, and the line that is kept of it."""
+
+    uid: str
+    line: bytes
+
+
+class _Uid(Struct):
+    uid: str = ""
 
 
 class Spool:
@@ -50,6 +72,7 @@ class Spool:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.stdout, self.stderr, self.stdin = folder / "stdout", folder / "stderr", folder / "stdin"
+        self.told = folder / "stdin.jsonl"
 
     @classmethod
     def begin(cls, spools: Path, run: Run, sent: str) -> Spool:
@@ -97,6 +120,39 @@ class Spool:
             return msgspec.json.decode(data, type=tuple[int | None, int | None])
         except (OSError, msgspec.DecodeError):
             return None
+
+    @property
+    def was_started(self) -> bool:
+        """Whether the agent was started: it was noted, or it said something before it could be."""
+        said = any(each.exists() and each.stat().st_size for each in (self.stdout, self.stderr))
+        return said or (self.folder / "process.json").exists()
+
+    def note_word(self, line: bytes) -> None:
+        """Keep what the agent is about to be told, a line of JSON with its ``uid``; on the disk when this returns."""
+        try:
+            is_first = not self.told.exists()
+            file = os.open(self.told, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+            try:
+                os.write(file, line + b"\n")
+                os.fsync(file)
+            finally:
+                os.close(file)
+        except OSError as refused:
+            raise _translated(self.told, refused) from refused
+        if is_first:
+            _sync_folder(self.folder)
+
+    def words(self) -> list[Word]:
+        """What the agent was told while it ran, in order; a line that was cut off was never handed over."""
+        try:
+            lines = self.told.read_bytes().split(b"\n")[:-1]
+        except OSError:
+            return []
+        found = []
+        for line in lines:
+            with suppress(msgspec.DecodeError):
+                found.append(Word(msgspec.json.decode(line, type=_Uid).uid, line))
+        return found
 
     def open_output(self) -> tuple[int, int]:
         """File descriptors for the agent's stdout (locked) and stderr."""
@@ -212,15 +268,27 @@ class SessionLock:
             file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
         except OSError as refused:
             raise _translated(self._path, refused) from refused
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _is_taken_for_us(file):
             os.close(file)
             return False
-        os.ftruncate(file, 0)
-        os.write(file, f"process {os.getpid()} on {os.uname().nodename}".encode())
+        holder = f"process {os.getpid()} on {os.uname().nodename}".encode()
+        # A file that is emptied and written again is flushed by some file systems, which takes as long as a sync.
+        os.pwrite(file, holder, 0)
+        os.ftruncate(file, len(holder))
         self._file = file
         return True
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody has the lock just now."""
+        try:
+            file = os.open(self._path, os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            return not _may_share(file)
+        finally:
+            os.close(file)
 
     @property
     def holder(self) -> str:
@@ -235,6 +303,81 @@ class SessionLock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+class Feed:
+    """An agent's stdin that stays open: a pipe whose other end only we have, so that it ends when we do.
+
+    The prompt is in it before the agent begins, and a word only if there is room for all of it: whenever we die, what
+    the agent reads is whole lines and an end.
+    """
+
+    def __init__(self, reading: int, writing: int) -> None:
+        self.reading = reading
+        self._is_ours = True
+        self._writing: int | None = writing
+
+    @classmethod
+    def holding(cls, prompt: bytes) -> Feed | None:
+        """A feed with a prompt in it; None where no pipe holds so much."""
+        if len(prompt) > PIPE_BYTES_MAX:
+            return None
+        reading, writing = os.pipe()
+        feed = cls(reading, writing)
+        if len(prompt) > feed.line_bytes_max:
+            with suppress(AttributeError, OSError):
+                fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, len(prompt))
+        os.set_blocking(writing, False)
+        if not feed._is_written(prompt):
+            feed.close()
+            return None
+        return feed
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the agent may still be told something."""
+        return self._writing is not None
+
+    def has_room(self, line: bytes) -> bool:
+        """Whether a line can be handed over now, whole."""
+        if self._writing is None:
+            return False
+        held = int.from_bytes(fcntl.ioctl(self._writing, termios.FIONREAD, b"\0" * 4), sys.byteorder)
+        return held == 0 and len(line) <= self.line_bytes_max
+
+    @property
+    def line_bytes_max(self) -> int:
+        """A longer line is never handed over."""
+        if self._writing is None:
+            return 0
+        try:
+            return fcntl.fcntl(self._writing, fcntl.F_GETPIPE_SZ)
+        except (AttributeError, OSError):
+            return select.PIPE_BUF
+
+    def give(self, line: bytes) -> bool:
+        """Hand a line over; False if the agent listens no more."""
+        return self._writing is not None and self._is_written(line)
+
+    def _is_written(self, data: bytes) -> bool:
+        assert self._writing is not None
+        try:
+            return os.write(self._writing, data) == len(data)
+        except OSError:
+            return False
+
+    def close_reading(self) -> None:
+        """Leave the agent's end to the agent."""
+        if self._is_ours:
+            os.close(self.reading)
+        self._is_ours = False
+
+    def close(self) -> None:
+        """Say that nothing more is to come."""
+        self.close_reading()
+        if self._writing is not None:
+            os.close(self._writing)
+            self._writing = None
 
 
 def waiting(spools: Path) -> list[Spool]:
@@ -275,6 +418,27 @@ def _translated(path: Path, refused: OSError) -> BackstoryError:
     if refused.errno == errno.ENOSPC:
         return DiskFull(path)
     return CannotWrite(path, refused.strerror or str(refused))
+
+
+def _is_taken_for_us(file: int) -> bool:
+    """Take a lock for ourselves. Somebody who only looks at it has it for an instant, and does not count."""
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if not _may_share(file):
+                return False
+            fcntl.flock(file, fcntl.LOCK_UN)
+        else:
+            return True
+
+
+def _may_share(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _sync_folder(folder: Path) -> None:

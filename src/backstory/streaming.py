@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import shutil
+from collections import deque
 from typing import TYPE_CHECKING, cast
 
+import msgspec
 from msgspec import Struct
 
 from backstory import agents
 from backstory.errors import AgentCannotRun, AgentMissing
-from backstory.model import AssistantText, Complete, Error, Event, Outcome, Turn, Unknown
-from backstory.store.logs import BLANK, LINE_BYTES_MAX, OVERSIZE, STDERR, STREAM
+from backstory.model import (
+    AssistantText,
+    Complete,
+    Error,
+    Event,
+    Outcome,
+    OwnLine,
+    Turn,
+    Unknown,
+    event_from_json,
+)
+from backstory.store.logs import API, BLANK, LINE_BYTES_MAX, OVERSIZE, STDERR, STREAM
 from backstory.store.runs import End, Output, RunPiece
+from backstory.tree import Point
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -161,6 +174,10 @@ class Told:
         self._reader = runnable(run.agent).stream_reader()
         self._was_told = False
         self._unfinished: list[str] = []
+        self._words = deque(spool.words())
+        self._words_at = 0
+        self.taken: list[str] = []
+        """The uids of the words that the agent has taken up while it ran."""
         self.session_uid = run.session_uid
         self.tools = 0
         """Calls of tools so far."""
@@ -188,11 +205,19 @@ class Told:
         output, data = Output(kind=kind, start=0), list[bytes]()
         try:
             while lines.read_to < size:
+                at, used = lines.read_to, 0
                 for start, line in lines.new(min(READ_BYTES, size - lines.read_to)):
                     self._take(output, start, line)
+                    if (words := self._taken_up()) is not None:
+                        # What it was told stands where it took it up: the output is cut there.
+                        cut = start + len(line or b"") + 1
+                        output.data = b"".join([*data, lines.data[used : cut - at]])
+                        yield output
+                        yield words
+                        output, data, used = Output(kind=kind, start=cut), [], cut - at
                 if not lines.data:
                     break
-                data.append(lines.data)
+                data.append(lines.data[used:])
                 if sum(map(len, data)) >= PIECE_BYTES:
                     output.data = b"".join(data)
                     yield output
@@ -201,8 +226,29 @@ class Told:
                 self._take(output, start, line)
             output.data = b"".join(data)
             yield output
+            if (words := self._taken_up()) is not None:
+                yield words
         finally:
             lines.close()
+
+    def _taken_up(self) -> Output | None:
+        """The words that the agent has just taken up, as records of their own; they are taken in order."""
+        agent = agents.steerable(runnable(self.run.agent)) if self._words else None
+        if agent is None:
+            return None
+        known = getattr(self._reader, "taken", ())
+        last = max((n for n, word in enumerate(self._words) if agent.word_of(word.uid) in known), default=-1)
+        if last < 0:
+            return None
+        output = Output(kind=API, start=self._words_at)
+        for _ in range(last + 1):
+            word = self._words.popleft()
+            event = event_from_json(bytes(msgspec.json.decode(word.line, type=OwnLine).event))
+            output.records.append((self._words_at, len(word.line), [(0, event)]))
+            output.data += word.line + b"\n"
+            self._words_at += len(word.line) + 1
+            self.taken.append(word.uid)
+        return output
 
     def _take(self, output: Output, start: int, line: bytes | None) -> None:
         if line is None:
@@ -238,6 +284,7 @@ class Told:
             is_first=is_first,
             outputs=outputs,
             cwd=run.cwd,
+            after=Point(run.parent_uid, run.parent_seq) if run.parent_uid and run.parent_seq else None,
             prefix_chars=run.prefix_chars,
             prefix_sha256=run.prefix_sha256,
             end=end,

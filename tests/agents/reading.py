@@ -44,12 +44,27 @@ def lines_of(data: bytes) -> list[bytes]:
     return data.removesuffix(b"\n").split(b"\n")
 
 
+def records_of(agent: str, data: bytes, path: Path) -> list[bytes]:
+    """The records of a log: its lines, or what a document's lines add up to."""
+    lines = lines_of(data)
+    keeper = agents.documents_of(agents.load(agent))
+    if keeper is None or not keeper.is_document(path):
+        return lines
+    end, records, held = keeper.record_end(data), list[bytes](), list[bytes]()
+    for line in lines:
+        held.append(line)
+        if end.match(line):
+            records.append(b"\n".join(held))
+            held.clear()
+    return records
+
+
 def told(agent: str, data: bytes, path: Path = Path("log.jsonl"), cuts: Sequence[int] = ()) -> Told:
     """What a log says, read whole, or by a new reader after each of the lines in ``cuts``."""
     adapter = agents.load(agent)
     identity = adapter.identify(path, data[: ids.HEAD_BYTES])
     assert identity is not None, f"{path} was not taken for a log of {agent}"
-    lines = lines_of(data)
+    lines = records_of(agent, data, path)
     reader = adapter.reader(identity, None, lambda: ())
     events: list[tuple[int, int, int | None, str | None, Event]] = []
     turns: dict[str, Turn] = {}
@@ -91,7 +106,7 @@ def case_name(folder: Path) -> str:
 
 
 def log_of(folder: Path) -> Path:
-    (log,) = folder.rglob("*.jsonl")
+    (log,) = [*folder.rglob("*.jsonl"), *folder.rglob("history-session-state/*.json")]
     return log
 
 

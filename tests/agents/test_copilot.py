@@ -132,6 +132,13 @@ def test_a_state_folder_that_was_moved_is_no_second_place(tmp_path: Path) -> Non
     assert [place.root for place in places] == [tmp_path / "home/.copilot"]
 
 
+def test_the_folder_of_the_earliest_builds_is_a_place_where_it_is_there(tmp_path: Path) -> None:
+    (tmp_path / ".copilot/history-session-state").mkdir(parents=True)
+    places = AGENT.places({}, tmp_path)
+    assert [place.folder.name for place in places] == ["session-state", "history-session-state"]
+    assert AGENT.databases({}, tmp_path) == [tmp_path / ".copilot/session-store.db"]
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
@@ -141,7 +148,8 @@ def test_a_state_folder_that_was_moved_is_no_second_place(tmp_path: Path) -> Non
         (f"session-state/{SESSION}/files/data.jsonl", False),
         (f"session-state/{SESSION}/files/{SESSION}.jsonl", False),
         (f"session-state/{SESSION}/workspace.yaml", False),
-        (f"history-session-state/{SESSION}.json", False),
+        (f"history-session-state/{SESSION}.json", True),
+        (f"history-session-state/{SESSION}.jsonl", False),
     ],
 )
 def test_a_session_has_one_log(path: str, expected: bool) -> None:
@@ -700,6 +708,11 @@ def test_a_whole_record_after_a_torn_one_on_its_line_is_read() -> None:
 def test_a_line_of_torn_records_is_given_up_soon() -> None:
     said = read(start(), typed("go"), b'{"type":"abort","data":{' * 50_000)
     assert said.unknown == {"not JSON": 1}
+
+
+def test_prompts_that_share_a_line_are_turns_each() -> None:
+    said = read(start(), typed("one") + typed("two", 2) + answer("done"))
+    assert [turn.prompt for turn in said.in_order()] == ["one", "two"]
 
 
 def test_line_separators_of_unicode_end_no_line() -> None:

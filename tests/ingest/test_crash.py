@@ -79,7 +79,7 @@ def in_child(machine: Machine, told: Callable[[], None], *, bulk: bool = False) 
         slicing.BLOCK_BYTES = SMALL_SLICE // 2
         ingest_module.BATCH_LOGS = 2
         if bulk:
-            ingest_module.BULK_BYTES = 0
+            ingest_module.BULK_BYTES = ingest_module.WORKER_BYTES = 0
         with open_store(machine.store_path, shared=True, now=lambda: NOW) as store:
             chosen = [agents.load(name) for name in ("claude", "codex")]
             report = ingest(store, chosen, environ={}, home=machine.home, now=NOW, progress=lambda done, total: told())

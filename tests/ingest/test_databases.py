@@ -131,6 +131,32 @@ def test_its_files_and_checkpoints_are_there_too(machine: Machine, database: Pat
     assert "We mended." in summary.summary
 
 
+def test_what_its_rows_name_is_there_too(machine: Machine, database: Path) -> None:
+    changed(
+        database,
+        "insert into session_refs(session_id, ref_type, ref_value, turn_index, created_at) values "
+        f"('{LOST}', 'commit', 'fae70fa1c2', 1, '2026-11-21 21:00:03'), ('{LOST}', 'issue', '7', null, null),"
+        f"('{LOST}', 'pr', 12, 1, null), ('{LOST}', 'milestone', '1', 0, null)",
+    )
+    assert read(machine).unknown_records == {"session_refs of type milestone": 1}
+    columns = "ref_type, ref_value, repository, turn_index, created_at"
+    told = machine.store.execute_read_only(f"select {columns} from session_refs order by 1").rows
+    (pull_request,) = [row for row in told if row[0] == "pr"]
+    assert pull_request[:4] == ("pr", "12", "dev/work", 0)
+    assert [row for row in told if row[0] != "pr"] == [
+        ("commit", "fae70fa1c2", "dev/work", 1, "2026-11-21T21:00:03.000Z"),
+        ("issue", "7", "dev/work", None, None),
+    ]
+
+
+@pytest.mark.parametrize("tool", ["'apply_patch'", "'some_editor'", "null"])
+def test_a_file_is_there_whatever_wrote_it(machine: Machine, database: Path, tool: str) -> None:
+    changed(database, f"update session_files set tool_name = {tool} where file_path = '/src/gate.py'")
+    read(machine)
+    (found,) = looked_up(machine.store_path, "select action from session_files where file_path = '/src/gate.py'")
+    assert found == ("edit",)
+
+
 def test_a_session_whose_log_is_there_is_read_from_that(machine: Machine, database: Path) -> None:
     read(machine)
     assert "Told by its log" not in prompts(machine.store)

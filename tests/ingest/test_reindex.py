@@ -17,7 +17,18 @@ from backstory.agents import claude
 from backstory.reindex import reindex
 from backstory.store import derived, open_store
 from tests.conftest import NOW
-from tests.ingest.machines import CASES, SMALL, Machine, case, differences, looked_up
+from tests.ingest.machines import (
+    CASES,
+    SMALL,
+    Machine,
+    case,
+    claude_log,
+    conversation,
+    differences,
+    lines,
+    looked_up,
+    prompts,
+)
 from tests.store import make_golden
 
 if TYPE_CHECKING:
@@ -229,3 +240,15 @@ def test_the_command_says_what_went_wrong(machine: Machine) -> None:
     assert done.returncode == 1
     assert done.stdout.startswith("⚠ Reindex completed with errors: ")
     assert "session " in done.stderr
+
+
+@pytest.mark.parametrize("events_too", [False, True])
+def test_a_prompt_on_a_last_line_without_its_end_is_a_turn_also_after_a_reindex(
+    machine: Machine, events_too: bool
+) -> None:
+    machine.write(claude_log("s"), lines(*conversation(2)) + conversation(1, start=2)[0])
+    machine.read()
+    before = machine.content()
+    assert prompts(machine.store) == ["word0 said", "word2 said"]
+    reindex(machine.store, now=NOW, events_too=events_too)
+    assert differences(machine.content(), before) == []

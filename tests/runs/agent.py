@@ -5,8 +5,10 @@ The script is JSON in the environment variable SCRIPT: steps such as {"say": "te
 {"long": 300000}, {"signal": 9}, {"ignore_interrupt": true}, {"child": "file"}, {"say": "x", "repeat": 1000},
 {"many": 300000} (as many short answers), {"noise": 1000000, "to": "stdout"} (as many bytes of lines),
 {"endless": true}, {"replay": "file"} (its bytes), {"close": 1}, {"spawn": "code", "environ": {}} (a daemon, also one
-without our mark).
-What came on stdin is written to the file RECEIVED, the arguments to RECEIVED.argv.
+without our mark), {"listens": true} (it says that it tells which words it takes up), {"hear": 1} (takes up so many
+words from stdin), {"until_end": true} (takes up all that comes until stdin ends).
+The prompt that came on stdin is written to the file RECEIVED, the arguments to RECEIVED.argv, the words to
+RECEIVED.heard as lines of JSON, and each prompt of all runs to RECEIVED.told.
 """
 
 from __future__ import annotations
@@ -55,6 +57,25 @@ def noise(size: int, to: TextIO) -> None:
     for _ in range(size // len(line)):
         to.write(line)
     to.flush()
+
+
+def hear(line: bytes) -> None:
+    """Take up words that came while we worked; nothing at the end of stdin."""
+    if not line:
+        return
+    words = json.loads(line)
+    with Path(os.environ["RECEIVED"]).with_suffix(".heard").open("a") as heard:
+        heard.write(json.dumps(words["message"]["content"][0]["text"]) + "\n")
+    for state in ("queued", "started", "completed"):
+        emit({"type": "command_lifecycle", "command_uuid": words["uuid"], "state": state, "session_id": session()})
+
+
+def prompt() -> bytes:
+    """What came on stdin: all of it, or the text of its first line."""
+    if "--input-format" not in sys.argv:
+        return sys.stdin.buffer.read()
+    line = sys.stdin.buffer.readline().decode("utf-8", "surrogatepass")
+    return str(json.loads(line)["message"]["content"][0]["text"]).encode("utf-8", "surrogatepass")
 
 
 def step(number: int, order: dict[str, object]) -> None:
@@ -118,6 +139,15 @@ def step(number: int, order: dict[str, object]) -> None:
         case {"close": descriptor}:
             sys.stdout.flush()
             os.close(int(str(descriptor)))
+        case {"listens": _}:
+            known = {"type": "system", "subtype": "init", "capabilities": ["msg_lifecycle_v1"]}
+            emit({**known, "session_id": session()})
+        case {"hear": count}:
+            for _ in range(int(str(count))):
+                hear(sys.stdin.buffer.readline())
+        case {"until_end": _}:
+            for line in iter(sys.stdin.buffer.readline, b""):
+                hear(line)
         case {"exit": code}:
             sys.stdout.flush()
             os._exit(int(str(code)))
@@ -127,7 +157,9 @@ def step(number: int, order: dict[str, object]) -> None:
 
 def main() -> None:
     received = Path(os.environ["RECEIVED"])
-    received.write_bytes(sys.stdin.buffer.read())
+    received.write_bytes(given := prompt())
+    with received.with_suffix(".told").open("a") as told:
+        told.write(json.dumps(given.decode("utf-8", "replace")) + "\n")
     received.with_suffix(".argv").write_text(json.dumps(sys.argv[1:]))
     for number, order in enumerate(json.loads(os.environ["SCRIPT"])):
         step(number, order)

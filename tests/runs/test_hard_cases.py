@@ -308,7 +308,7 @@ def test_no_run_begins_beside_a_living_agent_that_has_closed_its_output(bench: B
     (spool,) = bench.spools()
     pid = json.loads((spool / "process.json").read_text())[0]
     try:
-        refused = bench.run("second", GOOD)
+        refused = bench.run("second", GOOD, options=("--fail",))
         assert refused.returncode == 75
     finally:
         with suppress(ProcessLookupError):
@@ -858,7 +858,7 @@ def test_a_session_that_is_being_shown_in_a_pager_takes_a_new_turn(bench: Bench)
 def test_a_second_run_on_a_session_is_told_who_has_it_and_where(bench: Bench) -> None:
     process = bench.start("run", "-a", "claude", "go", script=[{"say": "one"}, NEVER])
     line_of(process)
-    refused = bench.run("me too", GOOD, options=("-S", "S1"))
+    refused = bench.run("me too", GOOD, options=("-S", "S1", "--fail"))
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=DEADLINE_S)
     assert refused.returncode == 75

@@ -22,7 +22,8 @@ def test_processes_that_begin_one_name_at_once_make_one_session(bench: Bench) ->
     go = bench.root / "go"
     script: list[dict[str, Any]] = [{"say": "at work"}, {"wait_for": str(go)}, GOOD]
     processes = [
-        bench.start("run", "-a", "claude", "--name", "oauth", f"prompt {n}", script=script) for n in range(AT_ONCE)
+        bench.start("run", "-a", "claude", "--fail", "--name", "oauth", f"prompt {n}", script=script)
+        for n in range(AT_ONCE)
     ]
     # The one that runs goes on until all others have been refused.
     end = time.monotonic() + DEADLINE_S

@@ -177,7 +177,7 @@ def test_a_busy_session_is_refused_with_its_holder(bench: Bench) -> None:
     process = bench.start("run", "-a", "claude", "go", script=[{"say": "one"}, {"wait_for": "never"}])
     assert process.stdout is not None
     process.stdout.readline()
-    refused = bench.run("me too", GOOD)
+    refused = bench.run("me too", GOOD, options=("--fail",))
     assert refused.returncode == 75
     assert f"process {process.pid}" in refused.stderr
     process.send_signal(signal.SIGINT)
@@ -451,7 +451,7 @@ def test_killed_at_random_moments_a_run_always_ends_up_stored_once(bench: Bench)
     noise = random.Random(11)
     for n in range(25):
         process = bench.start(
-            "run", "-a", "claude", f"prompt {n}", script=[{"say": "a"}, {"tool": "ls"}, {"say": "b"}, GOOD]
+            "run", "-a", "claude", "--fail", f"prompt {n}", script=[{"say": "a"}, {"tool": "ls"}, {"say": "b"}, GOOD]
         )
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=noise.uniform(0.0, 0.5))
@@ -568,7 +568,7 @@ def test_one_run_that_cannot_be_stored_does_not_stop_the_others(bench: Bench) ->
 
 def test_no_run_begins_beside_an_agent_that_outlived_its_backstory(bench: Bench) -> None:
     start_and_leave(bench, "go", {"wait_for": "never"})
-    refused = bench.run("second", GOOD)
+    refused = bench.run("second", GOOD, options=("--fail",))
     assert refused.returncode == 75
     assert "backstory cancel S1" in refused.stderr
     bench.backstory("cancel", "S1")

@@ -16,7 +16,7 @@ import pytest
 
 from backstory.extract import index_text
 from backstory.model import AssistantText, Event, Thinking, ToolCall, ToolResult, UserMessage
-from backstory.store import Filter, Session, Store, open_store, search
+from backstory.store import Filter, Session, Store, open_store, relevance, search
 from backstory.store.search import every, match_expression, terms
 from tests.conftest import NOW
 
@@ -80,17 +80,31 @@ def test_what_was_not_meant_is_not_found(store: Store, query: str, text: str) ->
     assert [hit for hit in [store.search(query)] if not hit.relaxed and hit.hits] == []
 
 
-@pytest.mark.parametrize("query", ["user name", "getUserName", '"user name"', "userName", "http server"])
-def test_identifiers_are_found_by_their_parts(store: Store, query: str) -> None:
-    text = "call getUserName of HTTPServer"
+def indexed(store: Store, text: str, scope: str = "prompt") -> Session:
+    """A session whose text is in the index as it is after an ingest."""
     session = said(store, text)
     stored = store.events(session)[0]
     change(store, "delete from search_index where rowid = ?", stored.id)
     change(
-        store, "insert into search_index(rowid, content, session_id, scope) values (?, ?, ?, 'prompt')", stored.id,
-        index_text(text, "prompt"), session.id,
+        store, "insert into search_index(rowid, content, session_id, scope) values (?, ?, ?, ?)", stored.id,
+        index_text(text, scope), session.id, scope,
     )  # fmt: skip
+    return session
+
+
+@pytest.mark.parametrize(
+    "query", ["user name", "getUserName", '"user name"', "userName", "http server", "user_name", "user-name", "serv*"]
+)
+def test_identifiers_are_found_by_their_parts(store: Store, query: str) -> None:
+    session = indexed(store, "call getUserName of HTTPServer")
     assert found(store, query) == [session.id]
+
+
+@pytest.mark.parametrize("query", ["name user", '"name user"', "nam", "username", "userNam"])
+def test_what_is_no_part_of_an_identifier_is_not_found_in_it(store: Store, query: str) -> None:
+    indexed(store, "call getUserName of HTTPServer")
+    told = store.search(query)
+    assert (told.hits == []) is (query != "name user")
 
 
 def test_an_open_quote_is_no_part_of_a_word() -> None:
@@ -208,6 +222,40 @@ def test_it_is_told_how_many_there_are(store: Store) -> None:
     assert store.search("gasket", limit=5).truncated is False
 
 
+def test_words_come_before_parts_of_identifiers(store: Store) -> None:
+    words = indexed(store, "the user has a name, and what it is and where it comes from is told elsewhere")
+    parts = indexed(store, "getUserName setUserName hasUserName")
+    change(store, "update sessions set last_active = ? where id = ?", NOW - DAY_MS, words.id)
+    assert found(store, "user name") == [words.id, parts.id]
+
+
+@pytest.mark.parametrize("scope", ["prompt", "tool_output"])
+def test_c_plus_plus_comes_before_the_letter(store: Store, scope: str) -> None:
+    meant = indexed(store, "the program was written in C++17 long ago, by people whom nobody remembers", scope)
+    letters = [indexed(store, "git -C a -C b", "prompt").id for _ in range(3)]
+    assert found(store, "C++") == [meant.id, *letters]
+
+
+def test_a_rare_word_counts_more_than_a_common_one(store: Store) -> None:
+    common = [said(store, "a pump").id for _ in range(5)]
+    rare = said(store, "a washer")
+    told = store.search("washer pump")
+    assert (told.relaxed, [hit.session_id for hit in told.hits]) == (True, [rare.id, *common])
+
+
+def test_a_connection_is_told_once_how_to_rank(store: Store) -> None:
+    said(store, "a pump")
+    with closing(apsw.Connection(str(store.path))) as db:
+        assert relevance.of(db) is relevance.of(db)
+
+
+def test_what_is_asked_is_forgotten_by_the_next_search(store: Store) -> None:
+    session = said(store, "a pump with a washer")
+    first = store.search("washer pump").hits[0].score
+    assert found(store, "pump") == [session.id]
+    assert store.search("washer pump").hits[0].score == first
+
+
 # too many hits ------------------------------------------------------------------------------------------------
 
 
@@ -248,6 +296,23 @@ def test_of_the_beginning_of_words_the_newest_sessions_are_found(crowded: Store)
 def test_a_time_long_ago_finds_in_old_sessions(crowded: Store) -> None:
     change(crowded, "update events set at = ? where session_id = 1", NOW - 9 * DAY_MS)
     assert found(crowded, "common", Filter(until=NOW - DAY_MS)) == [1]
+
+
+def test_words_are_found_however_many_identifiers_have_them(crowded: Store) -> None:
+    words = said(crowded, "the spanner")
+    for _ in range(60):
+        indexed(crowded, "newSpannerSet")
+    told = crowded.search("spanner", limit=3)
+    assert (told.hits[0].session_id, told.total, told.truncated) == (words.id, 61, True)
+
+
+def test_where_words_are_found_often_enough_identifiers_are_not_looked_at(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "ENOUGH_HITS", 2)
+    words = [said(store, "the spanner").id for _ in range(3)]
+    indexed(store, "newSpannerSet")
+    assert found(store, "spanner") == words
 
 
 def test_one_session_of_many_is_found(crowded: Store) -> None:

@@ -21,10 +21,12 @@ from backstory.errors import UnknownAgent
 from backstory.model import Tokens
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from importlib.metadata import EntryPoint
     from pathlib import PurePath
 
+    from backstory.found import FoundRef
     from backstory.model import Event, LogIdentity, Parsed, SessionFacts, ToolResult, Turn
 
 ENTRY_POINTS = "backstory.agents"
@@ -96,6 +98,19 @@ class KeepsCompanions(Protocol):
 
     def spilled_to(self, result: ToolResult) -> str | None:
         """The end of a companion's name, when a result stands there and the log has only its beginning."""
+
+
+class KeepsDocuments(Protocol):
+    """An agent of whose logs some are one document over many lines. See ``documents_of``."""
+
+    def is_document(self, path: PurePath) -> bool:
+        """Whether a log is such a document, by its name alone; in others each line is a record."""
+
+    def record_end(self, head: bytes) -> re.Pattern[bytes]:
+        """What the last line of every record of a document matches, from its beginning."""
+
+    def started_ms(self, head: bytes) -> int:
+        """When the session of a document began, ms since 1970, from its beginning; 0 when it is not told."""
 
 
 class SessionRows(Struct, frozen=True, kw_only=True):
@@ -228,6 +243,30 @@ class Runnable(Protocol):
         """A reader for the output of one run."""
 
 
+class Steerable(Protocol):
+    """An agent that takes further words on stdin while it runs, between its steps. See ``steerable``."""
+
+    def listening(self, command: list[str]) -> list[str]:
+        """A command line, changed so that the prompt is a line on a stdin that stays open for more."""
+
+    def line(self, text: str, word: str = "") -> bytes:
+        """A prompt, or later words, as a line for stdin. ``word`` is their id; a prompt has none."""
+
+    def word_of(self, uid: str) -> str:
+        """The id that words are given, from the uid they were queued under: always the same."""
+
+
+class ListeningReader(Protocol):
+    """A StreamReader of an agent that is steerable."""
+
+    tells_taken: bool
+    """Whether the agent, as it said, tells which words it takes up; until then it is told none."""
+    is_waiting: bool
+    """Whether it has answered all it was told, and waits for more or for the end of its stdin."""
+    taken: list[str]
+    """The ids of the words that it has taken up, in order."""
+
+
 class StreamReader(Protocol):
     """Understands a run's output as it comes."""
 
@@ -261,6 +300,13 @@ class LogReader(Protocol):
         """All that is needed to go on later; small, whatever the log's size."""
 
 
+class NamesRefs(Protocol):
+    """A reader of logs in which pull requests, issues and commits stand by themselves, in no text and no call."""
+
+    def named(self) -> list[FoundRef]:
+        """Those that records since the last call name."""
+
+
 def names() -> list[str]:
     """The agents known here, in alphabetical order; none is imported."""
     return sorted(_own() | {point.name for point in _entry_points()})
@@ -285,14 +331,29 @@ def companions_of(agent: Agent) -> KeepsCompanions | None:
     return cast("KeepsCompanions", agent) if hasattr(agent, "log_of") else None
 
 
+def documents_of(agent: Agent) -> KeepsDocuments | None:
+    """What an agent's file says about logs that are documents; None when it has none."""
+    return cast("KeepsDocuments", agent) if hasattr(agent, "is_document") else None
+
+
 def rows_of(agent: Agent) -> KeepsRows | None:
     """What an agent's file says about its database; None when there is none."""
     return cast("KeepsRows", agent) if hasattr(agent, "databases") else None
 
 
+def refs_named_by(reader: LogReader) -> list[FoundRef]:
+    """The refs that stand by themselves in what a reader read since the last call; most readers meet none."""
+    return cast("NamesRefs", reader).named() if hasattr(reader, "named") else []
+
+
 def writer_of(agent: Agent) -> WritesStore | None:
     """What an agent's file says about writing its form; None when it does not."""
     return cast("WritesStore", agent) if hasattr(agent, "write_store") else None
+
+
+def steerable(agent: Runnable) -> Steerable | None:
+    """What an agent's file says about words while it runs; None when it takes none."""
+    return cast("Steerable", agent) if hasattr(agent, "word_of") else None
 
 
 def _agent_of(module: object) -> Agent:

@@ -48,8 +48,10 @@ def sessions_in(database: Path, not_these: Container[str]) -> Iterator[SessionRo
                 native_id = session["id"]
                 if isinstance(native_id, str) and native_id and native_id not in not_these:
                     yield SessionRows(native_id=native_id, content=_lines(db, session, known))
-    except sqlite3.Error as refused:
-        raise UnreadableDatabase(str(refused)) from refused
+    except (sqlite3.Error, UnicodeError) as refused:
+        # Of a damaged schema even the words that say so may be no text.
+        is_text = isinstance(refused, sqlite3.Error)
+        raise UnreadableDatabase(str(refused) if is_text else "it is malformed") from refused
 
 
 def _check(db: sqlite3.Connection) -> None:

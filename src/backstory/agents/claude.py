@@ -9,10 +9,17 @@ records with the same uuid, so a turn, known by the uuid of its prompt, is the s
 A run is ``claude -p`` with ``stream-json``: the blocks of messages are those of the log, but a message's true usage
 is only in its ``stream_event`` records. One run may tell several ``init`` and ``result`` records, and ends when the
 process does. Cost is a running total; the usage of a result is its own.
+
+Its prompt is a line on a stdin that stays open. A further line is taken up behind the next tool's result, else when the
+answer is done; at the end of stdin the agent answers what it was told and ends. ``command_lifecycle`` records say which
+lines were taken up, by a uuid that we chose; the log has it as ``source_uuid`` of a ``queued_command``, or as the uuid
+of a prompt.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import re
 import uuid
@@ -108,8 +115,8 @@ KEPT_BLOCKS = frozenset({"redacted_thinking", "document", "container_upload", "f
 
 KEPT_STREAM = frozenset(
     {
-        "auth_status", "control_cancel_request", "control_request", "control_response", "keep_alive",
-        "prompt_suggestion", "rate_limit_event", "tool_progress", "tool_use_summary",
+        "auth_status", "command_lifecycle", "control_cancel_request", "control_request", "control_response",
+        "keep_alive", "prompt_suggestion", "rate_limit_event", "tool_progress", "tool_use_summary",
     }
 )  # fmt: skip
 KEPT_STREAM_SYSTEM = frozenset(
@@ -126,6 +133,12 @@ PERMISSIONS = {
     Permissions.EDIT: ["--permission-mode", "acceptEdits"],
     Permissions.ALL: ["--dangerously-skip-permissions"],
 }
+
+_WORD = b"bkstry"
+"""The first bytes of the ids of words that a run of ours was told while it went on: a version 8 uuid, ours to fill."""
+_WORD_IDS = "626b7374-7279-8"
+_TELLS_TAKEN = "msg_lifecycle_v1"
+"""Among the capabilities of a version that tells which words it takes up."""
 
 _TITLE_RANK = {"summary": 1, "ai-title": 2, "agent-name": 3, "custom-title": 4}
 _CALLS_OPEN_MAX = 2_000
@@ -243,6 +256,9 @@ class _StreamEvent(Struct):
 class _StreamLine(Struct):
     type: str = ""
     subtype: str | None = None
+    command_uuid: str | None = None
+    state: Any = None
+    capabilities: Any = None
     session_id: str | None = None
     parent_tool_use_id: str | None = None
     message: _Message | str | None = None
@@ -355,6 +371,20 @@ class Claude:
 
     def stream_reader(self) -> StreamReader:
         return StreamReader()
+
+    def listening(self, command: list[str]) -> list[str]:
+        return [*command, "--input-format", "stream-json"]
+
+    def line(self, text: str, word: str = "") -> bytes:
+        said = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}}
+        line = json.dumps({**said, "uuid": word} if word else said, ensure_ascii=False)
+        return line.encode("utf-8", "surrogatepass") + b"\n"
+
+    def word_of(self, uid: str) -> str:
+        rest = hashlib.sha256(uid.encode()).digest()[: 16 - len(_WORD)]
+        # Version 8 and the variant stand in the first bits of the two bytes that they share.
+        filled = bytes([*_WORD, 0x80 | rest[0] & 0x0F, rest[1], 0x80 | rest[2] & 0x3F, *rest[3:]])
+        return str(uuid.UUID(bytes=filled))
 
 
 class Reader:
@@ -569,6 +599,9 @@ class Reader:
             return [Hook(name="context", output=text)]
         if record.is_sidechain and not self._is_helper:
             return [Hook(name="subagent prompt", output=prompt)]
+        if (record.uuid or "").startswith(_WORD_IDS) or _source(record).startswith(_WORD_IDS):
+            # Words for a run of ours that was going on: they belong to its turn.
+            return [UserMessage(content=prompt)]
         self._begin_turn(record.uuid or "", prompt, at, seq, nearest)
         return [UserMessage(content=prompt)]
 
@@ -696,6 +729,8 @@ class StreamReader:
         self._stop_reason: str | None = None
         self._said_why = False
         self._was_interrupted = False
+        self.tells_taken = self.is_waiting = False
+        self.taken: list[str] = []
         self._held: deque[str] = deque(maxlen=_STDERR_LINES_HELD_MAX)
 
     def read(self, line: bytes) -> Streamed:
@@ -708,6 +743,7 @@ class StreamReader:
         slots: list[Event | None] = []
         for record in records:
             self.native_id = self.native_id or record.session_id
+            self._listen(record)
             if record.type != "stream_event":
                 slots += self._record(record)
         events = [(part, event) for part, event in enumerate(slots) if event is not None]
@@ -756,6 +792,21 @@ class StreamReader:
                 return [Complete(success=not record.is_error, duration_ms=duration_ms, cost_usd=record.total_cost_usd)]
             case kind:
                 return [] if kind in KEPT_STREAM else [self._blocks._unknown(kind or "record without a type")]
+
+    def _listen(self, record: _StreamLine) -> None:
+        """Note what a record says about the words the agent is told."""
+        match record.type:
+            case "result":
+                self.is_waiting = True
+            case "assistant" | "stream_event" | "user":
+                self.is_waiting = False
+            case "system" if record.subtype == "init":
+                self.is_waiting = False
+                self.tells_taken = isinstance(record.capabilities, list) and _TELLS_TAKEN in record.capabilities
+            case "command_lifecycle" if (record.command_uuid or "").startswith(_WORD_IDS):
+                self.is_waiting = self.is_waiting and record.state not in ("queued", "started")
+                if record.state == "started" and record.command_uuid not in self.taken:
+                    self.taken.append(record.command_uuid or "")
 
     def _assistant(self, record: _StreamLine) -> list[Event]:
         message = _message_of(record)
@@ -856,6 +907,12 @@ class StreamReader:
         results = [_tokens_of(each.usage) for each in self._results if each.usage and not _is_cut_off(each)]
         sums = [reduce(partial(_combined, add), each) for each in ([*self._messages.values()], results) if each]
         return reduce(partial(_combined, max), sums) if sums else None
+
+
+def _source(record: _Line) -> str:
+    """The id that queued words came with."""
+    given = record.attachment if isinstance(record.attachment, dict) else {}
+    return str(given.get("source_uuid", ""))
 
 
 def _message_of(record: _StreamLine) -> _Message:

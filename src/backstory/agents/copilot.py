@@ -15,6 +15,10 @@ credits, which are not money, so there are none here.
 Beside a log lie its companions: ``workspace.yaml`` (flat, and the only place of a session's title), ``plan.md``,
 ``checkpoints/NNN-slug.md`` with their titles in ``index.md``, and what the session made in ``files`` and ``research``.
 ``session-store.db`` holds the prompts and last answers of all sessions, also of those whose folders are gone.
+
+Builds before 0.0.342 kept a session as one document, ``history-session-state/session_<session>_<ms>.json``. Its
+``timeline`` is what was on the screen, with times; its ``chatMessages``, what the model was sent, have none and lack
+what the model forgot, so they tell a session only where there is no timeline.
 """
 
 from __future__ import annotations
@@ -30,8 +34,17 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import CompanionFacts, Place, _jsonl, _session_reindex, _session_rows, _session_store
+from backstory.agents import (
+    CompanionFacts,
+    Place,
+    _jsonl,
+    _session_document,
+    _session_reindex,
+    _session_rows,
+    _session_store,
+)
 from backstory.context import strip_context
+from backstory.found import At, FoundRef, Ref
 from backstory.model import (
     AssistantText,
     Command,
@@ -65,6 +78,7 @@ if TYPE_CHECKING:
 
 NAME = "copilot"
 FOLDER = "session-state"
+EARLIEST = "history-session-state"
 DATABASE = "session-store.db"
 LOG = "events"
 
@@ -99,6 +113,8 @@ TOOLS = {
 EDITOR_COMMANDS = {"view": Tool.READ, "create": Tool.WRITE}
 """What ``str_replace_editor`` does when it does not edit."""
 
+REF_TYPES = frozenset({"pr", "issue", "commit"})
+
 KEPT = frozenset(
     {
         "assistant.fusion_phase_completed", "assistant.fusion_phase_failed", "assistant.turn_start",
@@ -126,6 +142,8 @@ KEPT_PREFIX = "model."
 """A compaction by hand leaves its request to the model in the log, with all that the model was sent."""
 
 _CALLS_OPEN_MAX = 2_000
+_MESSAGES_BYTES_MAX = 4 * 1024 * 1024
+"""So many bytes of a document's messages wait for a timeline that tells the same."""
 _PATH_MAX = 1_000
 _STARTS_TRIED_MAX = 4
 _NUMBER_MAX = 2**53
@@ -137,6 +155,9 @@ _TYPES = re.compile(
 )
 _FILE_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _NOT_TYPED = re.compile(r"agent-|autopilot$|hook|inbox|jit|notification|sidekick|skill|system")
+_DOCUMENT_ID = re.compile(r"session_([0-9a-f-]{36})_\d+$")
+_ADDED = re.compile(r"\s*<(current_datetime|reminder)>.*?</\1>", re.DOTALL)
+"""What the earliest builds put behind a prompt."""
 _SENT_AT = re.compile(r"<current_datetime>[^<]*</current_datetime>\s*")
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
 _EXIT_CODE = re.compile(r"<(?:shellId: \S+ completed|exited) with exit code (-?\d+)>\s*$")
@@ -199,9 +220,13 @@ class _State(Struct, kw_only=True):
     counted: Tokens = field(default_factory=Tokens)
     """What was given to turns since that total was told."""
     turns_counted: int = 0
+    messages: list[Any] = field(default_factory=list)
+    """A document's messages, for as long as it has told no timeline."""
+    messages_bytes: int = 0
+    has_timeline: bool = False
 
 
-_BESIDE = Hook | Command | Init | ModelSwitch | Compacted | Unknown
+_BESIDE = (Hook, Command, Init, ModelSwitch, Compacted, Unknown)
 
 _decoder = msgspec.json.Decoder(_Line)
 _any_decoder = msgspec.json.Decoder()
@@ -221,9 +246,22 @@ class Copilot:
         if state_home := environ.get("XDG_STATE_HOME"):
             roots.append(Path(state_home) / ".copilot")
         places = {root / FOLDER: Place(folder=root / FOLDER, root=root) for root in roots if not _is_moved(root)}
-        return list(places.values())
+        # No build of today makes the earliest ones' folder.
+        earliest = (Place(folder=root / EARLIEST, root=root) for root in roots if _holds_documents(root))
+        return list((places | {each.folder: each for each in earliest}).values())
+
+    def is_document(self, path: PurePath) -> bool:
+        return path.suffix == ".json" and path.parent.name == EARLIEST
+
+    def record_end(self, head: bytes) -> re.Pattern[bytes]:
+        return _session_document.record_end(head)
+
+    def started_ms(self, head: bytes) -> int:
+        return _session_document.started_ms(head)
 
     def is_log(self, path: Path) -> bool:
+        if self.is_document(path):
+            return True
         if not path.name.endswith(_jsonl.ENDINGS):
             return False
         stem = _jsonl.stem(path)
@@ -233,6 +271,8 @@ class Copilot:
         return stem == LOG and path.parent.parent.name == FOLDER
 
     def identify(self, path: Path, head: bytes) -> LogIdentity | None:
+        if self.is_document(path):
+            return _identify_document(path, head)
         lines = list(_jsonl.lines_in(head))
         if DATABASE in path.name and (of_row := next(filter(None, map(_session_rows.session_of, lines[:1])), None)):
             return LogIdentity(native_id=of_row)
@@ -253,9 +293,13 @@ class Copilot:
         return Reader(identity, state)
 
     def is_whole(self, line: bytes) -> bool:
+        if _session_document.is_record(line):
+            return _session_document.is_closed(line)
         return _jsonl.is_whole(line)
 
     def native_id_of(self, line: bytes) -> str | None:
+        if _session_document.is_record(line):
+            return _session_document.native_id_of(line)
         try:
             return _text(_jsonl.decode(line, _decoder)[0].id) or None
         except _jsonl.NotJson:
@@ -293,7 +337,7 @@ class Copilot:
         return None
 
     def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
-        return [place.root / DATABASE for place in self.places(environ, home)]
+        return [place.root / DATABASE for place in self.places(environ, home) if place.folder.name == FOLDER]
 
     def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows]:
         folder = database.with_name(FOLDER)
@@ -320,6 +364,7 @@ class Reader:
         self._native_id = identity.native_id
         self._state = _state_decoder.decode(state) if state else _State()
         self._touched: dict[str, Turn] = {}
+        self._refs: list[FoundRef] = []
         self.unknown: dict[str, int] = Counter()
 
     @property
@@ -330,6 +375,11 @@ class Reader:
         turns, self._touched = self._touched, {}
         return iter(turns.values())
 
+    def named(self) -> list[FoundRef]:
+        """The refs that rows of a database told since the last call."""
+        refs, self._refs = self._refs, []
+        return refs
+
     def state(self) -> bytes:
         turn = self._state.turn
         # The prompt of a turn that has begun is in the store already.
@@ -337,6 +387,8 @@ class Reader:
         return msgspec.json.encode(msgspec.structs.replace(self._state, turn=turn))
 
     def read(self, line: bytes, seq: int) -> Parsed:
+        if _session_document.is_record(line):
+            return self._document(line, seq)
         records, is_torn = _records(line)
         at, events = None, [self._unknown("not JSON")] if is_torn else list[Event]()
         for record in records:
@@ -345,11 +397,16 @@ class Reader:
                 events += self._row(_text(record.table), record.row, at, seq)
             else:
                 events += self._record(record, at, seq)
+            # A line that lost its end may hold several prompts.
+            self._touch(seq)
+        return Parsed(at, list(enumerate(events)), self._touch(seq))
+
+    def _touch(self, seq: int) -> Turn | None:
         turn = self._state.turn
         if turn is not None:
             turn.last_seq = seq
             self._touched[turn.uid] = turn
-        return Parsed(at, list(enumerate(events)), turn)
+        return turn
 
     def _record(self, record: _Line, at: int | None, seq: int) -> list[Event]:
         kind, data = _text(record.type), record.data if isinstance(record.data, dict) else {}
@@ -480,10 +537,9 @@ class Reader:
                 said: list[Event] = [UserMessage(content=prompt)] if prompt.strip() else []
                 return [*said, AssistantText(text=answer)] if answer.strip() else said
             case "session_files":
-                name, path = _text(row.get("tool_name")), _text(row.get("file_path"))
-                call_id = f"{table}/{_number(row.get('id'))}"
-                call = self._call(call_id, name, {"path": path})
-                return [*call, self._result({"toolCallId": call_id, "success": True})]
+                return self._row_file(row)
+            case "session_refs":
+                return self._row_ref(row, at, seq)
             case "checkpoints":
                 text = _session_rows.checkpoint_text(row)
                 return [Compacted(summary=text)] if text else []
@@ -493,11 +549,141 @@ class Reader:
             case _:
                 return []
 
+    def _row_file(self, row: dict[str, Any]) -> list[Event]:
+        """A file that was written, as the call that did it: only calls that went well have such a row."""
+        name, path = _text(row.get("tool_name")), _text(row.get("file_path"))
+        call_id, tool = f"session_files/{_number(row.get('id'))}", TOOLS.get(name, Tool.EDIT)
+        about: dict[str, Any] = {"tool_use_id": call_id, "tool_name": name, "tool": tool, "file_path": path}
+        return [ToolCall(**about, input={"path": path}), ToolResult(**about)] if path else []
+
+    def _row_ref(self, row: dict[str, Any], at: int | None, seq: int) -> list[Event]:
+        """What was named. The row says in which turn, but not in which words."""
+        kind, value = _text(row.get("ref_type")), row.get("ref_value")
+        named = _text(value) or (str(value) if _number(value) is not None else "")
+        if kind not in REF_TYPES or not named:
+            return [self._unknown(f"session_refs of type {kind}")]
+        uid = ids.turn_uid(NAME, f"{self._native_id}/{_number(row.get('turn_index'))}")
+        turn = self._state.turn
+        where = At(seq, 0, uid if turn is not None and turn.uid == uid else None, at)
+        self._refs.append(FoundRef(where, Ref(kind, named)))
+        return []
+
     def _note_row_usage(self, row: dict[str, Any]) -> None:
         names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
         self._give(_usage({_camel(name): row.get(name) for name in names}))
         if self._state.turn is not None and not row.get("agent_id"):
             self._state.turn.model = _text(row.get("model")) or self._state.turn.model
+
+    # documents ----------------------------------------------------------------------------------------------
+
+    def _document(self, record: bytes, seq: int) -> Parsed:
+        """A record of a document: what stands in it of its two lists, and what it says of the session."""
+        state, found = self._state, _session_document.piece(record)
+        if found is None:
+            return Parsed(None, [(0, self._unknown("not JSON"))], self._touch(seq))
+        at, events = _time_ms(found.rest.get("startTime")), list[Event | None]()
+        self._note_document(found.rest)
+        if found.messages and not state.has_timeline:
+            self._keep_messages(found.messages, len(record))
+        for entry in found.entries:
+            state.has_timeline, state.messages = True, []
+            at = (_time_ms(entry.get("timestamp")) if isinstance(entry, dict) else None) or at
+            events += self._entry(entry if isinstance(entry, dict) else {}, at, seq)
+            self._touch(seq)
+        if found.is_end and not state.has_timeline:
+            messages, state.messages = state.messages, []
+            for message in messages:
+                events += self._message(message, seq)
+                self._touch(seq)
+        return Parsed(at, [(part, event) for part, event in enumerate(events) if event is not None], self._touch(seq))
+
+    def _keep_messages(self, messages: list[Any], size: int) -> None:
+        self._state.messages_bytes += size
+        if self._state.messages_bytes <= _MESSAGES_BYTES_MAX:
+            self._state.messages += [each for each in messages if isinstance(each, dict)]
+
+    def _note_document(self, rest: dict[str, Any]) -> None:
+        state = self._state
+        state.selected = _text(rest.get("selectedModel")) or state.selected
+        if state.turn is not None:
+            state.turn.model = state.turn.model or state.selected
+
+    def _entry(self, entry: dict[str, Any], at: int | None, seq: int) -> list[Event | None]:
+        """What an entry of the timeline says; None in the place of an event that was told before."""
+        kind, text = _text(entry.get("type")), _text(entry.get("text"))
+        match kind:
+            case "user":
+                events: list[Event | None] = [*self._typed(entry, text, at, seq)]
+            case "copilot":
+                events = [AssistantText(text=text)] if text else []
+            case "tool_call_requested" | "tool_call_completed":
+                events = self._entry_call(kind, entry)
+            case "info" | "warning":
+                events = [*_hook(kind, text)]
+            case "error":
+                events = [Error(message=text)]
+            case _:
+                events = [self._unknown(kind or "entry without a type")]
+        self._note_entry(kind, [each for each in events if each is not None], at)
+        return events
+
+    def _typed(self, entry: dict[str, Any], text: str, at: int | None, seq: int) -> list[Event]:
+        typed = strip_context(text)
+        prompt = typed if typed.strip() else _attachments(entry.get("imageAttachments"))
+        if not prompt:
+            return _hook("context", text)
+        self._begin_turn(_text(entry.get("id")), prompt, at, seq)
+        self._note_document({})
+        return [UserMessage(content=prompt)]
+
+    def _entry_call(self, kind: str, entry: dict[str, Any]) -> list[Event | None]:
+        """A call with its result, which takes the second place also when the call was told by another entry."""
+        data = {name: entry.get(old) for name, old in (("toolCallId", "callId"), ("toolName", "name"))}
+        told = self._started({**data, "arguments": entry.get("arguments")})
+        if kind == "tool_call_requested":
+            return [*told]
+        result = entry.get("result")
+        is_told = isinstance(result, dict)
+        content = _plain(result.get("log")) if isinstance(result, dict) else _plain(result)
+        is_good = not isinstance(result, dict) or result.get("type") == "success"
+        done = self._result({**data, "success": is_good, "result": {"content": content}})
+        return [told[0] if told else None, done if is_told or content else None]
+
+    def _note_entry(self, kind: str, events: list[Event], at: int | None) -> None:
+        turn = self._state.turn
+        if turn is not None and kind == "copilot":
+            turn.outcome = Outcome.COMPLETED
+        elif turn is not None and kind == "error":
+            turn.outcome = Outcome.FAILED
+        elif turn is not None and kind.startswith("tool_call"):
+            turn.outcome = None
+        self._note_end(events, at)
+
+    def _message(self, message: dict[str, Any], seq: int) -> list[Event]:
+        """What a message to or from the model says, in a document that has nothing better."""
+        text = _plain(message.get("content"))
+        match message.get("role"):
+            case "user":
+                prompt = strip_context(_ADDED.sub("", text)).strip()
+                if not prompt:
+                    return _hook("context", text)
+                self._begin_turn("", prompt, None, seq)
+                return [UserMessage(content=prompt)]
+            case "assistant":
+                said: list[Event] = [AssistantText(text=text)] if text else []
+                calls = message.get("tool_calls")
+                for each in calls if isinstance(calls, list) else []:
+                    function = each.get("function") if isinstance(each, dict) else None
+                    if isinstance(function, dict):
+                        given = function.get("arguments")
+                        said += self._call(_text(each.get("id")), _text(function.get("name")), given)
+                return said
+            case "tool":
+                return [self._result({"toolCallId": message.get("tool_call_id"), "result": {"content": text}})]
+            case "system" | "developer":
+                return []
+            case _:
+                return [self._unknown("message without a role")]
 
     # where and with what ------------------------------------------------------------------------------------
 
@@ -679,8 +865,9 @@ class Reader:
     def _note_end(self, events: list[Event], at: int | None) -> None:
         turn = self._state.turn
         # What comes when a turn is over, such as a warning or another model, does not make it longer.
-        lasting = [each for each in events if not isinstance(each, _BESIDE)]
-        if turn is not None and at is not None and lasting:
+        if turn is None or at is None or not events:
+            return
+        if not all(isinstance(each, _BESIDE) for each in events):
             turn.ended = at if turn.ended is None else max(turn.ended, at)
 
     def _shut_down(self, data: dict[str, Any]) -> list[Event]:
@@ -715,7 +902,12 @@ class Reader:
         last, before = self._state.answer
         known = before if key and key == last else 0
         self._state.answer = (key, max(known, output))
-        self._count(Tokens(output=max(output - known, 0)))
+        more = max(output - known, 0)
+        # Nearly every answer comes here, so nothing is made anew.
+        self._state.counted.output = (self._state.counted.output or 0) + more
+        if self._state.turn is not None:
+            self._state.turn.tokens.output = (self._state.turn.tokens.output or 0) + more
+            self._state.turn.tokens_source = self._state.turn.tokens_source or "reported"
 
     def _note_compaction_tokens(self, data: dict[str, Any]) -> None:
         used = data.get("compactionTokensUsed")
@@ -784,6 +976,20 @@ def _session_started(line: bytes) -> dict[str, Any] | None:
     """What the record that a session began says, where it is on this line."""
     starts = [each.data for each in _records(line)[0] if each.type == "session.start"]
     return starts[0] if starts and isinstance(starts[0], dict) else None
+
+
+def _identify_document(path: Path, head: bytes) -> LogIdentity | None:
+    told = _session_document.session_of(head)
+    if told is None:
+        return None
+    named = _DOCUMENT_ID.match(path.stem)
+    return LogIdentity(native_id=told or (named.group(1) if named else path.stem))
+
+
+def _holds_documents(root: Path) -> bool:
+    """Whether the earliest builds' folder is there, and is not only the way to another one."""
+    folder = root / EARLIEST
+    return folder.is_dir() and not folder.is_symlink()
 
 
 def _is_moved(root: Path) -> bool:

@@ -20,6 +20,15 @@ COMMANDS = {
     "list": "List sessions: this project's, or with --all the machine's.",
     "show": "Show a session: its turns and what happened in them.",
     "run": "Run a prompt in an agent, with the session so far as context.",
+    "steer": "Tell a running agent something between its steps.",
+    "followup": "Leave a session's next prompt, to be run when the run that goes on is over.",
+    "queue": "See, change and run what waits for sessions.",
+    "tree": "Show a session's turns, and where its branches part.",
+    "scan": "List the current branch, record by record.",
+    "branches": "List a session's branches.",
+    "checkout": "Have the next prompt follow a record or a branch.",
+    "branch": "Name branches, remove them, bring them back.",
+    "diff": "Compare two branches.",
     "ps": "List what runs.",
     "cancel": "Stop a run.",
     "context": "Show what the next run of a session would be told.",
@@ -68,15 +77,39 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, "--version", message="backstory %(version)s")
 @click.option("--store", "--db", "store_path", metavar="PATH", help="Use this store file instead of the machine's own.")
+@click.option("--steer", metavar="TEXT", multiple=True, help="As the command `steer`, also several times.")
+@click.option("--followup", metavar="TEXT", multiple=True, help="As the command `followup`, also several times.")
+@click.option("--name", metavar="NAME", help="With --steer and --followup: the session of this name.")
+@click.option("--session", "-S", "wanted", metavar="SESSION", help="With --steer and --followup: the session.")
 @click.pass_context
-def cli(ctx: click.Context, store_path: str | None) -> None:
+def cli(
+    ctx: click.Context,
+    store_path: str | None,
+    steer: tuple[str, ...],
+    followup: tuple[str, ...],
+    name: str | None,
+    wanted: str | None,
+) -> None:
     """One store for every coding-agent session: keep every byte, find everything."""
     from backstory.cli.app import App
 
+    is_said = bool(steer or followup)
+    if ctx.invoked_subcommand is not None and (is_said or name or wanted):
+        raise click.UsageError("--steer and --followup are commands of their own: leave the other one out.")
+    if ctx.invoked_subcommand is None and not is_said:
+        raise click.exceptions.NoArgsIsHelpError(ctx)
     ctx.obj = App(os.environ, _current_folder(), store_path)
+    if is_said:
+        from backstory.cli.followup_command import say_all
+
+        ctx.exit(say_all(ctx.obj, steer, followup, wanted or name))
 
 
 def _current_folder() -> Path:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import click
 
 from backstory.cli import output
-from backstory.cli.app import now_ms
+from backstory.cli.driving import home_of, runner_of, running, stop, texts
 from backstory.cli.options import session_argument, store_option
-from backstory.errors import NothingRuns
-from backstory.runner import INTERRUPT_S, POLL_S, Runner
-from backstory.spool import SPOOLS, waiting
+from backstory.errors import BackstoryError, NothingRuns
+from backstory.store.queue import Queue
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -20,23 +18,40 @@ if TYPE_CHECKING:
 
 @click.command("cancel")
 @session_argument()
+@click.option("--clear", is_flag=True, help="Drop what waits for the session, too.")
 @store_option
 @click.pass_obj
-def command(app: App, session: str) -> None:
-    """Stop the run of a SESSION: the agent is asked, and after five seconds ended with all that it started."""
-    found = app.find(session).session
-    spools = [
-        spool
-        for spool in waiting(app.home / SPOOLS)
-        if (run := spool.run) is not None and run.session_uid == found.uid and spool.is_alive
-    ]
-    if not spools:
-        raise NothingRuns(session)
-    for spool in spools:
-        spool.cancel()
-        deadline = time.monotonic() + INTERRUPT_S
-        while spool.is_alive and time.monotonic() < deadline:
-            time.sleep(POLL_S)
-        spool.kill()
-    Runner(app.home, app.machine_store, app.environ, now_ms).take_up()
-    output.talk(f"{session} is stopped; what it said is kept.")
+def command(app: App, session: str, clear: bool) -> None:
+    """Stop the run of a SESSION: the agent is asked, and after five seconds ended with all that it started.
+
+    What waits for the session goes on waiting, unless --clear is given.
+    """
+    found = app.find(session)
+    store, uid = home_of(app, found), found.session.uid
+    spools = running(app, uid)
+    with Queue(store.path) as queue:
+        if clear:
+            # First: its runner takes up what waits as soon as a run has ended well.
+            dropped = queue.remove([text.uid for text in queue.texts(uid)])
+            output.talk(f"{texts(dropped)} dropped from the queue.")
+        if not spools and not clear:
+            raise NothingRuns(session)
+        stop(spools)
+        runner_of(app).take_up()
+        if spools:
+            output.talk(f"{session} is stopped; what it said is kept.")
+        tell_waiting(queue, session, uid)
+
+
+def tell_waiting(queue: Queue, session: str, uid: str) -> None:
+    """Say what still waits for a session."""
+    try:
+        left = len(queue.texts(uid))
+    except BackstoryError as refused:
+        output.talk(f"The queue: {refused}")
+        return
+    if left:
+        output.talk(
+            f"{texts(left)} still {'wait' if left > 1 else 'waits'}: `backstory queue run {session}` goes on, "
+            f"`backstory queue clear {session}` drops {'them' if left > 1 else 'it'}."
+        )

@@ -42,14 +42,14 @@ def command(app: App, session: str, budget: int | None, explain: bool, as_json: 
     budget = app.config.get("run.context_chars") if budget is None else budget
     found = app.find(session)
     told = found.store.told_turns(found.session, budget)
-    context = build_context(told, budget_chars=budget, turns=found.session.turns)
+    context = build_context(told, budget_chars=budget, turns=found.store.branch_length(found.session))
     turns = _explained(found, context) if explain else []
     if as_json:
         output.json(_as_json(found, context, budget) | ({"explained": turns} if explain else {}))
         return
     output.pages(output.clean(context.text).split("\n"))
     if explain:
-        _explain(found, context, turns, budget)
+        _explain(context, turns, budget)
         if any((run := spool.run) and run.session_uid == found.session.uid for spool in waiting(app.home / SPOOLS)):
             output.talk("A run of this session is not stored yet: backstory show. The next run is told it, too.")
 
@@ -62,21 +62,22 @@ def _as_json(found: Found, context: Context, budget: int) -> dict[str, Any]:
         "prefix_chars": len(context_prefix(context.text)),
         "budget": budget,
         "turns": context.turns,
-        "turns_left_out": found.session.turns - context.turns,
+        "turns_left_out": context.turns_left_out,
     }
 
 
 def _explained(found: Found, context: Context) -> list[TurnTold]:
-    """Every turn of a session as a context tells it, the oldest first; the newest are those that are sent."""
+    """Every turn of the current branch as a context tells it, the oldest first; the newest are those that are sent."""
     told = found.store.told_turns(found.session, NO_LIMIT)
+    numbers = {turn.uid: number for number, turn in enumerate(found.store.turns(found.session), 1)}
     return [
         TurnTold(
-            turn=number,
+            turn=numbers[each.turn.uid],
             chars=len(build_context([each], budget_chars=NO_LIMIT).text),
-            sent=number > len(told) - context.turns,
+            sent=n >= len(told) - context.turns,
             prompt=each.turn.prompt,
         )
-        for number, each in enumerate(told, 1)
+        for n, each in enumerate(told)
     ]
 
 
@@ -85,7 +86,7 @@ def _rows(turns: list[TurnTold]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     if len(left_out) > LEFT_OUT_SHOWN_MAX:
         chars = sum(each.chars for each in left_out)
-        rows.append((f"1-{len(left_out)}", f"{chars:,}", "left out", ""))
+        rows.append((f"{left_out[0].turn}-{left_out[-1].turn}", f"{chars:,}", "left out", ""))
         turns = turns[len(left_out) :]
     widest = max((len(f"{each.chars:,}") for each in turns), default=0)
     for each in turns:
@@ -93,16 +94,15 @@ def _rows(turns: list[TurnTold]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _explain(found: Found, context: Context, turns: list[TurnTold], budget: int) -> None:
+def _explain(context: Context, turns: list[TurnTold], budget: int) -> None:
     for line in output.table(_rows(turns), flexible=3, heads=("TURN", "CHARACTERS", "", "PROMPT")):
         output.talk(line)
-    left_out = found.session.turns - context.turns
     whole = sum(each.chars for each in turns)
     percent = round(100 * len(context.text) / budget) if budget else 100
     is_cut = context.turns == 1 and turns[-1].chars > len(context.text)
     output.talk(
         f"{len(context.text):,} of {budget:,} characters ({percent} %): {context.turns} turns, "
-        f"{left_out} older ones left out. All turns together are {whole:,} characters."
+        f"{context.turns_left_out} older ones left out. All turns together are {whole:,} characters."
     )
     if is_cut:
         output.talk(f"Turn {turns[-1].turn} alone is larger than the budget, so only its end is sent.")

@@ -137,6 +137,7 @@ def read_logs(app: App, only: Sequence[str] = (), *, quietly: bool = False) -> R
             home=app.user_home,
             now=now_ms(),
             running=runner.running(),
+            places=[app.cwd, app.worktree, app.project_folder],
             progress=progress,
         )
         if app.home_store is app.machine_store:

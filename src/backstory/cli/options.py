@@ -56,7 +56,8 @@ def _app_for_completion() -> App:
 
 def session_argument(**how: Any) -> Callable[[Any], Any]:
     """The argument that names a session: number, name, uid prefix or the agent's own id."""
-    return click.argument("session", metavar="SESSION", shell_complete=_sessions_starting, **how)
+    metavar = "SESSION" if how.get("required", True) else "[SESSION]"
+    return click.argument("session", metavar=metavar, shell_complete=_sessions_starting, **how)
 
 
 def sessions_argument() -> Callable[[Any], Any]:

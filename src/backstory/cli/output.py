@@ -88,7 +88,7 @@ def style(text: str, **how: Any) -> str:
 
 def clean(text: str) -> str:
     """Text from a log, safe for a terminal."""
-    return text.translate(CONTROL)
+    return text if text.isprintable() else text.translate(CONTROL)
 
 
 def one_line(text: str, width: int) -> str:
@@ -96,6 +96,8 @@ def one_line(text: str, width: int) -> str:
     folded = clean(" ".join(text.split()))
     if columns(folded) <= width:
         return folded
+    if folded.isascii():
+        return folded[: max(width - 1, 0)] + "…"
     kept, used = [], 1
     for letter in folded:
         used += columns(letter)

@@ -1,41 +1,54 @@
-"""``backstory ps``: what runs."""
+"""``backstory ps``: what runs, and what waits."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from backstory.cli import output
 from backstory.cli.options import json_option
+from backstory.errors import BackstoryError
+from backstory.queueing import is_held
 from backstory.spool import SPOOLS, waiting
+from backstory.store.queue import Owner, Queue
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
+    from backstory.spool import Run, Spool
+
+
+class _Queues:
+    """What waits, and who says to run what, beside every store that is asked for; a queue is read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[Counter[str], dict[str, Owner]]] = {}
+
+    def of(self, store: Path) -> tuple[Counter[str], dict[str, Owner]]:
+        """How many texts wait for each session of a store, and the owners' rows."""
+        if store not in self._known:
+            counts, owners = Counter[str](), dict[str, Owner]()
+            try:
+                with Queue(store) as queue:
+                    counts.update(text.session_uid for text in queue.texts())
+                    owners = {owner.session_uid: owner for owner in queue.owners()}
+            except BackstoryError as refused:
+                output.talk(f"The queue: {refused}")
+            self._known[store] = counts, owners
+        return self._known[store]
 
 
 @click.command("ps")
 @json_option
 @click.pass_obj
 def command(app: App, as_json: bool) -> None:
-    """List runs: those going on, and those that are over and wait to be stored by the next run."""
-    rows = []
-    for spool in waiting(app.home / SPOOLS):
-        run = spool.run
-        if run is not None:
-            state = "running" if spool.is_alive else "waiting"
-            rows.append(
-                {
-                    "session": run.session_uid,
-                    "turn": run.turn_uid,
-                    "agent": run.agent,
-                    "state": state,
-                    "pid": spool.pid,
-                    "started": output.iso(run.started),
-                    "cwd": run.cwd,
-                    "prompt": run.prompt,
-                }
-            )
+    """List runs: those going on, those that are over and wait to be stored, and what is queued behind them."""
+    queues = _Queues()
+    rows = [_run_row(app, spool, run, queues) for spool in waiting(app.home / SPOOLS) if (run := spool.run) is not None]
+    rows += _queued_rows(app, queues, {str(row["session"]) for row in rows})
     if as_json:
         output.json(rows)
         return
@@ -43,7 +56,61 @@ def command(app: App, as_json: bool) -> None:
         output.talk("Nothing is running.")
         return
     cells = [
-        (str(r["session"])[:12], str(r["agent"]), str(r["state"]), str(r["pid"] or ""), str(r["prompt"])) for r in rows
-    ]
-    for line in output.table(cells, flexible=4, heads=("SESSION", "AGENT", "STATE", "PID", "PROMPT")):
+        (str(r["session"])[:12], str(r["agent"] or ""), str(r["state"]), str(r["pid"] or ""), _by(r["owner"]),
+         str(r["queued"] or ""), str(r["prompt"] or ""))
+        for r in rows
+    ]  # fmt: skip
+    for line in output.table(cells, flexible=6, heads=("SESSION", "AGENT", "STATE", "PID", "BY", "QUEUED", "PROMPT")):
         output.data(line)
+
+
+def _run_row(app: App, spool: Spool, run: Run, queues: _Queues) -> dict[str, Any]:
+    counts, owners = queues.of(Path(run.store))
+    return {
+        "session": run.session_uid,
+        "turn": run.turn_uid,
+        "agent": run.agent,
+        "state": "running" if spool.is_alive else "waiting",
+        "pid": spool.pid,
+        "owner": _owner_told(app, owners.get(run.session_uid)),
+        "queued": counts[run.session_uid],
+        "started": output.iso(run.started),
+        "cwd": run.cwd,
+        "prompt": run.prompt,
+    }
+
+
+def _queued_rows(app: App, queues: _Queues, shown: set[str]) -> list[dict[str, Any]]:
+    """What waits in this project for sessions that do not run."""
+    counts, owners = queues.of(app.project_store.path)
+    return [
+        {
+            "session": uid, "turn": None, "agent": None, "state": "queued", "pid": None,
+            "owner": _owner_told(app, owners.get(uid)), "queued": count, "started": None, "cwd": None, "prompt": None,
+        }
+        for uid, count in counts.items()
+        if uid not in shown
+    ]  # fmt: skip
+
+
+def _owner_told(app: App, owner: Owner | None) -> dict[str, Any] | None:
+    """Who runs a session. A row of this machine that nobody holds the lock of was left by a process that died."""
+    from backstory.cli.app import now_ms
+    from backstory.queueing import host
+
+    if owner is None or not (
+        is_held(app.home, owner.session_uid) if owner.host == host() else owner.is_fresh(now_ms())
+    ):
+        return None
+    return {
+        "pid": owner.pid,
+        "host": owner.host,
+        "started": output.iso(owner.started),
+        "heartbeat": output.iso(owner.heartbeat),
+    }
+
+
+def _by(owner: Any) -> str:
+    with suppress(TypeError):
+        return f"{owner['pid']} on {owner['host']}"
+    return ""

@@ -14,13 +14,15 @@ from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.list_command import MARKS, outcome_of, session_as_json
 from backstory.cli.options import json_option, session_argument, store_option
+from backstory.cli.points import RECORD, SEQ_MAX, find, meant
 from backstory.compact_form import compact_event
-from backstory.errors import BackstoryError
+from backstory.errors import BackstoryError, RecordNotFound
 from backstory.extract import char_len
 from backstory.fullform import FullForms
 from backstory.runner import exit_unseen as exit_unknown
 from backstory.spool import SPOOLS, waiting
 from backstory.streaming import READ_BYTES, Followed, Told, runnable
+from backstory.tree import get_ancestry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,20 +40,29 @@ RESULT_LINES = 6
 
 
 @click.command("show")
-@session_argument()
+@session_argument(required=False)
+@click.argument("record", metavar="[@N]", required=False)
 @click.option("--full", is_flag=True, help="Everything, read again from the bytes, instead of the compact form.")
 @click.option("--turn", "-t", type=int, metavar="N", help="Only this turn.")
 @click.option("--thinking", is_flag=True, help="Also what the model thought.")
 @json_option
 @store_option
 @click.pass_obj
-def command(app: App, session: str, full: bool, turn: int | None, thinking: bool, as_json: bool) -> None:
+def command(
+    app: App, session: str | None, record: str | None, full: bool, turn: int | None, thinking: bool, as_json: bool
+) -> None:
     """Show a session: its turns, and what happened in them. SESSION is S3, a name, or the start of a uid.
 
+    With @N that record alone, whole. Without SESSION the one last active here.
     A run that goes on, or that is over and not stored yet, is shown as far as it has come. In JSON its turn has
     "live": "running" or "waiting", and its events have "live": true and no number yet.
     """
-    found = app.find(session)
+    if session is not None and record is None and RECORD.fullmatch(session):
+        session, record = None, session
+    found = find(app, session)
+    if record is not None:
+        _show_record(app, found, record, as_json=as_json)
+        return
     runs = live_runs(app.home / SPOOLS, found.session.uid)
     stored = found.store.turns(found.session)
     over = {each.uid for each in stored if each.outcome is not None}
@@ -61,18 +72,51 @@ def command(app: App, session: str, full: bool, turn: int | None, thinking: bool
     turns = dict(enumerate((each for each in stored if each.uid not in told), 1))
     live = {number: run for number, run in enumerate(runs, len(turns) + 1) if turn in (None, number)}
     events = _events(found, turns, app.machine_store, full=full, turn=turn)
+    in_tree = _in_tree(found)
     if as_json:
         head = {
             "session": session_as_json(found.session, outcome_of(found)) | {"children": _children(found)},
-            "turns": [turn_as_json(number, each) for number, each in turns.items() if turn in (None, number)]
+            "turns": [
+                turn_as_json(number, each) | in_tree.get(each.uid, {})
+                for number, each in turns.items()
+                if turn in (None, number)
+            ]
             + [live_turn_as_json(number, run) for number, run in live.items()],
         }
         more = (live_event_as_json(event, number, full=full) for number, run in live.items() for event in run.events())
         output.json_lines(head, "events", chain((event_as_json(*each) for each in events), more))
         return
-    lines = _lines(found, turns, events, full=full, thinking=thinking or full)
+    removed = {uid for uid, each in in_tree.items() if each["removed"]}
+    lines = _lines(found, turns, removed, events, full=full, thinking=thinking or full)
     coming = (_live_lines(*each, full=full, thinking=thinking or full) for each in live.items())
     output.pages(chain(lines, chain.from_iterable(coming)))
+
+
+def _show_record(app: App, found: Found, named: str, *, as_json: bool) -> None:
+    """One record: all that it says, read again from its bytes."""
+    told = RECORD.fullmatch(named)
+    seq = min(int(told.group(1)), SEQ_MAX) if told else meant(found, named).point.seq
+    window = found.store.events(found.session, after=(seq - 1, 1 << 30), limit=WINDOW)
+    stored = [each for each in window if each.seq == seq]
+    if not stored:
+        raise RecordNotFound(seq)
+    forms, numbers = FullForms(found.store, app.machine_store), found.store.turn_numbers(found.session)
+    events = [(each, forms.of(each), numbers.get(each.turn_id or 0)) for each in stored]
+    if as_json:
+        output.json({"uid": found.session.uid, "seq": seq, "events": [event_as_json(*each) for each in events]})
+        return
+    lines = [line for each, event, _ in events for line in event_lines(each.seq, event, full=True)]
+    if not lines:
+        output.talk(f"@{seq} has nothing to show: {', '.join(each.kind for each in stored)}")
+    output.pages(lines)
+
+
+def _in_tree(found: Found) -> dict[str, dict[str, Any]]:
+    """Of each turn by its uid whether it is off the current branch, and when it was removed."""
+    turns = found.store.tree(found.session, removed=True)
+    here = found.store.leaf(found.session)
+    path = {turn.uid for turn in get_ancestry(turns, here.uid)} if here is not None else set[str]()
+    return {turn.uid: {"rewound": turn.uid not in path, "removed": output.iso(turn.removed)} for turn in turns}
 
 
 class LiveRun:
@@ -221,6 +265,7 @@ def _children(found: Found) -> list[dict[str, Any]]:
 def _lines(
     found: Found,
     turns: dict[int, Turn],
+    removed: set[str],
     events: Iterator[tuple[StoredEvent, Event, int | None]],
     *,
     full: bool,
@@ -237,7 +282,8 @@ def _lines(
     current: int | None = 0
     for stored, event, number in events:
         if number != current and number is not None:
-            yield from ("", _turn_line(number, turns[number]))
+            gone = output.style("  removed", fg="red") if turns[number].uid in removed else ""
+            yield from ("", _turn_line(number, turns[number]) + gone)
         current = number
         if not thinking and isinstance(event, model.Thinking):
             continue

@@ -18,6 +18,7 @@ import msgspec
 
 from backstory import errors, ids
 from backstory.store import (
+    branches,
     claims,
     companions,
     connection,
@@ -26,6 +27,7 @@ from backstory.store import (
     forks,
     logs,
     migrate,
+    orphans,
     readonly,
     retelling,
     runs,
@@ -35,10 +37,12 @@ from backstory.store import (
     turns,
     verify,
 )
+from backstory.store.branches import Named, Place, TreeTurn
 from backstory.store.claims import UsageTold
 from backstory.store.companions import Beside, Kept, Mark
 from backstory.store.events import StoredEvent
 from backstory.store.logs import Log, Run, SeenPlace
+from backstory.store.orphans import Orphan
 from backstory.store.readonly import Answer
 from backstory.store.retelling import Retold
 from backstory.store.runs import RunPiece
@@ -48,19 +52,20 @@ from backstory.store.slices import LogSlice, Written
 from backstory.store.verify import Verified
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
     import apsw
 
     from backstory.context import ToldTurn
     from backstory.model import Event, Turn
     from backstory.store.sql_functions import FullForm
+    from backstory.tree import Point, Span
 
 T = TypeVar("T")
 
 __all__ = [
-    "Answer", "Filter", "Found", "Log", "LogSlice", "RunPiece", "SeenPlace", "Session", "Store", "StoredEvent",
-    "Verified", "Workplace", "Written", "open_store",
+    "Answer", "Filter", "Found", "Log", "LogSlice", "Named", "Orphan", "Place", "RunPiece", "SeenPlace", "Session",
+    "Store", "StoredEvent", "TreeTurn", "Verified", "Workplace", "Written", "open_store",
 ]  # fmt: skip
 
 _HAS = "select count(*) from sessions where uid = ?"
@@ -230,11 +235,14 @@ class Store:
         """Copy a session that another store owns, as it is there now, in place of what is kept of it here."""
         self._write_from(source, lambda db, name: copying.take(db, name, uid))
 
-    def continue_session(self, source: Store, uid: str) -> Session:
-        """The session here that goes on from one of ``source``; at first it is made, with copies of its turns."""
+    def continue_session(self, source: Store, uid: str, holding: Point | None = None) -> Session:
+        """The session here that goes on from one of ``source``; at first it is made, with copies of its turns.
+
+        ``holding``: it has this record; where the one that is here lacks it, another is made.
+        """
 
         def go_on(db: apsw.Connection, name: str) -> Session:
-            known = copying.continuation_of(db, uid)
+            known = copying.continuation_of(db, uid, holding)
             if known is None:
                 owner = str(db.execute("select value from meta where key = 'store_id'").get)
                 new = copying.Continuation(uid=self._new_uid(), owner=owner, number=sessions.next_number(db))
@@ -277,6 +285,13 @@ class Store:
         """Remove a session in which nothing has happened yet; it leaves no trace but its number."""
         self._change(lambda db: sessions.drop_if_empty(db, _id(session)))
 
+    def cleanup_orphans(self, running: Container[str] = ()) -> list[Orphan]:
+        """Close the turns that a crash left without an ending, and tell which; again there is nothing to close.
+
+        ``running``: uids of turns whose rest is still to come. One that comes all the same replaces what was closed.
+        """
+        return self._change(lambda db: orphans.cleanup(db, running, self._now())) if self.exists else []
+
     def hand_over(self, source: Store, uid: str, *, has_all: bool) -> None:
         """Have a session as another store has it: ``has_all`` says that all it holds was written here too."""
         if self.path == source.path or self.is_forgotten(uid):
@@ -284,6 +299,7 @@ class Store:
         if has_all:
             session = source.session(uid)
             self._write(lambda db: sessions.call_alike(db, session))
+            self.take_branches(source, uid)
         else:
             self.take_session(source, uid)
 
@@ -327,6 +343,10 @@ class Store:
         """Whether a person removed this session here."""
         return self._read_if_begun(lambda db: sessions.is_forgotten(db, uid), False)
 
+    def has_run(self, session_uid: str, turn_uid: str) -> bool:
+        """Whether the whole of a run is here."""
+        return self._read_if_begun(lambda db: runs.is_stored(db, session_uid, turn_uid), False)
+
     def write_run(self, piece: RunPiece) -> bool:
         """Store a piece of a run that is over as its session's newest turn; False if all of it was stored before."""
         return self._change(lambda db: runs.write(db, piece))
@@ -352,9 +372,12 @@ class Store:
         """The session meant by a number (S3), a name, an agent's own id or the start of a uid, or by its id here."""
         return self._read(lambda db: sessions.get(db, sessions.find(db, wanted) if isinstance(wanted, str) else wanted))
 
-    def told_turns(self, session: Session | int, budget_chars: int) -> list[ToldTurn]:
-        """The newest turns of a session with their events, oldest first; so many as fill a context of that size."""
-        return self._read(lambda db: events.told_turns(db, _id(session), budget_chars))
+    def told_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
+        """The turns that lead to a record with their events, oldest first; so many as fill a context of that size.
+
+        None: to where the session goes on, which is its newest turn or what was checked out.
+        """
+        return self._read(lambda db: events.told_turns(db, _id(session), budget_chars, to))
 
     def turn_count(self, session: Session | int) -> int:
         """How many turns a session has."""
@@ -363,6 +386,10 @@ class Store:
     def children(self, session: Session | int) -> list[Session]:
         """The sessions that come from this one."""
         return self._read(lambda db: sessions.children(db, _id(session)))
+
+    def folders(self) -> list[str]:
+        """The folders that sessions began in, and the roots of their worktrees; none of a store that is not there."""
+        return self._read_if_begun(sessions.folders, [])
 
     def session_count(self) -> int:
         """How many sessions there are, helpers' included."""
@@ -385,6 +412,72 @@ class Store:
     def unforget(self) -> int:
         """Let removed sessions be read again; gives how many there were."""
         return self._write(sessions.unforget, decided=True)
+
+    # the tree -------------------------------------------------------------------------------------------------
+
+    def tree(self, session: Session | int, *, removed: bool = False) -> list[TreeTurn]:
+        """A session's turns as a tree shows them, in the order of their prompts; removed ones only when asked for."""
+        return self._read(lambda db: branches.of_session(db, _id(session), removed=removed))
+
+    def leaf(self, session: Session | int) -> Point | None:
+        """The record that the next prompt follows; None in a session without turns."""
+        return self._read(lambda db: branches.leaf(db, _id(session)))
+
+    def branch_length(self, session: Session | int, to: Point | None = None) -> int:
+        """How many turns lead to a record; None: to where the session goes on."""
+        return self._read(lambda db: branches.length(db, _id(session), to or branches.leaf(db, _id(session))))
+
+    def place(self, session: Session | int, seq: int) -> Place:
+        """Where the record @``seq`` is in the tree; raises RecordNotFound, BranchRemoved."""
+        return self._read(lambda db: branches.place(db, _id(session), seq))
+
+    def checkout(self, session: Session | int, point: Point) -> None:
+        """Have a session's next prompt follow a record."""
+        self._change(lambda db: branches.check_out(db, _id(session), point), decided=True)
+
+    def branch_names(self, session: Session | int, *, removed: bool = False) -> list[Named]:
+        """What a session's branches are called; the names of removed ones only when asked for."""
+        return self._read(lambda db: branches.names(db, _id(session), removed=removed))
+
+    def name_branch(self, session: Session | int, name: str, point: Point) -> None:
+        """Call the branch with this tip ``name``; raises BranchNameTaken. The name goes on with what follows."""
+        self._change(lambda db: branches.call(db, _id(session), name, point, self._now()), decided=True)
+
+    def unname_branch(self, session: Session | int, name: str) -> None:
+        """Take a branch's name away."""
+        self._change(lambda db: branches.uncall(db, _id(session), name), decided=True)
+
+    def remove_turns(self, session: Session | int, uids: Sequence[str]) -> int:
+        """Remove turns from a session's tree, until ``restore_turns`` or ``prune_turns``; gives how many."""
+        return self._change(lambda db: branches.remove(db, _id(session), uids, self._now()), decided=True)
+
+    def restore_turns(self, session: Session | int, uid: str) -> int:
+        """Bring back the turns that were removed together with this one; gives how many."""
+        return self._change(lambda db: branches.restore(db, _id(session), uid), decided=True)
+
+    def removed_turns(self, session: Session | int) -> list[TreeTurn]:
+        """The turns that can be restored, the last removed first."""
+        return self._read(lambda db: branches.removed(db, _id(session)))
+
+    def prune_turns(self, session: Session | int | None = None) -> int:
+        """Drop what removed turns hold, of one session or of all, for good; gives how many turns that were."""
+        todo = self._read(branches.prunable) if session is None else [_id(session)]
+        dropped = sum(self._change(lambda db, each=each: branches.prune(db, each)) for each in todo)  # type: ignore[misc]
+        if dropped:
+            self._give_pages_back()
+        return dropped
+
+    def take_branches(self, source: Store, uid: str) -> None:
+        """Have a session's names, removals and leaf as another store has them."""
+        if source.path == self.path or not self.has(uid):
+            return
+        theirs = source._read(lambda db: branches.state(db, uid))
+        if self._read(lambda db: branches.state(db, uid)) != theirs:
+            self._write_from(source, lambda db, name: branches.copy_of(db, name, uid), decided=True)
+
+    def files_touched(self, session: Session | int, spans: Sequence[Span]) -> dict[str, str]:
+        """The files that records of a session touched, each with what was done to it."""
+        return self._read(lambda db: branches.touched(db, _id(session), spans))
 
     # what is in a session -------------------------------------------------------------------------------------
 
@@ -478,9 +571,9 @@ class Store:
         )
         return int(found[0]) if found else 1
 
-    def read_log(self, log_id: int, start: int, length: int) -> bytes:
-        """Bytes of a log, checked; raises StoreDamaged."""
-        return self._read(lambda db: logs.read(db, log_id, start, length))
+    def read_log(self, log_id: int, start: int, length: int, *, checked: bool = True) -> bytes:
+        """Bytes of a log, checked unless it is only to look at them, which is quicker; raises StoreDamaged."""
+        return self._read(lambda db: logs.read(db, log_id, start, length, checked=checked))
 
     def stream_log(self, log_id: int) -> Iterator[bytes]:
         """All bytes of a log, a chunk at a time, checked; raises StoreDamaged."""
@@ -699,16 +792,16 @@ class Store:
         except errors.StoreNotFound:
             return otherwise
 
-    def _write_from(self, source: Store, change: Callable[[apsw.Connection, str], T]) -> T:
+    def _write_from(self, source: Store, change: Callable[[apsw.Connection, str], T], *, decided: bool = False) -> T:
         """Write with another store beside; ``change`` is told the name to read it under."""
         if source.path == self.path:
-            return self._write(lambda db: change(db, "main"))
+            return self._write(lambda db: change(db, "main"), decided=decided)
         source.session_count()  # opens it, so that a file that is no store of ours is refused
         db = self._writing_connection()
         with connection.translated(source.path):
             db.execute("attach database ? as source", (str(source.path),))
         try:
-            return self._write(lambda db: change(db, "source"))
+            return self._write(lambda db: change(db, "source"), decided=decided)
         finally:
             db.execute("detach database source")
 

@@ -230,6 +230,7 @@ def _rename(db: apsw.Connection, old: str, new: str) -> None:
     for session_id in where:
         db.execute("update turns set parent_uid = ? where session_id = ? and parent_uid = ?", (new, session_id, old))
         db.execute("update sessions set leaf_uid = ? where id = ? and leaf_uid = ?", (new, session_id, old))
+        db.execute("update branches set leaf_uid = ? where session_id = ? and leaf_uid = ?", (new, session_id, old))
 
 
 def _renamed_before(db: apsw.Connection, session_id: int, parent: str) -> str | None:

@@ -63,6 +63,18 @@ def unpack_chunk(frame: bytes, length: int, digest: bytes) -> bytes:
     return data
 
 
+def unpack_beginning(frame: bytes, length: int) -> bytes:
+    """The first ``length`` bytes of a chunk, for looking at: no checksum says that they are what was stored.
+
+    Raises CodecError.
+    """
+    try:
+        with _chunk_decompressor().stream_reader(frame) as reader:
+            return reader.read(length)
+    except zstandard.ZstdError as refused:
+        raise CodecError(str(refused)) from refused
+
+
 def unpack_text(frame: bytes) -> bytes:
     """What ``pack_chunk`` packed, where no checksum is kept beside it; raises CodecError."""
     try:

@@ -12,12 +12,13 @@ from msgspec import Struct
 from backstory import extract, ids
 from backstory.errors import SessionDiverged, SessionNotFound
 from backstory.model import Relation, event_from_json
-from backstory.store import claims, derived, slices, turns
+from backstory.store import branches, claims, derived, slices, turns
 
 if TYPE_CHECKING:
     import apsw
 
     from backstory.store.codec import EventCodec
+    from backstory.tree import Point
 
 COPY = "copy "
 """Before the kind of a log whose bytes were copied with another session's turns; its own log stays with that one."""
@@ -83,8 +84,9 @@ def _has_more(db: apsw.Connection, source: str, known: object, uid: str) -> bool
     """Whether a session has a turn here that it lacks there: an older copy does not replace a newer one."""
     return bool(
         db.execute(
-            "select count(*) from turns where session_id = ? and outcome is not null and uid not in "
-            f"(select t.uid from {source}.turns t join {source}.sessions s on s.id = t.session_id where s.uid = ?)",
+            "select count(*) from turns where session_id = ? and outcome is not null and removed is null "
+            f"and uid not in (select t.uid from {source}.turns t join {source}.sessions s on s.id = t.session_id "
+            "where s.uid = ?)",
             (known, uid),
         ).get
     )
@@ -107,13 +109,20 @@ def continue_from(db: apsw.Connection, source: str, uid: str, new: Continuation)
     return session_id
 
 
-def continuation_of(db: apsw.Connection, uid: str) -> int | None:
-    """The session of this store that goes on from another, if there is one; the last active if there are several."""
+def continuation_of(db: apsw.Connection, uid: str, holding: Point | None = None) -> int | None:
+    """The session of this store that goes on from another, if there is one; the last active if there are several.
+
+    ``holding``: only one that has this record, in this turn, for more may have come since it was made.
+    """
     found = db.execute(
-        "select id from sessions where parent_identity = ? and relation = ? and owner is not null "
-        "order by last_active desc limit 1",
-        (ids.session_identity(uid), Relation.CONTINUATION),
-    ).fetchone()
+        "select s.id from sessions s where parent_identity = ? and relation = ? and owner is not null "
+        "and (?3 is null or exists (select 1 from turns where session_id = s.id and uid = ?3 "
+        "and ?4 between first_seq and last_seq and removed is null)) order by last_active desc limit 1",
+        (
+            ids.session_identity(uid), Relation.CONTINUATION, holding.uid if holding else None,
+            holding.seq if holding else None,
+        ),
+    ).fetchone()  # fmt: skip
     return int(str(found[0])) if found else None
 
 
@@ -172,6 +181,7 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
         (new, old),
     )
     _copy_events(db, source, old, new, log_ids, turn_ids)
+    branches.copy(db, source, old, new)
     if is_new:
         _copy_derived(db, source, old, new)
         db.execute("update logs set derived = ? where session_id = ?", (derived.VERSION, new))

@@ -20,8 +20,9 @@ from backstory.model import (
     event_to_json,
     own_line,
 )
-from backstory.store import codec, derived, logs, slices, turns
+from backstory.store import branches, codec, derived, logs, slices, turns
 from backstory.store.logs import API
+from backstory.tree import Point
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,32 +80,52 @@ def edits(db: apsw.Connection, turn_uid: str, *, is_log: bool) -> list[StoredEve
     return [each for each in told if isinstance(each.event, ToolCall) and each.event.tool in (Tool.EDIT, Tool.WRITE)]
 
 
-def told_turns(db: apsw.Connection, session_id: int, budget_chars: int) -> list[ToldTurn]:
-    """The newest turns with their events, oldest first: so many that together they exceed ``budget_chars``."""
+def told_turns(db: apsw.Connection, session_id: int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
+    """The turns that lead to a record (None: where the session goes on) with their events, oldest first.
+
+    The last of them, so many that together they exceed ``budget_chars``; each up to where the next one follows it.
+    """
     told: list[ToldTurn] = []
-    room, before = budget_chars, (1 << 62, 0)
-    waiting: dict[int | None, list[Event]] = {}
-    codecs: dict[int, codec.EventCodec] = {}
-    for turn_id, turn in turns.newest_first(db, session_id):
-        while before[0] > turn.first_seq:
-            rows: list[Any] = db.execute(
-                "select seq, part, turn_id, data from events where session_id = ? and (seq, part) < (?, ?) "
-                "order by seq desc, part desc limit ?",
-                (session_id, *before, TOLD_AT_ONCE),
-            ).fetchall()
-            if not rows:
-                before = (0, 0)
-                break
-            for _, _, of_turn, data in rows:
-                waiting.setdefault(of_turn, []).append(event_from_json(turns.unpack_event(db, codecs, data)))
-            before = (rows[-1][0], rows[-1][1])
-        events = waiting.pop(turn_id, [])[::-1]
+    room, backwards = budget_chars, _Backwards(db, session_id)
+    for turn_id, turn, cut in turns.upwards(db, session_id, to or branches.leaf(db, session_id)):
+        events = backwards.of_turn(turn_id, turn.first_seq, cut)
         room -= len(turn.prompt) + sum(map(chars_at_least, events))
+        if cut < turn.last_seq:
+            turn.outcome, turn.last_seq = None, cut
         # The prompt is told by the turn itself.
         told.append(ToldTurn(turn=turn, events=events[1:] if events and isinstance(events[0], UserMessage) else events))
         if room < 0:
             break
     return told[::-1]
+
+
+class _Backwards:
+    """A session's events, read backwards some at a time; a turn that lies elsewhere is gone to."""
+
+    def __init__(self, db: apsw.Connection, session_id: int) -> None:
+        self._db, self._session_id = db, session_id
+        self._codecs: dict[int, codec.EventCodec] = {}
+        self._waiting: dict[int | None, list[tuple[int, Event]]] = {}
+        self._from, self._behind = (1, 0), 1
+        """What was read: from this (seq, part) on, up to this seq."""
+
+    def of_turn(self, turn_id: int, first: int, last: int) -> list[Event]:
+        """The events of a turn up to its record ``last``."""
+        if not self._from[0] <= last + 1 <= self._behind:
+            self._waiting.clear()
+            self._from, self._behind = (last + 1, 0), last + 1
+        while self._from > (first, 0):
+            rows: list[Any] = self._db.execute(
+                "select seq, part, turn_id, data from events where session_id = ? and (seq, part) < (?, ?) "
+                "order by seq desc, part desc limit ?",
+                (self._session_id, *self._from, TOLD_AT_ONCE),
+            ).fetchall()
+            for seq, _, of_turn, data in rows:
+                event = event_from_json(turns.unpack_event(self._db, self._codecs, data))
+                self._waiting.setdefault(of_turn, []).append((seq, event))
+            self._from = (rows[-1][0], rows[-1][1]) if len(rows) == TOLD_AT_ONCE else (0, 0)
+        found = [event for seq, event in self._waiting.pop(turn_id, []) if seq <= last]
+        return found[::-1]
 
 
 def append(
@@ -120,6 +141,7 @@ def append(
     seq = first_seq = _next_seq(db, session_id)
     newest = turns.newest(db, session_id)
     turn = newest[1] if newest else None
+    leaf = branches.leaf(db, session_id)
     changed: dict[str, Turn] = {turn.uid: turn} if turn else {}
     answers: dict[str, str] = {}
     new, lines = [], []
@@ -133,12 +155,13 @@ def append(
                 first_seq=seq,
                 prompt=event.content,
                 started=now,
-                parent_uid=turn.uid if turn else None,
-                parent_seq=turn.last_seq if turn else None,
+                parent_uid=leaf.uid if leaf else None,
+                parent_seq=leaf.seq if leaf else None,
             )
             changed[turn.uid] = turn
         if turn is not None:
             turn.last_seq, turn.ended = seq, now
+            leaf = Point(turn.uid, seq)
             if turn.outcome is None:
                 # Nobody has reported how long it took, so it lasts until now.
                 turn.duration_ms = None
@@ -156,7 +179,11 @@ def append(
         "update logs set pending = ?, derived = ? where id = ?",
         (codec.pack_chunk(waiting) if waiting else None, derived.VERSION, log_id),
     )
-    db.execute("update sessions set next_seq = ?, last_active = ? where id = ?", (seq, now, session_id))
+    # What is said last is what the next prompt follows, whatever was checked out before.
+    db.execute(
+        "update sessions set next_seq = ?, last_active = ?, leaf_seq = iif(?, null, leaf_seq) where id = ?",
+        (seq, now, turn is not None and seq > first_seq, session_id),
+    )
     turns.sum_up(db, session_id)
     return seq - 1
 

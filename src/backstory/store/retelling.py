@@ -102,6 +102,39 @@ def drop_turns_but(db: apsw.Connection, session_id: int, told: set[str], read: d
     turns.sum_up(db, session_id)
 
 
+def rewound(db: apsw.Connection, session_id: int) -> frozenset[str]:
+    """The uids of a session's turns that a rewind, or another branch, left behind; their records are kept.
+
+    They are not on the way to where the session goes on, or their prompt is in its log no more: that was written anew
+    without it, or cut short before it. Nothing is known of a session without a leaf.
+    """
+    leaf: str | None = db.execute("select leaf_uid from main.sessions where id = ?", (session_id,)).get
+    rows: list[Any] = db.execute(
+        "select uid, parent_uid from main.turns where session_id = ?", (session_id,)
+    ).fetchall()
+    parents: dict[str, str | None] = dict(rows)
+    path, uid = set[str](), leaf
+    while uid is not None and uid not in path:
+        path.add(uid)
+        uid = parents.get(uid)
+    off = parents.keys() - path if leaf in parents else set[str]()
+    gone: list[Any] = db.execute(_NOT_IN_LOG, (session_id,)).fetchall()
+    return frozenset(off | {uid for (uid,) in gone})
+
+
+_NOT_IN_LOG = """
+select t.uid from main.turns t
+join main.events e on e.session_id = t.session_id and e.seq = t.first_seq and e.turn_id = t.id
+join main.logs l on l.id = e.log_id
+where t.session_id = ? and l.kind = 'file' and (
+  exists (select 1 from main.logs n where n.agent = l.agent and n.native_id = l.native_id and n.kind = 'file'
+    and n.path = l.path and n.generation > l.generation)
+  or exists (select 1 from main.log_places p where p.path = l.path and p.log_id = l.id and p.size < l.read_to
+    and e.position >= p.size and p.path not like '%.zst'))
+"""
+"""Turns whose prompt was last told by a log that another generation took the place of, or behind its present end."""
+
+
 def mark_gone(db: apsw.Connection, log_ids: list[int], now: int) -> int:
     """Note which logs' files are gone, and since when that is known; gives how many sessions have none left."""
     gone = set(log_ids)

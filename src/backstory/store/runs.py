@@ -13,10 +13,15 @@ from msgspec import Struct, field
 from backstory.errors import SessionNotFound
 from backstory.found import At
 from backstory.model import AssistantText, Complete, Error, Event, Outcome, Turn, UserMessage
-from backstory.store import claims, codec, derived, logs, slices, turns
+from backstory.store import branches, claims, codec, derived, logs, slices, turns
+from backstory.tree import Point
 
 if TYPE_CHECKING:
     import apsw
+
+
+LOST = "lost"
+"""Why a turn ended that ``orphans`` closed, as its stop_reason."""
 
 
 class Output(Struct, kw_only=True):
@@ -49,6 +54,8 @@ class RunPiece(Struct, kw_only=True):
     session_uid: str
     turn: Turn
     is_first: bool
+    after: Point | None = None
+    """The record that it follows; None: where the session goes on, which the store notes here."""
     outputs: list[Output] = field(default_factory=list)
     cwd: str | None = None
     """The folder it was run in."""
@@ -63,8 +70,9 @@ def is_stored(db: apsw.Connection, session_uid: str, turn_uid: str) -> bool:
     return bool(
         db.execute(
             "select count(*) from turns t join sessions s on s.id = t.session_id "
-            "where s.uid = ? and t.uid = ? and t.outcome is not null",
-            (session_uid, turn_uid),
+            # A run that was taken for lost was not stored, should it come all the same.
+            "where s.uid = ? and t.uid = ? and t.outcome is not null and t.stop_reason is not ?",
+            (session_uid, turn_uid, LOST),
         ).get
     )
 
@@ -111,8 +119,8 @@ def _goes_on(db: apsw.Connection, session_id: int, turn: Turn, output: Output) -
     return (kept or 0) == output.start
 
 
-def _drop_unfinished(db: apsw.Connection, session_id: int, turn_uid: str) -> tuple[Any, Any] | None:
-    """Remove a turn that was begun and left; gives the (uid, record) that it followed."""
+def _drop_unfinished(db: apsw.Connection, session_id: int, turn_uid: str) -> Point | None:
+    """Remove a turn that was begun and left; gives the record that it followed."""
     left: Any = db.execute(
         "select id, parent_uid, parent_seq from turns where session_id = ? and uid = ?", (session_id, turn_uid)
     ).fetchone()
@@ -128,22 +136,19 @@ def _drop_unfinished(db: apsw.Connection, session_id: int, turn_uid: str) -> tup
         (session_id,),
     )
     turns.sum_up(db, session_id)
-    return parent_uid, parent_seq
+    return None if parent_uid is None else Point(parent_uid, parent_seq)
 
 
-def _begin(db: apsw.Connection, session_id: int, piece: RunPiece, begun_before: tuple[Any, Any] | None) -> None:
-    """The turn, after the session's newest or what it followed before, and its prompt."""
+def _begin(db: apsw.Connection, session_id: int, piece: RunPiece, begun_before: Point | None) -> None:
+    """The turn, after what it followed before, what it was told to follow or where the session goes on; its prompt."""
     turn = piece.turn
-    row: Any = db.execute(
-        "select s.next_seq, s.leaf_uid, t.last_seq from sessions s "
-        "left join turns t on t.session_id = s.id and t.uid = s.leaf_uid where s.id = ?",
-        (session_id,),
-    ).fetchone()
-    seq, turn.parent_uid, turn.parent_seq = row
-    if begun_before is not None:
-        turn.parent_uid, turn.parent_seq = begun_before
+    seq = int(db.execute("select next_seq from sessions where id = ?", (session_id,)).get)
+    piece.after = begun_before or piece.after or branches.leaf(db, session_id)
+    if piece.after is not None:
+        turn.parent_uid, turn.parent_seq = piece.after.uid, piece.after.seq
     turn.first_seq = turn.last_seq = seq
-    db.execute("update sessions set next_seq = ? where id = ?", (seq + 1, session_id))
+    # With a run what was checked out is over: the next prompt follows the run.
+    db.execute("update sessions set next_seq = ?, leaf_seq = null where id = ?", (seq + 1, session_id))
     turn_ids = turns.upsert(db, session_id, [turn])
     db.execute(
         "update turns set prefix_chars = ?, prefix_sha256 = ? where id = ?",

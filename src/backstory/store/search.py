@@ -15,22 +15,24 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from backstory.extract import Scope, identifier_parts, index_text, signed_words
+from backstory.extract import Scope, as_parts, identifier_parts, index_text, signed_words
 from backstory.model import Relation
-from backstory.store import claims, codec, sessions
+from backstory.store import claims, codec, relevance, session_filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import apsw
 
-RANKED_HITS_MAX = 3_000
+RANKED_HITS_MAX = 2_000
 """With more hits than this only some are ranked."""
-NEWEST_HITS = 500
+ENOUGH_HITS = 200
+"""With more hits than this of the words themselves, words in identifiers are not looked for."""
+NEWEST_HITS = 400
 """So many of the newest hits are, whatever their session,"""
-CANDIDATES_MAX = 1_500
+CANDIDATES_MAX = 1_000
 """and so many with those of the newest sessions,"""
-RANGES_MAX = 32
+RANGES_MAX = 16
 """of which so many are looked through."""
 BEGINNINGS_MAX = 50_000
 """Of the beginning of words so many of the newest hits are looked at."""
@@ -39,6 +41,12 @@ RELAXED_TERMS_MAX = 8
 TERMS_MAX = 64
 """So many different words of a query count: an event that has them is the one that was meant."""
 PHRASE_CHARS_MAX = 2_000
+OTHER_WEIGHT = 0.3
+"""What a term counts in a text that has it in another way only: in the parts of an identifier, say."""
+LETTER_WEIGHT = 0.1
+"""What C++ counts in a text that has only the C."""
+PARTS_MAX = 8
+"""So many words of a phrase may be the parts of an identifier."""
 HALF_LIFE_MS = 90 * 24 * 3600 * 1000
 """After this long a hit counts three quarters of what it counted when new, and never less than half."""
 MORE_HITS = 0.05
@@ -64,8 +72,8 @@ ROLES: dict[str, tuple[str, ...]] = {
 
 _WORDS = re.compile(r'"([^"]*)"|([^\s"]+)')
 _LETTERS = re.compile(r"[^\W_]", re.UNICODE)
-_REF = re.compile(r"(?:(pr|issue|commit)[:\s#]?\s*)?(?:([\w.-]+(?:/[\w.-]+)+)[#!@])?[#!]?([0-9a-z]+)", re.IGNORECASE)
-_HASH = re.compile(r"[0-9a-f]{4,64}")
+_ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
+_LIKE_PARTS = re.compile(r"[A-Za-z0-9]+(?:[ _-]+[A-Za-z0-9]+)*")
 
 
 class Hit(Struct, frozen=True, kw_only=True):
@@ -116,13 +124,13 @@ class Filter(Struct, frozen=True, kw_only=True):
     """The agent's name of a tool, or ours of its kind; upper and lower case are one."""
 
 
-class _Row(Struct, frozen=True):
+class _Row(Struct, frozen=True, gc=False):
     """A hit before its session is known to be wanted."""
 
     event_id: int
     session_id: int
     scope: str
-    rank: float
+    relevance: float
     at: int | None
 
 
@@ -149,14 +157,27 @@ def match_expression(query: str) -> str | None:
     """The FTS5 expression for what was typed: every term as a phrase, all of them wanted; None for no term.
 
     >>> match_expression('C++ "rate limit" log* userName')
-    '("C++" OR "Cplusplus") AND "rate limit" AND "log"* AND ("userName" OR "user Name")'
+    '"Cplusplus" AND "rate limit" AND "log"* AND "userName"'
     """
-    return " AND ".join(_phrases(query)) or None
+    return " AND ".join(term.literal for term in _terms(query)) or None
 
 
-def _phrases(query: str) -> list[str]:
+class _Term(Struct, frozen=True):
+    """One thing to look for: the FTS5 phrase for it as it was typed, and phrases for other ways to write it."""
+
+    literal: str
+    others: tuple[str, ...] = ()
+    others_weight: float = OTHER_WEIGHT
+
+    @property
+    def any(self) -> str:
+        """An expression for it in whatever way it is written."""
+        return f"({' OR '.join((self.literal, *self.others))})" if self.others else self.literal
+
+
+def _terms(query: str) -> list[_Term]:
     different = dict.fromkeys(map(_cut, terms(query)))
-    return [_phrase(term) for term in islice(different, TERMS_MAX)]
+    return [_term(term) for term in islice(different, TERMS_MAX)]
 
 
 def _cut(term: str) -> str:
@@ -166,13 +187,35 @@ def _cut(term: str) -> str:
     return re.sub(r"[^\W_]+$", "", term[:PHRASE_CHARS_MAX]) or term
 
 
-def _phrase(term: str) -> str:
+def _term(term: str) -> _Term:
     text = index_text(term).replace('"', '""')
     if term.endswith("*") and term[:-1].isalnum():
-        return f'"{text.removesuffix("*")}"*'
-    # An identifier is also meant where it is written with other signs between its parts.
-    others = [" ".join(identifier_parts(term))] if term.isalnum() else signed_words(term)
-    return f'("{text}" OR "{others[0]}")' if others and others[0] else f'"{text}"'
+        begin = text.removesuffix("*")
+        return _Term(f'"{begin}"*', (f'"{as_parts([begin])}"*',) if begin.isascii() else ())
+    words = _ASCII_WORD.findall(term)
+    if len(words) == 1 and (signed := signed_words(term)):
+        # The letter alone is what an older index has of it.
+        return _Term(f'"{signed[0]}"', (f'"{text}"',), LETTER_WEIGHT)
+    if parts := identifier_parts(term) if term.isalnum() else []:
+        # An identifier is also meant where it is written with other signs between its parts.
+        return _Term(f'"{text}"', (f'"{" ".join(parts)}"', f'"{as_parts(parts)}"'))
+    is_like_parts = len(words) <= PARTS_MAX and _LIKE_PARTS.fullmatch(term)
+    return _Term(f'"{text}"', (f'"{as_parts(words)}"',) if is_like_parts else ())
+
+
+class _Expression(Struct, frozen=True):
+    """An FTS5 expression; ``phrases``: of each the number of its term, and what it counts."""
+
+    text: str
+    phrases: list[tuple[int, float]]
+
+
+def _expression(terms: list[_Term], joined: str = " AND ", *, in_any_way: bool = False) -> _Expression:
+    if not in_any_way:
+        return _Expression(joined.join(term.literal for term in terms), [(n, 1.0) for n in range(len(terms))])
+    weights = [(1.0, *[term.others_weight] * len(term.others)) for term in terms]
+    phrases = [(n, weight) for n, each in enumerate(weights) for weight in each]
+    return _Expression(joined.join(term.any for term in terms), phrases)
 
 
 # searching --------------------------------------------------------------------------------------------------
@@ -185,14 +228,14 @@ def search(
 
     A query without a term finds nothing. Where no event has every word, events that have some of the rarest.
     """
-    phrases = _phrases(query)
-    if not phrases:
+    asked = _terms(query)
+    if not asked:
         return Found(total=0, truncated=False, hits=[])
-    search = _Search(db, wanted, now)
-    found = search.best(" AND ".join(phrases), limit, hits_per_session)
-    if found.hits or len(phrases) == 1 or not (some := search.rarest(phrases)):
+    search = _Search(db, wanted, now, asked)
+    found = search.best(limit, hits_per_session)
+    if found.hits or len(asked) == 1 or not (some := search.rarest()):
         return found
-    return msgspec.structs.replace(search.best(some, limit, hits_per_session), relaxed=True)
+    return msgspec.structs.replace(search.best_of_any(some, limit, hits_per_session), relaxed=True)
 
 
 def every(db: apsw.Connection, query: str | None, wanted: Filter, *, limit: int) -> Found:
@@ -200,8 +243,8 @@ def every(db: apsw.Connection, query: str | None, wanted: Filter, *, limit: int)
     expression = None if query is None else match_expression(query)
     if query is not None and expression is None:
         return Found(total=0, truncated=False, hits=[])
-    search = _Search(db, wanted, 0)
-    rows = search.rows(expression, limit=limit + 1)
+    search = _Search(db, wanted, 0, [])
+    rows = search.rows(expression, most=limit + 1)
     places = search.places({row.session_id for row in rows})
     rows.sort(key=lambda row: (-_newest(places, row), row.session_id, row.event_id))
     hits = [_hit(row, places[row.session_id], 0.0) for row in search.fitting(rows, places)]
@@ -220,15 +263,36 @@ def _hit(row: _Row, place: _Place, score: float) -> Hit:
 class _Search:
     """One search: what it asks for, and what it has learnt of sessions on the way."""
 
-    def __init__(self, db: apsw.Connection, wanted: Filter, now: int) -> None:
-        self._db, self._wanted, self._now = db, wanted, now
+    def __init__(self, db: apsw.Connection, wanted: Filter, now: int, asked: list[_Term]) -> None:
+        self._db, self._wanted, self._now, self._asked = db, wanted, now, asked
         self._claimed = claims.all_claimed(db)
         self._scopes = _scopes(wanted)
 
-    def best(self, expression: str, limit: int, hits_per_session: int | None) -> Found:
-        """The best hits of an FTS5 expression."""
-        is_common = self._count(expression, RANKED_HITS_MAX + 1) > RANKED_HITS_MAX
-        rows = self.rows(expression, among=self._candidates(expression) if is_common else None, ranked=True)
+    def best(self, limit: int, hits_per_session: int | None) -> Found:
+        """The best hits that have all terms, as they were typed or, unless those are many already, in other ways."""
+        typed = _expression(self._asked)
+        hits = [self._count(term.literal) for term in self._asked]
+        total = hits[0] if len(hits) == 1 else self._count(typed.text)
+        if is_cut := total > RANKED_HITS_MAX:
+            rows = self._newest(typed, hits)
+        elif total > ENOUGH_HITS:
+            rows = self.ranked(typed, hits)
+        else:
+            any_way = _expression(self._asked, in_any_way=True)
+            rows = self.ranked(any_way, hits, most=RANKED_HITS_MAX + 1)
+            if is_cut := len(rows) > RANKED_HITS_MAX:
+                rows = _each_once([*self.ranked(typed, hits), *self._newest(any_way, hits)])
+                total = self._count(any_way.text)
+        return self._found(rows, total if is_cut else None, limit, hits_per_session)
+
+    def best_of_any(self, terms: list[_Term], limit: int, hits_per_session: int | None) -> Found:
+        """The best hits that have any of some rare terms."""
+        asked = _expression(terms, " OR ", in_any_way=True)
+        rows = self.ranked(asked, [self._count(term.any) for term in terms])
+        return self._found(rows, None, limit, hits_per_session)
+
+    def _found(self, rows: list[_Row], most: int | None, limit: int, hits_per_session: int | None) -> Found:
+        """The best of the rows; ``most``: how many there are if these are not all."""
         places = self.places({row.session_id for row in rows})
         scored = [(row, _score(row, places[row.session_id])) for row in self.fitting(rows, places)]
         # Rows come in the order of their ids, so that of equals the older is first.
@@ -237,52 +301,71 @@ class _Search:
             scored = [each for each in scored if self._is_of_tool(each[0])]
         originals = _Originals(self._db, {row.event_id for row, _ in scored})
         hits = _chosen(scored, places, originals, limit + 1, hits_per_session)
-        total = self._count(expression, -1) if is_common and self._wanted == Filter() else len(scored)
-        return Found(total=total - originals.gone, truncated=is_common or len(hits) > limit, hits=hits[:limit])
+        total = len(scored) if most is None or self._wanted != Filter() else most
+        truncated = most is not None or len(hits) > limit
+        return Found(total=total - originals.gone, truncated=truncated, hits=hits[:limit])
 
-    def rarest(self, phrases: list[str]) -> str:
-        """An expression for events that have any of the rarest phrases; '' if none occurs anywhere."""
-        counted = sorted((self._count(phrase, RANKED_HITS_MAX), n) for n, phrase in enumerate(phrases))
-        room, kept = RANKED_HITS_MAX, list[str]()
+    def rarest(self) -> list[_Term]:
+        """The rarest of the terms that occur anywhere."""
+        counted = sorted((self._count(term.any, RANKED_HITS_MAX), n) for n, term in enumerate(self._asked))
+        room, kept = RANKED_HITS_MAX, list[_Term]()
         for count, n in counted:
             if 0 < count <= room and len(kept) < RELAXED_TERMS_MAX:
-                kept.append(phrases[n])
+                kept.append(self._asked[n])
                 room -= count
-        return " OR ".join(kept)
+        return kept
+
+    def ranked(self, expression: _Expression, hits: list[int], **which: Any) -> list[_Row]:
+        """Hits with their relevance, as ``rows`` takes them; ``hits``: how many each term has.
+
+        Their events may be gone: looking at each would cost as much as ranking it.
+        """
+        relevance.of(self._db).ask(expression.phrases, hits)
+        return self.rows(expression.text, is_ranked=True, **which)
 
     def rows(
-        self, expression: str | None, *, among: str | None = None, ranked: bool = False, limit: int = -1
+        self,
+        expression: str | None,
+        *,
+        is_ranked: bool = False,
+        among: str | None = None,
+        between: tuple[int, int] | None = None,
+        most: int = -1,
     ) -> list[_Row]:
-        """Hits, each with its time if that matters. ``among``: a JSON list of the event ids that are looked at.
+        """Hits in the order of their ids, so many at ``most``, of ranked ones the last; with the time if it matters.
 
-        Of ranked ones the events may be gone: looking at each would cost as much as ranking it.
+        ``among``: a JSON list of the event ids that are looked at; ``between``: the least and the greatest id.
         """
         conditions, values = list[str](), list[object]()
         if expression is not None:
             conditions.append("search_index match ?")
             values.append(expression)
         if among is not None:
-            # The plus keeps FTS5 from looking up each id by itself, and counting all hits anew for each.
+            # The plus keeps FTS5 from looking up each id by itself, and looking at all hits anew for each.
             conditions.append("+f.rowid in (select value from json_each(?))")
             values.append(among)
-        if self._wanted.session_id is not None:
+        if between is None and self._wanted.session_id is not None:
+            between = self._range(self._wanted.session_id)
+        if between is not None:
             conditions.append("f.rowid between ? and ?")
-            values += self._range(self._wanted.session_id)
+            values += between
         if self._scopes is not None:
             conditions.append(f"f.scope in ({', '.join('?' * len(self._scopes))})")
             values += self._scopes
-        timed = not ranked or self._wanted.since is not None or self._wanted.until is not None
+        timed = not is_ranked or self._wanted.since is not None or self._wanted.until is not None
         found: list[tuple[Any, ...]] = self._db.execute(
-            f"select f.rowid, f.session_id, f.scope, {'f.rank' if ranked else '0'}, {'e.at' if timed else 'null'} "
-            f"from search_index f {'cross join events e on e.id = f.rowid ' if timed else ''}"
-            f"{'where ' if conditions else ''}{' and '.join(conditions)} limit ?",
-            (*values, limit),
+            f"select f.rowid, f.session_id, f.scope, {f'{relevance.NAME}(search_index)' if is_ranked else '0'}, "
+            f"{'e.at' if timed else 'null'} from search_index f "
+            f"{'cross join events e on e.id = f.rowid ' if timed else ''}"
+            f"{'where ' if conditions else ''}{' and '.join(conditions)} "
+            f"{'order by f.rowid desc ' if is_ranked else ''}limit ?",
+            (*values, most),
         ).fetchall()
-        return [_Row(*row) for row in found]
+        return [_Row(*row) for row in (reversed(found) if is_ranked else found)]
 
     def places(self, ids: Iterable[int] | None) -> dict[int, _Place]:
         """Of these sessions (None: of all) those that are wanted, the last active first."""
-        conditions, values = _conditions(self._wanted)
+        conditions, values = session_filter.conditions(self._wanted)
         if ids is not None:
             conditions.append("s.id in (select value from json_each(?))")
             values.append(json.dumps(sorted(ids)))
@@ -310,7 +393,7 @@ class _Search:
         times = ((row, row.at if row.at is not None else places[row.session_id].last_active or 0) for row in fitting)
         return [row for row, at in times if (since is None or at >= since) and (until is None or at < until)]
 
-    def _count(self, expression: str, most: int) -> int:
+    def _count(self, expression: str, most: int = -1) -> int:
         return int(
             self._db.execute(
                 "select count(*) from (select 1 from search_index where search_index match ? limit ?)",
@@ -318,20 +401,21 @@ class _Search:
             ).get
         )
 
-    def _candidates(self, expression: str) -> str:
-        """Of too many hits the newest, and those in the wanted sessions that were last active; as a JSON list."""
-        if "*" in expression:
+    def _newest(self, expression: _Expression, hits: list[int]) -> list[_Row]:
+        """Of too many hits the newest, and those in the wanted sessions that were last active."""
+        if "*" in expression.text:
             # The beginning of a word is looked up anew for every range, and that may take as long as all of them.
-            return self._candidates_at_once(expression)
+            return self.ranked(expression, hits, among=self._newest_ids(expression.text))
         is_any = self._wanted == Filter()
-        chosen = set(self._hit_ids(expression, NEWEST_HITS, (0, 1 << 62)) if is_any else ())
+        found = self.ranked(expression, hits, most=NEWEST_HITS) if is_any else []
         for session_id in islice(self.places(None), RANGES_MAX if is_any else 2 * RANGES_MAX):
-            if (room := CANDIDATES_MAX - len(chosen)) <= 0:
+            if (room := CANDIDATES_MAX - len(found)) <= 0:
                 break
-            chosen |= set(self._hit_ids(expression, room, self._range(session_id)))
-        return json.dumps(sorted(chosen))
+            found += self.ranked(expression, hits, between=self._range(session_id), most=room)
+        return _each_once(found)
 
-    def _candidates_at_once(self, expression: str) -> str:
+    def _newest_ids(self, expression: str) -> str:
+        """The same, as a JSON list of their ids, with the expression looked up once."""
         in_scope, scopes = self._in_scope()
         found: list[tuple[Any, ...]] = self._db.execute(
             f"select rowid, session_id from search_index where search_index match ? {in_scope}"
@@ -343,15 +427,6 @@ class _Search:
             gathered.setdefault(session_id, []).append(event_id)
         newest = (event_id for session_id in self.places(gathered) for event_id in gathered[session_id])
         return json.dumps(sorted(islice(newest, CANDIDATES_MAX)))
-
-    def _hit_ids(self, expression: str, most: int, between: tuple[int, int]) -> list[int]:
-        in_scope, scopes = self._in_scope()
-        found: list[tuple[Any, ...]] = self._db.execute(
-            f"select rowid from search_index where search_index match ? and rowid between ? and ? {in_scope}"
-            "order by rowid desc limit ?",
-            (expression, *between, *scopes, most),
-        ).fetchall()
-        return [row[0] for row in found]
 
     def _in_scope(self) -> tuple[str, tuple[str, ...]]:
         scopes = self._scopes or ()
@@ -437,8 +512,14 @@ class _Originals:
         return (row[0] for row in rows)
 
 
+def _each_once(rows: list[_Row]) -> list[_Row]:
+    """The rows, each event's once, in the order of their ids."""
+    known = {row.event_id: row for row in rows}
+    return [known[event_id] for event_id in sorted(known)]
+
+
 def _score(row: _Row, place: _Place) -> float:
-    return -row.rank * _WEIGHT_OF.get(row.scope, 1.0) * place.recency
+    return row.relevance * _WEIGHT_OF.get(row.scope, 1.0) * place.recency
 
 
 def _session_score(rows: list[tuple[_Row, float]]) -> float:
@@ -480,97 +561,3 @@ def _scopes(wanted: Filter) -> tuple[str, ...] | None:
         return wanted.scopes or None
     scopes = wanted.scopes or (Scope.TOOL_INPUT, Scope.TOOL_OUTPUT)
     return tuple(str(each) for each in scopes if each in (Scope.TOOL_INPUT, Scope.TOOL_OUTPUT)) or ("none",)
-
-
-# which sessions ---------------------------------------------------------------------------------------------
-
-
-def _conditions(wanted: Filter) -> tuple[list[str], list[object]]:
-    """Conditions on a session ``s``, with their values."""
-    conditions, values = sessions.of_kind(project=wanted.project, folder=wanted.folder, agent=wanted.agent)
-    for told, condition in (
-        (wanted.repository, _of_repository), (wanted.branch, _of_branch), (wanted.path, _of_path), (wanted.ref, _of_ref)
-    ):  # fmt: skip
-        if told is not None:
-            sentence, bound = condition(told)
-            conditions.append(sentence)
-            values += bound
-    if wanted.since is not None:
-        conditions.append("coalesce(s.last_active, ?) >= ?")
-        values += [wanted.since, wanted.since]
-    if wanted.until is not None:
-        began = "(select at from events where session_id = s.id and at is not null order by seq limit 1)"
-        conditions.append(f"coalesce({began}, s.last_active, 0) < ?")
-        values.append(wanted.until)
-    if wanted.session_id is not None:
-        conditions.append("s.id = ?")
-        values.append(wanted.session_id)
-    return conditions, values
-
-
-def _of_repository(told: str) -> tuple[str, list[object]]:
-    name = told.strip("/").removesuffix(".git").lower()
-    ends = " or ".join(f"substr(lower({column}), ?) = ?" for column in ("s.repository", "s.project"))
-    ending = f"/{name}"
-    sentence = f"(lower(s.repository) = ? or lower(s.project) = ? or {ends})"
-    return sentence, [name, told.rstrip("/").lower(), -len(ending), ending, -len(ending), ending]
-
-
-def _of_branch(told: str) -> tuple[str, list[object]]:
-    return ("s.branch glob ?" if "*" in told else "s.branch = ?"), [told]
-
-
-def _of_path(told: str) -> tuple[str, list[object]]:
-    """Files that are ``told``, lie in it, or whose path ends with it."""
-    path = told.removeprefix("./").rstrip("/") or told
-    inside = _glob_quoted(path) if "*" not in path else path
-    start = "" if path.startswith("/") else "*/"
-    patterns = [f"{start}{inside}", f"{start}{inside}/*"] + ([] if start == "" else [inside, f"{inside}/*"])
-    file_fits, rename_fits = (" or ".join(f"{column} glob ?" for _ in patterns) for column in ("file_path", "to_path"))
-    sentence = (
-        f"s.id in (select session_id from session_files where {file_fits} union select f.session_id "
-        f"from file_touches t join session_files f on f.id = t.file_id where t.to_path is not null and ({rename_fits}))"
-    )
-    return sentence, [*patterns, *patterns]
-
-
-def _glob_quoted(text: str) -> str:
-    return re.sub(r"[*?\[]", r"[\g<0>]", text)
-
-
-def _of_ref(told: str) -> tuple[str, list[object]]:
-    """Sessions that name a pull request, issue or commit."""
-    kind, repository, value = _named(told)
-    conditions, values = list[str](), list[object]()
-    if value.isdecimal() and kind != "commit":
-        number = "ref_type <> 'commit' and (ref_value = ? or substr(ref_value, ?) = ?)"
-        conditions.append(number)
-        values += [value, -len(value) - 1, f"#{value}"]
-    if _HASH.fullmatch(value) and kind in ("", "commit"):
-        # Either of the two may be told in fewer digits.
-        short = "replace(ref_value, rtrim(ref_value, replace(ref_value, '@', '')), '')"
-        alike = f"substr({short}, 1, ?) = ? or substr(?, 1, length({short})) = {short}"
-        conditions.append(f"ref_type = 'commit' and ({alike})")
-        values += [len(value), value, value]
-    sentence = " or ".join(f"({each})" for each in conditions) or "0"
-    if kind:
-        sentence = f"({sentence}) and ref_type = ?"
-        values.append(kind)
-    if repository:
-        sentence = f"({sentence}) and lower(repository) = ?"
-        values.append(repository)
-    return f"s.id in (select session_id from session_refs where {sentence})", values
-
-
-def _named(told: str) -> tuple[str, str, str]:
-    """The kind ('' if it is not told), repository ('' for any) and number or hash of what was typed."""
-    if "://" in told:
-        from backstory.refs import refs_in_text
-
-        for ref in refs_in_text(told):
-            return ref.type, (ref.repository or "").lower(), re.split("[#@]", ref.value)[-1].lower()
-    found = _REF.fullmatch(told.strip())
-    if found is None:
-        return "", "", ""
-    kind, repository, value = (each.lower() if each else "" for each in found.groups())
-    return kind, repository, value

@@ -9,7 +9,7 @@ from msgspec import Struct
 from backstory import errors, ids
 from backstory.model import Relation
 from backstory.remotes import repository_name
-from backstory.store import claims, slices
+from backstory.store import branches, claims, slices
 
 if TYPE_CHECKING:
     import apsw
@@ -213,7 +213,7 @@ def states(db: apsw.Connection, owner: str) -> dict[str, tuple[object, ...]]:
         "and tokens_source is not null) from sessions s where owner = ?",
         (owner,),
     ).fetchall()
-    return {row[0]: row[1:] for row in rows}
+    return {row[0]: (*row[1:], branches.state(db, row[0])) for row in rows}
 
 
 def go_on_numbering(db: apsw.Connection) -> None:
@@ -324,3 +324,12 @@ def _session(row: tuple[object, ...]) -> Session:
     agents = values["agents"]
     values["agents"] = tuple(agents.split(" ")) if isinstance(agents, str) else ()
     return Session(**values)  # type: ignore[arg-type]
+
+
+def folders(db: apsw.Connection) -> list[str]:
+    """The folders that sessions began in, and the roots of their worktrees, each once."""
+    rows = db.execute(
+        "select cwd from sessions where cwd is not null union select root from sessions where root is not null "
+        "union select worktree from sessions where worktree <> ''"
+    )
+    return [str(folder) for (folder,) in rows]

@@ -14,7 +14,7 @@ import msgspec
 from backstory import errors, shell
 from backstory.extract import searchable
 from backstory.model import Event, event_from_json, event_to_json
-from backstory.store import turns
+from backstory.store import retelling, turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,6 +41,7 @@ def register(db: apsw.Connection, full_form: FullForm | None, value_bytes_max: i
     for name, trimmed in (("trim", str.strip), ("ltrim", str.lstrip), ("rtrim", str.rstrip)):
         add(name, _trimming(trimmed), 2, deterministic=True)
     _OfEvents(db, full_form).register()
+    add("is_rewound", _OfTurns(db).is_rewound, 2)
 
 
 class _OfEvents:
@@ -120,6 +121,23 @@ class _OfEvents:
     def _full_field(self, session_id: Any, seq: Any, part: Any, data: Any, name: Any) -> Any:
         full = self._full(session_id, seq, part) if self._full_form else None
         return self._field(data if full is None else full, name)
+
+
+class _OfTurns:
+    """Where a turn stands in its session's tree."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+        self._last: tuple[int | None, frozenset[str]] = (None, frozenset())
+
+    def is_rewound(self, session_id: Any, uid: Any) -> int | None:
+        """1: not on the way to where the session goes on, or no longer in its log; see retelling.rewound."""
+        if not isinstance(session_id, int):
+            return None
+        if session_id != self._last[0]:
+            # Rows come session by session, and each session's turns are looked at as a whole.
+            self._last = (session_id, retelling.rewound(self._db, session_id))
+        return int(uid in self._last[1])
 
 
 @contextmanager

@@ -12,12 +12,15 @@ if TYPE_CHECKING:
 
     import apsw
 
-TURNS_AT_ONCE = 100
+    from backstory.tree import Point
+
+TURNS_AT_ONCE = 32
 _COLUMNS = (
     "uid, parent_uid, parent_seq, first_seq, last_seq, agent, model, native_id, prompt, started, ended, outcome, "
     "stop_reason, duration_ms, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
     "reasoning_tokens, tokens_source, cost_usd, cost_source"
 )
+_NAMES = _COLUMNS.split(", ")
 
 
 def upsert(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str, int]:
@@ -67,21 +70,35 @@ def count(db: apsw.Connection, session_id: int) -> int:
     return int(db.execute("select count(*) from turns where session_id = ?", (session_id,)).get)
 
 
-def newest_first(db: apsw.Connection, session_id: int) -> Iterator[tuple[int, Turn]]:
-    """A session's turns with their ids, the newest first; read as they are asked for, some at a time."""
-    before = (1 << 62, 0)
-    while True:
-        rows: list[tuple[Any, ...]] = db.execute(
-            f"select id, {_COLUMNS} from turns where session_id = ? and (first_seq, id) < (?, ?) "
-            "order by first_seq desc, id desc limit ?",
-            (session_id, *before, TURNS_AT_ONCE),
-        ).fetchall()
-        for turn_id, *row in rows:
-            turn = _turn(tuple(row))
-            yield turn_id, turn
-            before = (turn.first_seq, turn_id)
-        if len(rows) < TURNS_AT_ONCE:
+def upwards(db: apsw.Connection, session_id: int, point: Point | None) -> Iterator[tuple[int, Turn, int]]:
+    """The turns that lead to a record, the last first, read as they are asked for: id, turn, the record it is left at.
+
+    Ends where a parent is not there, or was met before.
+    """
+    met: set[str] = set()
+    read: dict[str, tuple[Any, ...]] = {}
+    uid, cut = (point.uid, point.seq) if point is not None else (None, None)
+    while uid is not None and uid not in met:
+        met.add(uid)
+        if uid not in read:
+            # What a turn follows is mostly one of those before it.
+            read = {row[1]: row for row in _with_those_before(db, session_id, uid)}
+        if uid not in read:
             return
+        turn_id, *values = read[uid]
+        turn = _turn(tuple(values))
+        is_inside = cut is not None and turn.first_seq <= cut <= turn.last_seq
+        yield turn_id, turn, cut if is_inside and cut is not None else turn.last_seq
+        uid, cut = turn.parent_uid, turn.parent_seq
+
+
+def _with_those_before(db: apsw.Connection, session_id: int, uid: str) -> list[tuple[Any, ...]]:
+    return db.execute(
+        f"select id, {_COLUMNS} from turns where session_id = ?1 and (first_seq, id) <= "
+        "(select first_seq, id from turns where session_id = ?1 and uid = ?2) "
+        "order by first_seq desc, id desc limit ?3",
+        (session_id, uid, TURNS_AT_ONCE),
+    ).fetchall()
 
 
 def newest(db: apsw.Connection, session_id: int) -> tuple[int, Turn] | None:
@@ -144,13 +161,22 @@ def unpack_event(db: apsw.Connection, codecs: dict[int, codec.EventCodec], data:
 
 
 def sum_up(db: apsw.Connection, session_id: int) -> None:
-    """Bring a session's own columns in step with its turns: how the last one ended, the sums, the leaf."""
+    """Bring a session's own columns in step with its turns: how the last one ended, the sums, the leaf.
+
+    The leaf is the newest turn, unless a person checked out another, which is there.
+    """
+    db.execute(
+        "update sessions set leaf_uid = null, leaf_seq = null where id = ?1 and (leaf_seq is null or not exists "
+        "(select 1 from turns where session_id = ?1 and uid = sessions.leaf_uid and removed is null))",
+        (session_id,),
+    )
     db.execute(
         "update sessions set "
         "duration_ms = (select sum(duration_ms) from turns where session_id = ?1), "
         "cost_usd = (select sum(cost_usd) from turns where session_id = ?1), "
-        "(leaf_uid, completed) = (select uid, case outcome when ?2 then 1 when ?3 then 0 when ?4 then 0 "
-        "when ?5 then 0 end from turns where session_id = ?1 order by first_seq desc, id desc limit 1) "
+        "(leaf_uid, completed) = (select coalesce(sessions.leaf_uid, uid), case outcome when ?2 then 1 when ?3 then 0 "
+        "when ?4 then 0 when ?5 then 0 end from turns where session_id = ?1 and removed is null "
+        "order by first_seq desc, id desc limit 1) "
         "where id = ?1",
         (session_id, Outcome.COMPLETED, Outcome.FAILED, Outcome.CANCELLED, Outcome.CRASHED),
     )
@@ -165,6 +191,12 @@ def _duration(turn: Turn) -> int | None:
 
 
 def _turn(row: tuple[Any, ...]) -> Turn:
-    values = dict(zip(_COLUMNS.split(", "), row, strict=True))
-    tokens = Tokens(**{name: values.pop(f"{name}_tokens") for name in Tokens.__struct_fields__})
+    values = dict(zip(_NAMES, row, strict=True))
+    tokens = Tokens(
+        input=values.pop("input_tokens"),
+        output=values.pop("output_tokens"),
+        cache_read=values.pop("cache_read_tokens"),
+        cache_write=values.pop("cache_write_tokens"),
+        reasoning=values.pop("reasoning_tokens"),
+    )
     return Turn(tokens=tokens, **values)

@@ -28,7 +28,8 @@ create temp view sessions(
   host_type,          -- github, ado, or NULL
   native_id,          -- the agent's own id of it, where it was read from a log
   worktree,           -- path of the git worktree it belongs to
-  root                -- root of the worktree that holds cwd
+  root,               -- root of the worktree that holds cwd
+  gone_at             -- when reindex first found its agent's logs gone; NULL = they are there, or were not looked for
 ) as
 select s.id, s.uid,
   case when s.name <> '' then s.name when s.number is not null then 'S' || s.number else '' end,
@@ -50,7 +51,9 @@ select s.id, s.uid,
   s.duration_ms, s.cost_usd, s.completed,
   case when s.project like 'github.com/%' then 'github'
     when s.project like '%dev.azure.com/%' or s.project like '%visualstudio.com/%' then 'ado' end,
-  s.native_id, nullif(s.worktree, ''), s.root
+  s.native_id, nullif(s.worktree, ''), s.root,
+  (select strftime('%Y-%m-%dT%H:%M:%fZ', max(gone) / 1000.0, 'unixepoch') from main.logs
+    where session_id = s.id and kind = 'file' having count(*) = count(gone))
 from main.sessions s
 where s.id not in (select id from temp.claimed);
 
@@ -81,11 +84,12 @@ create temp view turns(
   cache_read_tokens,  -- read from a cache
   cache_write_tokens, -- written to a cache
   reasoning_tokens,   -- part of output_tokens
-  tokens_source,      -- reported: by the agent; log: only its own log told
+  tokens_source,      -- reported: by the agent; log: only its own log told; run: of several turns, told with the last
   cost_usd,           -- as far as known
   cost_source,        -- reported: as the agent said
   prefix_chars,       -- length of the context that was sent before the prompt
-  prefix_sha256       -- and its hash
+  prefix_sha256,      -- and its hash
+  rewound             -- 1: left behind by a rewind or another branch: not on the way to where the session goes on
 ) as
 select t.id, t.session_id,
   (select count(*) from main.turns b where b.session_id = t.session_id and (b.first_seq, b.id) < (t.first_seq, t.id)),
@@ -98,7 +102,7 @@ select t.id, t.session_id,
     and os.id not in (select id from temp.claimed)),
   t.parent_uid, t.parent_seq, t.first_seq, t.last_seq, t.native_id, t.outcome, t.stop_reason, t.api_latency_ms,
   t.duration_ms, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
-  t.tokens_source, t.cost_usd, t.cost_source, t.prefix_chars, t.prefix_sha256
+  t.tokens_source, t.cost_usd, t.cost_source, t.prefix_chars, t.prefix_sha256, is_rewound(t.session_id, t.uid)
 from main.turns t
 where t.session_id not in (select id from temp.claimed);
 
@@ -214,12 +218,15 @@ create temp view usage(
   reasoning_tokens,   -- part of output_tokens
   cost_usd,           -- NULL where it is unknown
   cost_kind,          -- exact: as the agent said; computed: from tokens and prices; unknown
-  duration_ms         -- how long the turn took
+  duration_ms,        -- how long the turn took
+  tokens_kind         -- exact: as the agent counted; shared: of several turns, told with the last of them; unknown
 ) as
 select t.session_id, t.turn_index, t.uid, t.agent, t.model, t.timestamp, t.input_tokens, t.output_tokens,
   t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens, t.cost_usd,
   case when t.cost_usd is null then 'unknown' when t.cost_source = 'reported' then 'exact' else 'computed' end,
-  t.duration_ms
+  t.duration_ms,
+  case when coalesce(t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens) is null then 'unknown'
+    when t.tokens_source = 'run' then 'shared' else 'exact' end
 from temp.turns t
 where not t.is_copy;
 

@@ -1,0 +1,520 @@
+"""ah's sessions: databases ``.ah/<ulid>.db`` in the folders it was used in, later one ``.ah/ah.db`` for all of them.
+
+Source: its code up to 2026-03-29. Messages are a tree by ``parent_id``: a fork is a prompt under an earlier message. A
+user message holds a prompt, the results of the calls before it, or what the agent itself put there, told by how its
+text begins: a steering text, a warning, the summary of a compaction. ``seq`` is a message's depth, so it names none.
+The context's ``current_message`` is the tip that the next prompt follows. Rows may be missing anywhere: of a parent
+that is gone the branch goes on as a root, like there.
+
+What a session used is in events of its calls (input without caches); in the first builds only in the messages (input
+with caches). Texts that wait for a session lie in ``<ulid>.queue.db``. The lock there is no history. Which table has
+which column tells the version; see ``_message_rows`` for how a database becomes lines of records.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct, field
+
+from backstory import ids
+from backstory.agents import _jsonl, _message_files, _message_rows
+from backstory.context import strip_context
+from backstory.model import (
+    AssistantText,
+    Compacted,
+    Complete,
+    Error,
+    Event,
+    Hook,
+    Init,
+    LogIdentity,
+    Outcome,
+    Parsed,
+    Retry,
+    SessionFacts,
+    Tokens,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Unknown,
+    UserMessage,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from backstory.agents import Place, SessionRows
+    from backstory.agents._message_files import SessionFile, Tree
+
+NAME = "ah"
+FOLDER = ".ah"
+ENDING, QUEUE_ENDING = ".db", ".queue.db"
+
+TOOLS = {
+    "read": Tool.READ,
+    "write": Tool.WRITE,
+    "edit": Tool.EDIT,
+    "bash": Tool.SHELL,
+    "grep": Tool.GREP,
+}
+FAILED_STOPS = frozenset({"error", "budget_exceeded", "loop_detected", "deadline_exceeded"})
+DONE_STOPS = frozenset({"end_turn", "stop_sequence"})
+INTERRUPTED = "interrupted"
+ITERATION = ("status", "metric_value", "baseline_value", "message")
+STEERING, SUMMARY, LOOP = _message_files.STEERING, _message_files.SUMMARY, "[LOOP DETECTED]"
+_REMINDER = re.compile(r"You must write the file `[^`]*` before finishing\. Please produce it now\.$")
+_IMAGE = '{"__image__":'
+"""How a result that is a picture begins."""
+
+MESSAGES_KNOWN_MAX = 20_000
+"""So many messages back a fork is known to begin; one from before that begins at a root."""
+TURNS_OPEN_MAX = 32
+_CALLS_OPEN_MAX = 2_000
+_PATH_MAX = 1_000
+_NUMBER_MAX = 2**53
+
+
+class _Line(Struct):
+    table: Any = ""
+    timestamp: Any = None
+    row: Any = None
+    blocks: Any = None
+    follows: Any = None
+
+
+class _Message(Struct, array_like=True):
+    """What is remembered of a message: its record's number, its turn, and how deep it stands."""
+
+    seq: int
+    turn_uid: str | None
+    depth: int
+
+
+class _Call(Struct, array_like=True):
+    """A call whose result is still to come; a result does not say what tool it is of."""
+
+    name: str
+    tool: str
+    path: str | None = None
+
+
+class _State(Struct, kw_only=True):
+    """What a reader needs to go on: bounded, whatever the log's size."""
+
+    session: SessionFacts = field(default_factory=SessionFacts)
+    messages: dict[str, _Message] = field(default_factory=dict)
+    turns: dict[str, Turn] = field(default_factory=dict)
+    """The turns that messages may still come to."""
+    calls: dict[str, _Call] = field(default_factory=dict)
+    last_turn: str | None = None
+    last_message: str | None = None
+    counted: tuple[str, int | None, int | None] = ("", None, None)
+    """The answer whose tokens were taken from itself, until the event of its call tells more; and these."""
+
+
+_decoder = msgspec.json.Decoder(_Line)
+_any_decoder = msgspec.json.Decoder()
+_state_decoder = msgspec.json.Decoder(_State)
+
+
+class Ah:
+    """The agent ah."""
+
+    name = NAME
+    title = "ah"
+
+    def places(self, environ: Mapping[str, str], home: Path) -> list[Place]:
+        # It keeps no logs, only databases.
+        return []
+
+    def is_log(self, path: Path) -> bool:
+        return False
+
+    def identify(self, path: Path, head: bytes) -> LogIdentity | None:
+        records = list(filter(None, map(_record, _jsonl.lines_in(head))))
+        if not any(_is_ours(each) for each in records):
+            return None
+        row = records[0].row if records[0].table == _message_rows.SESSION else None
+        own = _text(row.get("id")) if isinstance(row, dict) else ""
+        return LogIdentity(native_id=own or path.name.rpartition("#")[2])
+
+    def reader(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> Reader:
+        return Reader(state)
+
+    def is_whole(self, line: bytes) -> bool:
+        return _jsonl.is_whole(line)
+
+    def native_id_of(self, line: bytes) -> str | None:
+        found = _record(line)
+        row = found.row if found is not None else None
+        native_id = _text(row.get("id")) if isinstance(row, dict) else ""
+        return f"{found.table}:{native_id}" if found is not None and native_id else None
+
+    def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
+        return self.databases_in(home)
+
+    def databases_in(self, place: Path) -> list[Path]:
+        """The databases of a folder, or the one at this path. A queue without a session is one, too: it holds texts."""
+        folder = place if place.name == FOLDER else place / FOLDER
+        try:
+            if place.name.endswith(ENDING) and place.is_file():
+                session = place.with_name(_session_name(place.name))
+                return [session if session.exists() else place]
+            names = {each.name for each in folder.iterdir() if each.name.endswith(ENDING)}
+        except OSError:
+            return []
+        beside = {name for name in names if name.endswith(QUEUE_ENDING) and _session_name(name) in names}
+        return [folder / name for name in sorted(names - beside)]
+
+    def beside(self, database: Path) -> list[Path]:
+        """The databases that belong to another, whether or not they are there."""
+        if database.name.endswith(QUEUE_ENDING) or not database.name.endswith(ENDING):
+            return []
+        return [database.with_name(f"{database.name.removesuffix(ENDING)}{QUEUE_ENDING}")]
+
+    def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows]:
+        queue = next((copy.with_name(each.name) for each in self.beside(database)), None)
+        is_in_project = database.parent.name == FOLDER
+        given = _message_rows.Database(
+            path=copy,
+            queue=queue if queue is not None and queue.exists() else None,
+            file_name=database.name,
+            stem=_session_name(database.name).removesuffix(ENDING),
+            folder=str(database.parent.parent) if is_in_project else None,
+        )
+        return _message_rows.sessions_in(given)
+
+    def session_files(self, session: Tree) -> list[SessionFile]:
+        """The files that a session of ours becomes in its own form, with their paths below a project's folder."""
+        return _message_files.files_of(session, NAME, FOLDER)
+
+
+class Reader:
+    """Folds one session. See ``agents.LogReader``."""
+
+    def __init__(self, state: bytes | None) -> None:
+        self._state = _state_decoder.decode(state) if state else _State()
+        self._touched: dict[str, Turn] = {}
+        self.unknown: dict[str, int] = Counter()
+
+    @property
+    def session(self) -> SessionFacts:
+        return self._state.session
+
+    def touched(self) -> Iterator[Turn]:
+        turns, self._touched = self._touched, {}
+        return iter(turns.values())
+
+    def state(self) -> bytes:
+        # The prompt of a turn that has begun is in the store already.
+        turns = {uid: msgspec.structs.replace(turn, prompt="") for uid, turn in self._state.turns.items()}
+        return msgspec.json.encode(msgspec.structs.replace(self._state, turns=turns))
+
+    def read(self, line: bytes, seq: int) -> Parsed:
+        found = _record(line)
+        if found is None or not isinstance(found.row, dict):
+            return Parsed(None, [(0, self._unknown("not JSON"))], None)
+        table, row = _text(found.table), found.row
+        at = _message_rows.at_ms(row.get("created_at"), row.get("id"))
+        at = at if at is not None else ids.parse_time_ms(_text(found.timestamp) or None)
+        if table == _message_rows.MESSAGES:
+            turn, events = self._message(found, row, at, seq)
+        else:
+            turn = self._state.turns.get(self._turn_of(_text(row.get("message_id"))) or "")
+            events = self._beside(table, row, turn)
+        if turn is not None:
+            turn.last_seq = max(turn.last_seq, seq)
+            if turn.uid in self._state.turns:
+                self._touched[turn.uid] = turn
+        return Parsed(at, list(enumerate(events)), turn)
+
+    # messages -----------------------------------------------------------------------------------------------
+
+    def _message(self, found: _Line, row: dict[str, Any], at: int | None, seq: int) -> tuple[Turn | None, list[Event]]:
+        native_id, role, blocks = _text(row.get("id")), _text(row.get("role")), _dicts(found.blocks)
+        follows = _text(found.follows) or _text(row.get("parent_id"))
+        parent, depth = self._state.messages.get(follows), _number(row.get("seq")) or 0
+        turn = self._turn_after(parent, depth)
+        text = _texts(blocks) if role == "user" else ""
+        if _begins_turn(text, blocks):
+            turn, events = self._begin(native_id, strip_context(text), parent, at, seq), list[Event]()
+            events.append(UserMessage(content=turn.prompt))
+        else:
+            events = [event for block in blocks for event in self._block(block, role)]
+        if turn is not None:
+            turn.ended = at if turn.ended is None else max(turn.ended, at or 0)
+        if role == "assistant":
+            events += self._answered(turn, native_id, row)
+        self._remember(native_id, seq, turn, depth)
+        return turn, events
+
+    def _turn_after(self, parent: _Message | None, depth: int) -> Turn | None:
+        """The turn that a message goes on with."""
+        if parent is None and depth:
+            # Its parent is gone: it goes on from the message before it, if that stands higher in the tree.
+            last = self._state.messages.get(self._state.last_message or "")
+            parent = last if last is not None and last.depth < depth else None
+        if parent is None or parent.turn_uid is None:
+            return None
+        # Of a turn that began long ago only the name is known.
+        return self._state.turns.get(parent.turn_uid) or Turn(uid=parent.turn_uid, agent=NAME)
+
+    def _begin(self, native_id: str, prompt: str, parent: _Message | None, at: int | None, seq: int) -> Turn:
+        state = self._state
+        turn = Turn(
+            uid=ids.turn_uid(NAME, native_id or f"{seq}"),
+            agent=NAME,
+            native_id=native_id,
+            first_seq=seq,
+            last_seq=seq,
+            parent_uid=parent.turn_uid if parent is not None else None,
+            parent_seq=parent.seq if parent is not None else None,
+            prompt=prompt,
+            started=at,
+            ended=at,
+        )
+        state.turns[turn.uid], state.last_turn = turn, turn.uid
+        while len(state.turns) > TURNS_OPEN_MAX:
+            del state.turns[next(iter(state.turns))]
+        return turn
+
+    def _remember(self, native_id: str, seq: int, turn: Turn | None, depth: int) -> None:
+        messages = self._state.messages
+        messages[native_id] = _Message(seq, turn.uid if turn is not None else None, depth)
+        self._state.last_message = native_id
+        if len(messages) > MESSAGES_KNOWN_MAX:
+            del messages[next(iter(messages))]
+
+    def _answered(self, turn: Turn | None, native_id: str, row: dict[str, Any]) -> list[Event]:
+        """What an answer's own columns say: how it ended, who gave it, and what it cost until its event tells more."""
+        stop = _text(row.get("stop_reason"))
+        told = _number(row.get("input_tokens")), _number(row.get("output_tokens"))
+        if turn is not None:
+            turn.stop_reason, turn.model = stop or turn.stop_reason, _text(row.get("model")) or turn.model
+            turn.outcome = Outcome.COMPLETED if stop in DONE_STOPS else turn.outcome
+            turn.outcome = Outcome.CANCELLED if stop == INTERRUPTED else turn.outcome
+            if told != (None, None):
+                _count(turn, Tokens(input=told[0], output=told[1]))
+                self._state.counted = (native_id, *told)
+        return [Error(message=INTERRUPTED, code=INTERRUPTED)] if stop == INTERRUPTED else []
+
+    def _block(self, block: dict[str, Any], role: str) -> list[Event]:
+        match _text(block.get("block_type")):
+            case "text":
+                text = _plain(block.get("content"))
+                if not text:
+                    return []
+                return [AssistantText(text=text)] if role == "assistant" else [_put_in(text)]
+            case "tool_use":
+                return [self._called(block)]
+            case "tool_result":
+                return [self._result(block)]
+            case kind:
+                return [self._unknown(f"block {kind}")]
+
+    def _called(self, block: dict[str, Any]) -> ToolCall:
+        name, given = _text(block.get("tool_name")), _given(block.get("tool_input"))
+        path = _text(given.get("path"))[:_PATH_MAX] or None
+        call_id, tool = _text(block.get("tool_id")), TOOLS.get(name, Tool.OTHER)
+        self._state.calls[call_id] = _Call(name, tool, path)
+        if len(self._state.calls) > _CALLS_OPEN_MAX:
+            del self._state.calls[next(iter(self._state.calls))]
+        return ToolCall(tool_use_id=call_id, tool_name=name, tool=tool, file_path=path, input=given)
+
+    def _result(self, block: dict[str, Any]) -> ToolResult:
+        call_id = _text(block.get("tool_id"))
+        call = self._state.calls.get(call_id) or _Call(_text(block.get("tool_name")), "")
+        output = _plain(block.get("tool_output"))
+        return ToolResult(
+            tool_use_id=call_id,
+            tool_name=call.name,
+            tool=call.tool,
+            file_path=call.path,
+            content="[image]" if output.startswith(_IMAGE) else output,
+            is_error=block.get("is_error") == 1,
+        )
+
+    # all else -----------------------------------------------------------------------------------------------
+
+    def _turn_of(self, message_id: str) -> str | None:
+        found = self._state.messages.get(message_id)
+        return found.turn_uid if found is not None else self._state.last_turn
+
+    def _beside(self, table: str, row: dict[str, Any], turn: Turn | None) -> list[Event]:
+        """What records that are no messages say."""
+        match table:
+            case _message_rows.SESSION:
+                cwd = _text(row.get("cwd"))
+                self._state.session.cwd = cwd or None
+                return [Init(cwd=cwd)] if cwd else []
+            case _message_rows.CONTEXT:
+                return self._known(_text(row.get("key")), row.get("value"))
+            case _message_rows.EVENTS:
+                return self._event(row, turn)
+            case _message_rows.QUEUE:
+                return [Hook(name=f"queued {_text(row.get('message_type'))}", output=_plain(row.get("content")))]
+            case _message_rows.ITERATIONS:
+                said = [f"{name}: {_plain(row[name])}" for name in ITERATION if row.get(name) is not None]
+                return [Hook(name="work iteration", output="\n".join(said))]
+            case _message_rows.CONSUMED | _message_rows.CONVERSATIONS:
+                return []
+            case _:
+                return [self._unknown(f"{table} without a message" if table == _message_rows.BLOCKS else table)]
+
+    def _known(self, key: str, value: Any) -> list[Event]:
+        if key == _message_rows.NAME:
+            self._state.session.title = _plain(value) or None
+            return []
+        return [] if key == _message_rows.STATE else [Hook(name=key, output=_plain(value))]
+
+    def _event(self, row: dict[str, Any], turn: Turn | None) -> list[Event]:
+        said = _given(row.get("details"))
+        match _text(row.get("event_type")):
+            case "api_call_end":
+                self._call_ended(said, _text(row.get("message_id")), turn)
+            case "compaction_complete" if turn is not None:
+                _count(turn, Tokens(input=_number(said.get("input_tokens")), output=_number(said.get("output_tokens"))))
+            case "agent_end":
+                return [self._ended(said, turn)]
+            case "retry":
+                return [Retry(attempt=_number(said.get("attempt")) or 0, message=_plain(said.get("error")))]
+            case "error":
+                return [Error(message=_plain(said.get("error")))]
+            case "budget_exceeded":
+                return [Error(message=f"more than {said.get('max_tokens')} tokens", code="budget_exceeded")]
+            case "loop_detected":
+                times = f"{said.get('consecutive_count')} times {_plain(said.get('turn_signature'))}"
+                is_end = said.get("action") == "break"
+                return [Error(message=times, code="loop_detected") if is_end else Hook(name="loop", output=times)]
+            case "payload_warn":
+                return [Hook(name="payload", output=f"{said.get('payload_bytes')} bytes")]
+            case "state_change" | "tool_call_end" | "compaction_triggered" | "compaction_complete":
+                pass
+            case kind:
+                return [self._unknown(f"event {kind}")]
+        return []
+
+    def _call_ended(self, said: dict[str, Any], message_id: str, turn: Turn | None) -> None:
+        if turn is None:
+            return
+        if self._state.counted[0] == message_id:
+            _, given_input, given_output = self._state.counted
+            _count(turn, Tokens(input=-(given_input or 0), output=-(given_output or 0)))
+            self._state.counted = ("", None, None)
+        tokens = Tokens(
+            input=_number(said.get("input_tokens")),
+            output=_number(said.get("output_tokens")),
+            cache_read=_number(said.get("cache_read_input_tokens")),
+            cache_write=_number(said.get("cache_creation_input_tokens")),
+        )
+        _count(turn, tokens)
+        turn.model = _text(said.get("model")) or turn.model
+
+    def _ended(self, said: dict[str, Any], turn: Turn | None) -> Complete:
+        stop = _text(said.get("stop_reason"))
+        outcome = Outcome.CANCELLED if stop == INTERRUPTED else Outcome.COMPLETED
+        if stop in FAILED_STOPS or said.get("error"):
+            outcome = Outcome.FAILED
+        if turn is not None:
+            turn.outcome, turn.stop_reason = outcome, stop or turn.stop_reason
+        return Complete(success=outcome == Outcome.COMPLETED)
+
+    def _unknown(self, kind: str) -> Unknown:
+        self.unknown[kind] = self.unknown.get(kind, 0) + 1
+        return Unknown(type=kind)
+
+
+def _record(line: bytes) -> _Line | None:
+    try:
+        return _jsonl.decode(line, _decoder)[0]
+    except _jsonl.NotJson:
+        return None
+
+
+def _is_ours(record: _Line) -> bool:
+    return _text(record.table) in _message_rows.TOLD or isinstance(record.row, dict)
+
+
+def _begins_turn(text: str, blocks: list[dict[str, Any]]) -> bool:
+    """Whether a user message is a prompt: words of the user's own, and no result of a call."""
+    if not text or any(block.get("block_type") == "tool_result" for block in blocks):
+        return False
+    return not text.startswith((STEERING, SUMMARY, LOOP)) and _REMINDER.match(text) is None
+
+
+def _put_in(text: str) -> Event:
+    """A text in the user's place that is no prompt."""
+    if text.startswith(STEERING):
+        return UserMessage(content=text.removeprefix(STEERING))
+    if text.startswith(SUMMARY):
+        return Compacted(summary=text.removeprefix(SUMMARY).removeprefix("\n"))
+    if text.startswith(LOOP):
+        return Hook(name="loop", output=text)
+    return Hook(name="reminder", output=text) if _REMINDER.match(text) else UserMessage(content=text)
+
+
+def _count(turn: Turn, tokens: Tokens) -> None:
+    for name in Tokens.__struct_fields__:
+        more, before = getattr(tokens, name), getattr(turn.tokens, name)
+        if more is not None:
+            setattr(turn.tokens, name, more + (before or 0))
+    turn.tokens_source = "reported"
+
+
+def _session_name(name: str) -> str:
+    """The name of the database that a queue belongs to; any other as it is."""
+    return f"{name.removesuffix(QUEUE_ENDING)}{ENDING}" if name.endswith(QUEUE_ENDING) else name
+
+
+def _texts(blocks: list[dict[str, Any]]) -> str:
+    texts = (_plain(block.get("content")) for block in blocks if block.get("block_type") == "text")
+    return "\n".join(text for text in texts if text.strip())
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _given(value: Any) -> dict[str, Any]:
+    """What stands in a column as JSON; what is no object of it as ``input``."""
+    text = _plain(value)
+    try:
+        found = _any_decoder.decode(text) if text else {}
+    except (msgspec.DecodeError, RecursionError):
+        found = None
+    # An empty table of its language is written as a list.
+    if found == []:
+        return {}
+    return found if isinstance(found, dict) else {"input": text}
+
+
+def _plain(value: Any) -> str:
+    """A column's text, also where it held bytes that are none."""
+    if isinstance(value, str) or value is None:
+        return value or ""
+    if isinstance(value, dict) and len(value) == 1:
+        found = next(iter(value.values()))
+        try:
+            return base64.b64decode(found, validate=True).decode("utf-8", "replace")
+        except (ValueError, TypeError):
+            pass
+    return msgspec.json.encode(value).decode()
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> int | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if is_number and abs(value) < _NUMBER_MAX else None
+
+
+AGENT = Ah()

@@ -1,0 +1,58 @@
+"""``backstory checkout``: where the next prompt goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from backstory.cli import output, path
+from backstory.cli.acting import own_session
+from backstory.cli.app import Found
+from backstory.cli.options import json_option, store_option
+from backstory.cli.points import find, locked, meant, session_option, shown, tell_home, tell_moved
+
+if TYPE_CHECKING:
+    from backstory.cli.app import App
+    from backstory.tree import Point
+
+TOLD_COLUMNS = 60
+
+
+@click.command("checkout")
+@click.argument("point", metavar="@N|NAME|LEAF")
+@session_option
+@json_option
+@store_option
+@click.pass_obj
+def command(app: App, point: str, wanted: str | None, as_json: bool) -> None:
+    """Have the next prompt follow a record (@12), or the tip of a branch: by its name, or its number in `branches`.
+
+    Nothing is removed: `backstory tree` shows all there is. A session that was read from a log is carried on by one of
+    this project's own, with copies of its turns.
+    """
+    found = find(app, wanted)
+    to = meant(found, point)
+    session = own_session(app, found, to.point)
+    own = Found(app.project_store, session)
+    with locked(app, session.uid, shown(own)):
+        own.store.checkout(session, to.point)
+    tell_moved(to)
+    tell_home(app, own)
+    if as_json:
+        output.json({"session": shown(own), "uid": session.uid, "seq": to.point.seq, "turn": to.point.uid})
+    else:
+        output.data(f"switched to @{to.point.seq}{_last_word(own, to.point)}")
+
+
+def _last_word(found: Found, point: Point) -> str:
+    """The last that was said up to a record of a turn."""
+    (turn,) = (turn for turn in found.store.tree(found.session) if turn.uid == point.uid)
+    said = f"U: {turn.prompt}"
+    for stored in found.store.events(found.session, after=(turn.first_seq - 1, 1 << 30), limit=path.WINDOW):
+        word = path.told(stored.event)
+        if stored.seq > point.seq:
+            break
+        if stored.turn_id == turn.id and word is not None:
+            said = f"{word[0]}{':' * word[0].isalpha()} {word[1]}"
+    return f" {output.one_line(said, TOLD_COLUMNS)}"

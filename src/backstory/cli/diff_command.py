@@ -1,0 +1,144 @@
+"""``backstory diff``: where two branches part, and what came of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import Struct
+
+from backstory.cli import output, path
+from backstory.cli.options import json_option, store_option
+from backstory.cli.points import NUMBER, RECORD, find, meant, session_option, shown
+from backstory.errors import BranchNotFound, NoSessionHere
+from backstory.tree import Point, Span, Tree, diff
+
+if TYPE_CHECKING:
+    from backstory.cli.app import App, Found
+    from backstory.store import StoredEvent, TreeTurn
+
+NAME_COLUMNS = 30
+FILES_SHOWN_MAX = 40
+
+
+@click.command("diff")
+@click.argument("left", metavar="A")
+@click.argument("right", metavar="B")
+@session_option
+@json_option
+@store_option
+@click.pass_obj
+def command(app: App, left: str, right: str, wanted: str | None, as_json: bool) -> None:
+    """Compare two branches: where they part, then on each side prompts, answers, files touched, and cost.
+
+    A and B are records (@12), branches (their names or numbers), or records of other sessions: S2@12.
+    """
+    found = _Sessions(app, wanted)
+    first, second = found.side(left), found.side(right)
+    parted = diff(first.path, second.path)
+    first.alone, second.alone = parted.left, parted.right
+    if as_json:
+        fork = None if parted.fork is None else {"turn": parted.fork.uid, "seq": parted.fork.seq}
+        output.json({"fork": fork, "left": first.as_dict(), "right": second.as_dict()})
+        return
+    if parted.fork is None:
+        output.data("fork point: none; these share no turn")
+    else:
+        prompt = output.one_line(first.tree[parted.fork.uid].prompt, max(output.width() - 24, 20))
+        output.data(f"fork point: {output.style(f'@{parted.fork.seq}', bold=True)} {output.style(prompt, dim=True)}")
+    if not first.alone and not second.alone:
+        output.talk("no differences (same record)")
+        return
+    for side in (first, second):
+        output.data()
+        side.show()
+
+
+class _Side(Struct, kw_only=True):
+    """One of the two: its path, and of that what the other does not have."""
+
+    found: Found
+    named: str
+    point: Point
+    tree: Tree[TreeTurn]
+    path: list[Span]
+    alone: list[Span] = []
+
+    def turns(self) -> list[TreeTurn]:
+        """The turns that begin on this side."""
+        return [self.tree[span.uid] for span in self.alone if span.first == self.tree[span.uid].first_seq]
+
+    def cost(self) -> float | None:
+        """What those cost, where any of them says so."""
+        known = [turn.cost_usd for turn in self.turns() if turn.cost_usd is not None]
+        return sum(known) if known else None
+
+    def records(self) -> list[StoredEvent]:
+        """What was said and done on this side."""
+        return list(path.records(self.found, self.alone, self.tree))
+
+    def files(self) -> dict[str, str]:
+        """The files touched on this side, each with what was done to it."""
+        return self.found.store.files_touched(self.found.session, self.alone)
+
+    def as_dict(self) -> dict[str, Any]:
+        """This side as printed in JSON."""
+        return {
+            "session": shown(self.found),
+            "uid": self.found.session.uid,
+            "seq": self.point.seq,
+            "turn": self.point.uid,
+            "turns": [turn.uid for turn in self.turns()],
+            "records": [row for each in self.records() if (row := path.as_dict(each)) is not None],
+            "files": [{"path": name, "action": action} for name, action in self.files().items()],
+            "cost_usd": self.cost(),
+        }
+
+    def show(self) -> None:
+        """Print this side."""
+        name = "" if RECORD.fullmatch(self.named) else f" {output.one_line(self.named, NAME_COLUMNS)}"
+        name = f" branch{name}" if NUMBER.fullmatch(self.named) else name
+        head = f"@{self.point.seq}{name}"
+        if not self.alone:
+            output.data(output.style(f"--- {head}: (empty) ---", bold=True))
+            return
+        count, cost = len(self.turns()), self.cost()
+        facts = [f"{count} turn{'s' * (count != 1)}", *([] if cost is None else [f"${cost:.2f}"])]
+        output.data(output.style(f"--- {head} ({', '.join(facts)}) ---", bold=True))
+        for line in path.lines(self.records()):
+            output.data(line)
+        files = list(self.files().items())
+        for name, action in files[:FILES_SHOWN_MAX]:
+            output.data(f"  {output.style(action, fg='yellow')} {output.one_line(name, max(output.width() - 10, 20))}")
+        if len(files) > FILES_SHOWN_MAX:
+            output.data(f"  (+{len(files) - FILES_SHOWN_MAX} more files; --json has all)")
+
+
+class _Sessions:
+    """The sessions that the two sides are in: one, mostly."""
+
+    def __init__(self, app: App, wanted: str | None) -> None:
+        self._app, self._wanted = app, wanted
+        self._default: Found | None = None
+
+    def side(self, named: str) -> _Side:
+        """The side that a word means; raises what ``meant`` and ``find`` raise."""
+        found, told = self._of(named)
+        tree = Tree(found.store.tree(found.session))
+        return _Side(found=found, named=named, point=told, tree=tree, path=tree.path(told))
+
+    def _of(self, named: str) -> tuple[Found, Point]:
+        session, sign, seq = named.rpartition("@")
+        if session and seq and RECORD.fullmatch(sign + seq):
+            try:
+                return self._here, meant(self._here, named).point
+            except (BranchNotFound, NoSessionHere):
+                found = self._app.find(session)
+                return found, meant(found, sign + seq).point
+        return self._here, meant(self._here, named).point
+
+    @property
+    def _here(self) -> Found:
+        if self._default is None:
+            self._default = find(self._app, self._wanted)
+        return self._default

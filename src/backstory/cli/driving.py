@@ -1,0 +1,358 @@
+"""What a session is told is run one prompt after the other: what was typed, then what waits in its queue."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backstory import agents, model
+from backstory.agents import Permissions
+from backstory.cli import output
+from backstory.cli.app import now_ms
+from backstory.errors import BackstoryError, SessionBusy, SessionElsewhere
+from backstory.queueing import leave
+from backstory.runner import INTERRUPT_S, LOCK_S, POLL_S, Request, Runner
+from backstory.spool import LOCKS, SPOOLS, SessionLock, waiting
+from backstory.store import open_store
+from backstory.store.queue import Kind, Options, Queue
+from backstory.streaming import Shown, is_installed
+from backstory.tree import Point, get_ancestry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backstory.cli.app import App, Found
+    from backstory.cli.printing import Printer
+    from backstory.queueing import Hold
+    from backstory.runner import Finished
+    from backstory.spool import Spool
+    from backstory.store import Session, Store
+    from backstory.store.queue import Text
+
+EXIT_CODES = {model.Outcome.COMPLETED: 0, model.Outcome.CANCELLED: 130}
+WAIT_POLL_S = 0.1
+"""So often one who waits for a turn looks whether it has come."""
+CANCELLED_S = 30.0
+"""So long a runner whose agent was stopped may take to store what it said."""
+
+
+def runner_of(app: App) -> Runner:
+    """What runs prompts on this machine."""
+    return Runner(app.home, app.machine_store, app.environ, now_ms)
+
+
+def usual_agent(app: App, store: Store, session: Session | None, after: Point | None) -> str:
+    """The agent of the turn that is followed; for a new session the first one whose program is on this machine."""
+    if session is not None:
+        after = after or store.leaf(session)
+        path = get_ancestry(store.turns(session), after.uid) if after is not None else []
+        known = [turn.agent for turn in path if turn.agent in agents.names()]
+        if known:
+            return known[-1]
+    able = [name for name in agents.names() if hasattr(agents.load(name), "stream_reader")]
+    found = (name for name in able if is_installed(name, app.config.get(f"agents.{name}"), app.environ))
+    return next(found, able[0])
+
+
+def request_for(
+    app: App, store: Store, session: Session | None, prompt: str, options: Options, turn_uid: str | None = None
+) -> Request:
+    """A prompt with what is asked for, and where nothing is what the settings and the session's last turn say."""
+    after = Point(*options.after) if options.after else None
+    agent = options.agent or app.config.get("run.agent") or usual_agent(app, store, session, after)
+    return Request(
+        agent=agent,
+        prompt=prompt,
+        cwd=Path(options.cwd) if options.cwd else app.cwd,
+        model=options.model,
+        permissions=Permissions(options.permissions or app.config.get("run.permissions")),
+        executable=app.config.get(f"agents.{agent}") or None,
+        context_chars=app.config.get("run.context_chars"),
+        after=after,
+        silence_s=app.config.get("run.silence_s"),
+        turn_uid=turn_uid,
+    )
+
+
+class Driver:
+    """Runs what one session is told, and shows it."""
+
+    def __init__(self, app: App, runner: Runner, store: Store, session: Session, printer: Printer) -> None:
+        self._app, self._runner, self._store, self._session = app, runner, store, session
+        self._printer = printer
+        self._codes: dict[str, int] = {}
+
+    @property
+    def name(self) -> str:
+        """What the session is called in a sentence."""
+        return self._session.shown_number or self._session.uid[:12]
+
+    @property
+    def holder(self) -> str:
+        """Who runs the session, as they wrote it."""
+        return SessionLock(self._app.home / LOCKS, self._session.uid).holder
+
+    def run_or_queue(self, request: Request, options: Options, if_busy: str | None, *, as_json: bool) -> int:
+        """Run a prompt; in a session that is busy leave it, wait for its turn, stop what runs, or fail."""
+        hold, holder = self._hold_for(if_busy)
+        if hold is not None:
+            try:
+                return self.run(hold, request, options)
+            except SessionBusy:
+                # An agent whose backstory was killed goes on: what is left now waits until it is over.
+                if if_busy == "fail":
+                    raise
+                holder = "an agent whose backstory was killed"
+        left, before = self.leave([(Kind.FOLLOWUP, request.prompt)], options)
+        if if_busy is not None:
+            return self.wait_for(left[0])
+        hold = self.hold_at_last() if hold is None else None
+        if hold is not None:
+            return self.run_queue(hold, [left[0].uid])
+        tell_left(self.name, left, before, holder, as_json=as_json)
+        return 0
+
+    def _hold_for(self, if_busy: str | None) -> tuple[Hold | None, str]:
+        """The right to run the session; None where it is busy and that is no reason to fail, and who has it."""
+        if if_busy == "cancel":
+            stop(running(self._app, self._session.uid))
+        try:
+            patience_s = CANCELLED_S if if_busy == "cancel" else 0.0 if self._is_at_work() else LOCK_S
+            return self._runner.hold(self._store, self._session, patience_s), ""
+        except SessionBusy as refused:
+            if if_busy == "fail":
+                raise
+            return None, refused.holder
+
+    def run(self, hold: Hold, request: Request, options: Options) -> int:
+        """Run a prompt, then what waits; gives the prompt's exit code.
+
+        What waited before goes first, unless the session's last run was stopped or failed: then it waited for this.
+        """
+        if self._goes_last(hold):
+            left, _ = self.leave([(Kind.FOLLOWUP, request.prompt)], options)
+            return self.run_queue(hold, [left[0].uid])
+        try:
+            code = self._run(hold, request)
+            if code == 0:
+                self._run_waiting(hold)
+        finally:
+            self._release(hold)
+        if code == 0:
+            self._catch_late_ones()
+        self._tell_left()
+        return code
+
+    def run_queue(self, hold: Hold, mine: Sequence[str] = ()) -> int:
+        """Run what waits; gives the exit code of the last of ``mine`` that was run, else of the last one."""
+        try:
+            is_good = self._run_waiting(hold, mine)
+        finally:
+            self._release(hold)
+        if is_good:
+            self._catch_late_ones(mine)
+        self._tell_left()
+        if mine and not self._codes and not self._count_waiting():
+            output.talk(f"{self.name}: another process has run it.")
+        codes = [self._codes[uid] for uid in mine if uid in self._codes] or list(self._codes.values())
+        return codes[-1] if codes else 0
+
+    def leave(self, said: Sequence[tuple[Kind, str]], options: Options) -> tuple[list[Text], int]:
+        """Leave words in the session's queue; gives them and how many wait before."""
+        return leave(self._store, self._session.uid, said, options, now_ms())
+
+    def tell_not_running(self, left: Sequence[Text]) -> None:
+        """Say that words for a run are a prompt, where nothing runs."""
+        if any(text.kind == Kind.STEER for text in left):
+            output.talk(f"{self.name} is not running: what it is told is run as a prompt.")
+
+    def try_hold(self) -> Hold | None:
+        """The right to run the session, at once; None when somebody runs it."""
+        try:
+            return self._runner.hold(self._store, self._session, 0.0)
+        except (SessionBusy, SessionElsewhere):
+            return None
+
+    def hold_at_last(self) -> Hold | None:
+        """The right to run the session when something has been left for it; None where a run goes on.
+
+        Whoever has it may have looked for the last time before that, or may not be there to run anything.
+        """
+        try:
+            return self._runner.hold(self._store, self._session, 0.0 if self._is_at_work() else LOCK_S)
+        except (SessionBusy, SessionElsewhere):
+            return None
+
+    def wait_for(self, text: Text) -> int:
+        """Wait until a queued prompt has been run, by whoever comes to it; shows it, and gives its exit code.
+
+        An interrupt takes it out of the queue again.
+        """
+        try:
+            while not self._store.has_run(self._session.uid, text.uid):
+                is_there = self._waits(text.uid) or self._is_running(text.uid)
+                hold = self.try_hold()
+                if hold is not None:
+                    code = self.run_queue(hold, [text.uid])
+                    if text.uid in self._codes:
+                        return code
+                    if code == EXIT_CODES[model.Outcome.CANCELLED]:
+                        raise KeyboardInterrupt
+                elif not is_there and not self._store.has_run(self._session.uid, text.uid):
+                    output.talk("It was taken out of the queue.")
+                    return 1
+                time.sleep(WAIT_POLL_S)
+            return self._show_stored(text)
+        except KeyboardInterrupt:
+            with Queue(self._store.path) as queue:
+                queue.remove([text.uid])
+            raise
+
+    # one after the other --------------------------------------------------------------------------------------
+
+    def _is_at_work(self) -> bool:
+        """Whether a run goes on, so that there is no use in waiting a moment for the session."""
+        return bool(running(self._app, self._session.uid))
+
+    def _goes_last(self, hold: Hold) -> bool:
+        """Whether something waits that is to be run before what is asked for now."""
+        if not self._count_waiting() or self._runner.next_text(hold, self._store, self._session) is None:
+            return False
+        turns = self._store.turns(self._session)
+        return bool(turns) and turns[-1].outcome == model.Outcome.COMPLETED
+
+    def _run_waiting(self, hold: Hold, mine: Sequence[str] = ()) -> bool:
+        """Run what waits, up to the first that does not end well; whether all did."""
+        while True:
+            try:
+                text = self._runner.next_text(hold, self._store, self._session)
+                if text is None:
+                    return True
+                self._printer.prompt(text)
+                request = request_for(self._app, self._store, self._session, text.content, text.options, text.uid)
+                code = self._run(hold, request)
+            except BackstoryError as refused:
+                if mine:
+                    raise
+                output.talk(f"What waits could not be run: {refused}")
+                return False
+            self._codes[text.uid] = code
+            if code != 0:
+                return False
+
+    def _run(self, hold: Hold, request: Request) -> int:
+        finished = self._runner.run_held(hold, self._store, self._session, request, self._printer.show)
+        self._end(finished, request.context_chars)
+        return EXIT_CODES.get(outcome_of(finished), 1)
+
+    def _end(self, finished: Finished, context_max: int) -> None:
+        self._printer.end(self._session, finished, context_max)
+        if finished.waits is not None:
+            output.talk(
+                f"The run is kept, but not stored yet: {finished.waits} The next command of backstory stores it."
+            )
+
+    def _release(self, hold: Hold) -> None:
+        trouble = hold.trouble
+        hold.release()
+        if trouble is not None:
+            output.talk(f"The queue: {trouble}")
+
+    def _catch_late_ones(self, mine: Sequence[str] = ()) -> None:
+        """Run what came between the last look and the moment the session was free; its sender took it for busy."""
+        while self._count_waiting():
+            hold = self.try_hold()
+            if hold is None:
+                return
+            try:
+                is_good = self._run_waiting(hold, mine)
+            finally:
+                self._release(hold)
+            if not is_good:
+                return
+
+    def _tell_left(self) -> None:
+        if left := self._count_waiting():
+            output.talk(
+                f"{texts(left)} still {'wait' if left > 1 else 'waits'} for {self.name}: `backstory queue run "
+                f"{self.name}` goes on, `backstory queue clear {self.name}` drops {'them' if left > 1 else 'it'}."
+            )
+
+    def _count_waiting(self) -> int:
+        try:
+            with Queue(self._store.path) as queue:
+                return len(queue.texts(self._session.uid))
+        except BackstoryError:
+            return 0
+
+    def _waits(self, uid: str) -> bool:
+        with Queue(self._store.path) as queue:
+            return queue.has(uid)
+
+    def _is_running(self, turn_uid: str) -> bool:
+        return any(spool.folder.name == turn_uid for spool in waiting(self._app.home / SPOOLS))
+
+    def _show_stored(self, text: Text) -> int:
+        """Show a run that another process has done."""
+        turn = next(each for each in self._store.turns(self._session) if each.uid == text.uid)
+        for stored in self._store.events(self._session):
+            if turn.first_seq < stored.seq <= turn.last_seq:
+                self._printer.show(Shown([stored.event]))
+        outcome = turn.outcome or model.Outcome.CRASHED
+        output.talk(f"{self.name} {outcome}: another process ran it. See: backstory show {self.name} @{turn.first_seq}")
+        return EXIT_CODES.get(model.Outcome(outcome), 1)
+
+
+def outcome_of(finished: Finished) -> model.Outcome:
+    """How a run ended."""
+    return model.Outcome(finished.turn.outcome or model.Outcome.CRASHED)
+
+
+def running(app: App, session_uid: str) -> list[Spool]:
+    """The runs of a session that go on."""
+    return [
+        spool
+        for spool in waiting(app.home / SPOOLS)
+        if (run := spool.run) is not None and run.session_uid == session_uid and spool.is_alive
+    ]
+
+
+def stop(spools: Sequence[Spool]) -> None:
+    """Ask agents to stop; whoever does not listen is ended with all that it started."""
+    for spool in spools:
+        spool.cancel()
+        deadline = time.monotonic() + INTERRUPT_S
+        while spool.is_alive and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        spool.kill()
+
+
+def home_of(app: App, found: Found) -> Store:
+    """The store that a session is run in: a project's, where it runs now or its own, else where it was found."""
+    for spool in running(app, found.session.uid):
+        run = spool.run
+        if run is not None and Path(run.store) != found.store.path:
+            return open_store(run.store, now=now_ms)
+    if found.session.number is not None and found.store.path == app.machine_store.path and not app.store_path:
+        owning = runner_of(app).projects.owning(found.session.uid)
+        return owning if owning is not None else found.store
+    return found.store
+
+
+def tell_left(name: str, left: list[Text], before: int, holder: str, *, as_json: bool) -> None:
+    """Say what waits now, and for what. ``holder`` runs the session; '' where nobody does."""
+    for number, text in enumerate(left, before + 1):
+        if as_json:
+            told = {"kind": "Queued", "session": name, "uid": text.session_uid, "turn": text.uid, "what": text.kind}
+            output.json_line({**told, "position": number})
+            continue
+        what = "words for it" if text.kind == Kind.STEER and holder else "a follow-up"
+        who = f"is busy ({holder} runs it)" if holder else f"is not running (`backstory queue run {name}` does that)"
+        place = f", number {number} of what waits" if number > 1 else ""
+        output.talk(f"{name} {who}: queued as {what}{place}.")
+
+
+def texts(count: int) -> str:
+    """So many texts, in words."""
+    return f"{count} text{'s' * (count != 1)}"

@@ -1,0 +1,157 @@
+"""``backstory queue``: what waits for sessions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from backstory.cli import output
+from backstory.cli.options import json_option, store_option
+from backstory.errors import NotQueued, SessionAmbiguous, SessionNotFound
+
+if TYPE_CHECKING:
+    from backstory.cli.app import App
+    from backstory.store import Store
+    from backstory.store.queue import Text
+
+SHOWN_CHARS = 8
+"""A text goes by the last characters of its uid, which are random; the first are the time."""
+
+
+@click.group("queue")
+def command() -> None:
+    """See, change and run what waits for sessions."""
+
+
+@command.command("list")
+@click.argument("session", required=False)
+@json_option
+@store_option
+@click.pass_obj
+def list_(app: App, session: str | None, as_json: bool) -> None:
+    """List what waits, for SESSION or in this project: the first to be taken first."""
+    from backstory.store.queue import Queue
+
+    store, uid = place_of(app, session)
+    with Queue(store.path) as queue:
+        waiting = queue.texts(uid)
+    if as_json:
+        output.json([row_of(store, text) for text in waiting])
+        return
+    if not waiting:
+        output.talk(f"Nothing waits: looked in {queue.path}.")
+        return
+    cells = [
+        (name_of(store, text.session_uid), text.kind.value, text.uid[-SHOWN_CHARS:], output.iso(text.queued) or "",
+         text.content)
+        for text in waiting
+    ]  # fmt: skip
+    for line in output.table(cells, flexible=4, heads=("SESSION", "KIND", "ID", "QUEUED", "TEXT")):
+        output.data(line)
+
+
+@command.command("drop")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@json_option
+@store_option
+@click.pass_obj
+def drop(app: App, ids: tuple[str, ...], as_json: bool) -> None:
+    """Take texts out of the queue, by what `queue list` calls them."""
+    from backstory.store.queue import Queue
+
+    store, _ = place_of(app, None)
+    with Queue(store.path) as queue:
+        waiting = queue.texts()
+        meant = [meant_by(each, waiting) for each in ids]
+        rows = [row_of(store, text) for text in meant]
+        queue.remove([text.uid for text in meant])
+    tell_dropped(rows, as_json=as_json)
+
+
+@command.command("clear")
+@click.argument("session", required=False)
+@json_option
+@store_option
+@click.pass_obj
+def clear(app: App, session: str | None, as_json: bool) -> None:
+    """Take everything that waits out of the queue, for SESSION or in this project."""
+    from backstory.store.queue import Queue
+
+    store, uid = place_of(app, session)
+    with Queue(store.path) as queue:
+        waiting = queue.texts(uid)
+        rows = [row_of(store, text) for text in waiting]
+        queue.remove([text.uid for text in waiting])
+    tell_dropped(rows, as_json=as_json)
+
+
+@command.command("run")
+@click.argument("session", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
+@store_option
+@click.pass_context
+def run(ctx: click.Context, session: str | None, as_json: bool) -> None:
+    """Run what waits for SESSION, or for the one last active here; after a run that was stopped or failed."""
+    from backstory.cli.driving import Driver, runner_of
+    from backstory.cli.followup_command import found_session
+    from backstory.cli.printing import printer_for
+
+    app: App = ctx.obj
+    runner = runner_of(app)
+    runner.take_up(output.talk)
+    if session is None:
+        session = found_session(app, None).session.uid
+    store, uid = place_of(app, session)
+    assert uid is not None
+    driver = Driver(app, runner, store, store.session(uid), printer_for(as_json=as_json))
+    ctx.exit(driver.run_queue(runner.hold(store, store.session(uid))))
+
+
+def place_of(app: App, session: str | None) -> tuple[Store, str | None]:
+    """The store whose queue is meant, and the session's uid if one is named."""
+    from backstory.cli.driving import home_of
+
+    if session is None:
+        return app.project_store, None
+    found = app.find(session)
+    return home_of(app, found), found.session.uid
+
+
+def row_of(store: Store, text: Text) -> dict[str, Any]:
+    """A text for programs."""
+    return {
+        "id": text.uid, "kind": text.kind.value, "session": name_of(store, text.session_uid), "uid": text.session_uid,
+        "text": text.content, "queued": output.iso(text.queued), "options": msgspec.to_builtins(text.options),
+    }  # fmt: skip
+
+
+def name_of(store: Store, session_uid: str) -> str:
+    """What a session is called; its uid, where it is gone."""
+    try:
+        return store.session(session_uid).shown_number or session_uid[:12]
+    except SessionNotFound:
+        return session_uid[:12]
+
+
+def meant_by(wanted: str, waiting: list[Text]) -> Text:
+    """The text whose id begins or ends so; raises NotQueued, SessionAmbiguous."""
+    upper = wanted.upper()
+    found = [text for text in waiting if upper and (text.uid.startswith(upper) or text.uid.endswith(upper))]
+    if not found:
+        raise NotQueued(wanted)
+    if len(found) > 1:
+        raise SessionAmbiguous(wanted, [text.uid for text in found])
+    return found[0]
+
+
+def tell_dropped(rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    """Say what was taken out, so that it can be said again."""
+    if as_json:
+        output.json(rows)
+        return
+    for row in rows:
+        output.talk(f"Dropped {row['id'][-SHOWN_CHARS:]} of {row['session']}: {output.one_line(row['text'], 60)}")
+    if not rows:
+        output.talk("Nothing waited.")

@@ -1,0 +1,390 @@
+"""Branches: where a session goes on, what people call its branches, and those they removed. Never commits.
+
+A removed branch's turns are marked and stay until they are pruned. Reading takes stores of earlier versions, too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from backstory import errors
+from backstory.store import slices, turns
+from backstory.tree import Point, Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import apsw
+
+    from backstory.tree import Span
+
+PREVIEW_CHARS = 400
+"""So much of prompts and answers is read for a line in a tree."""
+TOLD = "('UserMessage', 'AssistantText', 'Thinking', 'ToolCall', 'ToolResult', 'Error', 'Plan', 'Compacted')"
+"""Kinds of events that say something; behind the last of them a turn is at its end."""
+
+
+class TreeTurn(Struct, frozen=True, gc=False):
+    """A turn as a tree shows it: prompt and answer may be cut; times in ms since 1970."""
+
+    id: int
+    uid: str
+    parent_uid: str | None
+    parent_seq: int | None
+    """The record that it follows; the parent's last one also where only an end without words lies between."""
+    first_seq: int
+    last_seq: int
+    agent: str
+    prompt: str
+    answer: str
+    started: int | None
+    ended: int | None
+    outcome: str | None
+    cost_usd: float | None
+    removed: int | None
+
+
+class Named(Struct, frozen=True, kw_only=True):
+    """A name of a branch, and where its tip is; ``seq`` is None at the end of the turn."""
+
+    name: str
+    uid: str
+    seq: int | None
+
+
+class Place(Struct, frozen=True):
+    """Where a record is in the tree. ``asked`` differs where it lay between a tool's call and its result."""
+
+    point: Point
+    asked: int
+
+
+def of_session(db: apsw.Connection, session_id: int, *, removed: bool = False) -> list[TreeTurn]:
+    """A session's turns in the order of their prompts; those of removed branches only when asked for."""
+    mark = _removed(db, "t.")
+    rows = db.execute(
+        "select t.id, t.uid, t.parent_uid, t.parent_seq, t.first_seq, t.last_seq, t.agent, substr(t.prompt, 1, ?), "
+        f"coalesce(substr(x.answer, 1, ?), ''), t.started, t.ended, t.outcome, t.cost_usd, {mark} from turns t "
+        "left join turn_texts x on x.turn_id = t.id where t.session_id = ? order by t.first_seq, t.id",
+        (PREVIEW_CHARS, PREVIEW_CHARS, session_id),
+    )
+    found = [turn for turn in (TreeTurn(*row) for row in rows) if turn.removed is None or removed]
+    return _at_ends(db, session_id, [turn for turn in found if turn.removed is None or _is_kept(db, session_id, turn)])
+
+
+def _is_kept(db: apsw.Connection, session_id: int, turn: TreeTurn) -> bool:
+    """Whether a removed turn has not been pruned."""
+    return bool(turn.prompt) or _is_told(db, session_id, turn.first_seq - 1, turn.last_seq)
+
+
+def _at_ends(db: apsw.Connection, session_id: int, found: list[TreeTurn]) -> list[TreeTurn]:
+    """The same turns; what follows the last words of another follows that as a whole."""
+    last = {turn.uid: turn.last_seq for turn in found}
+    told: list[TreeTurn] = []
+    for turn in found:
+        seq, end = turn.parent_seq, last.get(turn.parent_uid or "")
+        if seq is not None and end is not None and seq < end and not _is_told(db, session_id, seq, end):
+            told.append(replace(turn, parent_seq=end))
+        else:
+            told.append(turn)
+    return told
+
+
+def _is_told(db: apsw.Connection, session_id: int, after: int, last: int) -> bool:
+    return bool(
+        db.execute(
+            f"select exists (select 1 from events where session_id = ? and seq > ? and seq <= ? and kind in {TOLD})",
+            (session_id, after, last),
+        ).get
+    )
+
+
+def leaf(db: apsw.Connection, session_id: int) -> Point | None:
+    """The record that the next prompt follows: the one checked out, else the last of the newest turn."""
+    chosen = "leaf_seq" if has_column(db, "sessions", "leaf_seq") else "null"
+    row: Any = db.execute(
+        f"select t.uid, t.last_seq, {chosen}, {_removed(db, 't.')} from sessions s "
+        "join turns t on t.session_id = s.id and t.uid = s.leaf_uid where s.id = ?",
+        (session_id,),
+    ).fetchone()
+    if row is None or row[3] is not None:
+        row = db.execute(
+            f"select uid, last_seq, null from turns where session_id = ? and {_removed(db)} is null "
+            "order by first_seq desc, id desc limit 1",
+            (session_id,),
+        ).fetchone()
+    return None if row is None else Point(row[0], row[1] if row[2] is None else min(row[1], row[2]))
+
+
+def length(db: apsw.Connection, session_id: int, to: Point | None) -> int:
+    """How many turns lead to a record, the one that holds it included."""
+    if to is None:
+        return 0
+    rows: list[Any] = db.execute(
+        f"select uid, parent_uid from turns where session_id = ? and {_removed(db)} is null", (session_id,)
+    ).fetchall()
+    parents: dict[str, str | None] = dict(rows)
+    walked = set[str]()
+    at: str | None = to.uid
+    while at is not None and at in parents and at not in walked:
+        walked.add(at)
+        at = parents[at]
+    return len(walked)
+
+
+def place(db: apsw.Connection, session_id: int, seq: int) -> Place:
+    """Where a record is; between a tool's call and its result that is before the call.
+
+    Raises RecordNotFound, BranchRemoved.
+    """
+    row: Any = (
+        db.execute(
+            f"select t.id, t.uid, t.first_seq, t.last_seq, t.outcome, {_removed(db, 't.')} from events e "
+            "left join turns t on t.id = e.turn_id where e.session_id = ? and e.seq = ? limit 1",
+            (session_id, seq),
+        ).fetchone()
+        or db.execute(
+            f"select id, uid, first_seq, last_seq, outcome, {_removed(db)} from turns "
+            "where session_id = ?1 and first_seq <= ?2 and last_seq >= ?2 order by first_seq desc limit 1",
+            (session_id, seq),
+        ).fetchone()
+    )
+    if row is None or row[0] is None:
+        raise errors.RecordNotFound(seq, is_before_turns=row is not None)
+    turn_id, uid, first, last, outcome, removed = row
+    if removed is not None:
+        raise errors.BranchRemoved(seq)
+    if seq >= last and outcome is not None:
+        # Behind the end of a turn no call is open any more.
+        return Place(Point(uid, last), seq)
+    return Place(Point(uid, max(_before_open_calls(db, session_id, turn_id, first, seq), first)), seq)
+
+
+def _before_open_calls(db: apsw.Connection, session_id: int, turn_id: int, first: int, seq: int) -> int:
+    """The last record up to ``seq`` at which every call that was made has its result."""
+    codecs: dict[int, Any] = {}
+    rows: list[Any] = db.execute(
+        "select seq, kind, data from events where session_id = ? and turn_id = ? and seq between ? and ? "
+        "and kind in ('ToolCall', 'ToolResult') order by seq, part",
+        (session_id, turn_id, first, seq),
+    ).fetchall()
+    from backstory.model import ToolCall, ToolResult, event_from_json
+
+    calls = list[tuple[int, str]]()
+    answered: dict[str, int] = {}
+    for at, _, data in rows:
+        event = event_from_json(turns.unpack_event(db, codecs, data))
+        if isinstance(event, ToolCall):
+            calls.append((at, event.tool_use_id))
+        elif isinstance(event, ToolResult):
+            answered.setdefault(event.tool_use_id, at)
+    for at, call in sorted(calls, reverse=True):
+        # Moving before one call may take away the result of another that was made at the same time.
+        if answered.get(call, seq + 1) > seq:
+            seq = at - 1
+    return seq
+
+
+def check_out(db: apsw.Connection, session_id: int, point: Point) -> None:
+    """Have the next prompt follow this record."""
+    db.execute("update sessions set leaf_uid = ?, leaf_seq = ? where id = ?", (point.uid, point.seq, session_id))
+
+
+# names ------------------------------------------------------------------------------------------------------
+
+
+def names(db: apsw.Connection, session_id: int, *, removed: bool = False) -> list[Named]:
+    """What a session's branches are called; the names of removed branches only when asked for."""
+    if not has_column(db, "branches", "name"):
+        return []
+    rows: list[Any] = db.execute(
+        "select b.name, b.leaf_uid, b.leaf_seq from branches b join turns t on t.session_id = b.session_id "
+        "and t.uid = b.leaf_uid and (? or t.removed is null) where b.session_id = ? order by b.created, b.id",
+        (removed, session_id),
+    ).fetchall()
+    return [Named(name=name, uid=uid, seq=seq) for name, uid, seq in rows]
+
+
+def call(db: apsw.Connection, session_id: int, name: str, point: Point, now: int) -> None:
+    """Give the branch with this tip a name; raises BranchNameTaken where another branch has it."""
+    taken = next((each for each in names(db, session_id) if each.name == name), None)
+    last, follows = _end_of(db, session_id, point)
+    seq = None if point.seq >= last and not follows else point.seq
+    if taken is not None and (taken.uid, taken.seq) != (point.uid, seq):
+        raise errors.BranchNameTaken(name)
+    db.execute(
+        "insert into branches(session_id, name, leaf_uid, leaf_seq, created) values (?, ?, ?, ?, ?) "
+        "on conflict(session_id, name) do update set leaf_uid = excluded.leaf_uid, leaf_seq = excluded.leaf_seq",
+        (session_id, name, point.uid, seq, now),
+    )
+
+
+def _end_of(db: apsw.Connection, session_id: int, point: Point) -> tuple[int, bool]:
+    """The last record of a turn, or the one asked for if nothing is told behind it; and whether something follows."""
+    last = int(db.execute("select last_seq from turns where session_id = ? and uid = ?", (session_id, point.uid)).get)
+    follows = bool(
+        db.execute(
+            "select count(*) from turns where session_id = ? and parent_uid = ? and removed is null",
+            (session_id, point.uid),
+        ).get
+    )
+    return (last if _is_told(db, session_id, point.seq, last) else point.seq), follows
+
+
+def uncall(db: apsw.Connection, session_id: int, name: str) -> None:
+    """Take a name away."""
+    db.execute("delete from branches where session_id = ? and name = ?", (session_id, name))
+
+
+# removing ---------------------------------------------------------------------------------------------------
+
+
+def remove(db: apsw.Connection, session_id: int, uids: Iterable[str], now: int) -> int:
+    """Mark turns as removed; gives how many. Where the session went on there, it goes on where they began."""
+    gone = list(uids)
+    tree = Tree(of_session(db, session_id))
+    at = leaf(db, session_id)
+    db.executemany(
+        "update turns set removed = ? where session_id = ? and uid = ? and removed is null",
+        [(now, session_id, uid) for uid in gone],
+    )
+    if at is not None and at.uid in gone:
+        back = next((turn for turn in reversed(tree.ancestry(at.uid)) if turn.uid not in gone), None)
+        above = next((turn for turn in tree.ancestry(at.uid) if turn.uid in gone), None)
+        if back is None or above is None:
+            db.execute("update sessions set leaf_uid = null, leaf_seq = null where id = ?", (session_id,))
+        else:
+            check_out(db, session_id, Point(back.uid, above.parent_seq or back.last_seq))
+    turns.sum_up(db, session_id)
+    return len(gone)
+
+
+def restore(db: apsw.Connection, session_id: int, uid: str) -> int:
+    """Bring back what was removed together with a turn, and what that comes from; gives how many turns."""
+    tree = Tree(of_session(db, session_id, removed=True))
+    back = {turn.uid for turn in tree if turn.removed is not None and turn.removed == tree[uid].removed}
+    back |= {turn.uid for each in list(back) for turn in tree.ancestry(each) if turn.removed is not None}
+    db.executemany(
+        "update turns set removed = null where session_id = ? and uid = ?", [(session_id, each) for each in back]
+    )
+    turns.sum_up(db, session_id)
+    return len(back)
+
+
+def removed(db: apsw.Connection, session_id: int) -> list[TreeTurn]:
+    """The turns of removed branches that can be restored, the last removed first."""
+    found = [turn for turn in of_session(db, session_id, removed=True) if turn.removed is not None]
+    return sorted(found, key=lambda turn: (-(turn.removed or 0), turn.first_seq))
+
+
+def prune(db: apsw.Connection, session_id: int) -> int:
+    """Drop what removed turns hold, a run with its bytes; gives how many turns that were.
+
+    A row stays of each, with what it cost: a log that tells the turn, here or the agent's own, must not bring it back.
+    """
+    doomed = removed(db, session_id)
+    for turn in doomed:
+        slices.delete_events(db, "session_id = ? and turn_id = ?", (session_id, turn.id))
+        db.execute("delete from turn_texts where turn_id = ?", (turn.id,))
+        db.execute(
+            "delete from file_touches where seq between ? and ? and file_id in "
+            "(select id from session_files where session_id = ?)",
+            (turn.first_seq, turn.last_seq, session_id),
+        )
+        db.execute("delete from logs where session_id = ? and turn_uid = ?", (session_id, turn.uid))
+        db.execute("update turns set prompt = '' where id = ?", (turn.id,))
+        db.execute("delete from branches where session_id = ? and leaf_uid = ?", (session_id, turn.uid))
+    db.execute(
+        "delete from session_files where session_id = ? and turn_id in "
+        "(select id from turns where removed is not null) "
+        "and not exists (select 1 from file_touches where file_id = session_files.id)",
+        (session_id,),
+    )
+    turns.sum_up(db, session_id)
+    return len(doomed)
+
+
+def prunable(db: apsw.Connection) -> list[int]:
+    """The ids of sessions with removed branches."""
+    if not has_column(db, "turns", "removed"):
+        return []
+    rows = db.execute("select distinct session_id from turns where removed is not null order by 1").fetchall()
+    return [int(str(session_id)) for (session_id,) in rows]
+
+
+# what a path holds ------------------------------------------------------------------------------------------
+
+
+def touched(db: apsw.Connection, session_id: int, spans: Sequence[Span]) -> dict[str, str]:
+    """The files that the records of a path touched, each with the action that tells most, in order."""
+    ranks = ("create", "rename", "delete", "edit", "read")
+    found: dict[str, str] = {}
+    if not has_column(db, "file_touches", "action"):
+        return found
+    for span in spans:
+        for path, action in db.execute(
+            "select f.file_path, t.action from session_files f join file_touches t on t.file_id = f.id "
+            "where f.session_id = ? and t.seq between ? and ? order by t.seq, t.part",
+            (session_id, span.first, span.last),
+        ).fetchall():
+            if path not in found or ranks.index(str(action)) < ranks.index(found[str(path)]):
+                found[str(path)] = str(action)
+    return found
+
+
+# the same elsewhere -----------------------------------------------------------------------------------------
+
+
+def state(db: apsw.Connection, uid: str) -> tuple[object, ...]:
+    """What a person decided about a session's branches; two stores in which it differs are not level."""
+    chosen = "leaf_seq" if has_column(db, "sessions", "leaf_seq") else "null"
+    row: Any = db.execute(f"select id, leaf_uid, {chosen} from sessions where uid = ?", (uid,)).fetchone()
+    if row is None:
+        return ()
+    gone = db.execute(f"select uid, {_removed(db)} from turns where session_id = ? order by uid", (row[0],)).fetchall()
+    called = tuple(sorted((each.name, each.uid, each.seq or 0) for each in names(db, row[0], removed=True)))
+    return (*row[1:], tuple(each for each in gone if each[1] is not None), called)
+
+
+def copy(db: apsw.Connection, source: str, old: int, new: int) -> None:
+    """Have names, removals and the leaf of a session as the store attached as ``source`` has them."""
+    if not has_column(db, "turns", "removed", schema=source):
+        return
+    db.execute(
+        f"update sessions set (leaf_uid, leaf_seq) = (select leaf_uid, leaf_seq from {source}.sessions where id = ?) "
+        "where id = ?",
+        (old, new),
+    )
+    db.execute(
+        f"update turns set removed = (select o.removed from {source}.turns o where o.session_id = ?1 "
+        "and o.uid = turns.uid) where session_id = ?2 and removed is not "
+        f"(select o.removed from {source}.turns o where o.session_id = ?1 and o.uid = turns.uid)",
+        (old, new),
+    )
+    db.execute("delete from branches where session_id = ?", (new,))
+    db.execute(
+        "insert into branches(session_id, name, leaf_uid, leaf_seq, created) "
+        f"select ?, name, leaf_uid, leaf_seq, created from {source}.branches where session_id = ?",
+        (new, old),
+    )
+    turns.sum_up(db, new)
+
+
+def copy_of(db: apsw.Connection, source: str, uid: str) -> None:
+    """The same, of a session by its uid."""
+    old = db.execute(f"select id from {source}.sessions where uid = ?", (uid,)).get
+    new = db.execute("select id from sessions where uid = ?", (uid,)).get
+    if old is not None and new is not None:
+        copy(db, source, int(old), int(new))
+
+
+def has_column(db: apsw.Connection, table: str, column: str, *, schema: str = "main") -> bool:
+    """Whether the file's tables have a column: those of an earlier version lack some."""
+    return bool(db.execute("select count(*) from pragma_table_info(?, ?) where name = ?", (table, schema, column)).get)
+
+
+def _removed(db: apsw.Connection, of: str = "") -> str:
+    return f"{of}removed" if has_column(db, "turns", "removed") else "null"

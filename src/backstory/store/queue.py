@@ -1,0 +1,419 @@
+"""The queue of a store: texts that wait for a session's next word, and who runs which session.
+
+``<store>.queue.db`` beside the store. It is made when something first has to wait, and removed when it is empty and
+nobody runs. A text is given the uid of the turn it will become, so whether it was taken up can be asked of the store:
+its row is deleted only afterwards. The rows of owners are for people and for other hosts; the right to write a
+session is a lock of the operating system.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import apsw
+import msgspec
+from msgspec import Struct, field
+
+from backstory import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+T = TypeVar("T")
+
+APPLICATION_ID = 0x626B7371  # "bksq"
+VERSION = 1
+BUSY_TIMEOUT_MS = 3_000
+MOVED_RETRIES_MAX = 20
+"""So often a file that was removed while it was being opened is begun anew."""
+HEARTBEAT_S = 5.0
+STALE_MS = 30_000
+"""An owner that has not been heard of for longer is gone."""
+
+_TABLES = f"""
+create table texts(
+  position    integer primary key autoincrement,  -- texts are taken in this order
+  uid         text not null unique,               -- of the turn that it becomes
+  session_uid text not null,
+  kind        text not null,                      -- steer | followup
+  content     text not null,                      -- as typed
+  options     text not null,                      -- JSON: what the run is asked for beside its prompt
+  queued      integer not null                    -- ms since 1970
+);
+create index idx_texts_session on texts(session_uid);
+create table owners(
+  session_uid text primary key,
+  pid         integer not null,
+  host        text not null,
+  started     integer not null,                   -- ms since 1970, as is:
+  heartbeat   integer not null
+) without rowid;
+pragma application_id = {APPLICATION_ID};
+pragma user_version = {VERSION};
+"""
+_COLUMNS = "uid, session_uid, kind, content, options, queued"
+
+
+class Kind(StrEnum):
+    """What a text waits for: words for a run that goes on, or the prompt of the next run."""
+
+    STEER = "steer"
+    FOLLOWUP = "followup"
+
+
+class Options(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a queued run is asked for; None where the session's last run decides."""
+
+    agent: str | None = None
+    model: str | None = None
+    permissions: str | None = None
+    cwd: str | None = None
+    after: tuple[str, int] | None = None
+    """The turn and the record in it that the prompt is to follow."""
+
+
+class Text(Struct, frozen=True, kw_only=True):
+    """Words that wait. ``queued``: when they were left, in ms since 1970."""
+
+    uid: str
+    session_uid: str
+    kind: Kind
+    content: str
+    options: Options = field(default_factory=Options)
+    queued: int = 0
+
+
+class Owner(Struct, frozen=True, kw_only=True):
+    """The process that runs a session, as it last said; times in ms since 1970."""
+
+    session_uid: str
+    pid: int
+    host: str
+    started: int
+    heartbeat: int
+
+    def is_fresh(self, now: int) -> bool:
+        """Whether it was heard of lately. A heartbeat far in the future comes from a clock that was wrong."""
+        return abs(now - self.heartbeat) < STALE_MS
+
+
+def path_beside(store: Path) -> Path:
+    """Where a store's queue lies."""
+    return store.with_name(store.name + ".queue.db")
+
+
+class Queue:
+    """The queue beside one store; each method is one transaction.
+
+    Reading makes nothing. Errors: QueueUnusable for a file that is something else or damaged, QueueReadOnly,
+    StoreBusy, DiskFull.
+    """
+
+    def __init__(self, store: Path) -> None:
+        self.path = path_beside(store)
+        self._db: apsw.Connection | None = None
+        self._inode = 0
+        self._seen: object = None
+
+    def __enter__(self) -> Queue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._db is not None:
+            self._db.close()
+        self._db = None
+
+    # texts ----------------------------------------------------------------------------------------------------
+
+    def add(self, texts: Sequence[Text]) -> int:
+        """Leave texts, in this order; on the disk when this returns. Gives how many of the session wait before them."""
+
+        def insert(db: apsw.Connection) -> int:
+            before = int(db.execute("select count(*) from texts where session_uid = ?", (texts[0].session_uid,)).get)
+            db.executemany(
+                f"insert into texts({_COLUMNS}) values (?, ?, ?, ?, ?, ?)",
+                [
+                    (
+                        each.uid, each.session_uid, each.kind.value, each.content,
+                        msgspec.json.encode(each.options).decode(), each.queued,
+                    )
+                    for each in texts
+                ],
+            )  # fmt: skip
+            return before
+
+        return self._write(insert)
+
+    def texts(self, session_uid: str | None = None, kind: Kind | None = None) -> list[Text]:
+        """What waits, the first to be taken first."""
+
+        def select(db: apsw.Connection) -> list[Text]:
+            rows: list[Any] = db.execute(
+                f"select {_COLUMNS} from texts where (?1 is null or session_uid = ?1) and (?2 is null or kind = ?2) "
+                "order by position",
+                (session_uid, kind.value if kind else None),
+            ).fetchall()
+            return [_text(row) for row in rows]
+
+        return self._read(select, list[Text]())
+
+    def has(self, uid: str) -> bool:
+        """Whether a text still waits."""
+        return self._read(lambda db: bool(db.execute("select count(*) from texts where uid = ?", (uid,)).get), False)
+
+    def remove(self, uids: Sequence[str]) -> int:
+        """Take texts out; gives how many there were. The file goes with the last one, unless a session is run."""
+        if not uids:
+            return 0
+
+        def delete(db: apsw.Connection) -> int:
+            before = db.total_changes()
+            db.executemany("delete from texts where uid = ?", [(uid,) for uid in uids])
+            return db.total_changes() - before
+
+        removed = self._write_if_there(delete, 0)
+        self.tidy()
+        return removed
+
+    def make_followups(self, uids: Sequence[str]) -> int:
+        """Have steers that no run took up be runs of their own, in their place in the line; gives how many."""
+
+        def change(db: apsw.Connection) -> int:
+            before = db.total_changes()
+            db.executemany(
+                "update texts set kind = 'followup' where uid = ? and kind = 'steer'", [(uid,) for uid in uids]
+            )
+            return db.total_changes() - before
+
+        return self._write_if_there(change, 0) if uids else 0
+
+    def has_changed(self) -> bool:
+        """Whether it may hold something else than when this was last asked; cheap enough to ask ten times a second."""
+        try:
+            told = self.path.stat()
+        except OSError:
+            self._seen, changed = None, self._seen is not None
+            return changed
+        # Two changes may come within one tick of the file's clock: SQLite counts them.
+        now = (told.st_ino, self._read(lambda db: db.pragma("data_version"), None))
+        before, self._seen = self._seen, now
+        return now != before
+
+    # owners ---------------------------------------------------------------------------------------------------
+
+    def own(self, owner: Owner) -> Owner | None:
+        """Say who runs a session; gives the owner that stands in the way: one of another host, heard of lately."""
+
+        def take(db: apsw.Connection) -> Owner | None:
+            known = _owner(db, owner.session_uid)
+            if known is not None and known.host != owner.host and known.is_fresh(owner.heartbeat):
+                return known
+            db.execute(
+                "insert into owners(session_uid, pid, host, started, heartbeat) values (?1, ?2, ?3, ?4, ?5) "
+                "on conflict(session_uid) do update set pid = ?2, host = ?3, started = ?4, heartbeat = ?5",
+                (owner.session_uid, owner.pid, owner.host, owner.started, owner.heartbeat),
+            )
+            return None
+
+        return self._write(take, lasting=False)
+
+    def disown(self, owner: Owner) -> None:
+        """Say that it runs the session no more; a row that is somebody else's by now stays."""
+        self._write_if_there(
+            lambda db: db.execute(
+                "delete from owners where session_uid = ? and pid = ? and host = ?",
+                (owner.session_uid, owner.pid, owner.host),
+            ),
+            None,
+            lasting=False,
+        )
+        self.tidy()
+
+    def owner(self, session_uid: str) -> Owner | None:
+        """Who last said to run a session."""
+        return self._read(lambda db: _owner(db, session_uid), None)
+
+    def owners(self) -> list[Owner]:
+        """All who last said to run a session."""
+
+        def select(db: apsw.Connection) -> list[Owner]:
+            rows: list[Any] = db.execute(
+                "select session_uid, pid, host, started, heartbeat from owners order by started"
+            ).fetchall()
+            return [_owner_of(row) for row in rows]
+
+        return self._read(select, list[Owner]())
+
+    def tidy(self) -> None:
+        """Remove the file if there is nothing in it. Whoever waits for it finds that it is gone, and begins another."""
+        try:
+            with self._opened(begin=False) as db:
+                if db is None:
+                    return
+                db.execute("begin exclusive")
+                try:
+                    if not db.execute("select exists (select 1 from texts) or exists (select 1 from owners)").get:
+                        self.path.unlink(missing_ok=True)
+                finally:
+                    db.execute("rollback")
+            if not self.path.exists():
+                self.close()
+        except (errors.BackstoryError, OSError):
+            # An empty file does no harm; the next one to leave the queue removes it.
+            return
+
+    # how ------------------------------------------------------------------------------------------------------
+
+    def _read(self, question: Callable[[apsw.Connection], T], otherwise: T) -> T:
+        with self._opened(begin=False) as db:
+            return otherwise if db is None else question(db)
+
+    def _write_if_there(self, change: Callable[[apsw.Connection], T], otherwise: T, *, lasting: bool = True) -> T:
+        return self._write(change, lasting=lasting) if self.path.exists() else otherwise
+
+    def _write(self, change: Callable[[apsw.Connection], T], *, lasting: bool = True) -> T:
+        for _ in range(MOVED_RETRIES_MAX):
+            try:
+                with self._opened(begin=True) as db:
+                    assert db is not None
+                    # Who runs need not survive a power cut, and is one row in one page; what people said must, and
+                    # syncing that syncs all of the file.
+                    db.execute(f"pragma synchronous = {'extra' if lasting else 'off'}")
+                    return _in_transaction(db, change)
+            except _Moved:
+                # Somebody removed it, empty, before we had the lock.
+                self.close()
+        raise errors.StoreBusy(self.path)
+
+    @contextmanager
+    def _opened(self, *, begin: bool) -> Iterator[apsw.Connection | None]:
+        """The open file; with ``begin`` it is made if it is not there, else None."""
+        with _translated(self.path):
+            if self._db is not None and not self._is_same():
+                self.close()
+            if self._db is None:
+                self._db = self._open(begin=begin)
+            yield self._db
+
+    def _is_same(self) -> bool:
+        try:
+            return self.path.stat().st_ino == self._inode
+        except OSError:
+            return False
+
+    def _open(self, *, begin: bool) -> apsw.Connection | None:
+        if begin:
+            _make_file(self.path)
+        try:
+            told = self.path.stat()
+        except OSError:
+            return None
+        if not begin and told.st_size == 0:
+            return None
+        how = apsw.SQLITE_OPEN_READWRITE if os.access(self.path, os.W_OK) else apsw.SQLITE_OPEN_READONLY
+        db = apsw.Connection(str(self.path), flags=how)
+        try:
+            db.set_busy_timeout(BUSY_TIMEOUT_MS)
+            db.execute("pragma synchronous = off")
+            if not self._is_ready(db):
+                if not begin:
+                    db.close()
+                    return None
+                _in_transaction(db, lambda it: None if self._is_ready(it) else it.execute(_TABLES))
+        except BaseException:
+            db.close()
+            raise
+        self._inode = told.st_ino
+        return db
+
+    def _is_ready(self, db: apsw.Connection) -> bool:
+        version = int(db.pragma("user_version"))
+        if version > VERSION:
+            raise errors.StoreTooNew(self.path, version, VERSION)
+        if version == 0 and db.execute("select count(*) from sqlite_schema").get:
+            raise errors.QueueUnusable(self.path, "another program's database")
+        if version and db.pragma("application_id") != APPLICATION_ID:
+            raise errors.QueueUnusable(self.path, "another program's database")
+        return version == VERSION
+
+
+class _Moved(Exception):
+    """The file that was opened is no longer the one of this name."""
+
+
+def _in_transaction(db: apsw.Connection, change: Callable[[apsw.Connection], T]) -> T:
+    try:
+        db.execute("begin immediate")
+        try:
+            changed = change(db)
+            db.execute("commit")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("rollback")
+            raise
+    except apsw.ReadOnlyError as refused:
+        # SQLite itself looks, before it writes, whether the file is still the one of its name.
+        if getattr(refused, "extendedresult", 0) == apsw.SQLITE_READONLY_DBMOVED:
+            raise _Moved from refused
+        raise
+    return changed
+
+
+def _owner(db: apsw.Connection, session_uid: str) -> Owner | None:
+    row: Any = db.execute(
+        "select session_uid, pid, host, started, heartbeat from owners where session_uid = ?", (session_uid,)
+    ).fetchone()
+    return None if row is None else _owner_of(row)
+
+
+def _owner_of(row: tuple[Any, ...]) -> Owner:
+    return Owner(**dict(zip(Owner.__struct_fields__, row, strict=True)))
+
+
+def _text(row: tuple[Any, ...]) -> Text:
+    uid, session_uid, kind, content, options, queued = row
+    return Text(
+        uid=uid,
+        session_uid=session_uid,
+        kind=Kind(kind),
+        content=content,
+        options=msgspec.json.decode(options, type=Options),
+        queued=queued,
+    )
+
+
+def _make_file(path: Path) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except PermissionError as refused:
+        raise errors.QueueReadOnly(path) from refused
+    except OSError as refused:
+        if refused.errno == 30:  # EROFS
+            raise errors.QueueReadOnly(path) from refused
+        if refused.errno == 28:  # ENOSPC
+            raise errors.DiskFull(path) from refused
+        raise errors.QueueUnusable(path, refused.strerror or str(refused)) from refused
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """SQLite's errors as ours."""
+    try:
+        yield
+    except (apsw.BusyError, apsw.LockedError) as refused:
+        raise errors.StoreBusy(path) from refused
+    except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError) as refused:
+        raise errors.QueueReadOnly(path) from refused
+    except apsw.FullError as refused:
+        raise errors.DiskFull(path) from refused
+    except (apsw.Error, msgspec.DecodeError, ValueError) as refused:
+        raise errors.QueueUnusable(path, str(refused)) from refused

@@ -1,0 +1,105 @@
+"""Which sessions a search is about: a filter as conditions in SQL."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from backstory.store import sessions
+
+if TYPE_CHECKING:
+    from backstory.store.search import Filter
+
+_REF = r"(?i)(?:(pr|issue|commit)[:\s#]?\s*)?(?:([\w.-]+(?:/[\w.-]+)+)[#!@])?[#!]?([0-9a-z]+)"
+_HASH = re.compile(r"[0-9a-f]{4,64}")
+
+
+def conditions(wanted: Filter) -> tuple[list[str], list[object]]:
+    """Conditions on a session ``s``, with their values."""
+    conditions, values = sessions.of_kind(project=wanted.project, folder=wanted.folder, agent=wanted.agent)
+    for told, condition in (
+        (wanted.repository, _of_repository), (wanted.branch, _of_branch), (wanted.path, _of_path), (wanted.ref, _of_ref)
+    ):  # fmt: skip
+        if told is not None:
+            sentence, bound = condition(told)
+            conditions.append(sentence)
+            values += bound
+    if wanted.since is not None:
+        conditions.append("coalesce(s.last_active, ?) >= ?")
+        values += [wanted.since, wanted.since]
+    if wanted.until is not None:
+        began = "(select at from events where session_id = s.id and at is not null order by seq limit 1)"
+        conditions.append(f"coalesce({began}, s.last_active, 0) < ?")
+        values.append(wanted.until)
+    if wanted.session_id is not None:
+        conditions.append("s.id = ?")
+        values.append(wanted.session_id)
+    return conditions, values
+
+
+def _of_repository(told: str) -> tuple[str, list[object]]:
+    name = told.strip("/").removesuffix(".git").lower()
+    ends = " or ".join(f"substr(lower({column}), ?) = ?" for column in ("s.repository", "s.project"))
+    ending = f"/{name}"
+    sentence = f"(lower(s.repository) = ? or lower(s.project) = ? or {ends})"
+    return sentence, [name, told.rstrip("/").lower(), -len(ending), ending, -len(ending), ending]
+
+
+def _of_branch(told: str) -> tuple[str, list[object]]:
+    return ("s.branch glob ?" if "*" in told else "s.branch = ?"), [told]
+
+
+def _of_path(told: str) -> tuple[str, list[object]]:
+    """Files that are ``told``, lie in it, or whose path ends with it."""
+    path = told.removeprefix("./").rstrip("/") or told
+    inside = _glob_quoted(path) if "*" not in path else path
+    start = "" if path.startswith("/") else "*/"
+    patterns = [f"{start}{inside}", f"{start}{inside}/*"] + ([] if start == "" else [inside, f"{inside}/*"])
+    file_fits, rename_fits = (" or ".join(f"{column} glob ?" for _ in patterns) for column in ("file_path", "to_path"))
+    sentence = (
+        f"s.id in (select session_id from session_files where {file_fits} union select f.session_id "
+        f"from file_touches t join session_files f on f.id = t.file_id where t.to_path is not null and ({rename_fits}))"
+    )
+    return sentence, [*patterns, *patterns]
+
+
+def _glob_quoted(text: str) -> str:
+    return re.sub(r"[*?\[]", r"[\g<0>]", text)
+
+
+def _of_ref(told: str) -> tuple[str, list[object]]:
+    """Sessions that name a pull request, issue or commit."""
+    kind, repository, value = _named(told)
+    conditions, values = list[str](), list[object]()
+    if value.isdecimal() and kind != "commit":
+        number = "ref_type <> 'commit' and (ref_value = ? or substr(ref_value, ?) = ?)"
+        conditions.append(number)
+        values += [value, -len(value) - 1, f"#{value}"]
+    if _HASH.fullmatch(value) and kind in ("", "commit"):
+        # Either of the two may be told in fewer digits.
+        short = "replace(ref_value, rtrim(ref_value, replace(ref_value, '@', '')), '')"
+        alike = f"substr({short}, 1, ?) = ? or substr(?, 1, length({short})) = {short}"
+        conditions.append(f"ref_type = 'commit' and ({alike})")
+        values += [len(value), value, value]
+    sentence = " or ".join(f"({each})" for each in conditions) or "0"
+    if kind:
+        sentence = f"({sentence}) and ref_type = ?"
+        values.append(kind)
+    if repository:
+        sentence = f"({sentence}) and lower(repository) = ?"
+        values.append(repository)
+    return f"s.id in (select session_id from session_refs where {sentence})", values
+
+
+def _named(told: str) -> tuple[str, str, str]:
+    """The kind ('' if it is not told), repository ('' for any) and number or hash of what was typed."""
+    if "://" in told:
+        from backstory.refs import refs_in_text
+
+        for ref in refs_in_text(told):
+            return ref.type, (ref.repository or "").lower(), re.split("[#@]", ref.value)[-1].lower()
+    found = re.fullmatch(_REF, told.strip())
+    if found is None:
+        return "", "", ""
+    kind, repository, value = (each.lower() if each else "" for each in found.groups())
+    return kind, repository, value

@@ -1,0 +1,672 @@
+"""The queue and the lock, as people meet them: nothing is lost or done twice, whoever is killed, and whenever."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import pytest
+
+from backstory.cli.app import now_ms
+from backstory.model import UserMessage
+from backstory.queueing import Hold
+from backstory.spool import Feed, SessionLock, Spool
+from backstory.store.queue import Owner, Queue
+from tests.runs.test_hard_cases import read_only, without_power
+from tests.runs.test_run import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.runs.conftest import Bench
+
+GOOD: dict[str, Any] = {"result": True}
+NEVER: dict[str, Any] = {"wait_for": "never"}
+DEADLINE_S = 60
+BUSY = 75
+
+
+def prompts(bench: Bench) -> list[str]:
+    return [turn.prompt for turn in bench.store.turns(1)]
+
+
+def told(bench: Bench) -> list[str]:
+    """The prompts that agents were started with, without what came before them."""
+    lines = bench.received.with_suffix(".told").read_text().splitlines()
+    return [json.loads(line).rpartition("\n\n")[2] for line in lines]
+
+
+def heard(bench: Bench) -> list[str]:
+    """The words that agents took up while they worked."""
+    file = bench.received.with_suffix(".heard")
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def waits(bench: Bench) -> list[tuple[str, str]]:
+    listed = json.loads(bench.backstory("queue", "list", "--json").stdout)
+    return [(each["kind"], each["text"]) for each in listed]
+
+
+def queue_file(bench: Bench) -> Path:
+    return bench.project / ".backstory" / "sessions.bks.queue.db"
+
+
+class Busy:
+    """A session with a run that goes on until ``end``."""
+
+    def __init__(self, bench: Bench, *script: dict[str, Any], after: tuple[dict[str, Any], ...] = (GOOD,)) -> None:
+        self._bench, self._go = bench, bench.root / "go"
+        steps: list[dict[str, Any]] = [
+            {"listens": True},
+            {"say": "at work"},
+            *script,
+            {"wait_for": str(self._go)},
+            *after,
+        ]
+        self.process = bench.start("run", "-a", "claude", "first", script=steps)
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "at work\n"
+
+    def end(self) -> tuple[str, str]:
+        """Let it go on to its end; gives what it printed."""
+        self._go.touch()
+        return self.process.communicate(timeout=DEADLINE_S)
+
+
+@pytest.fixture
+def busy(bench: Bench) -> Iterator[Busy]:
+    busy = Busy(bench)
+    yield busy
+    if busy.process.poll() is None:
+        busy.process.kill()
+        busy.process.communicate()
+        bench.backstory("cancel", "S1")
+
+
+# follow-ups -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_run_is_queued_and_run_by_the_first(bench: Bench, busy: Busy) -> None:
+    queued = bench.run("second", options=("--permissions", "all"))
+    assert queued.returncode == 0
+    assert f"S1 is busy (process {busy.process.pid} on" in queued.stderr
+    assert waits(bench) == [("followup", "second")]
+    out, err = busy.end()
+    assert busy.process.returncode == 0
+    assert "❯ second" in err
+    assert out.count("at work") == 1
+    assert prompts(bench) == ["first", "second"]
+    assert "--dangerously-skip-permissions" in bench.argv()
+    assert not queue_file(bench).exists()
+
+
+def test_followups_run_in_order_each_after_the_one_before(bench: Bench, busy: Busy) -> None:
+    for n in range(3):
+        bench.backstory("followup", f"then {n}")
+    busy.end()
+    turns = bench.store.turns(1)
+    assert [turn.prompt for turn in turns] == ["first", "then 0", "then 1", "then 2"]
+    assert [turn.parent_uid for turn in turns[1:]] == [turn.uid for turn in turns[:-1]]
+
+
+def test_a_followup_goes_to_the_agent_model_and_folder_it_asks_for(bench: Bench, busy: Busy) -> None:
+    elsewhere = bench.project / "elsewhere"
+    elsewhere.mkdir()
+    bench.backstory("followup", "-a", "claude", "-m", "small", "--cwd", "elsewhere", "there")
+    (row,) = json.loads(bench.backstory("queue", "list", "--json").stdout)
+    assert row["options"] == {"agent": "claude", "model": "small", "cwd": str(elsewhere)}
+    busy.end()
+    assert "small" in bench.argv()
+    assert bench.store.turns(1)[-1].model == "scripted" or bench.store.turns(1)[-1].model == "small"
+
+
+def test_a_followup_of_a_session_that_does_not_run_is_run_at_once(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    done = bench.backstory("followup", "second", script=[{"say": "done"}, GOOD])
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert prompts(bench) == ["first", "second"]
+
+
+def test_a_followup_may_be_left_without_running_anything(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    done = bench.backstory("followup", "--no-run", "second")
+    assert done.returncode == 0
+    assert "backstory queue run S1" in done.stderr
+    assert prompts(bench) == ["first"]
+    bench.backstory("queue", "run", script=[GOOD])
+    assert prompts(bench) == ["first", "second"]
+
+
+def test_a_followup_is_run_though_the_session_was_held_when_it_came_by_one_who_runs_nothing(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    lock = SessionLock(bench.home / "locks", bench.store.session("S1").uid)
+    assert lock.take()
+    process = bench.start("followup", "second", script=[GOOD])
+    until(queue_file(bench).exists)
+    lock.release()
+    _, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0, err
+    assert prompts(bench) == ["first", "second"]
+
+
+def test_fifty_followups_from_ten_processes_are_all_run_once_and_in_order(bench: Bench, busy: Busy) -> None:
+    command = f"{shlex.quote(sys.executable)} -m backstory followup"
+    processes = [
+        subprocess.Popen(
+            ["sh", "-c", "; ".join(f'{command} "{n}-{m}" || exit 1' for m in range(5))], text=True,
+            cwd=bench.project, env=bench.environ([GOOD]), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )
+        for n in range(10)
+    ]  # fmt: skip
+    busy.end()
+    ended = [(process.communicate(timeout=DEADLINE_S * 2)[1], process.returncode) for process in processes]
+    assert [code for _, code in ended] == [0] * 10, ended
+    turns = bench.store.turns(1)
+    assert sorted(turn.prompt for turn in turns[1:]) == sorted(f"{n}-{m}" for n in range(10) for m in range(5))
+    for n in range(10):
+        assert [turn.prompt for turn in turns if turn.prompt.startswith(f"{n}-")] == [f"{n}-{m}" for m in range(5)]
+    assert [turn.parent_uid for turn in turns[1:]] == [turn.uid for turn in turns[:-1]]
+    assert sorted(told(bench)) == sorted(turn.prompt for turn in turns)
+    assert not queue_file(bench).exists()
+
+
+def test_what_waits_is_not_run_after_a_run_that_failed(bench: Bench) -> None:
+    busy = Busy(bench, after=({"exit": 3},))
+    bench.backstory("followup", "second")
+    _, err = busy.end()
+    assert busy.process.returncode == 1
+    assert "1 text still waits for S1" in err
+    assert waits(bench) == [("followup", "second")]
+
+
+def test_a_new_prompt_goes_before_what_waits_behind_a_run_that_failed(bench: Bench) -> None:
+    busy = Busy(bench, after=({"exit": 3},))
+    bench.backstory("followup", "third")
+    busy.end()
+    bench.run("second", GOOD)
+    assert prompts(bench) == ["first", "second", "third"]
+
+
+def test_a_new_prompt_goes_behind_what_was_left_by_a_runner_that_died(bench: Bench, busy: Busy) -> None:
+    bench.backstory("followup", "second")
+    busy.process.kill()
+    busy.end()
+    until(lambda: "running" not in bench.backstory("ps", "--json").stdout)
+    done = bench.run("third", {"say": "of the third"}, GOOD)
+    assert done.returncode == 0
+    assert prompts(bench) == ["first", "second", "third"]
+
+
+def test_a_followup_that_cannot_be_started_waits_and_is_told(bench: Bench, busy: Busy) -> None:
+    gone = bench.project / "gone"
+    gone.mkdir()
+    bench.backstory("followup", "--cwd", "gone", "second")
+    gone.rmdir()
+    _, err = busy.end()
+    assert busy.process.returncode == 0
+    assert "gone" in err
+    assert waits(bench) == [("followup", "second")]
+
+
+def test_a_prompt_that_waits_keeps_the_record_it_is_to_follow(bench: Bench) -> None:
+    bench.run("zero", {"say": "a"}, GOOD)
+    bench.run("one", {"say": "b"}, GOOD)
+    zero = bench.store.turns(1)[0]
+    busy = Busy(bench)
+    bench.backstory("run", "-a", "claude", f"@{zero.last_seq}", "another way")
+    busy.end()
+    assert bench.store.turns(1)[-1].prompt == "another way"
+    assert bench.store.turns(1)[-1].parent_uid == zero.uid
+
+
+# what a busy session does ---------------------------------------------------------------------------------------------
+
+
+def test_one_who_waits_is_told_the_answer_whoever_ran_it(bench: Bench, busy: Busy) -> None:
+    waiting = bench.start("run", "-a", "claude", "--wait", "second", script=[{"say": "hello"}, GOOD])
+    until(lambda: waits(bench) == [("followup", "second")])
+    busy.end()
+    _, err = waiting.communicate(timeout=DEADLINE_S)
+    assert waiting.returncode == 0, err
+    assert prompts(bench) == ["first", "second"]
+
+
+def test_one_who_waits_and_loses_patience_takes_it_back(bench: Bench, busy: Busy) -> None:
+    waiting = bench.start("run", "-a", "claude", "--wait", "second")
+    until(lambda: waits(bench) == [("followup", "second")])
+    waiting.send_signal(signal.SIGINT)
+    waiting.communicate(timeout=DEADLINE_S)
+    assert waiting.returncode == 130
+    assert waits(bench) == []
+    busy.end()
+    assert prompts(bench) == ["first"]
+
+
+def test_cancel_first_stops_what_runs_and_runs_the_new_prompt_next(bench: Bench, busy: Busy) -> None:
+    bench.backstory("followup", "third")
+    done = bench.run("second", {"say": "instead"}, GOOD, options=("--cancel-first",))
+    assert done.returncode == 0, done.stderr
+    busy.process.communicate(timeout=DEADLINE_S)
+    assert [(turn.prompt, turn.outcome) for turn in bench.store.turns(1)] == [
+        ("first", "cancelled"), ("second", "completed"), ("third", "completed"),
+    ]  # fmt: skip
+
+
+def test_cancel_leaves_what_waits_and_says_so(bench: Bench, busy: Busy) -> None:
+    bench.backstory("followup", "second")
+    done = bench.backstory("cancel", "S1")
+    assert "1 text still waits" in done.stderr
+    busy.process.communicate(timeout=DEADLINE_S)
+    assert waits(bench) == [("followup", "second")]
+
+
+def test_cancel_with_clear_drops_what_waits(bench: Bench, busy: Busy) -> None:
+    bench.backstory("followup", "second")
+    assert "1 text dropped" in bench.backstory("cancel", "--clear", "S1").stderr
+    busy.process.communicate(timeout=DEADLINE_S)
+    assert (waits(bench), prompts(bench)) == ([], ["first"])
+
+
+# steers ---------------------------------------------------------------------------------------------------------------
+
+
+def test_words_for_a_running_agent_are_taken_up_and_stand_in_its_turn(bench: Bench) -> None:
+    busy = Busy(bench, {"hear": 1}, {"say": "heard"})
+    bench.backstory("steer", "look left")
+    until(lambda: heard(bench) == ["look left"])
+    out, _ = busy.end()
+    assert "❯ look left\n" in out
+    (turn,) = bench.store.turns(1)
+    assert (turn.prompt, turn.outcome) == ("first", "completed")
+    said = [(stored.kind, getattr(stored.event, "content", "")) for stored in bench.store.events(1)]
+    assert said.index(("UserMessage", "look left")) == 3
+    assert not queue_file(bench).exists()
+    assert bench.store.verify().problems == []
+
+
+def test_words_are_told_again_to_the_next_agent_and_by_a_reindex(bench: Bench) -> None:
+    busy = Busy(bench, {"hear": 1})
+    bench.backstory("steer", "look left")
+    until(lambda: heard(bench) == ["look left"])
+    busy.end()
+    before = [stored.event for stored in bench.store.events(1)]
+    bench.backstory("reindex", "--force", "--store", str(bench.store.path))
+    assert [stored.event for stored in bench.store.events(1)] == before
+    bench.run("second", GOOD)
+    assert bench.sent().count("look left") == 1
+
+
+def test_what_an_agent_does_not_take_up_becomes_a_followup(bench: Bench, busy: Busy) -> None:
+    bench.backstory("steer", "look left")
+    until(lambda: any((each / "stdin.jsonl").exists() for each in bench.spools()))
+    busy.end()
+    assert heard(bench) == []
+    assert prompts(bench) == ["first", "look left"]
+
+
+def test_an_agent_that_does_not_tell_what_it_takes_up_is_told_nothing_while_it_works(bench: Bench) -> None:
+    process = bench.start(
+        "run", "-a", "claude", "first", script=[{"say": "at work"}, {"wait_for": str(bench.root / "go")}, GOOD]
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    bench.backstory("steer", "look left")
+    (bench.root / "go").touch()
+    process.communicate(timeout=DEADLINE_S)
+    assert prompts(bench) == ["first", "look left"]
+
+
+def test_words_for_a_session_that_does_not_run_are_a_prompt(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    done = bench.backstory("steer", "second", script=[GOOD])
+    assert "S1 is not running" in done.stderr
+    assert prompts(bench) == ["first", "second"]
+
+
+@pytest.mark.parametrize("words", [["steer", "x"], ["steer", "-S", "S7", "x"], ["followup", "--name", "none", "x"]])
+def test_words_for_a_session_that_is_not_there_are_refused_and_leave_nothing(bench: Bench, words: list[str]) -> None:
+    refused = bench.backstory(*words)
+    assert refused.returncode == 66
+    assert not (bench.project / ".backstory").exists()
+
+
+def test_words_of_nothing_are_refused(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    assert bench.backstory("steer", "  ").returncode == 64
+    assert bench.backstory("--followup", "").returncode == 64
+
+
+def test_both_can_be_said_as_options(bench: Bench, busy: Busy) -> None:
+    done = bench.backstory("--followup", "then this", "--steer", "look left", "--followup", "then that")
+    assert done.returncode == 0, done.stderr
+    assert waits(bench) == [("steer", "look left"), ("followup", "then this"), ("followup", "then that")]
+
+
+def test_words_are_heard_in_the_order_they_were_said(bench: Bench) -> None:
+    busy = Busy(bench, {"hear": 20})
+    for n in range(20):
+        bench.backstory("steer", f"word {n} " + "🐦" * (n * 30))
+    until(lambda: len(heard(bench)) == 20)
+    busy.end()
+    said = [stored.event.content for stored in bench.store.events(1) if isinstance(stored.event, UserMessage)]
+    assert said == ["first", *(f"word {n} " + "🐦" * (n * 30) for n in range(20))]
+
+
+def test_words_too_long_for_a_pipe_wait_for_the_next_run(bench: Bench) -> None:
+    busy = Busy(bench)
+    given = "w" * 2_000_000
+    assert bench.backstory("steer", given=given).returncode == 0
+    busy.end()
+    assert prompts(bench) == ["first", given]
+
+
+# what waits -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_waits_is_listed_dropped_and_cleared(bench: Bench, busy: Busy) -> None:
+    for n in range(3):
+        bench.backstory("followup", f"then {n}")
+    listed = json.loads(bench.backstory("queue", "list", "--json").stdout)
+    assert [(each["session"], each["text"]) for each in listed] == [("S1", f"then {n}") for n in range(3)]
+    dropped = bench.backstory("queue", "drop", "--json", listed[1]["id"][-8:].lower())
+    assert [each["text"] for each in json.loads(dropped.stdout)] == ["then 1"]
+    assert waits(bench) == [("followup", "then 0"), ("followup", "then 2")]
+    assert [each["text"] for each in json.loads(bench.backstory("queue", "clear", "--json").stdout)] == [
+        "then 0", "then 2",
+    ]  # fmt: skip
+    assert waits(bench) == []
+
+
+def test_what_does_not_wait_cannot_be_dropped(bench: Bench, busy: Busy) -> None:
+    bench.backstory("followup", "second")
+    assert bench.backstory("queue", "drop", "ZZZZ").returncode == 66
+    assert bench.backstory("queue", "drop", "").returncode == 66
+    assert waits(bench) == [("followup", "second")]
+
+
+def test_ps_tells_who_runs_a_session_and_how_much_waits(bench: Bench, busy: Busy) -> None:
+    bench.backstory("followup", "second")
+    (row,) = json.loads(bench.backstory("ps", "--json").stdout)
+    assert (row["state"], row["queued"]) == ("running", 1)
+    assert (row["owner"]["pid"], row["owner"]["host"]) == (busy.process.pid, os.uname().nodename)
+    assert str(busy.process.pid) in bench.backstory("ps").stdout
+
+
+def test_ps_tells_what_waits_for_a_session_that_does_not_run(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    bench.backstory("followup", "--no-run", "second")
+    (row,) = json.loads(bench.backstory("ps", "--json").stdout)
+    assert (row["state"], row["queued"], row["owner"]) == ("queued", 1, None)
+
+
+# killed at every step -------------------------------------------------------------------------------------------------
+
+FAULTY = """
+import importlib, os, sys
+place, when, *words = sys.argv[1:]
+module, _, names = place.partition(":")
+owner, *names = importlib.import_module(module), *names.split(".")
+for name in names[:-1]:
+    owner = getattr(owner, name)
+real = getattr(owner, names[-1])
+def faulty(*given, **named):
+    if when == "before":
+        os.kill(os.getpid(), 9)
+    result = real(*given, **named)
+    os.kill(os.getpid(), 9)
+    return result
+setattr(owner, names[-1], staticmethod(faulty) if hasattr(real, "__self__") else faulty)
+sys.argv = ["backstory", *words]
+from backstory.cli import main
+main()
+"""
+
+STEPS = [
+    ("backstory.runner:Runner.next_text", "before"),
+    ("backstory.runner:Runner.next_text", "after"),
+    ("backstory.runner:Spool.begin", "before"),
+    ("backstory.runner:Spool.begin", "after"),
+    ("backstory.spool:Spool.open_output", "after"),
+    ("backstory.spool:Spool.note_process", "before"),
+    ("backstory.spool:Spool.note_process", "after"),
+    ("backstory.spool:Spool.note_exit", "before"),
+    ("backstory.store:Store.write_run", "before"),
+    ("backstory.store:Store.write_run", "after"),
+    ("backstory.store.queue:Queue.remove", "before"),
+    ("backstory.store.queue:Queue.remove", "after"),
+    ("backstory.store:Store.hand_over", "before"),
+    ("backstory.spool:Spool.remove", "before"),
+    ("backstory.spool:Spool.remove", "after"),
+    ("backstory.queueing:Hold.release", "before"),
+    ("backstory.queueing:Hold.release", "after"),
+]
+
+
+def killed(bench: Bench, step: tuple[str, str], *words: str, script: list[dict[str, Any]]) -> subprocess.Popen[str]:
+    """``backstory`` that kills itself at a step."""
+    return subprocess.Popen(
+        [sys.executable, "-c", FAULTY, *step, *words], cwd=bench.project, env=bench.environ(script), text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+
+
+def until_nothing_runs(bench: Bench) -> None:
+    until(lambda: "running" not in bench.backstory("ps", "--json").stdout)
+
+
+@pytest.mark.parametrize("step", STEPS, ids=[f"{when} {place.partition(':')[2]}" for place, when in STEPS])
+def test_a_followup_whose_runner_is_killed_is_run_once(bench: Bench, step: tuple[str, str]) -> None:
+    bench.run("first", GOOD)
+    process = killed(bench, step, "followup", "second", script=[{"say": "hi"}, GOOD])
+    process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == -signal.SIGKILL
+    until_nothing_runs(bench)
+    done = bench.run("third", GOOD)
+    assert done.returncode == 0, done.stderr
+    assert prompts(bench) == told(bench) == ["first", "second", "third"]
+    assert [turn.outcome for turn in bench.store.turns(1)] == ["completed"] * 3
+    assert (bench.spools(), queue_file(bench).exists()) == ([], False)
+    assert bench.store.verify().problems == []
+
+
+STEER_STEPS = [
+    ("backstory.spool:Spool.note_word", "before"),
+    ("backstory.spool:Spool.note_word", "after"),
+    ("backstory.spool:Feed.give", "after"),
+    ("backstory.spool:Spool.note_exit", "before"),
+    ("backstory.store:Store.write_run", "before"),
+    ("backstory.store:Store.write_run", "after"),
+    ("backstory.store.queue:Queue.remove", "before"),
+    ("backstory.store.queue:Queue.remove", "after"),
+    ("backstory.store.queue:Queue.make_followups", "after"),
+    ("backstory.spool:Spool.remove", "before"),
+    ("backstory.queueing:Hold.release", "before"),
+]
+
+
+@pytest.mark.parametrize("step", STEER_STEPS, ids=[f"{when} {place.partition(':')[2]}" for place, when in STEER_STEPS])
+def test_words_whose_runner_is_killed_are_told_once(bench: Bench, step: tuple[str, str]) -> None:
+    script: list[dict[str, Any]] = [{"listens": True}, {"say": "at work"}, {"hear": 1}, {"say": "done"}, GOOD]
+    process = killed(bench, step, "run", "-a", "claude", "first", script=script)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "at work\n"
+    bench.backstory("steer", "look left")
+    process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == -signal.SIGKILL
+    until_nothing_runs(bench)
+    assert bench.run("last", GOOD).returncode == 0
+    assert [*heard(bench), *told(bench)].count("look left") == 1
+    said = [stored.event.content for stored in bench.store.events(1) if isinstance(stored.event, UserMessage)]
+    assert said == ["first", "look left", "last"]
+    assert (bench.spools(), queue_file(bench).exists()) == ([], False)
+    assert bench.store.verify().problems == []
+
+
+# the lock -------------------------------------------------------------------------------------------------------------
+
+RACER = """
+import os, sys
+from pathlib import Path
+from backstory.spool import SessionLock
+locks, marker, taken = Path(sys.argv[1]), sys.argv[2], 0
+while taken < 500:
+    lock = SessionLock(locks, "S")
+    if lock.take():
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+        os.unlink(marker)
+        lock.release()
+        taken += 1
+"""
+
+
+def test_two_that_race_for_a_lock_never_both_have_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", RACER, str(tmp_path / "locks"), str(tmp_path / "marker")]
+    racers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    ended = [(racer.communicate(timeout=DEADLINE_S)[1], racer.returncode) for racer in racers]
+    assert ended == [("", 0), ("", 0)]
+
+
+def test_looking_whether_a_lock_is_held_never_keeps_anyone_from_taking_it(tmp_path: Path) -> None:
+    looking = (
+        "import sys; from pathlib import Path; from backstory.spool import SessionLock\n"
+        "while not Path(sys.argv[2]).exists(): SessionLock(Path(sys.argv[1]), 'S').is_held"
+    )
+    lock = SessionLock(tmp_path / "locks", "S")
+    assert lock.take()
+    lock.release()
+    looker = subprocess.Popen([sys.executable, "-c", looking, str(tmp_path / "locks"), str(tmp_path / "stop")])
+    try:
+        for _ in range(2_000):
+            assert lock.take()
+            lock.release()
+    finally:
+        (tmp_path / "stop").touch()
+        looker.wait(DEADLINE_S)
+
+
+def beat_at(bench: Bench, at: int) -> None:
+    """Have the owner's row say that it was last heard of then."""
+    db = apsw.Connection(str(queue_file(bench)))
+    db.execute("update owners set heartbeat = ?", (at,))
+    db.close()
+
+
+@pytest.mark.parametrize("hours", [-1, 1], ids=["silent", "from the future"])
+def test_an_owner_that_is_stopped_for_long_keeps_its_session(bench: Bench, busy: Busy, hours: int) -> None:
+    busy.process.send_signal(signal.SIGSTOP)
+    try:
+        beat_at(bench, now_ms() + hours * 3_600_000)
+        assert bench.run("second", GOOD, options=("--fail",)).returncode == BUSY
+    finally:
+        busy.process.send_signal(signal.SIGCONT)
+    busy.end()
+    assert prompts(bench) == ["first"]
+
+
+def leave_owner(bench: Bench, host: str, heartbeat: int) -> None:
+    uid = bench.store.session("S1").uid
+    with Queue(bench.store.path) as queue:
+        queue.own(Owner(session_uid=uid, pid=os.getpid(), host=host, started=heartbeat, heartbeat=heartbeat))
+
+
+def test_the_row_of_another_host_that_was_heard_of_lately_refuses(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    leave_owner(bench, "elsewhere", now_ms())
+    refused = bench.run("second", GOOD)
+    assert refused.returncode == BUSY
+    assert "on elsewhere" in refused.stderr
+    assert prompts(bench) == ["first"]
+
+
+@pytest.mark.parametrize("ago_ms", [31_000, -3_600_000], ids=["silent", "from the future"])
+def test_the_row_of_another_host_that_went_silent_does_not_refuse(bench: Bench, ago_ms: int) -> None:
+    bench.run("first", GOOD)
+    leave_owner(bench, "elsewhere", now_ms() - ago_ms)
+    assert bench.run("second", GOOD).returncode == 0
+    assert not queue_file(bench).exists()
+
+
+def test_a_row_that_a_dead_process_left_is_nobodys_though_its_id_was_given_again(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    leave_owner(bench, os.uname().nodename, now_ms())
+    assert json.loads(bench.backstory("ps", "--json").stdout) == []
+    assert bench.run("second", GOOD).returncode == 0
+    assert not queue_file(bench).exists()
+
+
+def test_an_owner_is_heard_of_while_it_runs_and_gone_afterwards(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.run("first", GOOD)
+    session, clock = bench.store.session("S1"), iter(range(1_000, 10_000_000, 1_000))
+    monkeypatch.setattr("backstory.queueing.HEARTBEAT_S", 0.01)
+    hold = Hold(bench.home, bench.store, session.uid, lambda: next(clock))
+    assert hold.take()
+    hold.show_owner()
+    with Queue(bench.store.path) as queue:
+        first = queue.owner(session.uid)
+        assert first is not None
+        until(lambda: (now := queue.owner(session.uid)) is not None and now.heartbeat > first.heartbeat)
+    hold.release()
+    assert not queue_file(bench).exists()
+
+
+# queues that cannot be used -------------------------------------------------------------------------------------------
+
+
+def test_a_queue_of_garbage_keeps_nobody_from_running(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    queue_file(bench).write_bytes(b"garbage" * 1_000)
+    done = bench.run("second", GOOD)
+    assert done.returncode == 0
+    assert str(queue_file(bench)) in done.stderr
+    assert prompts(bench) == ["first", "second"]
+    assert queue_file(bench).read_bytes() == b"garbage" * 1_000
+
+
+@pytest.mark.parametrize("words", [["followup", "x"], ["steer", "x"], ["queue", "list"], ["queue", "clear"]])
+def test_a_queue_of_garbage_is_said_so(bench: Bench, words: list[str]) -> None:
+    bench.run("first", GOOD)
+    queue_file(bench).write_bytes(b"garbage" * 1_000)
+    refused = bench.backstory(*words)
+    assert refused.returncode == 65
+    assert "move it aside" in refused.stderr
+
+
+def test_a_queue_that_may_not_be_written_is_said_so(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    with read_only(bench.project / ".backstory"):
+        refused = bench.backstory("followup", "second", limit=without_power)
+    assert refused.returncode == 77
+    assert "queue.db cannot be written" in refused.stderr
+    assert prompts(bench) == ["first"]
+
+
+# the pipe -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_prompt_is_in_the_pipe_before_the_agent_begins(tmp_path: Path) -> None:
+    prompt = b"p" * 900_000
+    feed = Feed.holding(prompt)
+    assert feed is not None
+    assert not feed.has_room(b"more")
+    with os.fdopen(os.dup(feed.reading), "rb") as reading:
+        feed.close()
+        assert reading.read() == prompt
+
+
+def test_a_prompt_that_no_pipe_holds_has_none(tmp_path: Path) -> None:
+    assert Feed.holding(b"p" * 5_000_000) is None
+
+
+def test_a_word_that_was_cut_off_was_never_handed_over(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    spool.note_word(b'{"uid":"a"}')
+    with spool.told.open("ab") as file:
+        file.write(b'{"uid":"b"')
+    assert [word.uid for word in spool.words()] == ["a"]
