@@ -167,7 +167,7 @@ def test_fifty_followups_from_ten_processes_are_all_run_once_and_in_order(bench:
     ]  # fmt: skip
     busy.end()
     ended = [(process.communicate(timeout=DEADLINE_S * 2)[1], process.returncode) for process in processes]
-    assert [code for _, code in ended] == [0] * 10, ended
+    assert [err for err, code in ended if code] == []
     turns = bench.store.turns(1)
     assert sorted(turn.prompt for turn in turns[1:]) == sorted(f"{n}-{m}" for n in range(10) for m in range(5))
     for n in range(10):
