@@ -261,6 +261,8 @@ class SessionFacts(Struct, kw_only=True):
     branch: str | None = None
     repository: str | None = None
     agent_version: str | None = None
+    leaf: tuple[str, int] | None = None
+    """The turn, by its uid, and the record that the next prompt follows, where that is not the newest."""
 
 
 class Relation(StrEnum):

@@ -123,6 +123,16 @@ def test_a_message_that_the_next_one_follows_is_told_where_it_is_no_tip(machine:
     assert Hook(name="current_message", output=current) in said(machine, Hook)
 
 
+def test_a_session_goes_on_at_the_message_that_was_checked_out_inside_a_branch(machine: Machine, project: Path) -> None:
+    put(project, "checked-out-inside")
+    read(machine, project)
+    session = machine.store.session(SESSION)
+    leaf = machine.store.leaf(session)
+    assert leaf is not None
+    said_there = [each.event for each in machine.store.events(session) if each.seq == leaf.seq]
+    assert said_there == [AssistantText(text="Hi there")]
+
+
 def test_follow_ups_side_by_side_are_told_one_after_the_other(machine: Machine, project: Path) -> None:
     put(project, "followups")
     read(machine, project)

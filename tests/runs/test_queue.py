@@ -8,17 +8,21 @@ import shlex
 import signal
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import apsw
 import pytest
 
+from backstory import agents
+from backstory.agents import steerable
 from backstory.cli.app import now_ms
-from backstory.model import UserMessage
+from backstory.model import LogIdentity, UserMessage
 from backstory.queueing import Hold
 from backstory.spool import Feed, SessionLock, Spool
 from backstory.store.queue import Owner, Queue
+from backstory.streaming import runnable
 from tests.runs.test_hard_cases import read_only, without_power
 from tests.runs.test_run import until
 
@@ -365,6 +369,51 @@ def test_words_too_long_for_a_pipe_wait_for_the_next_run(bench: Bench) -> None:
     assert bench.backstory("steer", given=given).returncode == 0
     busy.end()
     assert prompts(bench) == ["first", given]
+
+
+def log_of(*records: dict[str, Any]) -> list[str]:
+    """The prompts of the turns that an agent's own log with these records has."""
+    reader = agents.load("claude").reader(LogIdentity(native_id="s"), None, tuple)
+    prompts: list[str] = []
+    for seq, record in enumerate(records, 1):
+        reader.read(json.dumps({"sessionId": "s", **record}).encode(), seq)
+        prompts += [turn.prompt for turn in reader.touched() if turn.prompt not in prompts]
+    return prompts
+
+
+def typed(text: str, given: str) -> dict[str, Any]:
+    return {"type": "user", "uuid": given, "message": {"role": "user", "content": [{"type": "text", "text": text}]}}
+
+
+def absorbed(text: str, source: str) -> dict[str, Any]:
+    given = {"type": "queued_command", "prompt": [{"type": "text", "text": text}], "source_uuid": source}
+    return {"type": "attachment", "uuid": "22222222-2222-4222-8222-222222222222", "attachment": given}
+
+
+def word(uid: str) -> str:
+    agent = steerable(runnable("claude"))
+    assert agent is not None
+    return agent.word_of(uid)
+
+
+FIRST = typed("first", "11111111-1111-4111-8111-111111111111")
+
+
+@pytest.mark.parametrize("record", [typed("look left", word("A")), absorbed("look left", word("A"))])
+def test_words_of_ours_are_no_turn_in_the_agents_own_log(record: dict[str, Any]) -> None:
+    assert log_of(FIRST, record) == ["first"]
+
+
+@pytest.mark.parametrize("source", ["33333333-3333-4333-8333-333333333333", ""])
+def test_words_that_a_person_typed_while_the_agent_worked_are_a_turn_in_its_log(source: str) -> None:
+    assert log_of(FIRST, absorbed("look left", source)) == ["first", "look left"]
+
+
+def test_the_id_of_words_is_a_uuid_of_version_8_and_always_the_same() -> None:
+    ids = {word(f"01M80W1V4JKWG88XNKXCPHYT{n:02}") for n in range(100)}
+    assert len(ids) == 100
+    assert {(uuid.UUID(each).version, uuid.UUID(each).variant) for each in ids} == {(8, uuid.RFC_4122)}
+    assert word("A") == word("A")
 
 
 # what waits -----------------------------------------------------------------------------------------------------------

@@ -288,6 +288,7 @@ class Reader:
     def _remember(self, native_id: str, seq: int, turn: Turn | None, depth: int) -> None:
         messages = self._state.messages
         messages[native_id] = _Message(seq, turn.uid if turn is not None else None, depth)
+        self._state.session.leaf = None
         self._state.last_message = native_id
         if len(messages) > MESSAGES_KNOWN_MAX:
             del messages[next(iter(messages))]
@@ -372,6 +373,9 @@ class Reader:
         if key == _message_rows.NAME:
             self._state.session.title = _plain(value) or None
             return []
+        if key == _message_rows.CURRENT:
+            tip = self._state.messages.get(_text(value))
+            self._state.session.leaf = (tip.turn_uid, tip.seq) if tip is not None and tip.turn_uid else None
         return [] if key == _message_rows.STATE else [Hook(name=key, output=_plain(value))]
 
     def _event(self, row: dict[str, Any], turn: Turn | None) -> list[Event]:

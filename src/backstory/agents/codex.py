@@ -665,6 +665,7 @@ class Reader:
             native_id = f"{state.task}/{state.task_prompts}"
         uid = ids.turn_uid(NAME, native_id)
         self._leave_turn()
+        state.session.leaf = None
         # A turn that is told again, as copies are, keeps its place.
         again = next((place for place, (known, _) in enumerate(state.path) if known == uid), len(state.path))
         del state.path[again:]
@@ -695,6 +696,7 @@ class Reader:
         count = _whole(turns) or 0
         if count > 0:
             del self._state.path[-count:]
+            self._state.session.leaf = self._state.path[-1] if self._state.path else None
 
     def _turn_at(self, seq: int) -> Turn | None:
         turn = self._state.turn

@@ -64,7 +64,7 @@ class Place(Struct, frozen=True):
 
 def of_session(db: apsw.Connection, session_id: int, *, removed: bool = False) -> list[TreeTurn]:
     """A session's turns in the order of their prompts; those of removed branches only when asked for."""
-    mark = _removed(db, "t.")
+    mark = removed_mark(db, "t.")
     rows = db.execute(
         "select t.id, t.uid, t.parent_uid, t.parent_seq, t.first_seq, t.last_seq, t.agent, substr(t.prompt, 1, ?), "
         f"coalesce(substr(x.answer, 1, ?), ''), t.started, t.ended, t.outcome, t.cost_usd, {mark} from turns t "
@@ -106,13 +106,13 @@ def leaf(db: apsw.Connection, session_id: int) -> Point | None:
     """The record that the next prompt follows: the one checked out, else the last of the newest turn."""
     chosen = "leaf_seq" if has_column(db, "sessions", "leaf_seq") else "null"
     row: Any = db.execute(
-        f"select t.uid, t.last_seq, {chosen}, {_removed(db, 't.')} from sessions s "
+        f"select t.uid, t.last_seq, {chosen}, {removed_mark(db, 't.')} from sessions s "
         "join turns t on t.session_id = s.id and t.uid = s.leaf_uid where s.id = ?",
         (session_id,),
     ).fetchone()
     if row is None or row[3] is not None:
         row = db.execute(
-            f"select uid, last_seq, null from turns where session_id = ? and {_removed(db)} is null "
+            f"select uid, last_seq, null from turns where session_id = ? and {removed_mark(db)} is null "
             "order by first_seq desc, id desc limit 1",
             (session_id,),
         ).fetchone()
@@ -124,7 +124,7 @@ def length(db: apsw.Connection, session_id: int, to: Point | None) -> int:
     if to is None:
         return 0
     rows: list[Any] = db.execute(
-        f"select uid, parent_uid from turns where session_id = ? and {_removed(db)} is null", (session_id,)
+        f"select uid, parent_uid from turns where session_id = ? and {removed_mark(db)} is null", (session_id,)
     ).fetchall()
     parents: dict[str, str | None] = dict(rows)
     walked = set[str]()
@@ -142,12 +142,12 @@ def place(db: apsw.Connection, session_id: int, seq: int) -> Place:
     """
     row: Any = (
         db.execute(
-            f"select t.id, t.uid, t.first_seq, t.last_seq, t.outcome, {_removed(db, 't.')} from events e "
+            f"select t.id, t.uid, t.first_seq, t.last_seq, t.outcome, {removed_mark(db, 't.')} from events e "
             "left join turns t on t.id = e.turn_id where e.session_id = ? and e.seq = ? limit 1",
             (session_id, seq),
         ).fetchone()
         or db.execute(
-            f"select id, uid, first_seq, last_seq, outcome, {_removed(db)} from turns "
+            f"select id, uid, first_seq, last_seq, outcome, {removed_mark(db)} from turns "
             "where session_id = ?1 and first_seq <= ?2 and last_seq >= ?2 order by first_seq desc limit 1",
             (session_id, seq),
         ).fetchone()
@@ -344,7 +344,8 @@ def state(db: apsw.Connection, uid: str) -> tuple[object, ...]:
     row: Any = db.execute(f"select id, leaf_uid, {chosen} from sessions where uid = ?", (uid,)).fetchone()
     if row is None:
         return ()
-    gone = db.execute(f"select uid, {_removed(db)} from turns where session_id = ? order by uid", (row[0],)).fetchall()
+    mark = removed_mark(db)
+    gone = db.execute(f"select uid, {mark} from turns where session_id = ? order by uid", (row[0],)).fetchall()
     called = tuple(sorted((each.name, each.uid, each.seq or 0) for each in names(db, row[0], removed=True)))
     return (*row[1:], tuple(each for each in gone if each[1] is not None), called)
 
@@ -386,5 +387,6 @@ def has_column(db: apsw.Connection, table: str, column: str, *, schema: str = "m
     return bool(db.execute("select count(*) from pragma_table_info(?, ?) where name = ?", (table, schema, column)).get)
 
 
-def _removed(db: apsw.Connection, of: str = "") -> str:
+def removed_mark(db: apsw.Connection, of: str = "") -> str:
+    """The column that says when a turn of ``of`` was removed, in SQL; stores of earlier versions have none."""
     return f"{of}removed" if has_column(db, "turns", "removed") else "null"

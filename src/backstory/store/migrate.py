@@ -20,6 +20,7 @@ MIGRATIONS: dict[int, str] = {
     alter table sessions add column root text;
     alter table sessions add column leaf_seq integer;
     alter table turns add column removed integer;
+    create index idx_turns_removed on turns(session_id) where removed is not null;
     create index idx_sessions_repo on sessions(repository);
     create index idx_sessions_cwd on sessions(cwd);
     create index idx_sessions_native on sessions(native_id) where native_id is not null;

@@ -199,3 +199,4 @@ def _mark(db: apsw.Connection, piece: Retold, *, events_too: bool) -> None:
             "repository = coalesce(?, repository) where id = ? and owner is null",
             (facts.title, facts.cwd, facts.branch, repository_name(facts.repository), piece.session_id),
         )
+        turns.follow(db, piece.session_id, facts.leaf)

@@ -153,6 +153,7 @@ create table turns(
 );
 create index idx_turns_uid on turns(uid);
 create index idx_turns_native on turns(native_id);
+create index idx_turns_removed on turns(session_id) where removed is not null;
 create index idx_turns_session on turns(session_id, first_seq);
 
 create table branches(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cached_property
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from msgspec import Struct
 
 from backstory.extract import Scope, as_parts, identifier_parts, index_text, signed_words
 from backstory.model import Relation
-from backstory.store import claims, codec, relevance, session_filter
+from backstory.store import branches, claims, codec, relevance, session_filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -385,13 +386,22 @@ class _Search:
         return places
 
     def fitting(self, rows: list[_Row], places: dict[int, _Place]) -> list[_Row]:
-        """The rows in wanted sessions, of the wanted time."""
+        """The rows in wanted sessions, of the wanted time, but for those of removed branches."""
         since, until = self._wanted.since, self._wanted.until
-        fitting = [row for row in rows if row.session_id in places]
+        fitting = [row for row in rows if row.session_id in places and row.event_id not in self._removed]
         if since is None and until is None:
             return fitting
         times = ((row, row.at if row.at is not None else places[row.session_id].last_active or 0) for row in fitting)
         return [row for row, at in times if (since is None or at >= since) and (until is None or at < until)]
+
+    @cached_property
+    def _removed(self) -> frozenset[int]:
+        """The events of removed branches; mostly there are none."""
+        rows: list[Any] = self._db.execute(
+            "select e.id from turns t join events e on e.session_id = t.session_id and e.turn_id = t.id "
+            f"where {branches.removed_mark(self._db, 't.')} is not null"
+        ).fetchall()
+        return frozenset(event_id for (event_id,) in rows)
 
     def _count(self, expression: str, most: int = -1) -> int:
         return int(

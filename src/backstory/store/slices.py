@@ -287,6 +287,7 @@ def _update_session(db: apsw.Connection, session_id: int, piece: LogSlice) -> No
     if piece.turns:
         claims.take_usage(db, session_id)
         turns.sum_up(db, session_id)
+    turns.follow(db, session_id, facts.leaf)
 
 
 def _link_parent(db: apsw.Connection, session_id: int, piece: LogSlice) -> None:

@@ -182,6 +182,18 @@ def sum_up(db: apsw.Connection, session_id: int) -> None:
     )
 
 
+def follow(db: apsw.Connection, session_id: int, leaf: tuple[str, int] | None) -> None:
+    """Have a session that is read from a log go on where the log says: at this record of this turn, or at its end."""
+    known = leaf and db.execute("select 1 from turns where session_id = ? and uid = ?", (session_id, leaf[0])).get
+    uid, seq = leaf if leaf and known else (None, None)
+    if uid is not None or db.execute("select leaf_seq is not null from sessions where id = ?", (session_id,)).get:
+        db.execute(
+            "update sessions set leaf_seq = ?2, leaf_uid = coalesce(?1, leaf_uid) where id = ?3 and owner is null",
+            (uid, seq, session_id),
+        )
+        sum_up(db, session_id)
+
+
 def _duration(turn: Turn) -> int | None:
     if turn.duration_ms is not None:
         return turn.duration_ms

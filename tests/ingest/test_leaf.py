@@ -1,0 +1,74 @@
+"""Where a session that is read from a log goes on, when the log says that it is not at its newest turn."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from backstory.context import build_context
+from backstory.reindex import reindex
+from tests.conftest import NOW
+from tests.ingest.machines import CODEX_FOLDER, Machine, lines
+
+if TYPE_CHECKING:
+    from backstory.store import Session
+
+SESSION = "01a2b3c4-0000-7000-8000-000000000001"
+LOG = CODEX_FOLDER / f"rollout-2026-11-21T21-00-00-{SESSION}.jsonl"
+
+
+def record(number: int, kind: str, **payload: Any) -> bytes:
+    at = f"2026-11-21T21:00:{number:02}.000Z"
+    return json.dumps({"timestamp": at, "type": kind, "payload": payload}).encode()
+
+
+def turn(number: int) -> list[bytes]:
+    task = f"0000000{number}-0000-7000-8000-000000000000"
+    return [
+        record(number, "event_msg", type="task_started", turn_id=task),
+        record(number, "event_msg", type="user_message", message=f"prompt {number}"),
+        record(number, "event_msg", type="agent_message", message=f"answer {number}"),
+        record(number, "event_msg", type="task_complete", turn_id=task, last_agent_message=f"answer {number}"),
+    ]
+
+
+def put(machine: Machine, *records: bytes) -> Session:
+    machine.write(LOG, lines(record(0, "session_meta", id=SESSION, cwd="/w"), *records))
+    assert machine.read("codex").errors == []
+    (session,) = machine.store.sessions()
+    return session
+
+
+def told(machine: Machine, session: Session) -> str:
+    return build_context(machine.store.told_turns(session, 10_000), budget_chars=10_000).text
+
+
+BACK = record(9, "event_msg", type="thread_rolled_back", num_turns=1)
+
+
+def test_what_was_rolled_back_is_not_told_also_when_nothing_was_asked_since(machine: Machine) -> None:
+    context = told(machine, put(machine, *turn(1), *turn(2), BACK))
+    assert "prompt 1" in context
+    assert "prompt 2" not in context
+
+
+def test_a_rollback_that_comes_later_counts_as_well(machine: Machine) -> None:
+    put(machine, *turn(1), *turn(2))
+    context = told(machine, put(machine, *turn(1), *turn(2), BACK))
+    assert "prompt 2" not in context
+
+
+def test_a_prompt_after_a_rollback_is_where_the_session_goes_on(machine: Machine) -> None:
+    put(machine, *turn(1), *turn(2), BACK)
+    context = told(machine, put(machine, *turn(1), *turn(2), BACK, *turn(3)))
+    assert "prompt 1" in context
+    assert "prompt 2" not in context
+    assert "prompt 3" in context
+
+
+def test_reading_the_kept_bytes_again_leaves_the_session_where_it_goes_on(machine: Machine) -> None:
+    session = put(machine, *turn(1), *turn(2), BACK)
+    before = machine.store.leaf(session)
+    reindex(machine.store, now=NOW, events_too=True)
+    assert machine.store.leaf(session) == before
+    assert "prompt 2" not in told(machine, session)
