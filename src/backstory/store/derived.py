@@ -17,6 +17,7 @@ VERSION = 2
 """Raised with derived.sql and with what is put into its tables; logs that were derived before it are derived anew."""
 ACTIONS = "read edit delete rename create"
 """What can be done to a file; of several things a later word here tells more."""
+PATHS_AT_ONCE = 500
 Texts = tuple[str | None, ...]
 """The texts of a checkpoint, in the order of SECTIONS."""
 SECTIONS = ("overview", "history", "work_done", "technical_details", "important_files", "next_steps")
@@ -65,41 +66,50 @@ def _write_touches(
 ) -> None:
     from backstory.touches import place  # which knows much about shells, and is needed only here
 
-    files: dict[str, tuple[int, int, int]] = {}
-    rows = []
-    for touch in touches:
-        path, rank = place(touch.path, cwd, None)[0], ACTIONS.find(touch.action)
-        file_id, known_rank, first_seq = files.get(path, (0, -1, 0))
+    rows, told = [], dict[str, tuple[int, int]]()
+    placed = [(place(touch.path, cwd, None)[0], touch) for touch in touches]
+    for path, touch in placed:
+        rank, seq = ACTIONS.find(touch.action), touch.where.seq
+        known_rank, first_seq = told.get(path, (-1, seq + 1))
         # A file is touched again and again; what tells no more of it needs no telling.
-        if rank > known_rank or touch.where.seq < first_seq:
-            file_id = _write_file(db, session_id, path, touch, turn_ids)
-            first_seq = touch.where.seq if known_rank < 0 else min(touch.where.seq, first_seq)
-            files[path] = file_id, max(rank, known_rank), first_seq
-        to_path = place(touch.to, cwd, None)[0] if touch.to is not None else None
-        rows.append((file_id, touch.where.seq, touch.where.part, touch.action, to_path))
+        if rank > known_rank or seq < first_seq:
+            where = touch.where
+            turn_id = turn_ids.get(where.turn_uid or "")
+            rows.append((session_id, path, touch.tool_name, touch.action, turn_id, seq, where.at))
+            told[path] = max(rank, known_rank), min(seq, first_seq)
+    db.executemany(_TOUCHED, rows)
+    file_ids: dict[str, int] = {}
+    every = list(told)
+    for start in range(0, len(every), PATHS_AT_ONCE):
+        paths = every[start : start + PATHS_AT_ONCE]
+        among = ", ".join("?" * len(paths))
+        found: list[Any] = db.execute(
+            f"select file_path, id from session_files where session_id = ? and file_path in ({among})",
+            (session_id, *paths),
+        ).fetchall()
+        file_ids |= dict(found)
     db.executemany(
-        "insert or replace into file_touches(file_id, seq, part, action, to_path) values (?, ?, ?, ?, ?)", rows
-    )
-
-
-def _write_file(db: apsw.Connection, session_id: int, path: str, touch: FoundTouch, turn_ids: dict[str, int]) -> int:
-    where = touch.where
-    return int(
-        db.execute(
-            "insert into session_files(session_id, file_path, tool_name, action, turn_id, first_seq, first_seen_at) "
-            "values (?, ?, ?, ?, ?, ?, ?) on conflict(session_id, file_path) do update set "
-            f"action = case when instr('{ACTIONS}', excluded.action) > instr('{ACTIONS}', action) "
-            "then excluded.action else action end, "
-            "tool_name = iif(excluded.first_seq < first_seq, excluded.tool_name, tool_name), "
-            "turn_id = iif(excluded.first_seq < first_seq, excluded.turn_id, turn_id), "
-            "first_seen_at = iif(excluded.first_seq < first_seq, excluded.first_seen_at, first_seen_at), "
-            "first_seq = min(excluded.first_seq, first_seq) returning id",
+        "insert or replace into file_touches(file_id, seq, part, action, to_path) values (?, ?, ?, ?, ?)",
+        [
             (
-                session_id, path, touch.tool_name, touch.action, turn_ids.get(where.turn_uid or ""), where.seq,
-                where.at,
-            ),
-        ).get
+                file_ids[path], touch.where.seq, touch.where.part, touch.action,
+                place(touch.to, cwd, None)[0] if touch.to is not None else None,
+            )
+            for path, touch in placed
+        ],
     )  # fmt: skip
+
+
+_TOUCHED = (
+    "insert into session_files(session_id, file_path, tool_name, action, turn_id, first_seq, first_seen_at) "
+    "values (?, ?, ?, ?, ?, ?, ?) on conflict(session_id, file_path) do update set "
+    f"action = case when instr('{ACTIONS}', excluded.action) > instr('{ACTIONS}', action) "
+    "then excluded.action else action end, "
+    "tool_name = iif(excluded.first_seq < first_seq, excluded.tool_name, tool_name), "
+    "turn_id = iif(excluded.first_seq < first_seq, excluded.turn_id, turn_id), "
+    "first_seen_at = iif(excluded.first_seq < first_seq, excluded.first_seen_at, first_seen_at), "
+    "first_seq = min(excluded.first_seq, first_seq)"
+)
 
 
 def _write_refs(db: apsw.Connection, session_id: int, refs: list[FoundRef], turn_ids: dict[str, int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from backstory.model import Outcome, Tokens, Turn
@@ -25,32 +26,14 @@ _NAMES = _COLUMNS.split(", ")
 
 def upsert(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str, int]:
     """Store turns as they stand now; a shorter telling never replaces a longer one. Gives their ids by uid."""
-    for turn in turns:
-        tokens = turn.tokens
-        db.execute(
-            f"insert into turns(session_id, {_COLUMNS}) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-            "on conflict(session_id, uid) do update set first_seq = excluded.first_seq, "
-            "last_seq = excluded.last_seq, parent_uid = excluded.parent_uid, parent_seq = excluded.parent_seq, "
-            "model = excluded.model, "
-            "prompt = coalesce(nullif(excluded.prompt, ''), prompt), started = excluded.started, "
-            "ended = excluded.ended, outcome = excluded.outcome, stop_reason = excluded.stop_reason, "
-            "duration_ms = excluded.duration_ms, input_tokens = excluded.input_tokens, "
-            "output_tokens = excluded.output_tokens, cache_read_tokens = excluded.cache_read_tokens, "
-            "cache_write_tokens = excluded.cache_write_tokens, reasoning_tokens = excluded.reasoning_tokens, "
-            "tokens_source = excluded.tokens_source, cost_usd = excluded.cost_usd, "
-            "cost_source = excluded.cost_source where excluded.last_seq >= turns.last_seq",
-            (
-                session_id, turn.uid, turn.parent_uid, turn.parent_seq, turn.first_seq, turn.last_seq, turn.agent,
-                turn.model, turn.native_id, turn.prompt, turn.started, turn.ended, turn.outcome, turn.stop_reason,
-                _duration(turn), tokens.input, tokens.output, tokens.cache_read, tokens.cache_write,
-                tokens.reasoning, turn.tokens_source, turn.cost_usd, turn.cost_source,
-            ),
-        )  # fmt: skip
-    return {
-        turn.uid: db.execute("select id from turns where session_id = ? and uid = ?", (session_id, turn.uid)).get
-        for turn in turns
-    }
+    if not turns:
+        return {}
+    db.executemany(_UPSERT, [_values(session_id, turn) for turn in turns])
+    uids = json.dumps([turn.uid for turn in turns])
+    rows: list[Any] = db.execute(
+        "select uid, id from turns where session_id = ? and uid in (select value from json_each(?))", (session_id, uids)
+    ).fetchall()
+    return dict(rows)
 
 
 def of_session(db: apsw.Connection, session_id: int) -> list[Turn]:
@@ -192,6 +175,30 @@ def follow(db: apsw.Connection, session_id: int, leaf: tuple[str, int] | None) -
             (uid, seq, session_id),
         )
         sum_up(db, session_id)
+
+
+_UPSERT = (
+    f"insert into turns(session_id, {_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+    "?, ?) on conflict(session_id, uid) do update set first_seq = excluded.first_seq, last_seq = excluded.last_seq, "
+    "parent_uid = excluded.parent_uid, parent_seq = excluded.parent_seq, model = excluded.model, "
+    "prompt = coalesce(nullif(excluded.prompt, ''), prompt), started = excluded.started, ended = excluded.ended, "
+    "outcome = excluded.outcome, stop_reason = excluded.stop_reason, duration_ms = excluded.duration_ms, "
+    "input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, "
+    "cache_read_tokens = excluded.cache_read_tokens, cache_write_tokens = excluded.cache_write_tokens, "
+    "reasoning_tokens = excluded.reasoning_tokens, tokens_source = excluded.tokens_source, "
+    "cost_usd = excluded.cost_usd, cost_source = excluded.cost_source where excluded.last_seq >= turns.last_seq"
+)
+
+
+def _values(session_id: int, turn: Turn) -> tuple[Any, ...]:
+    """A turn as ``_UPSERT`` takes it."""
+    tokens = turn.tokens
+    return (
+        session_id, turn.uid, turn.parent_uid, turn.parent_seq, turn.first_seq, turn.last_seq, turn.agent,
+        turn.model, turn.native_id, turn.prompt, turn.started, turn.ended, turn.outcome, turn.stop_reason,
+        _duration(turn), tokens.input, tokens.output, tokens.cache_read, tokens.cache_write,
+        tokens.reasoning, turn.tokens_source, turn.cost_usd, turn.cost_source,
+    )  # fmt: skip
 
 
 def _duration(turn: Turn) -> int | None:
