@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         Unknown,
         UserMessage,
     )
-    from backstory.store import Answer, Filter, Session, Store, StoredEvent, open_store
+    from backstory.store import Answer, Filter, Session, Store, StoredEvent, cleanup_orphans, open_store
     from backstory.tree import get_ancestry, get_leaf_messages, get_leaves
 
 _HOMES = {
@@ -64,7 +64,7 @@ _HOMES = {
         "Outcome", "Plan", "Retry", "Thinking", "Tokens", "Tool", "ToolCall", "ToolResult", "Turn", "Unknown",
         "UserMessage",
     ),
-    "backstory.store": ("Answer", "Filter", "Session", "Store", "StoredEvent", "open_store"),
+    "backstory.store": ("Answer", "Filter", "Session", "Store", "StoredEvent", "cleanup_orphans", "open_store"),
     "backstory.tree": ("get_ancestry", "get_leaf_messages", "get_leaves"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -73,8 +73,8 @@ __all__ = [
     "Answer", "AssistantText", "BackstoryError", "Command", "Compacted", "Complete", "Context", "Error", "Event",
     "Filter", "Hook", "Init", "ModelSwitch", "Outcome", "Plan", "Retry", "Session", "Store", "StoredEvent", "Thinking",
     "Tokens", "ToldTurn", "Tool", "ToolCall", "ToolResult", "Turn", "Unknown", "UserMessage", "__version__",
-    "build_context", "build_context_prompt", "compact_event", "get_ancestry", "get_leaf_messages", "get_leaves",
-    "open_store", "strip_context",
+    "build_context", "build_context_prompt", "cleanup_orphans", "compact_event", "get_ancestry", "get_leaf_messages",
+    "get_leaves", "open_store", "strip_context",
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ copy counts only if nothing was written meanwhile. A database that is as it was 
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 import tempfile
@@ -87,9 +88,14 @@ def sessions_without_logs(
         keeper = agents.rows_of(agent)
         if keeper is not None:
             found = [*keeper.databases(environ, home), *_in_projects(agent, keeper, environ, seen, in_projects)]
-            # Its journals lie beside the file itself, not beside a link to it.
-            for database in dict.fromkeys(each.resolve() for each in found):
+            for database in dict.fromkeys(map(_itself, found)):
                 yield from _sessions_of(agent, database, seen)
+
+
+def _itself(database: Path) -> Path:
+    """A file where it lies: its journals are beside itself, not beside a link to it."""
+    # Where links lead in a circle, which `Path.resolve` takes for our mistake, opening it says so.
+    return Path(os.path.realpath(database))
 
 
 def _in_projects(

@@ -204,6 +204,19 @@ class Runner:
                 lock.release()
         return stored
 
+    def cleanup_orphans(self, store: Store, report: Callable[[str], None]) -> None:
+        """Close what a crash left in a store and nothing will complete any more, and ``report`` it."""
+        to_come = {run.turn_uid for spool in waiting(self._home / SPOOLS) if (run := spool.run) is not None}
+        try:
+            closed = store.cleanup_orphans(to_come)
+        except BackstoryError as refused:
+            report(f"What a crash left could not be closed: {refused}")
+            return
+        for orphan in closed:
+            calls = f", {orphan.calls} of its calls without a result" if orphan.calls else ""
+            name = store.session(orphan.session_uid).shown_name
+            report(f"{name} @{orphan.seq} was cut off by a crash; the rest of it is lost: closed as crashed{calls}.")
+
     def running(self) -> set[tuple[str, str]]:
         """(agent, its own id of the session) of every run that is not stored yet."""
         runs = [(spool, run) for spool in waiting(self._home / SPOOLS) if (run := spool.run) is not None]

@@ -114,8 +114,10 @@ def sessions_in(database: Database) -> Iterator[SessionRows]:
                 return
             with closing(_opened(database.queue)) as queue:
                 yield from _sessions(database, _Tables(db, queue))
-    except sqlite3.Error as refused:
-        raise UnreadableDatabase(str(refused)) from refused
+    except (sqlite3.Error, UnicodeError) as refused:
+        # Of a damaged schema even the words that say so may be no text.
+        is_text = isinstance(refused, sqlite3.Error)
+        raise UnreadableDatabase(str(refused) if is_text else "it is malformed") from refused
 
 
 def _opened(path: Path) -> sqlite3.Connection:

@@ -129,6 +129,7 @@ def read_logs(app: App, only: Sequence[str] = (), *, quietly: bool = False) -> R
     runner = Runner(app.home, app.machine_store, app.environ, now_ms)
     if app.home_store is app.machine_store:
         runner.take_up(output.talk)
+        runner.cleanup_orphans(app.project_store, output.talk)
     with app.home_store as store, _progress("Reading logs", quietly=quietly) as progress:
         report = ingest(
             store,

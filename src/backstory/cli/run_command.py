@@ -68,6 +68,7 @@ def command(
         raise click.UsageError(f"A new session has no {at} to follow: leave out --new.")
     runner = runner_of(app)
     runner.take_up(output.talk)
+    runner.cleanup_orphans(app.project_store, output.talk)
     fork = _fork(app, at, wanted or name) if at is not None else None
     wants_new = is_new or (name is None and wanted is None and _last_here(app) is None)
     asked = fork[0].session.uid if fork else None if wants_new else wanted or name

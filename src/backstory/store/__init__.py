@@ -65,7 +65,8 @@ T = TypeVar("T")
 
 __all__ = [
     "Answer", "Filter", "Found", "Log", "LogSlice", "Named", "Orphan", "Place", "RunPiece", "SeenPlace", "Session",
-    "Store", "StoredEvent", "TreeTurn", "Verified", "Workplace", "Written", "open_store",
+    "Store", "StoredEvent", "TreeTurn", "Verified", "Workplace", "Written", "cleanup_orphans",
+    "open_store",
 ]  # fmt: skip
 
 _HAS = "select count(*) from sessions where uid = ?"
@@ -290,7 +291,9 @@ class Store:
 
         ``running``: uids of turns whose rest is still to come. One that comes all the same replaces what was closed.
         """
-        return self._change(lambda db: orphans.cleanup(db, running, self._now())) if self.exists else []
+        if not self._read_if_begun(lambda db: bool(orphans.found(db, running)), otherwise=False):
+            return []
+        return self._change(lambda db: orphans.cleanup(db, running, self._now()))
 
     def hand_over(self, source: Store, uid: str, *, has_all: bool) -> None:
         """Have a session as another store has it: ``has_all`` says that all it holds was written here too."""
@@ -861,6 +864,11 @@ class Store:
                 if not db.execute("select count(*) from sqlite_schema").get:
                     migrate.begin(db, self._id_to_take or self._new_uid())
                 migrate.upgrade(db, self.path)
+
+
+def cleanup_orphans(store: Store, running: Container[str] = ()) -> list[Orphan]:
+    """The same as ``store.cleanup_orphans``."""
+    return store.cleanup_orphans(running)
 
 
 def _id(session: Session | int) -> int:

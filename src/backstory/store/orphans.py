@@ -34,18 +34,22 @@ class Orphan(Struct, frozen=True, kw_only=True):
     """Calls that never got a result."""
 
 
-def cleanup(db: apsw.Connection, running: Container[str], now: int) -> list[Orphan]:
-    """Close the turns of this store's own runs that have no ending, but for ``running``: turn uids still to come."""
+def found(db: apsw.Connection, running: Container[str]) -> list[tuple[int, str, int, int, str]]:
+    """The turns of this store's own runs that have no ending, but for ``running``: (id, uid, seq) and the session's."""
     rows: list[Any] = db.execute(
         "select t.id, t.uid, t.first_seq, s.id, s.uid from turns t join sessions s on s.id = t.session_id "
         "where s.owner = (select value from meta where key = 'store_id') and t.outcome is null "
-        # The parts of a run that are stored say how long its context was; turns of other makers say nothing of it.
+        # What is stored of a run says how long its context was; turns of other makers say nothing of it.
         "and t.prefix_chars is not null order by t.id"
     ).fetchall()
+    return [row for row in rows if row[1] not in running]
+
+
+def cleanup(db: apsw.Connection, running: Container[str], now: int) -> list[Orphan]:
+    """Close these turns, and tell which they were."""
     return [
         _close(db, turn_id, turn_uid, first_seq, session_id, session_uid, now)
-        for turn_id, turn_uid, first_seq, session_id, session_uid in rows
-        if turn_uid not in running
+        for turn_id, turn_uid, first_seq, session_id, session_uid in found(db, running)
     ]
 
 
