@@ -216,7 +216,7 @@ def test_any_tree_comes_back_with_every_row(data: st.DataObject) -> None:
         log = KeptLog(session_id=1, agent="ah", native_id=SESSION, path="", read=lambda: [rows.content], beside=list)
         written = Path(folder, "out.db")
         written.touch()
-        write_kept(written, log)
+        write_kept(written, [log])
         for table in TABLES:
             found = f"select * from {table} order by 1"
             assert ask(written, found) == ask(file.path, found)

@@ -94,10 +94,11 @@ def exit_code(output: str) -> int | None:
     >>> exit_code("Exit code 2\\nno such file"), exit_code("ok")
     (2, None)
     """
-    if "xit" not in output and "EXIT" not in output:
-        return None
-    found = _EXIT.search(output[:_EXIT_CHARS]) or _EXIT.search(output[-_EXIT_CHARS:])
-    return int(found.group(1)) if found else None
+    for text in (output[:_EXIT_CHARS], output[-_EXIT_CHARS:]):
+        found = _EXIT.search(text) if "xit" in text or "EXIT" in text else None
+        if found:
+            return int(found.group(1))
+    return None
 
 
 def _shortened(waiting: _Waiting) -> _Waiting:

@@ -17,9 +17,9 @@ from msgspec import Struct, field
 
 from backstory import agents
 from backstory.agents import KeptFile, KeptLog
-from backstory.errors import CannotWrite, FileInTheWay, SqlTooBig
+from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, SqlTooBig
 from backstory.fullform import FullForms
-from backstory.store.readonly import HEAP_BYTES, VALUE_BYTES_MAX
+from backstory.store import readonly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE = 1_000
 TIMEOUT_S = 600.0
 """So many rows of a view take a moment; only a store that something keeps from being read takes this long."""
+VALUE_BYTES_MAX = 256 * 1024 * 1024
+"""The largest output of a tool that is written; a line of a log is read up to a quarter of it."""
 PIECE_BYTES = 4 * 1024 * 1024
 JOURNALS = ("-wal", "-journal")
 LOG_FILE = "file"
@@ -73,6 +75,15 @@ class Written(Struct, frozen=True, kw_only=True):
     rows: dict[str, int]
     left_out: int
     """Sessions without a log of that agent's own, where it was to be exact."""
+
+
+class NotWritten(Struct, frozen=True, kw_only=True):
+    """A file that could not be written, whose session (by its uid) that is, and why."""
+
+    format: str
+    file: str
+    session: str
+    reason: str
 
 
 def formats() -> list[str]:
@@ -125,22 +136,33 @@ def export(name: str, chosen: Iterable[Chosen], target: Path, *, exact: bool, fo
     return Written(format=name, file=str(target), exact=exact, bytes=size, rows=rows, left_out=left_out)
 
 
-def export_each(name: str, chosen: Iterable[Chosen], folder: Path, *, force: bool) -> list[Written]:
+def export_each(name: str, chosen: Iterable[Chosen], folder: Path, *, force: bool) -> list[Written | NotWritten]:
     """Write each session into files of its own below a folder, in the form of the agent ``name``.
 
-    Nothing is written when a file is in the way: raises FileInTheWay, unless ``force``, and CannotWrite.
+    Nothing is written when a file is in the way: raises FileInTheWay, unless ``force``. A session that cannot be told
+    or written keeps no other from it; where that is so of every one, what the first of them raised is raised.
     """
     writer = _sessions_writer(agents.load(name))
     assert writer is not None
-    files = [
-        (folder / file.name, file)
+    sources = [
+        (_Source(Chosen(store=each.store, ids=[session_id])), uid)
         for each in chosen
-        for session_id in _Source(each).session_ids()
-        for file in writer.session_files(_Source(Chosen(store=each.store, ids=[session_id])))
+        for session_id, uid in _Source(each).session_ids()
     ]
-    for target, _ in files:
+    files = [(folder / file.name, file, uid) for source, uid in sources for file in writer.session_files(source)]
+    for target, _, _ in files:
         _check_place(target, force=force)
-    return [_write_one(name, target, file, force=force) for target, file in files]
+    done: list[Written | NotWritten] = []
+    first: BackstoryError | None = None
+    for target, file, uid in files:
+        try:
+            done.append(_write_one(name, target, file, force=force))
+        except BackstoryError as failed:
+            first = first or failed
+            done.append(NotWritten(format=name, file=str(target), session=uid, reason=str(failed)))
+    if first is not None and not any(isinstance(each, Written) for each in done):
+        raise first
+    return done
 
 
 def _write_one(name: str, target: Path, file: SessionFile, *, force: bool) -> Written:
@@ -162,16 +184,21 @@ class _Source:
 
     def rows(self, view: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         sql = f"select id, {', '.join(columns)} from {view} where id in (select value from json_each(?)) order by id"
+        at_once = ROWS_AT_ONCE
         for wanted in self._ids_in(view):
             # To put rows in order all of them are told, so only some are asked for at a time.
             while wanted:
-                answer = self._ask(sql, [msgspec.json.encode(wanted).decode()])
+                some = wanted[:at_once]
+                try:
+                    answer = self._ask(sql, [msgspec.json.encode(some).decode()])
+                except SqlTooBig:
+                    if len(some) == 1:
+                        raise
+                    at_once = len(some) // 2
+                    continue
                 yield from (row[1:] for row in answer.rows)
-                if not answer.truncated:
-                    break
-                if not answer.rows:
-                    raise SqlTooBig(VALUE_BYTES_MAX, HEAP_BYTES)
-                wanted = [each for each in wanted if each > answer.rows[-1][0]]
+                last = answer.rows[-1][0] if answer.truncated else some[-1]
+                wanted = [each for each in wanted if each > last]
 
     def _ids_in(self, view: str) -> Iterator[list[int]]:
         """The ids of a view's rows, in order, some at a time."""
@@ -187,9 +214,10 @@ class _Source:
                 return
 
     def _ask(self, sql: str, parameters: list[Any]) -> Answer:
-        return self._store.execute_read_only(
-            sql, ROWS_AT_ONCE, parameters=parameters, timeout_s=TIMEOUT_S, full_form=self._full_form
-        )
+        return readonly.execute(
+            self._store.path, sql, limit=ROWS_AT_ONCE, parameters=parameters, timeout_s=TIMEOUT_S,
+            full_form=self._full_form, value_bytes_max=VALUE_BYTES_MAX,
+        )  # fmt: skip
 
     def _full_form(self, session_id: int, seq: int, part: int | None) -> Event | None:
         after = (seq, (part if part is not None else 0) - 1)
@@ -209,14 +237,14 @@ class _Source:
                 beside=_beside(self._store, log),
             )
 
-    def session_ids(self) -> list[int]:
-        """The sessions by their numbers in the store."""
-        return [session_id for (session_id,) in self.rows("sessions", ["id"])]
+    def session_ids(self) -> list[tuple[int, str]]:
+        """The sessions by their numbers in the store, and their uids."""
+        return [(session_id, uid) for session_id, uid in self.rows("sessions", ["id", "uid"])]
 
     def tip(self) -> int | None:
         """The event that the next prompt of the session follows, of one session; None where it has none."""
         sql = "select value from context where session_id = ? and key = 'current_message'"
-        found = self._store.execute_read_only(sql, 1, parameters=sorted(self._ids), timeout_s=TIMEOUT_S).rows
+        found = self._ask(sql, sorted(self._ids)).rows
         return found[0][0] if found else None
 
     def sessions_without_logs_of(self, agent: str) -> int:

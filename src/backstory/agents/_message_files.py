@@ -24,7 +24,7 @@ from backstory.agents import Exported, _jsonl, _message_rows
 from backstory.model import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from backstory.agents import KeptLog
@@ -98,14 +98,15 @@ def files_of(session: Tree, agent: str, folder: str) -> list[SessionFile]:
     if told is None:
         return []
     whole = _Whole(*told)
-    own = [log for log in session.logs() if log.agent == agent]
+    # Of a database that was written anew the last reading counts; of copies that went on apart each one does.
+    own = list({log.path: log for log in session.logs() if log.agent == agent}.values())
     if not own:
         return [SessionFile(name=f"{folder}/{whole.uid}{ENDING}", write=lambda path: _write_told(path, session, whole))]
-    log = own[-1]
-    name = log.native_id if _message_rows.is_ulid(log.native_id) else whole.uid
-    files = [SessionFile(name=f"{folder}/{name}{ENDING}", write=lambda path: write_kept(path, log))]
-    if any(line.table == _message_rows.QUEUE for line in _lines(log)):
-        files.append(SessionFile(name=f"{folder}/{name}{QUEUE_ENDING}", write=lambda path: _write_queue(path, log)))
+    native_id = own[-1].native_id
+    name, called = native_id if _message_rows.is_ulid(native_id) else whole.uid, _called(whole)
+    files = [SessionFile(name=f"{folder}/{name}{ENDING}", write=lambda path: write_kept(path, own, called))]
+    if any(line.table == _message_rows.QUEUE for line in _lines(own)):
+        files.append(SessionFile(name=f"{folder}/{name}{QUEUE_ENDING}", write=lambda path: _write_queue(path, own)))
     return files
 
 
@@ -118,6 +119,11 @@ class _Whole(Struct, frozen=True):
     created_at: str
 
 
+def _called(whole: _Whole) -> str | None:
+    """What a person called the session here."""
+    return whole.name if whole.name and whole.name != f"S{whole.number}" else None
+
+
 class _File:
     """A database on its way into an empty file: one transaction, that ends with the ``with`` it is used in."""
 
@@ -127,6 +133,7 @@ class _File:
 
     def __enter__(self) -> _File:
         self.db = sqlite3.connect(self._path, isolation_level=None)
+        self.db.text_factory = _text
         # The form wants it, and what stands in the journal goes into the file when it is closed.
         self.db.execute("pragma journal_mode = wal")
         self.db.execute("pragma synchronous = normal")
@@ -156,15 +163,27 @@ class _File:
     def know(self, key: str, value: Any) -> None:
         """Something of the session as a whole."""
         if value is not None:
-            self.db.execute("insert or replace into context(key, value) values (?, ?)", (key, value))
+            is_text, bound = _bound(value, "")
+            mark = "cast(? as text)" if is_text else "?"
+            self.db.execute(f"insert or replace into context(key, value) values (?, {mark})", (key, bound))
 
 
 def _bound(value: Any, name: str) -> tuple[bool, Any]:
     """A value as SQLite takes it, and whether it is text that is given as bytes."""
     if isinstance(value, dict):
         (kind, data), *_ = value.items()
+        if kind == _message_rows.REAL:
+            return False, float(data)
         return kind == _message_rows.TEXT_BYTES, base64.b64decode(data)
     return False, _NOT_NULL.get(name) if value is None else value
+
+
+def _text(data: bytes) -> Any:
+    """A text out of the file; as lines tell it, where it is none."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {_message_rows.TEXT_BYTES: base64.b64encode(data).decode()}
 
 
 # rows as they were --------------------------------------------------------------------------------------------
@@ -179,7 +198,20 @@ class _Line(Struct):
 _decoder = msgspec.json.Decoder(_Line)
 
 
-def _lines(log: KeptLog) -> Iterator[_Line]:
+def _lines(logs: Sequence[KeptLog]) -> Iterator[_Line]:
+    """The records of a session's logs; what an earlier one has, too, is told once."""
+    told: set[tuple[str, str]] = set()
+    for log in logs:
+        for line in _lines_of(log):
+            native_id = line.row.get("id")
+            if len(logs) > 1 and isinstance(native_id, str) and line.table != _message_rows.CONSUMED:
+                if (line.table, native_id) in told:
+                    continue
+                told.add((line.table, native_id))
+            yield line
+
+
+def _lines_of(log: KeptLog) -> Iterator[_Line]:
     rest = b""
     for data in log.read():
         *lines, rest = (rest + data).split(b"\n")
@@ -187,14 +219,17 @@ def _lines(log: KeptLog) -> Iterator[_Line]:
             yield from _jsonl.decode(line, _decoder)
 
 
-def write_kept(path: Path, log: KeptLog) -> dict[str, int]:
-    """Write a session that was read from such a database as it was; gives how many rows of each kind it has."""
+def write_kept(path: Path, logs: Sequence[KeptLog], called: str | None = None) -> dict[str, int]:
+    """Write a session that was read from such a database as it was; gives how many rows of each kind it has.
+
+    ``called``: the name that a person gave it since.
+    """
     with _File(path, SCHEMA) as file:
         known: Row = {}
         changes: list[Any] = []
         last = None
-        places = iter(_places(line.row.get("created_at") for line in _lines(log) if line.table == "messages"))
-        for line in _lines(log):
+        places = iter(_places(line.row.get("created_at") for line in _lines(logs) if line.table == "messages"))
+        for line in _lines(logs):
             row = line.row
             if line.table == "messages":
                 file.insert("messages", row, next(places))
@@ -209,6 +244,7 @@ def write_kept(path: Path, log: KeptLog) -> dict[str, int]:
             elif line.table == "conversations":
                 known[_message_rows.STATE] = row.get("state")
         implied = {_message_rows.CURRENT: last, _message_rows.STATE: _message_rows.state_after(changes)}
+        known |= {_message_rows.NAME: called} if called is not None else {}
         for key, value in (implied | known).items():
             file.know(key, value)
         _answer_open_calls(file)
@@ -249,10 +285,11 @@ def _answer_open_calls(file: _File) -> None:
         file.insert("content_blocks", block)
 
 
-def _write_queue(path: Path, log: KeptLog) -> dict[str, int]:
-    consumed = {line.row["id"]: line.row["consumed_at"] for line in _lines(log) if line.table == _message_rows.CONSUMED}
+def _write_queue(path: Path, logs: Sequence[KeptLog]) -> dict[str, int]:
+    taken = (line.row for line in _lines(logs) if line.table == _message_rows.CONSUMED)
+    consumed = {row["id"]: row["consumed_at"] for row in taken}
     with _File(path, QUEUE_SCHEMA) as file:
-        for line in _lines(log):
+        for line in _lines(logs):
             if line.table == _message_rows.QUEUE:
                 file.insert(_message_rows.QUEUE, line.row | {"consumed_at": consumed.get(line.row.get("id"))})
     return file.counts
@@ -346,20 +383,20 @@ class _Telling:
     def write(self) -> None:
         """All of it."""
         # The views count turns anew for each row, so the tables tell the rest of what they show.
-        there = {turn_id for (turn_id,) in self._session.rows("turns", ("id",))}
+        # A branch that was removed is gone, like there.
+        there = {turn_id for turn_id, removed in self._session.rows("turns", ("id", "removed_at")) if removed is None}
         turns = [_Turn(*row) for row in self._session.rows("main.turns", _Turn.__struct_fields__)]
         of: dict[int | None, list[_Told]] = {}
         for row in self._session.rows("main.events", _EVENT_COLUMNS):
             event = _Told(*row)
             of.setdefault(event.turn_id, []).append(event)
         for event in sorted((each for events in of.values() for each in events), key=_order):
-            if event.kind == "ToolResult":
+            if event.kind == "ToolResult" and event.turn_id in there:
                 self._results.setdefault(self._call_of(event), deque()).append(event.id)
         for turn in sorted(turns, key=lambda each: (each.first_seq, each.id)):
             if turn.id in there:
                 self._turn(turn, sorted(of.get(turn.id, []), key=_order))
-        if self._whole.name and self._whole.name != f"S{self._whole.number}":
-            self._file.know(_message_rows.NAME, self._whole.name)
+        self._file.know(_message_rows.NAME, _called(self._whole))
         last = self._tip.id if self._tip is not None else None
         current = self._by_event.get(self._session.tip() or 0, last)
         while current in self._summaries:

@@ -10,6 +10,7 @@ next one follows. When that is not the last one written, its branch comes last. 
 from __future__ import annotations
 
 import base64
+import math
 import sqlite3
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -37,8 +38,8 @@ TOLD = frozenset({SESSION, CONTEXT, MESSAGES, BLOCKS, EVENTS, QUEUE, CONSUMED, C
 CURRENT, STATE, NAME = "current_message", "session_state", "session_name"
 CLOSED, IDLE = "closed", "idle"
 FOLLOWUP = "followup"
-TEXT_BYTES, BLOB = "text_base64", "blob_base64"
-"""How a value is told that is no text: one that should be, and one that need not."""
+TEXT_BYTES, BLOB, REAL = "text_base64", "blob_base64", "real"
+"""How a value is told that JSON has no form for: bytes that should be text, others, and an infinite number."""
 _DELIVERED_S = 5
 """Between taking a text from the queue and writing it as a message there is no more than this."""
 _OF_SESSION = {"conversation_id": CONVERSATIONS, "session_id": "sessions"}
@@ -353,6 +354,8 @@ def _told(row: Row) -> Row:
 def _value(value: Any) -> Any:
     if isinstance(value, _NotText):
         return {TEXT_BYTES: base64.b64encode(value.data).decode()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {REAL: str(value)}
     return {BLOB: base64.b64encode(value).decode()} if isinstance(value, bytes) else value
 
 

@@ -14,6 +14,8 @@ from backstory.cli.options import json_option, sessions_argument, store_option
 from backstory.errors import SessionNotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from backstory.cli.app import App
 
 
@@ -77,10 +79,16 @@ def _chosen(app: App, sessions: tuple[str, ...]) -> list[exporting.Chosen]:
     return exporting.everything(stores)
 
 
-def _tell(written: list[exporting.Written], *, as_json: bool) -> None:
+def _tell(done: Sequence[exporting.Written | exporting.NotWritten], *, as_json: bool) -> None:
+    """Print what was written; ends the command with 1 where something was not."""
+    missing = [each for each in done if isinstance(each, exporting.NotWritten)]
     if as_json:
-        output.json(msgspec.to_builtins(written))
-        return
-    for each in written:
-        output.data(f"{each.file}  {output.size(each.bytes)}")
-        output.talk(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in each.rows.items()) + ".")
+        output.json(msgspec.to_builtins(done))
+    for each in done:
+        if isinstance(each, exporting.Written) and not as_json:
+            output.data(f"{each.file}  {output.size(each.bytes)}")
+            output.talk(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in each.rows.items()) + ".")
+    for failed in missing:
+        output.talk(f"Session {failed.session} is not in {failed.file}: {failed.reason}")
+    if missing:
+        raise click.exceptions.Exit(1)

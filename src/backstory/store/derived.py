@@ -9,9 +9,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import apsw
 
-    from backstory.found import Found, FoundCheckpoint, FoundRef, FoundTouch
+    from backstory.found import Found, FoundCheckpoint, FoundRef, FoundResult, FoundTouch
 
 VERSION = 2
 """Raised with derived.sql and with what is put into its tables; logs that were derived before it are derived anew."""
@@ -25,15 +27,19 @@ _SECTION = re.compile(rf"<({'|'.join(SECTIONS)})>(.*?)</\1>", re.DOTALL)
 _TITLE = re.compile(r"<checkpoint_title>(.*?)</checkpoint_title>", re.DOTALL)
 
 
-def write(db: apsw.Connection, session_id: int, found: Found, turn_ids: dict[str, int]) -> None:
-    """Store what was found in a piece of a session's log. ``turn_ids``: turns.id by turn uid."""
+def write(
+    db: apsw.Connection,
+    session_id: int,
+    found: Found,
+    turn_ids: dict[str, int],
+    event_ids: Mapping[tuple[int, int], int] | None = None,
+) -> None:
+    """Store what was found in a piece of a session's log. ``turn_ids``: turns.id by turn uid.
+
+    ``event_ids``: events.id by (seq, part) of events that are known; the others are looked up.
+    """
     if found.results:
-        db.executemany(
-            "insert or replace into call_results(call_id, result_id, is_error, exit_code) select c.id, r.id, ?, ? "
-            "from events c, events r where c.session_id = ? and c.seq = ? and c.part = ? "
-            "and r.session_id = c.session_id and r.seq = ? and r.part = ?",
-            [(each.is_error, each.exit_code, session_id, *each.call, *each.result) for each in found.results],
-        )
+        _write_results(db, session_id, found.results, event_ids or {})
     if found.touches:
         _write_touches(db, session_id, found.cwd, found.touches, turn_ids)
     if found.refs:
@@ -59,6 +65,24 @@ def texts_of(checkpoint: str) -> Texts:
     if not any(told.values()):
         told = {"overview": checkpoint.strip()}
     return tuple(told.get(name) or None for name in SECTIONS)
+
+
+def _write_results(
+    db: apsw.Connection, session_id: int, results: list[FoundResult], event_ids: Mapping[tuple[int, int], int]
+) -> None:
+    known = [each for each in results if each.call in event_ids and each.result in event_ids]
+    db.executemany(
+        "insert or replace into call_results(call_id, result_id, is_error, exit_code) values (?, ?, ?, ?)",
+        [(event_ids[each.call], event_ids[each.result], each.is_error, each.exit_code) for each in known],
+    )
+    if len(known) < len(results):
+        # A call may have been read long before its result.
+        db.executemany(
+            "insert or replace into call_results(call_id, result_id, is_error, exit_code) select c.id, r.id, ?, ? "
+            "from events c, events r where c.session_id = ? and c.seq = ? and c.part = ? "
+            "and r.session_id = c.session_id and r.seq = ? and r.part = ?",
+            [(each.is_error, each.exit_code, session_id, *each.call, *each.result) for each in results],
+        )
 
 
 def _write_touches(

@@ -39,7 +39,6 @@ STEPS_BETWEEN_LOOKS = 5_000
 """The clock is looked at every so many steps of SQLite's machine: about every tenth of a millisecond."""
 VALUE_BYTES_MAX = 16 * 1024 * 1024
 LIMITS = {
-    apsw.SQLITE_LIMIT_LENGTH: VALUE_BYTES_MAX,
     apsw.SQLITE_LIMIT_SQL_LENGTH: 1_000_000,
     apsw.SQLITE_LIMIT_EXPR_DEPTH: 250,
     apsw.SQLITE_LIMIT_COMPOUND_SELECT: 100,
@@ -133,24 +132,27 @@ def execute(
     timeout_s: float = TIMEOUT_S,
     parameters: Sequence[Any] = (),
     full_form: FullForm | None = None,
+    value_bytes_max: int = VALUE_BYTES_MAX,
 ) -> Answer:
     """The answer of the store at ``path`` to one reading statement.
 
-    At most ``limit`` rows are given. The clock is looked at between SQLite's steps, so one call of a function on a
+    At most ``limit`` rows are given. With a higher ``value_bytes_max`` the first row is given however large it is. The clock is looked at between SQLite's steps, so one call of a function on a
     value of many megabytes can take some seconds longer than ``timeout_s``. Raises SqlWrong, OnlyReading, SqlTooSlow,
     SqlTooBig, StoreOutdated, and what opening a store raises.
     """
     began = time.monotonic()
     _check_statement(sql)
-    db = _open(path, full_form)
+    db = _open(path, full_form, value_bytes_max)
     refused = _only_let_read(db)
     db.set_progress_handler(lambda: time.monotonic() - began > timeout_s, STEPS_BETWEEN_LOOKS)
     rows: list[tuple[Any, ...]] = []
     columns: list[str] = []
     stopped_by = None
     try:
-        with connection.translated(path), _explained(refused), _HEAP.bounded():
-            stopped_by = _step(db, sql, parameters, limit, columns, rows)
+        heap_bytes = max(HEAP_BYTES, 4 * value_bytes_max)
+        with connection.translated(path), _explained(refused, value_bytes_max, heap_bytes), _HEAP.bounded(heap_bytes):
+            gives_first = value_bytes_max > VALUE_BYTES_MAX
+            stopped_by = _step(db, sql, parameters, limit, columns, rows, gives_first=gives_first)
     except apsw.InterruptError as late:
         if not rows:
             raise errors.SqlTooSlow(timeout_s) from late
@@ -168,6 +170,8 @@ def _step(
     limit: int,
     columns: list[str],
     rows: list[tuple[Any, ...]],
+    *,
+    gives_first: bool,
 ) -> str | None:
     """Fill in columns and rows; what stopped it, if anything did."""
     cursor = db.cursor()
@@ -183,7 +187,7 @@ def _step(
         if len(rows) >= limit:
             return "rows"
         room -= ROW_BYTES + sum(CELL_BYTES + (len(cell) if isinstance(cell, str | bytes) else 0) for cell in row)
-        if room < 0:
+        if room < 0 and (rows or not gives_first):
             return "bytes"
         rows.append(row)
     return None
@@ -212,7 +216,7 @@ def _check_statement(sql: str) -> None:
         raise errors.OnlyReading(word.group().upper())
 
 
-def _open(path: Path, full_form: FullForm | None) -> apsw.Connection:
+def _open(path: Path, full_form: FullForm | None, value_bytes_max: int) -> apsw.Connection:
     db = connection.open_reader(path)
     try:
         with connection.translated(path):
@@ -220,8 +224,8 @@ def _open(path: Path, full_form: FullForm | None) -> apsw.Connection:
             if not migrate.is_current(db, path):
                 raise errors.StoreOutdated(path)
             _make_views(db)
-        sql_functions.register(db, full_form, VALUE_BYTES_MAX)
-        for which, most in LIMITS.items():
+        sql_functions.register(db, full_form, value_bytes_max)
+        for which, most in (LIMITS | {apsw.SQLITE_LIMIT_LENGTH: value_bytes_max}).items():
             db.limit(which, most)
     except BaseException:
         db.close(True)
@@ -263,14 +267,14 @@ def _only_let_read(db: apsw.Connection) -> list[str]:
 
 
 @contextmanager
-def _explained(refused: list[str]) -> Iterator[None]:
+def _explained(refused: list[str], value_bytes_max: int, heap_bytes: int) -> Iterator[None]:
     """SQLite's words on a statement as ours."""
     try:
         yield
     except (apsw.AuthError, apsw.ReadOnlyError) as failed:
         raise errors.OnlyReading(refused[0] if refused else None) from failed
     except (apsw.TooBigError, apsw.NoMemError, MemoryError) as failed:
-        raise errors.SqlTooBig(VALUE_BYTES_MAX, HEAP_BYTES) from failed
+        raise errors.SqlTooBig(value_bytes_max, heap_bytes) from failed
     except apsw.BindingsError as failed:
         raise errors.SqlWrong(str(failed)) from failed
     except UnicodeDecodeError as failed:
@@ -291,12 +295,12 @@ class _Heap:
         self._before = (0, 0)
 
     @contextmanager
-    def bounded(self) -> Iterator[None]:
+    def bounded(self, heap_bytes: int) -> Iterator[None]:
         with self._lock:
             self._running += 1
             if self._running == 1:
                 self._before = (apsw.hard_heap_limit(-1), apsw.soft_heap_limit(-1))
-                apsw.hard_heap_limit(apsw.memory_used() + HEAP_BYTES)
+                apsw.hard_heap_limit(apsw.memory_used() + heap_bytes)
         try:
             yield
         finally:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import apsw
 
 FIRST_EVENT_ID = 1
+Place = tuple[int, int]
+"""Of an event: its record's number, and which event of the record it is."""
 
 
 class NewEvent(Struct, frozen=True):
@@ -133,11 +135,11 @@ def write(db: apsw.Connection, piece: LogSlice) -> Written:
     log_id = piece.log_id or _insert_log(db, session_id, piece)
     _clear_replaced(db, session_id, log_id, piece)
     turn_ids = _write_turns(db, session_id, piece)
-    insert_events(db, session_id, log_id, piece.events, turn_ids)
+    event_ids = insert_events(db, session_id, log_id, piece.events, turn_ids)
     turns.note_answers(db, turn_ids, piece.answers)
     _keep_bytes(db, log_id, piece)
     _update_session(db, session_id, piece)
-    derived.write(db, session_id, piece.found, turn_ids)
+    derived.write(db, session_id, piece.found, turn_ids, event_ids)
     is_new = session is None
     return Written(log_id=log_id, session_id=session_id, session_is_new=is_new, turn_uids=tuple(turn_ids))
 
@@ -200,10 +202,10 @@ def delete_events(db: apsw.Connection, where: str, values: tuple[object, ...]) -
 
 def insert_events(
     db: apsw.Connection, session_id: int, log_id: int | None, new: list[NewEvent], turn_ids: dict[str, int]
-) -> None:
-    """Store events and index their texts. ``turn_ids``: turns.id by turn uid."""
+) -> dict[Place, int]:
+    """Store events and index their texts; gives their ids by (seq, part). ``turn_ids``: turns.id by turn uid."""
     if not new:
-        return
+        return {}
     first_id = next_event_id(db)
     db.executemany(
         "insert into events(id, session_id, seq, part, turn_id, at, kind, data, char_len, log_id, position, length) "
@@ -217,6 +219,7 @@ def insert_events(
         ],
     )  # fmt: skip
     index_texts(db, session_id, [(first_id + n, e.seq, e.scope, e.text) for n, e in enumerate(new) if e.scope])
+    return {(e.seq, e.part): first_id + n for n, e in enumerate(new)}
 
 
 def next_event_id(db: apsw.Connection) -> int:
