@@ -44,17 +44,18 @@ ROUNDS ?= 20
 fuzz: $(READY)
 	for round in $$(seq $(ROUNDS)); do $(BIN)/python -m pytest -n auto -m hypothesis || exit 1; done
 
-# LOGS names a folder shaped like a home folder; the samples that come with the project are small.
+# LOGS names a folder shaped like a home folder; the samples that come with the project are small. GENERATED a second one,
+# AGENTSVIEW and SEARCHERS ("puenteo search,agsearch -n") other indexers' programs; see bench/table.py.
 LOGS ?= demo/home
 bench: $(READY)
 	$(BIN)/python bench/ingest.py $(LOGS)
 	$(BIN)/python bench/append.py
 	$(BIN)/python bench/startup.py $(LOGS)
 	$(BIN)/python bench/run.py
-	home=$$(mktemp -d) && HOME=$(abspath $(LOGS)) BACKSTORY_HOME=$$home $(BIN)/backstory ingest \
-		&& $(BIN)/python bench/search.py $$home/store.db && rm -r $$home
-	$(BIN)/python bench/watch.py
-	@echo "beside another indexer: $(BIN)/python bench/compare.py LOGS --agentsview PROGRAM"
+	$(BIN)/python bench/lock.py
+	$(BIN)/python bench/tree.py
+	$(BIN)/python bench/table.py $(LOGS) $(if $(GENERATED),--generated $(GENERATED)) \
+		$(if $(AGENTSVIEW),--agentsview $(AGENTSVIEW)) --searches "$(SEARCHERS)" $(if $(QUICK),--quick)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

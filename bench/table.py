@@ -1,8 +1,8 @@
 """The index's figures beside their bounds, as one table: ``table.py LOGS [options]``; what cannot be measured says why.
 
 LOGS is shaped like a home folder. ``--generated`` names a second one, of made-up logs; ``--agentsview`` the program to
-be faster than; ``--search`` (several times) another indexer's command, as in ``compare.py``; ``--quick`` leaves the
-large sizes out. Each row is measured by the benchmark that is named in it, which tells more when run by itself.
+be faster than; ``--searches`` other indexers' commands, as in ``compare.py``; ``--quick`` leaves the large sizes out.
+Each row is measured by the benchmark that is named in it, which tells more when run by itself.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ def turns(*, quick: bool) -> list[Row]:
     told = measured("copilot_turns.py", "--turns", *(["8000"] if quick else ["8000", "80000"]))
     return [
         (
-            f"{row['turns']:,} Copilot turns, then again",
+            f"{row['turns']:,.0f} turns of Copilot, then again",
             "≤ 2 s, ≤ 0.1 s" if row["turns"] == 8000 else "linear",
-            f"{row['seconds']:.2f} s, {row['again_seconds']:.3f} s",
+            f"{row['first']:.2f} s, {row['rerun']:.3f} s",
             "copilot_turns.py",
         )
         for row in told
@@ -136,10 +136,10 @@ def main() -> None:
     parser.add_argument("logs", type=Path)
     parser.add_argument("--generated", type=Path)
     parser.add_argument("--agentsview", default="")
-    parser.add_argument("--search", action="append", default=[], metavar="COMMAND")
+    parser.add_argument("--searches", default="", metavar="COMMANDS", help="separated by commas")
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
-    show("beside others", compared(given.logs, given.agentsview, given.search))
+    show("beside others", compared(given.logs, given.agentsview, [each for each in given.searches.split(",") if each]))
     with tempfile.TemporaryDirectory() as folder:
         for name, logs, bound in (("real logs", given.logs, "0.30"), ("made-up logs", given.generated, "0.42")):
             if logs is not None:

@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from contextlib import nullcontext, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -261,6 +262,7 @@ class Runner:
                 raise _not_started(agent.name, executable, request.cwd, refused) from refused
             # The agent needs its time to begin, so this costs none.
             self._let_home_know(store, session)
+            import_module("backstory.deriving")  # needed to store what it says
             if process is None:
                 ended = Exit(was_cancelled=True)
                 if feed is not None:

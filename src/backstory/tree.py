@@ -160,10 +160,19 @@ class Tree(Generic[N]):
         return [node for node in reversed(self._nodes.values()) if node.uid not in self._next]
 
     def numbers(self) -> dict[str, int]:
-        """The number (1, 2, …) of each tip, by its uid: a branch that begins later has a higher one, and keeps it."""
+        """The number (1, 2, …) of the branch that each turn is on: one that begins later has a higher one, and keeps it.
+
+        A branch is a turn and what goes on from it first, to its tip.
+        """
         simply = set(self._next.values())
-        begins = [uid for uid in self._nodes if uid not in simply]
-        return {self.tip(uid).uid: number for number, uid in enumerate(begins, 1)}
+        begins = (uid for uid in self._nodes if uid not in simply)
+        found: dict[str, int] = {}
+        for number, begin in enumerate(begins, 1):
+            at: str | None = begin
+            while at is not None:
+                found[at] = number
+                at = self._next.get(at)
+        return found
 
     def tip(self, uid: str) -> N:
         """The tip that is reached from a turn by always going on with what followed it first."""

@@ -199,24 +199,13 @@ _decoder = msgspec.json.Decoder(_Line)
 
 
 def _lines(logs: Sequence[KeptLog]) -> Iterator[_Line]:
-    """The records of a session's logs; what an earlier one has, too, is told once."""
-    told: set[tuple[str, str]] = set()
+    """The records of a session's logs, one log after the other; rows that several of them have are the same."""
     for log in logs:
-        for line in _lines_of(log):
-            native_id = line.row.get("id")
-            if len(logs) > 1 and isinstance(native_id, str) and line.table != _message_rows.CONSUMED:
-                if (line.table, native_id) in told:
-                    continue
-                told.add((line.table, native_id))
-            yield line
-
-
-def _lines_of(log: KeptLog) -> Iterator[_Line]:
-    rest = b""
-    for data in log.read():
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            yield from _jsonl.decode(line, _decoder)
+        rest = b""
+        for data in log.read():
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                yield from _jsonl.decode(line, _decoder)
 
 
 def write_kept(path: Path, logs: Sequence[KeptLog], called: str | None = None) -> dict[str, int]:
@@ -239,6 +228,10 @@ def write_kept(path: Path, logs: Sequence[KeptLog], called: str | None = None) -
             elif line.table in ("content_blocks", "events"):
                 file.insert(line.table, row)
                 changes += [row.get("details")] if row.get("event_type") == "state_change" else []
+            elif line.table == _message_rows.SESSION:
+                # Where it stood there is told of each database anew.
+                known.pop(_message_rows.CURRENT, None)
+                known.pop(_message_rows.STATE, None)
             elif line.table == "context":
                 known[row["key"]] = row.get("value")
             elif line.table == "conversations":

@@ -44,6 +44,8 @@ _DELIVERED_S = 5
 """Between taking a text from the queue and writing it as a message there is no more than this."""
 _OF_SESSION = {"conversation_id": CONVERSATIONS, "session_id": "sessions"}
 """By which column a message says whose it is, where a file holds several sessions, and the table of these."""
+_LOOSE = (EVENTS, QUEUE, ITERATIONS)
+"""Tables of such a file whose rows may name none."""
 _TABLES = (MESSAGES, BLOCKS, CONTEXT, EVENTS, QUEUE, CONVERSATIONS, "sessions", ITERATIONS)
 
 
@@ -82,10 +84,19 @@ class _Tables:
         """A table's rows in the order they were written, of one session where it says of which they are."""
         if not self.columns[table]:
             return []
+        if owner is None:
+            return self._found(table, "true")
+        return self._found(table, f"{owner[0]} is ?", owner[1]) if self.has(table, owner[0]) else []
+
+    def loose(self, table: str, column: str) -> list[Row]:
+        """A table's rows that name no session of the file's several."""
+        if not self.columns[table]:
+            return []
+        return self._found(table, f"coalesce({column}, '') = ''" if self.has(table, column) else "true")
+
+    def _found(self, table: str, which: str, *values: Any) -> list[Row]:
         db = self.queue_db if table == QUEUE else self.db
-        of = f"where {owner[0]} is ?" if owner is not None and self.has(table, owner[0]) else ""
-        found = db.execute(f"select * from {table} {of} order by rowid", owner[1:] if owner and of else ())
-        return [dict(row) for row in found.fetchall()]
+        return [dict(row) for row in db.execute(f"select * from {table} where {which} order by rowid", values)]
 
     def owner_column(self) -> str | None:
         return next((column for column in _OF_SESSION if self.has(MESSAGES, column)), None)
@@ -104,6 +115,8 @@ class _Session(Struct, kw_only=True):
     iterations: list[Row] = field(default_factory=list)
     context: dict[str, Any] = field(default_factory=dict)
     has_context: bool = False
+    has_loose_blocks: bool = False
+    """Whether the blocks of messages that are gone are told with it."""
 
 
 def sessions_in(database: Database) -> Iterator[SessionRows]:
@@ -145,19 +158,27 @@ def _sessions(database: Database, tables: _Tables) -> Iterator[SessionRows]:
             raise UnreadableDatabase("it has no messages")
         return
     column = tables.owner_column()
-    for owner in [None] if column is None else _owners(tables, column):
+    owners = [None] if column is None else _owners(tables, column)
+    for owner in owners:
         session = _read(database, tables, owner)
-        if session.messages or session.events or session.queue:
+        if owner is not None:
+            _share(session, tables, [each[1] for each in owners if each is not None])
+        if session.messages or session.events or session.queue or session.iterations:
             yield SessionRows(native_id=session.native_id, content=_content(database, tables, session))
 
 
 def _owners(tables: _Tables, column: str) -> list[tuple[str, str]]:
-    """Whose messages stand in a file of several sessions: also those of which nothing else is left."""
+    """Whose rows stand in a file of several sessions: also those of which nothing else is left."""
     table = _OF_SESSION[column]
     found = [row["id"] for row in tables.rows(table, None)] if tables.has(table) else []
-    named = tables.db.execute(f"select distinct {column} from {MESSAGES} order by {column}")
-    found += [row[0] for row in named.fetchall()]
-    return [(column, native_id) for native_id in dict.fromkeys(found) if isinstance(native_id, str) and native_id]
+    for each in (MESSAGES, EVENTS, QUEUE, ITERATIONS):
+        if tables.has(each, column):
+            named = tables.db.execute(f"select distinct {column} from {each} order by {column}")
+            found += [row[0] for row in named.fetchall()]
+    owners = [(column, native_id) for native_id in dict.fromkeys(found) if isinstance(native_id, str) and native_id]
+    loose = [row.get("id") for each in _LOOSE for row in tables.loose(each, column)]
+    # Rows of no session at all are one, too.
+    return owners or [(column, str(native_id)) for native_id in loose[:1]]
 
 
 def _read(database: Database, tables: _Tables, owner: tuple[str, str] | None) -> _Session:
@@ -169,25 +190,34 @@ def _read(database: Database, tables: _Tables, owner: tuple[str, str] | None) ->
     if session.has_context:
         told = tables.rows(CONTEXT, None)
         session.context = {row["key"]: row["value"] for row in told if isinstance(row["key"], str)}
-    if owner is None and not is_ulid(database.stem) and session.messages:
-        # A file that is not named after its session is known by its first message.
-        session.native_id = str(session.messages[0]["id"])
-    if owner is not None:
-        table = _OF_SESSION[owner[0]]
-        session.of = next((row for row in tables.rows(table, None) if row.get("id") == owner[1]), {})
-        session.iterations = tables.rows(ITERATIONS, owner)
-        session.context = _share(session)
+    if owner is None:
+        # A file that is not named after its session is known by its first row.
+        rows = [*session.messages, *session.events, *session.queue]
+        session.native_id = str(rows[0]["id"]) if rows and not is_ulid(database.stem) else database.stem
+        return session
+    table = _OF_SESSION[owner[0]]
+    session.of = next((row for row in tables.rows(table, None) if row.get("id") == owner[1]), {})
+    session.iterations = tables.rows(ITERATIONS, owner)
     return session
 
 
-def _share(session: _Session) -> dict[str, Any]:
-    """What a session has of what is known of a file of several: its own message, and all else if it began last."""
-    mine, is_last = {row["id"] for row in session.messages}, session.context.get("current_conversation")
-    return {
-        key: value
-        for key, value in session.context.items()
-        if (value in mine if key == CURRENT else is_last in (None, session.native_id))
+def _share(session: _Session, tables: _Tables, all_ids: list[str]) -> None:
+    """Give a session what it has of what a file of several holds: of what belongs to none the first has it.
+
+    The file tells one current message, and all else that it knows is of the session that began last.
+    """
+    is_first, last = session.native_id == all_ids[0], session.context.get("current_conversation")
+    has_rest = session.native_id == last if last in all_ids else is_first
+    mine = {row["id"] for row in session.messages}
+    session.context = {
+        key: value for key, value in session.context.items() if (value in mine if key == CURRENT else has_rest)
     }
+    if is_first and session.owner is not None:
+        column = session.owner[0]
+        session.events = [*tables.loose(EVENTS, column), *session.events]
+        session.queue = [*tables.loose(QUEUE, column), *session.queue]
+        session.iterations = [*tables.loose(ITERATIONS, column), *session.iterations]
+        session.has_loose_blocks = True
 
 
 def is_ulid(text: str) -> bool:
@@ -263,10 +293,11 @@ def _happened(session: _Session) -> Iterator[tuple[str, Row, Any]]:
 
 
 def _blocks(tables: _Tables, session: _Session) -> dict[Any, list[Row]]:
-    """The blocks of a session's messages by message; those of no message at all in a file of one session."""
+    """The blocks of a session's messages by message, and of no message at all those that are told with it."""
     if not tables.has(BLOCKS):
         return {}
-    of = "" if session.owner is None else f"where m.{session.owner[0]} is ?"
+    loose = " or m.id is null" if session.has_loose_blocks else ""
+    of = "" if session.owner is None else f"where m.{session.owner[0]} is ?{loose}"
     rows = tables.db.execute(
         f"select b.* from {BLOCKS} b left join {MESSAGES} m on m.id = b.message_id {of} "
         "order by b.message_id, b.seq, b.rowid",

@@ -69,6 +69,7 @@ DONE_STOPS = frozenset({"end_turn", "stop_sequence"})
 INTERRUPTED = "interrupted"
 ITERATION = ("status", "metric_value", "baseline_value", "message")
 STEERING, SUMMARY, LOOP = _message_files.STEERING, _message_files.SUMMARY, "[LOOP DETECTED]"
+_SQLITE = b"SQLite format 3\0"
 _REMINDER = re.compile(r"You must write the file `[^`]*` before finishing\. Please produce it now\.$")
 _IMAGE = '{"__image__":'
 """How a result that is a picture begins."""
@@ -164,7 +165,7 @@ class Ah:
         """The databases of a folder, or the one at this path. A queue without a session is one, too: it holds texts."""
         folder = place if place.name == FOLDER else place / FOLDER
         try:
-            if place.name.endswith(ENDING) and place.is_file():
+            if place.is_file() and (place.name.endswith(ENDING) or _is_database(place)):
                 session = place.with_name(_session_name(place.name))
                 return [session if session.exists() else place]
             names = {each.name for each in folder.iterdir() if each.name.endswith(ENDING)}
@@ -470,6 +471,12 @@ def _count(turn: Turn, tokens: Tokens) -> None:
         if more is not None:
             setattr(turn.tokens, name, more + (before or 0))
     turn.tokens_source = "reported"
+
+
+def _is_database(path: Path) -> bool:
+    """Whether a file of any name, which its user may have chosen, is a database."""
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
 
 
 def _session_name(name: str) -> str:

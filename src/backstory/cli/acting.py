@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from backstory import projects
 from backstory.cli import output
+from backstory.cli.app import now_ms
+from backstory.known_projects import KnownProjects
 from backstory.store import Workplace
+from backstory.tree import get_ancestry
 
 if TYPE_CHECKING:
     from backstory.cli.app import App, Found
-    from backstory.store import Session
+    from backstory.store import Session, Store
     from backstory.tree import Point
 
 
@@ -19,15 +22,41 @@ def own_session(app: App, found: Found, holding: Point | None = None) -> Session
 
     ``holding``: it has this record.
     """
-    store = app.project_store
-    if found.session.number is not None and store.exists and store.has(found.session.uid):
-        # The agent's own log of a run of ours leads to the run.
+    store, known = app.project_store, KnownProjects(app.home, app.machine_store, now_ms)
+    if back := known.bring_back(store):
+        output.talk(f"{store.path} was gone; its {back} sessions were brought back.")
+    if is_own(store, found.session.uid):
         return store.session(found.session.uid)
-    session = store.continue_session(found.store, found.session.uid, holding)
+    session = store.continue_session(found.store, found.session.uid, holding, worktree=app.worktree)
     keep_out_of_git(app)
+    known.remember(store)
     store.place_session(session, here(app))
     output.talk(f"{session.shown_number} goes on from {found.session.uid[:12]}, with copies of its turns.")
+    if holding is None:
+        _tell_lacking(found, store, session)
     return store.session(session.id)
+
+
+def is_own(store: Store, uid: str) -> bool:
+    """Whether a store may add to a session: it owns it, and does not only keep what another one handed over."""
+    return store.exists and store.owner_of(uid) == store.id
+
+
+def _tell_lacking(found: Found, store: Store, session: Session) -> None:
+    """Say what came to a session since the one that goes on from it was made."""
+    leaf = found.store.leaf(found.session)
+    if leaf is None:
+        return
+    there = {turn.uid for turn in store.turns(session)}
+    lacking = [
+        turn for turn in get_ancestry(found.store.tree(found.session), leaf.uid) if turn.uid not in there
+    ]
+    if lacking:
+        count = f"{len(lacking)} turn{'s' * (len(lacking) != 1)}"
+        output.talk(
+            f"{session.shown_number} lacks {count} that came to {found.session.uid[:12]} since. To go on from there: "
+            f"backstory run -S {found.session.uid[:12]} @{leaf.seq} PROMPT"
+        )
 
 
 def here(app: App) -> Workplace:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory import config, projects
-from backstory.errors import NoHome, SessionNotFound
+from backstory.errors import NoHome, SessionAmbiguous, SessionNotFound
 from backstory.store import PROJECT_STORE, Session, Store, open_store
 
 if TYPE_CHECKING:
@@ -100,15 +100,37 @@ class App:
         )
 
     def find(self, wanted: str) -> Found:
-        """The session that is meant, in the nearest store that has it."""
+        """The session that is meant, in the nearest store that has it.
+
+        Raises SessionNotFound, SessionAmbiguous: also where the start of a uid fits another session of another store.
+        """
+        meant: Found | None = None
         for store in self.stores:
             if not store.exists:
                 continue
             try:
-                return Found(store, store.session(wanted.encode("utf-8", "replace").decode()))
+                found = Found(store, store.session(wanted.encode("utf-8", "replace").decode()))
             except SessionNotFound:
                 continue
-        raise SessionNotFound(wanted)
+            if meant is None:
+                meant = found
+                if not _is_start(wanted, found.session):
+                    break
+            elif found.session.uid != meant.session.uid:
+                raise SessionAmbiguous(wanted, [_candidate(each.session) for each in (meant, found)])
+        if meant is None:
+            raise SessionNotFound(wanted)
+        return meant
+
+
+def _is_start(wanted: str, session: Session) -> bool:
+    """Whether a session is meant by no more than the start of its uid."""
+    start = wanted.upper()
+    return session.uid.startswith(start) and session.uid != start and wanted != session.name
+
+
+def _candidate(session: Session) -> str:
+    return f"{session.shown_number or session.uid[:16]} ({session.shown_name})"
 
 
 def now_ms() -> int:

@@ -115,9 +115,9 @@ def branches(found: Found, tree: Tree[TreeTurn] | None = None) -> list[Branch]:
     """A session's branches, the one that last grew first; behind them names of records that are no tip."""
     store, session = found.store, found.session
     tree = Tree(store.tree(session)) if tree is None else tree
-    current, numbers, depths = store.leaf(session), tree.numbers(), tree.depths()
-    called = store.branch_names(session)
-    at_tips, elsewhere = _by_tip(tree, called, numbers)
+    current, numbers, depths = store.leaf(session), _numbers(found, tree), tree.depths()
+    tips = tree.tips()
+    at_tips, elsewhere = _by_tip(tree, store.branch_names(session), {turn.uid for turn in tips})
     found_branches = [
         Branch(
             number=numbers[turn.uid],
@@ -127,7 +127,7 @@ def branches(found: Found, tree: Tree[TreeTurn] | None = None) -> list[Branch]:
             depth=depths[turn.uid],
             is_current=current is not None and current.uid == turn.uid and is_end(tree, current),
         )
-        for turn in tree.tips()
+        for turn in tips
     ]
     for each in elsewhere:
         turn, seq = tree[each.uid], each.seq or tree[each.uid].last_seq
@@ -138,13 +138,20 @@ def branches(found: Found, tree: Tree[TreeTurn] | None = None) -> list[Branch]:
     return found_branches
 
 
+def _numbers(found: Found, tree: Tree[TreeTurn]) -> dict[str, int]:
+    """The number of the branch that each turn is on: the one it had before any other was removed."""
+    if found.store.turn_count(found.session) == len(tree):
+        return tree.numbers()
+    return Tree(found.store.tree(found.session, pruned=True)).numbers()
+
+
 def _by_tip(
-    tree: Tree[TreeTurn], called: list[Named], numbers: dict[str, int]
+    tree: Tree[TreeTurn], called: list[Named], tips: set[str]
 ) -> tuple[dict[str, list[str]], list[Named]]:
     at_tips: dict[str, list[str]] = {}
     elsewhere: list[Named] = []
     for each in called:
-        if each.uid in numbers and (each.seq is None or each.seq >= tree[each.uid].last_seq):
+        if each.uid in tips and (each.seq is None or each.seq >= tree[each.uid].last_seq):
             at_tips.setdefault(each.uid, []).append(each.name)
         elif each.uid in tree:
             elsewhere.append(each)

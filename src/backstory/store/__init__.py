@@ -236,17 +236,27 @@ class Store:
         """Copy a session that another store owns, as it is there now, in place of what is kept of it here."""
         self._write_from(source, lambda db, name: copying.take(db, name, uid))
 
-    def continue_session(self, source: Store, uid: str, holding: Point | None = None) -> Session:
+    def continue_session(
+        self,
+        source: Store,
+        uid: str,
+        holding: Point | None = None,
+        *,
+        worktree: str | os.PathLike[str] | None = None,
+    ) -> Session:
         """The session here that goes on from one of ``source``; at first it is made, with copies of its turns.
 
-        ``holding``: it has this record; where the one that is here lacks it, another is made.
+        ``holding``: it has this record; where the one that is here lacks it, another is made. ``worktree``: where
+        one that is made begins; None: where the other did.
         """
+        begun = None if worktree is None else os.fspath(worktree)
 
         def go_on(db: apsw.Connection, name: str) -> Session:
             known = copying.continuation_of(db, uid, holding)
             if known is None:
                 owner = str(db.execute("select value from meta where key = 'store_id'").get)
-                new = copying.Continuation(uid=self._new_uid(), owner=owner, number=sessions.next_number(db))
+                number = sessions.next_number(db)
+                new = copying.Continuation(uid=self._new_uid(), owner=owner, number=number, worktree=begun)
                 known = copying.continue_from(db, name, uid, new)
             return sessions.get(db, known)
 
@@ -418,9 +428,12 @@ class Store:
 
     # the tree -------------------------------------------------------------------------------------------------
 
-    def tree(self, session: Session | int, *, removed: bool = False) -> list[TreeTurn]:
-        """A session's turns as a tree shows them, in the order of their prompts; removed ones only when asked for."""
-        return self._read(lambda db: branches.of_session(db, _id(session), removed=removed))
+    def tree(self, session: Session | int, *, removed: bool = False, pruned: bool = False) -> list[TreeTurn]:
+        """A session's turns as a tree shows them, in the order of their prompts; removed ones only when asked for.
+
+        ``pruned``: also what is left of those that were pruned since, which is where they were.
+        """
+        return self._read(lambda db: branches.of_session(db, _id(session), removed=removed, pruned=pruned))
 
     def leaf(self, session: Session | int) -> Point | None:
         """The record that the next prompt follows; None in a session without turns."""

@@ -62,8 +62,10 @@ class Place(Struct, frozen=True):
     asked: int
 
 
-def of_session(db: apsw.Connection, session_id: int, *, removed: bool = False) -> list[TreeTurn]:
-    """A session's turns in the order of their prompts; those of removed branches only when asked for."""
+def of_session(
+    db: apsw.Connection, session_id: int, *, removed: bool = False, pruned: bool = False
+) -> list[TreeTurn]:
+    """A session's turns in the order of their prompts; those of removed and of pruned branches only when asked for."""
     mark = removed_mark(db, "t.")
     rows = db.execute(
         "select t.id, t.uid, t.parent_uid, t.parent_seq, t.first_seq, t.last_seq, t.agent, substr(t.prompt, 1, ?), "
@@ -71,8 +73,10 @@ def of_session(db: apsw.Connection, session_id: int, *, removed: bool = False) -
         "left join turn_texts x on x.turn_id = t.id where t.session_id = ? order by t.first_seq, t.id",
         (PREVIEW_CHARS, PREVIEW_CHARS, session_id),
     )
-    found = [turn for turn in (TreeTurn(*row) for row in rows) if turn.removed is None or removed]
-    return _at_ends(db, session_id, [turn for turn in found if turn.removed is None or _is_kept(db, session_id, turn)])
+    found = [turn for turn in (TreeTurn(*row) for row in rows) if turn.removed is None or removed or pruned]
+    if not pruned:
+        found = [turn for turn in found if turn.removed is None or _is_kept(db, session_id, turn)]
+    return _at_ends(db, session_id, found)
 
 
 def _is_kept(db: apsw.Connection, session_id: int, turn: TreeTurn) -> bool:
@@ -103,7 +107,10 @@ def _is_told(db: apsw.Connection, session_id: int, after: int, last: int) -> boo
 
 
 def leaf(db: apsw.Connection, session_id: int) -> Point | None:
-    """The record that the next prompt follows: the one checked out, else the last of the newest turn."""
+    """The record that the next prompt follows: the one checked out, else the last of the newest turn.
+
+    One behind which its turn says nothing more is at the turn's end.
+    """
     chosen = "leaf_seq" if has_column(db, "sessions", "leaf_seq") else "null"
     row: Any = db.execute(
         f"select t.uid, t.last_seq, {chosen}, {removed_mark(db, 't.')} from sessions s "
@@ -116,7 +123,11 @@ def leaf(db: apsw.Connection, session_id: int) -> Point | None:
             "order by first_seq desc, id desc limit 1",
             (session_id,),
         ).fetchone()
-    return None if row is None else Point(row[0], row[1] if row[2] is None else min(row[1], row[2]))
+    if row is None:
+        return None
+    uid, last, seq = row
+    is_inside = seq is not None and seq < last and _is_told(db, session_id, seq, last)
+    return Point(uid, seq if is_inside else last)
 
 
 def length(db: apsw.Connection, session_id: int, to: Point | None) -> int:
@@ -247,6 +258,9 @@ def remove(db: apsw.Connection, session_id: int, uids: Iterable[str], now: int) 
     gone = list(uids)
     tree = Tree(of_session(db, session_id))
     at = leaf(db, session_id)
+    # What is removed together is known by its time, however quickly a script removes one after another.
+    latest: Any = db.execute("select max(removed) from turns where session_id = ?", (session_id,)).get
+    now = max(now, (latest or 0) + 1)
     db.executemany(
         "update turns set removed = ? where session_id = ? and uid = ? and removed is null",
         [(now, session_id, uid) for uid in gone],
@@ -368,7 +382,7 @@ def copy(db: apsw.Connection, source: str, old: int, new: int) -> None:
     db.execute("delete from branches where session_id = ?", (new,))
     db.execute(
         "insert into branches(session_id, name, leaf_uid, leaf_seq, created) "
-        f"select ?, name, leaf_uid, leaf_seq, created from {source}.branches where session_id = ?",
+        f"select ?, name, leaf_uid, leaf_seq, created from {source}.branches where session_id = ? order by id",
         (new, old),
     )
     turns.sum_up(db, new)

@@ -47,6 +47,8 @@ class Continuation(Struct, frozen=True, kw_only=True):
     uid: str
     owner: str
     number: int
+    worktree: str | None = None
+    """Where it begins; None: where the other did."""
 
 
 def take(db: apsw.Connection, source: str, uid: str) -> int:
@@ -106,6 +108,8 @@ def continue_from(db: apsw.Connection, source: str, uid: str, new: Continuation)
         (uid, session_id),
     )
     _copy_content(db, source, old, session_id, kind=f"'{COPY}' || replace(kind, '{COPY}', '')")
+    if new.worktree is not None:
+        db.execute("update sessions set worktree = ?, root = null where id = ?", (new.worktree, session_id))
     return session_id
 
 

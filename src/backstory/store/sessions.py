@@ -144,11 +144,12 @@ def children(db: apsw.Connection, session_id: int) -> list[Session]:
 def find(db: apsw.Connection, wanted: str) -> int:
     """The id of the session meant by a number (S3), a name, an agent's own id, or the start of a uid."""
     for candidates in (_by_number(db, wanted), _by_name(db, wanted), _by_uid(db, wanted), _by_native_id(db, wanted)):
-        if len(candidates) == 1:
-            return claims.shown_as(db, candidates[0][0])
+        # A run and the agent's own log of it are one session.
+        meant = {claims.shown_as(db, session_id) for session_id, _, _ in candidates}
+        if len(meant) == 1:
+            return meant.pop()
         if candidates:
-            shown = [f"{uid[:12]}{f' ({name})' if name else ''}" for _, uid, name in candidates]
-            raise errors.SessionAmbiguous(wanted, shown[:CANDIDATES_SHOWN_MAX])
+            raise errors.SessionAmbiguous(wanted, _shown(candidates)[:CANDIDATES_SHOWN_MAX])
     raise errors.SessionNotFound(wanted)
 
 
@@ -234,9 +235,10 @@ def place(db: apsw.Connection, session_id: int, at: Workplace) -> None:
 
 
 def last_active(db: apsw.Connection, worktree: str) -> Session | None:
-    """The numbered session that was last active in a worktree, else of all."""
+    """The session of this store's own that was last active in a worktree, else of all."""
     found = db.execute(
         "select id from sessions where number is not null "
+        "and owner = (select value from meta where key = 'store_id') "
         "order by worktree = ? desc, coalesce(last_active, 0) desc, uid desc limit 1",
         (worktree,),
     ).get
@@ -312,9 +314,18 @@ def _by_native_id(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]
     return _candidates(db, "native_id = ?", wanted)
 
 
+def _shown(candidates: list[tuple[int, str, str]]) -> list[str]:
+    """Candidates as a person tells them apart: so much of their uids as differs, and what they are called."""
+    length = max(UID_SHOWN, len(commonprefix([uid for _, uid, _ in candidates])) + 2)
+    return [f"{uid[:length]}{f' ({name})' if name else ''}" for _, uid, name in candidates]
+
+
 def _candidates(db: apsw.Connection, condition: str, value: object) -> list[tuple[int, str, str]]:
     rows: list[tuple[Any, ...]] = db.execute(
-        f"select id, uid, name from sessions where {condition} order by uid", (value,)
+        "select id, uid, coalesce(nullif(name, ''), nullif(title, ''), (select substr(prompt, 1, 40) from turns "
+        f"where session_id = sessions.id order by first_seq, id limit 1), '') from sessions where {condition} "
+        "order by uid",
+        (value,),
     ).fetchall()
     return [(session_id, uid, name) for session_id, uid, name in rows]
 
