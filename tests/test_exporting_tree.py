@@ -20,9 +20,10 @@ from backstory.agents._message_files import write_kept
 from backstory.agents.ah import AGENT
 from backstory.cli import cli
 from backstory.errors import CannotWrite, FileInTheWay
-from backstory.exporting import Written, everything, export_each, formats
+from backstory.exporting import NotWritten, Written, everything, export_each, formats
 from backstory.ingest import ingest
 from backstory.model import AssistantText, Compacted, ToolCall, ToolResult, Turn, UserMessage
+from backstory.store.readonly import VALUE_BYTES_MAX
 from tests.agents import ah_files
 from tests.agents.ah_files import CASES, SESSION, AhFile, call, result, ulid
 from tests.conftest import NOW
@@ -58,7 +59,7 @@ def read(machine: Machine, project: Path) -> None:
     assert report.errors == []
 
 
-def write(machine: Machine, target: Path, *, force: bool = False) -> list[Written]:
+def write(machine: Machine, target: Path, *, force: bool = False) -> list[Written | NotWritten]:
     return export_each("ah", everything([machine.store]), target, force=force)
 
 
@@ -191,6 +192,47 @@ def test_an_early_session_gets_the_columns_that_it_lacked(machine: Machine, proj
     rows = "select id, parent_id, role, seq, created_at from messages order by rowid"
     assert ask(written, rows) == ask(file.path, rows)
     assert ask(written, "select input_tokens, model from messages") == [(None, None)] * 4
+
+
+def test_numbers_without_end_and_bytes_that_are_no_text_come_back(
+    machine: Machine, project: Path, target: Path
+) -> None:
+    file = CASES["tree"][0](project / ".ah" / f"{SESSION}.db")
+    file.ask("update content_blocks set duration_ms = 1e999, tool_id = cast(x'ff61' as text) where tool_id = 'toolu_1'")
+    file.ask("update messages set api_latency_ms = -1e999 where seq = 1")
+    file.ask("insert into context(key, value) values ('odd', x'00ff'), ('odder', cast(x'ff' as text))")
+    read(machine, project)
+    write(machine, target)
+    for table in TABLES:
+        rows = f"select * from {table} order by 1"
+        assert ask(target / ".ah" / f"{SESSION}.db", rows) == ask(file.path, rows)
+
+
+def test_copies_of_a_database_that_went_on_apart_become_one_tree(
+    machine: Machine, project: Path, target: Path, tmp_path: Path
+) -> None:
+    file = CASES["tree"][0](project / ".ah" / f"{SESSION}.db")
+    copied = tmp_path / "copy" / ".ah" / f"{SESSION}.db"
+    copied.parent.mkdir(parents=True)
+    copied.write_bytes(file.path.read_bytes())
+    other = AhFile(copied, numbers_from=500)
+    file.user("Here")
+    other.user("There")
+    read(machine, project)
+    read(machine, tmp_path / "copy")
+    write(machine, target)
+    written = target / ".ah" / f"{SESSION}.db"
+    assert {texts(written, leaf)[-1] for leaf in leaves(written)} == {"Lua is a scripting language", "Here", "There"}
+    assert texts(written, current(written))[-1] == "There"
+
+
+def test_the_name_that_a_person_gave_it_here_goes_along(machine: Machine, project: Path, target: Path) -> None:
+    CASES["busy"][0](project / ".ah" / f"{SESSION}.db")
+    read(machine, project)
+    machine.store.rename(machine.store.session(SESSION), "beta")
+    write(machine, target)
+    names = "select value from context where key = 'session_name'"
+    assert ask(target / ".ah" / f"{SESSION}.db", names) == [("beta",)]
 
 
 def test_conversations_of_one_file_become_files(machine: Machine, project: Path, target: Path) -> None:
@@ -362,6 +404,65 @@ def test_a_session_of_ours_is_there_with_the_texts_that_came_between(machine: Ma
         ("c2", "raked", 1),
     ]
     assert ask(path, "select value from context where key = 'session_name'") == [("Garden",)]
+
+
+def test_a_fork_at_a_prompt_without_words_follows_what_that_followed(machine: Machine, target: Path) -> None:
+    session = machine.store.create_session()
+    machine.store.append_events(session, [UserMessage(content=" "), ToolCall(tool_use_id="c1", tool_name="shovel")])
+    machine.store.checkout(session, machine.store.place(session, 1).point)
+    machine.store.append_events(session, [UserMessage(content="Dig")])
+    write(machine, target)
+    path = only_file(target)
+    assert [refused_by_its_api(path, leaf) for leaf in leaves(path)] == [[], []]
+    assert texts(path, current(path)) == ["Dig"]
+
+
+def test_a_removed_branch_is_not_written(machine: Machine, target: Path) -> None:
+    session = machine.store.create_session()
+    machine.store.append_events(session, [UserMessage(content="Dig"), AssistantText(text="Dug.")])
+    machine.store.append_events(session, [UserMessage(content="Fill"), AssistantText(text="Filled.")])
+    machine.store.remove_turns(session, [machine.store.turns(session)[1].uid])
+    write(machine, target)
+    path = only_file(target)
+    assert [texts(path, leaf) for leaf in leaves(path)] == [["Dig", "Dug."]]
+    assert current(path) == leaves(path)[0]
+
+
+def test_where_a_person_went_back_to_is_current_though_a_summary_follows(machine: Machine, target: Path) -> None:
+    session = machine.store.create_session()
+    machine.store.append_events(
+        session, [UserMessage(content="Dig"), AssistantText(text="Dug."), Compacted(summary="We dug.")]
+    )
+    machine.store.checkout(session, machine.store.place(session, 2).point)
+    write(machine, target)
+    path = only_file(target)
+    assert texts(path, current(path)) == ["Dig", "Dug."]
+
+
+def test_an_output_larger_than_what_sql_tells_is_there_whole(machine: Machine, target: Path) -> None:
+    output = "0123456789abcdef" * (VALUE_BYTES_MAX // 16 + 1)
+    session = machine.store.create_session()
+    call = ToolCall(tool_use_id="c1", tool_name="cat")
+    gave = ToolResult(tool_use_id="c1", tool_name="cat", content=output)
+    machine.store.append_events(session, [UserMessage(content="Print"), call, gave])
+    write(machine, target)
+    found = ask(only_file(target), "select tool_output from content_blocks where block_type = 'tool_result'")
+    assert found == [(output,)]
+
+
+def test_a_session_that_cannot_be_told_keeps_no_other_from_being_written(machine: Machine, target: Path) -> None:
+    put_forked(machine)
+    damaged = machine.store.create_session()
+    machine.store.append_events(damaged, [UserMessage(content="Dig"), AssistantText(text="Dug.")])
+    with closing(sqlite3.connect(machine.store_path)) as db, db:
+        db.execute("update events set data = x'28b52ffd' where session_id = ?", (damaged.id,))
+    machine.store.close()
+    args = ["--store", str(machine.store_path), "export", "--format", "ah", "-o", str(target), "--all", "--json"]
+    done = CliRunner().invoke(cli, args)
+    whole, missing = sorted(json.loads(done.stdout), key=lambda each: "reason" in each)
+    assert (done.exit_code, whole["rows"]["messages"], missing["session"]) == (1, 6, damaged.uid)
+    assert damaged.uid in done.stderr
+    assert only_file(target) == Path(whole["file"])
 
 
 def test_what_happened_between_calls_and_results_stands_behind_the_results(machine: Machine, target: Path) -> None:

@@ -17,7 +17,7 @@ import msgspec
 from backstory import ids
 from backstory.errors import BackstoryError, QueueUnusable, SessionElsewhere
 from backstory.model import UserMessage, event_to_json, own_line
-from backstory.spool import LOCKS, SessionLock
+from backstory.spool import LOCKS, SPOOLS, SessionLock, waiting
 from backstory.store.queue import HEARTBEAT_S, Kind, Options, Owner, Queue, Text
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.1
 """So often a run looks whether there are words for its agent."""
+LISTENS_S = 10.0
+"""So long after it has read its prompt an agent may take to say that it listens. Then its stdin ends: some answer only
+when they have read all of it."""
 
 
 class Hold:
@@ -114,6 +117,8 @@ class Steering:
         self._hold, self._spool, self._feed, self._agent, self._reader = hold, spool, feed, agent, reader
         self._now = now
         self._looked = 0.0
+        self._prompted: float | None = None
+        """When the agent was seen to have read its prompt."""
         self._waiting: deque[Text] = deque()
         self._given: dict[str, Text] = {}
         self._seen = 0
@@ -122,6 +127,8 @@ class Steering:
         """Hand over what has come, as far as the agent listens; gives the words that it has taken up since."""
         if self._feed.is_open:
             self._hand_over()
+            if self._is_deaf():
+                self._feed.close()
             if self._reader.is_waiting and not self._is_owed():
                 # Once more: words that came before its answer ended are not put off to another run.
                 self._looked = 0.0
@@ -135,6 +142,14 @@ class Steering:
     def end(self) -> None:
         """Tell the agent that nothing more is to come."""
         self._feed.close()
+
+    def _is_deaf(self) -> bool:
+        """Whether the agent has had its time to say that it listens. What it answers to its prompt is not cut short."""
+        if self._reader.tells_taken or not self._feed.is_read:
+            return False
+        now = time.monotonic()
+        self._prompted = self._prompted or now
+        return now - self._prompted >= LISTENS_S
 
     def _is_owed(self) -> bool:
         """Whether the agent has been told something that it has not taken up yet."""
@@ -217,10 +232,15 @@ def is_held(home: Path, session_uid: str) -> bool:
     return SessionLock(home / LOCKS, session_uid).is_held
 
 
-def leave(
-    store: Store, session_uid: str, said: Sequence[tuple[Kind, str]], options: Options, now: int
-) -> tuple[list[Text], int]:
-    """Leave texts for a session, each with the uid of the turn it may become; gives them and how many wait before.
+def still_waiting(home: Path, queue: Queue, session_uid: str | None = None) -> list[Text]:
+    """What waits, the first to be taken first, without the follow-ups that are run just now."""
+    texts = queue.texts(session_uid)
+    at_work = {spool.folder.name for spool in waiting(home / SPOOLS) if spool.was_started} if texts else set[str]()
+    return [text for text in texts if text.uid not in at_work]
+
+
+def leave(store: Store, session_uid: str, said: Sequence[tuple[Kind, str, Options]], now: int) -> list[Text]:
+    """Leave texts for a session, each with the uid of the turn it may become; gives them.
 
     Raises what the queue raises.
     """
@@ -233,7 +253,8 @@ def leave(
             options=options,
             queued=now,
         )
-        for kind, content in said
+        for kind, content, options in said
     ]
     with Queue(store.path) as queue:
-        return texts, queue.add(texts)
+        queue.add(texts)
+    return texts

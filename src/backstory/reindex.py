@@ -16,11 +16,11 @@ from backstory import agents, companions, ids
 from backstory.deriving import Deriver
 from backstory.errors import BackstoryError, LogNotUnderstood, SessionNotFound
 from backstory.found import At
-from backstory.model import AssistantText, OwnLine, event_from_json
+from backstory.model import AssistantText, OwnLine, Unknown, event_from_json
 from backstory.slicing import SLICE_BYTES, placed_lines
 from backstory.store import slices
 from backstory.store.copying import COPY
-from backstory.store.logs import API, FILE, STDERR, STREAM
+from backstory.store.logs import API, FILE, LINE_BYTES_MAX, OVERSIZE, STDERR, STREAM
 from backstory.store.retelling import Retold
 
 if TYPE_CHECKING:
@@ -173,6 +173,9 @@ class _File:
         self._reader = agent.reader(identity, None, tuple)
 
     def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:
+        if len(line) > LINE_BYTES_MAX:
+            # Like when it was read first: such a line is kept, and not understood.
+            return None, None, [(0, Unknown(type=OVERSIZE))]
         parsed = self._reader.read(line, seq)
         return parsed.at, parsed.turn.uid if parsed.turn else None, parsed.events
 

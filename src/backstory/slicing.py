@@ -309,11 +309,15 @@ def placed_lines(store: Store, log: Log) -> Iterator[tuple[int, bytes, int]]:
     """The same, each with the offset at which it begins."""
     runs = deque(store.runs(log.id))
     end = _kept_record_end(store, log)
-    carry, start, seq = b"", 0, 0
+    start, seq = 0, 0
+    # Joined only when its end has come: a line may be many blocks long.
+    carry: list[bytes] = []
     held: list[bytes] = []
     for data in store.stream_log(log.id):
-        *lines, carry = (carry + data).split(b"\n")
-        for piece in lines:
+        *lines, rest = data.split(b"\n")
+        for each in lines:
+            piece = b"".join((*carry, each)) if carry else each
+            carry.clear()
             held.append(piece)
             if end is not None and end.match(piece) is None:
                 continue
@@ -325,11 +329,13 @@ def placed_lines(store: Store, log: Log) -> Iterator[tuple[int, bytes, int]]:
                 seq = runs[0].first_seq if start == runs[0].start else seq + 1
                 yield start, line, seq
             start += len(line) + 1
+        if rest:
+            carry.append(rest)
     while runs and start >= runs[0].stop:
         runs.popleft()
     if runs and start == runs[0].start:
         # The last line was told before its end had come.
-        yield start, b"\n".join((*held, carry)), runs[0].first_seq
+        yield start, b"\n".join((*held, b"".join(carry))), runs[0].first_seq
 
 
 def _kept_record_end(store: Store, log: Log) -> re.Pattern[bytes] | None:

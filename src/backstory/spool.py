@@ -47,6 +47,7 @@ class Run(Struct, frozen=True, kw_only=True):
     cwd: str
     started: int
     model: str | None = None
+    permissions: str | None = None
     native_id: str | None = None
     prefix_chars: int = 0
     prefix_sha256: str | None = None
@@ -133,7 +134,7 @@ class Spool:
             is_first = not self.told.exists()
             file = os.open(self.told, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
             try:
-                os.write(file, line + b"\n")
+                _append_whole(file, line + b"\n")
                 os.fsync(file)
             finally:
                 os.close(file)
@@ -340,10 +341,14 @@ class Feed:
 
     def has_room(self, line: bytes) -> bool:
         """Whether a line can be handed over now, whole."""
+        return self._writing is not None and self.is_read and len(line) <= self.line_bytes_max
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the agent has read all that it was told."""
         if self._writing is None:
             return False
-        held = int.from_bytes(fcntl.ioctl(self._writing, termios.FIONREAD, b"\0" * 4), sys.byteorder)
-        return held == 0 and len(line) <= self.line_bytes_max
+        return int.from_bytes(fcntl.ioctl(self._writing, termios.FIONREAD, b"\0" * 4), sys.byteorder) == 0
 
     @property
     def line_bytes_max(self) -> int:
@@ -404,6 +409,18 @@ def write_private(path: Path, data: bytes, *, sync: bool = False) -> None:
             os.close(file)
     except OSError as refused:
         raise _translated(path, refused) from refused
+
+
+def _append_whole(file: int, data: bytes) -> None:
+    """Add all of it or nothing: a disk that fills up takes a part without a word."""
+    size = os.fstat(file).st_size
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(file, view) :]
+    except OSError:
+        os.ftruncate(file, size)
+        raise
 
 
 def make_private_folder(folder: Path) -> None:

@@ -160,9 +160,9 @@ class Tree(Generic[N]):
         return [node for node in reversed(self._nodes.values()) if node.uid not in self._next]
 
     def numbers(self) -> dict[str, int]:
-        """The number (1, 2, …) of the branch that each turn is on: one that begins later has a higher one, and keeps it.
+        """The number (1, 2, …) of the branch that each turn is on: one that begins later has a higher one.
 
-        A branch is a turn and what goes on from it first, to its tip.
+        A branch is a turn and what goes on from it first, to its tip. It keeps its number as the tree grows.
         """
         simply = set(self._next.values())
         begins = (uid for uid in self._nodes if uid not in simply)

@@ -103,9 +103,24 @@ def test_a_fork_follows_the_message_it_was_made_at(machine: Machine, project: Pa
     hello, lua, python = turns(machine)
     assert [turn.prompt for turn in (hello, lua, python)] == ["Hello", "Tell me about Lua", "Tell me about Python"]
     assert (hello.parent_uid, lua.parent_uid, python.parent_uid) == (None, hello.uid, hello.uid)
-    greeting = next(each for each in machine.store.events(machine.store.session(SESSION)) if each.seq == lua.parent_seq)
-    assert greeting.event == AssistantText(text="Hi there")
-    assert python.parent_seq == lua.parent_seq
+    assert (lua.parent_seq, python.parent_seq) == (hello.last_seq, hello.last_seq)
+
+
+def test_a_fork_inside_a_turn_follows_the_message_it_was_made_at(machine: Machine, project: Path) -> None:
+    file = put(project, "tree")
+    looked = file.ask("select message_id from content_blocks where tool_id = 'toolu_1' and block_type = 'tool_result'")
+    file.user("Look elsewhere", parent=looked[0][0])
+    read(machine, project)
+    fork = turns(machine)[-1]
+    followed = [each for each in machine.store.events(machine.store.session(SESSION)) if each.seq == fork.parent_seq]
+    assert [each.kind for each in followed] == ["ToolResult"]
+
+
+def test_a_prompt_behind_a_failed_one_follows_its_error_and_begins_no_branch(machine: Machine, project: Path) -> None:
+    put(project, "busy")
+    read(machine, project)
+    found = turns(machine)
+    assert [turn.parent_seq for turn in found[1:]] == [turn.last_seq for turn in found[:-1]]
 
 
 def test_of_two_branches_the_current_one_is_gone_on_with(machine: Machine, project: Path) -> None:
@@ -129,8 +144,8 @@ def test_a_session_goes_on_at_the_message_that_was_checked_out_inside_a_branch(m
     session = machine.store.session(SESSION)
     leaf = machine.store.leaf(session)
     assert leaf is not None
-    said_there = [each.event for each in machine.store.events(session) if each.seq == leaf.seq]
-    assert said_there == [AssistantText(text="Hi there")]
+    told = [each.event for each in machine.store.events(session) if each.kind != "Complete" and each.seq <= leaf.seq]
+    assert (leaf.uid, told[-1]) == (turns(machine)[0].uid, AssistantText(text="Hi there"))
 
 
 def test_follow_ups_side_by_side_are_told_one_after_the_other(machine: Machine, project: Path) -> None:
@@ -487,6 +502,52 @@ def test_a_damaged_database_is_refused_and_the_others_are_read(machine: Machine,
     report = read(machine, project)
     assert [problem.path for problem in report.errors] == [str(file.path)]
     assert len(machine.store.sessions()) == 2
+
+
+def test_a_schema_whose_words_are_no_text_is_refused_in_words(machine: Machine, project: Path) -> None:
+    file = put(project, "tree")
+    file.run("pragma journal_mode=delete")
+    file.path.write_bytes(
+        file.path.read_bytes().replace(b"CREATE TABLE messages", b"CREATE \xff\xff\xff\xff\xff messages")
+    )
+    (problem,) = read(machine, project).errors
+    assert (problem.path, problem.reason) == (str(file.path), "it is malformed")
+
+
+def test_links_in_a_circle_are_told_and_the_others_are_read(machine: Machine, project: Path) -> None:
+    put(project, "tree")
+    circle = project / ".ah" / "circle.db"
+    circle.symlink_to("circle.db")
+    (problem,) = read(machine, project).errors
+    assert problem.path == str(circle)
+    assert len(prompts(machine)) == 3
+
+
+def test_what_names_no_session_of_several_is_kept_with_the_first(machine: Machine, project: Path) -> None:
+    file = put(project, "single")
+    file.ask("update events set conversation_id = null where event_type = 'api_call_end'")
+    file.ask("update work_iterations set conversation_id = null")
+    file.ask("delete from messages where rowid = 2")
+    read(machine, project)
+    kept = [line for log in machine.store.logs() for line, _ in numbered_lines(machine.store, log)]
+    told = [json.loads(line)["table"] for line in kept]
+    for table in ("events", "work_iterations"):
+        assert told.count(table) == file.ask(f"select count(*) from {table}")[0][0]
+    assert told.count("content_blocks") == 1
+
+
+def test_work_of_a_version_that_did_not_say_whose_it_is_is_told_once(machine: Machine, project: Path) -> None:
+    file = put(project, "single")
+    file.run("alter table work_iterations drop column conversation_id")
+    read(machine, project)
+    kept = b"".join(data for log in machine.store.logs() for data in machine.store.stream_log(log.id))
+    assert kept.count(b'"table":"work_iterations"') == 1
+
+
+def test_a_database_of_any_name_is_read_when_it_is_named(machine: Machine, project: Path) -> None:
+    file = ah_files.tree(project / "notes.session")
+    found = databases.sessions_without_logs([agents.load("ah")], {}, machine.home, {}, [file.path])
+    assert [each.native_id for each in found if isinstance(each, databases.Rows)] != []
 
 
 def test_a_database_that_nobody_copied_is_refused_in_words(tmp_path: Path) -> None:

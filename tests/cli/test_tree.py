@@ -239,6 +239,14 @@ def test_a_checkout_survives_an_ingest_and_reaches_the_machines_store(forked: Be
     assert forked.store.turns(1)[-1].parent_seq == 6
 
 
+def test_the_last_word_of_a_branch_is_its_tip(forked: Bench) -> None:
+    go(forked, "a run")
+    turn = forked.store.turns(1)[-1]
+    ok(forked, "checkout", f"@{turn.last_seq - 1}")
+    (current,) = (row for row in rows(forked, "branches") if row["current"])
+    assert (current["prompt"], current["seq"]) == ("a run", turn.last_seq)
+
+
 def test_a_removed_branch_cannot_be_gone_to_until_it_is_restored(forked: Bench) -> None:
     ok(forked, "branch", "rm", "@3", "--yes")
     refused = forked.backstory("checkout", "@6")
@@ -348,6 +356,32 @@ def test_removing_by_name_leaves_what_other_branches_share(forked: Bench) -> Non
     assert prompts(forked) == ["first", "second", "third"]
 
 
+@pytest.mark.parametrize("then", [("branch", "prune", "--yes"), ("branches",)], ids=" ".join)
+def test_a_branch_keeps_its_number_when_another_is_removed(forked: Bench, then: tuple[str, ...]) -> None:
+    go(forked, "@2", "fourth")
+    ok(forked, "branch", "rm", "1", "--yes")
+    ok(forked, *then)
+    assert [(row["leaf"], row["prompt"]) for row in rows(forked, "branches")] == [(3, "fourth"), (2, "third")]
+    assert forked.backstory("branch", "rm", "1", "--yes").returncode == 66
+    go(forked, "@2", "fifth")
+    assert {row["prompt"]: row["leaf"] for row in rows(forked, "branches")} == {"third": 2, "fourth": 3, "fifth": 4}
+
+
+def test_a_branch_that_is_cut_short_has_the_number_it_had(forked: Bench) -> None:
+    go(forked, "longer")
+    ok(forked, "branch", "rm", f"@{forked.store.turns(1)[-1].first_seq}", "--yes")
+    assert {row["prompt"]: row["leaf"] for row in rows(forked, "branches")} == {"second": 1, "third": 2}
+
+
+def test_what_is_restored_is_not_gone_on_with_unless_one_goes_there_and_that_is_said(forked: Bench) -> None:
+    ok(forked, "branch", "rm", "2", "--yes")
+    told = ok(forked, "branch", "restore").stderr
+    assert "S1 goes on at @2." in told
+    assert "backstory checkout @8 -S S1" in told
+    ok(forked, "branch", "rm", "@1", "--yes")
+    assert "goes on at" not in ok(forked, "branch", "restore").stderr
+
+
 def test_a_branch_inside_which_another_begins_is_not_removed_by_its_number(forked: Bench) -> None:
     go(forked, "@5", "from inside")
     done = forked.backstory("branch", "rm", "1", "--yes")
@@ -414,6 +448,10 @@ def test_sessions_that_share_nothing_have_no_fork_point(forked: Bench) -> None:
     assert "U: first" in done.stdout
     assert "U: unrelated" in done.stdout
     assert rows(forked, "diff", "S1@2", "S2@2")["fork"] is None
+
+
+def test_a_side_in_another_session_is_called_by_that(forked: Bench) -> None:
+    assert "--- @8 of S1 (1 turn) ---" in ok(forked, "diff", "@6", "S1@8").stdout
 
 
 def test_two_roots_in_a_session_share_nothing(forked: Bench) -> None:

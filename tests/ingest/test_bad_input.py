@@ -12,6 +12,7 @@ import pytest
 from backstory import agents, slicing
 from backstory import discover as discovering
 from backstory.ingest import ingest
+from backstory.reindex import reindex
 from backstory.store import logs
 from tests.conftest import NOW
 from tests.ingest.machines import (
@@ -191,6 +192,16 @@ def test_a_line_over_the_limit_is_one_unknown_event(
     assert texts(machine) == ["word0 said", "<Unknown>", "next"]
     assert [event.seq for event in machine.store.events(machine.store.session("odd"))] == [1, 2, 3]
     assert unknown == {logs.OVERSIZE: 1}
+
+
+def test_a_line_over_the_limit_is_unknown_when_it_is_told_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("slicing", "ingest", "reindex"):
+        monkeypatch.setattr(f"backstory.{module}.LINE_BYTES_MAX", 5_000)
+    read_bytes(machine, lines(*conversation(1), claude_line("assistant", "l", "x" * 20_000)))
+    reindex(machine.store, now=NOW, events_too=True)
+    assert texts(machine) == ["word0 said", "<Unknown>"]
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import uuid
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import apsw
 import pytest
@@ -18,10 +21,12 @@ import pytest
 from backstory import agents
 from backstory.agents import steerable
 from backstory.cli.app import now_ms
+from backstory.errors import CannotWrite
 from backstory.model import LogIdentity, UserMessage
-from backstory.queueing import Hold
+from backstory.queueing import Hold, Steering, leave
 from backstory.spool import Feed, SessionLock, Spool
-from backstory.store.queue import Owner, Queue
+from backstory.store import open_store
+from backstory.store.queue import Kind, Options, Owner, Queue
 from backstory.streaming import runnable
 from tests.runs.test_hard_cases import read_only, without_power
 from tests.runs.test_run import until
@@ -29,6 +34,7 @@ from tests.runs.test_run import until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from backstory.agents import ListeningReader, StreamReader
     from tests.runs.conftest import Bench
 
 GOOD: dict[str, Any] = {"result": True}
@@ -230,6 +236,45 @@ def test_a_prompt_that_waits_keeps_the_record_it_is_to_follow(bench: Bench) -> N
     assert bench.store.turns(1)[-1].parent_uid == zero.uid
 
 
+def test_a_followup_that_cannot_be_started_is_named_to_those_who_come_behind_it(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    gone = bench.project / "gone"
+    gone.mkdir()
+    bench.backstory("followup", "--no-run", "--cwd", "gone", "there")
+    (row,) = json.loads(bench.backstory("queue", "list", "--json").stdout)
+    gone.rmdir()
+    for options in [(), ("--wait",)]:
+        refused = bench.run("second", GOOD, options=options)
+        assert refused.returncode == 1
+        assert f'could not be run: "there". The folder {gone} cannot be worked in' in refused.stderr
+        assert f"backstory queue drop {row['id'][-8:]}" in refused.stderr
+    bench.backstory("queue", "drop", row["id"])
+    assert bench.backstory("queue", "run", script=[GOOD]).returncode == 0
+    assert prompts(bench) == ["first", "second", "second"]
+
+
+@pytest.mark.parametrize("state", ["busy", "idle"])
+def test_a_followup_for_an_agent_that_is_not_there_is_refused_and_leaves_nothing(bench: Bench, state: str) -> None:
+    if state == "busy":
+        busy = Busy(bench)
+    else:
+        bench.run("first", GOOD)
+    refused = bench.backstory("followup", "-a", "nobody", "second")
+    assert "nobody" in refused.stderr
+    assert refused.returncode != 0
+    assert waits(bench) == []
+    if state == "busy":
+        busy.end()
+
+
+def test_a_followup_that_fails_to_start_at_once_is_not_left_for_later(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    (bench.bin / "claude").chmod(0o644)
+    refused = bench.backstory("followup", "second", environ={"PATH": str(bench.bin)})
+    assert refused.returncode != 0
+    assert waits(bench) == []
+
+
 # what a busy session does ---------------------------------------------------------------------------------------------
 
 
@@ -251,6 +296,104 @@ def test_one_who_waits_and_loses_patience_takes_it_back(bench: Bench, busy: Busy
     assert waits(bench) == []
     busy.end()
     assert prompts(bench) == ["first"]
+
+
+def test_one_who_waits_for_what_another_process_ran_is_told_its_end_as_json(bench: Bench, busy: Busy) -> None:
+    waiting = bench.start("run", "-a", "claude", "--wait", "--json", "second")
+    until(lambda: waits(bench) == [("followup", "second")])
+    waiting.send_signal(signal.SIGSTOP)
+    busy.end()
+    waiting.send_signal(signal.SIGCONT)
+    out, _ = waiting.communicate(timeout=DEADLINE_S)
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [each["kind"] for each in events] == ["Init", "AssistantText", "Complete"]
+    told = events[-1]
+    assert (told["outcome"], told["success"], told["tools"], told["cost_usd"]) == ("completed", True, 0, 0.04)
+    assert told["turn"] == bench.store.turns(1)[-1].uid
+
+
+@pytest.mark.parametrize("queued", [[], ["between"]], ids=["nothing waits", "something waits"])
+def test_one_who_waits_outlasts_an_agent_whose_backstory_was_killed(bench: Bench, queued: list[str]) -> None:
+    busy = Busy(bench)
+    busy.process.kill()
+    for text in queued:
+        bench.backstory("followup", text)
+    waiting = bench.start("run", "-a", "claude", "--wait", "second", script=[{"say": "hello"}, GOOD])
+    until(lambda: ("followup", "second") in waits(bench))
+    busy.end()
+    out, err = waiting.communicate(timeout=DEADLINE_S)
+    assert (waiting.returncode, out.splitlines()[-1:]) == (0, ["hello"]), err
+    assert prompts(bench) == ["first", *queued, "second"]
+
+
+def test_an_agents_own_command_does_not_wait_for_the_agent_to_end(bench: Bench, busy: Busy) -> None:
+    (spool,) = bench.spools()
+    done = bench.run("second", options=("--wait",), environ={"BACKSTORY_RUN": spool.name})
+    assert done.returncode == 0
+    assert "S1 is busy" in done.stderr
+    assert waits(bench) == [("followup", "second")]
+    busy.end()
+    assert prompts(bench) == ["first", "second"]
+
+
+def test_one_who_waits_for_a_prompt_that_was_dropped_is_told_so(bench: Bench, busy: Busy) -> None:
+    waiting = bench.start("run", "-a", "claude", "--wait", "second")
+    until(lambda: waits(bench) == [("followup", "second")])
+    waiting.send_signal(signal.SIGSTOP)
+    bench.backstory("queue", "clear")
+    busy.end()
+    waiting.send_signal(signal.SIGCONT)
+    _, err = waiting.communicate(timeout=DEADLINE_S)
+    assert waiting.returncode == 1
+    assert "It was taken out of the queue" in err
+
+
+STAGED = """
+import importlib, sys, time
+from pathlib import Path
+place, reached, wanted, *words = sys.argv[1:]
+module, _, names = place.partition(":")
+owner, *names = importlib.import_module(module), *names.split(".")
+for name in names[:-1]:
+    owner = getattr(owner, name)
+real = getattr(owner, names[-1])
+def staged(*given, **named):
+    result = real(*given, **named)
+    Path(reached).touch()
+    while wanted and not Path(wanted).exists():
+        time.sleep(0.005)
+    return result
+setattr(owner, names[-1], staticmethod(staged) if hasattr(real, "__self__") else staged)
+sys.argv = ["backstory", *words]
+from backstory.cli import main
+main()
+"""
+"""``backstory`` that notes when it has come to a place, and goes on when a file is there."""
+
+
+def staged(
+    bench: Bench, place: str, reached: str, wanted: str, *words: str, script: list[dict[str, Any]]
+) -> subprocess.Popen[str]:
+    files = [str(bench.root / name) if name else "" for name in (reached, wanted)]
+    return subprocess.Popen(
+        [sys.executable, "-c", STAGED, place, *files, *words], cwd=bench.project, env=bench.environ(script), text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [("run", "-a", "claude", "--cancel-first", "second"), ("cancel", "S1")])
+def test_a_run_that_is_only_about_to_begin_is_stopped(bench: Bench, words: tuple[str, ...]) -> None:
+    bench.run("zero", GOOD)
+    place = "backstory.runner:context_prefix"
+    first = staged(bench, place, "begins", "looked", "run", "-a", "claude", "first", script=[{"say": "x"}, NEVER])
+    until((bench.root / "begins").exists)
+    second = staged(bench, "backstory.cli.driving:running", "looked", "", *words, script=[GOOD])
+    _, err = second.communicate(timeout=DEADLINE_S)
+    first.communicate(timeout=DEADLINE_S)
+    assert (first.returncode, second.returncode) == (130, 0), err
+    assert [(turn.prompt, turn.outcome) for turn in bench.store.turns(1)][1:] == [
+        ("first", "cancelled"), ("second", "completed"),
+    ][: len(words) - 1]  # fmt: skip
 
 
 def test_cancel_first_stops_what_runs_and_runs_the_new_prompt_next(bench: Bench, busy: Busy) -> None:
@@ -307,12 +450,58 @@ def test_words_are_told_again_to_the_next_agent_and_by_a_reindex(bench: Bench) -
     assert bench.sent().count("look left") == 1
 
 
+def test_events_that_a_program_adds_stand_apart_from_the_words_an_agent_was_told(bench: Bench) -> None:
+    busy = Busy(bench, {"hear": 1})
+    bench.backstory("steer", "look left")
+    until(lambda: heard(bench) == ["look left"])
+    busy.end()
+    store = bench.store
+    store.append_events(store.session("S1"), [UserMessage(content="by a program")])
+    store.close()
+    before = [stored.event for stored in bench.store.events(1)]
+    assert bench.store.verify().problems == []
+    bench.backstory("reindex", "--force", "--store", str(bench.store.path))
+    assert [stored.event for stored in bench.store.events(1)] == before
+    assert prompts(bench) == ["first", "by a program"]
+
+
 def test_what_an_agent_does_not_take_up_becomes_a_followup(bench: Bench, busy: Busy) -> None:
     bench.backstory("steer", "look left")
     until(lambda: any((each / "stdin.jsonl").exists() for each in bench.spools()))
     busy.end()
     assert heard(bench) == []
     assert prompts(bench) == ["first", "look left"]
+
+
+def test_words_that_become_a_followup_are_run_as_the_run_that_they_were_for(bench: Bench) -> None:
+    elsewhere = bench.project / "elsewhere"
+    elsewhere.mkdir()
+    go = bench.root / "go"
+    words = ("run", "-a", "claude", "-m", "big", "--cwd", str(elsewhere), "first")
+    process = bench.start(*words, script=[{"say": "at work"}, {"wait_for": str(go)}, GOOD])
+    assert process.stdout is not None
+    process.stdout.readline()
+    bench.backstory("steer", "look left")
+    (row,) = json.loads(bench.backstory("queue", "list", "--json").stdout)
+    asked = {name: row["options"][name] for name in ("agent", "model", "cwd")}
+    assert asked == {"agent": "claude", "model": "big", "cwd": str(elsewhere)}
+    go.touch()
+    process.communicate(timeout=DEADLINE_S)
+    assert prompts(bench) == ["first", "look left"]
+    assert "big" in bench.argv()
+
+
+def test_words_for_a_session_of_a_project_that_is_gone_go_on_from_it_here(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    uid = bench.store.session("S1").uid
+    shutil.rmtree(bench.project)
+    bench.project.mkdir()
+    other = bench.root / "other"
+    other.mkdir()
+    done = bench.backstory("followup", "-S", uid, "second", script=[GOOD], cwd=other)
+    assert done.returncode == 0, done.stderr
+    assert "goes on from" in done.stderr
+    assert [turn.prompt for turn in open_store(other / ".backstory" / "sessions.bks").turns(1)] == ["first", "second"]
 
 
 def test_an_agent_that_does_not_tell_what_it_takes_up_is_told_nothing_while_it_works(bench: Bench) -> None:
@@ -325,6 +514,63 @@ def test_an_agent_that_does_not_tell_what_it_takes_up_is_told_nothing_while_it_w
     (bench.root / "go").touch()
     process.communicate(timeout=DEADLINE_S)
     assert prompts(bench) == ["first", "look left"]
+
+
+@pytest.mark.parametrize("agent", ["alone", "deaf"])
+def test_who_leaves_words_for_an_agent_that_will_not_hear_them_is_told_so(bench: Bench, agent: str) -> None:
+    busy = Busy(bench)
+    if agent == "alone":
+        busy.process.kill()
+    else:
+        busy.process.send_signal(signal.SIGSTOP)
+        for spool in bench.spools():
+            run = json.loads((spool / "run.json").read_text())
+            (spool / "run.json").write_text(json.dumps({**run, "agent": "codex"}))
+    done = bench.backstory("steer", "look left")
+    assert "queued as a follow-up" in done.stderr
+    assert "not running" not in done.stderr
+    busy.process.send_signal(signal.SIGCONT)
+    busy.end()
+    until_nothing_runs(bench)
+
+
+def test_an_agent_that_answers_only_at_the_end_of_its_stdin_is_given_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backstory.queueing.LISTENS_S", 0.0)
+    steering, feed, _ = steering_of(bench)
+    steering.look()
+    with os.fdopen(os.dup(feed.reading), "rb") as agent:
+        assert feed.is_open
+        prompt = agent.readline()
+        steering.look()
+        assert (prompt[-1:], agent.read()) == (b"\n", b"")
+
+
+def test_an_agent_that_listens_keeps_its_stdin_however_long_it_says_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backstory.queueing.LISTENS_S", 0.0)
+    steering, feed, reader = steering_of(bench)
+    reader.read(b'{"type":"system","subtype":"init","capabilities":["msg_lifecycle_v1"]}')
+    with os.fdopen(os.dup(feed.reading), "rb") as agent:
+        agent.readline()
+        steering.look()
+        steering.look()
+    assert feed.is_open
+    feed.close()
+
+
+def steering_of(bench: Bench) -> tuple[Steering, Feed, StreamReader]:
+    """What tells an agent words that has its prompt in its stdin, and has not said anything yet."""
+    bench.run("first", GOOD)
+    agent = runnable("claude")
+    listener, reader = steerable(agent), agent.stream_reader()
+    assert listener is not None
+    feed = Feed.holding(listener.line("a prompt"))
+    assert feed is not None
+    hold = Hold(bench.home, bench.store, bench.store.session("S1").uid, now_ms)
+    return Steering(hold, Spool(bench.root), feed, listener, cast("ListeningReader", reader), now_ms), feed, reader
 
 
 def test_words_for_a_session_that_does_not_run_are_a_prompt(bench: Bench) -> None:
@@ -438,6 +684,42 @@ def test_what_does_not_wait_cannot_be_dropped(bench: Bench, busy: Busy) -> None:
     assert bench.backstory("queue", "drop", "ZZZZ").returncode == 66
     assert bench.backstory("queue", "drop", "").returncode == 66
     assert waits(bench) == [("followup", "second")]
+
+
+def test_a_followup_that_is_run_waits_no_more(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    script: list[dict[str, Any]] = [{"listens": True}, {"say": "at work"}, {"wait_for": str(bench.root / "go")}, GOOD]
+    process = bench.start("followup", "second", script=script)
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert waits(bench) == []
+    (row,) = json.loads(bench.backstory("ps", "--json").stdout)
+    assert (row["state"], row["prompt"], row["queued"]) == ("running", "second", 0)
+    assert "number" not in bench.backstory("followup", "third").stderr
+    assert "number 2 of what waits" in bench.backstory("followup", "fourth").stderr
+    assert "Dropped" in bench.backstory("queue", "clear").stderr
+    (bench.root / "go").touch()
+    process.communicate(timeout=DEADLINE_S)
+    assert prompts(bench) == ["first", "second"]
+
+
+def test_what_waits_for_a_session_that_is_removed_goes_with_it(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    bench.backstory("followup", "--no-run", "second")
+    done = bench.backstory("rm", "--yes", "S1")
+    assert "Dropped what waited for it: second" in done.stderr
+    assert not queue_file(bench).exists()
+
+
+def test_nothing_more_is_run_in_a_session_that_is_removed_while_it_runs(bench: Bench, busy: Busy) -> None:
+    bench.backstory("followup", "second")
+    uid = bench.store.sessions()[0].uid
+    bench.backstory("rm", "--yes", "S1")
+    # Left by one who found the session just before it was removed.
+    leave(bench.store, uid, [(Kind.FOLLOWUP, "third", Options())], now_ms())
+    busy.end()
+    assert told(bench) == ["first"]
+    assert (bench.spools(), queue_file(bench).exists()) == ([], False)
 
 
 def test_ps_tells_who_runs_a_session_and_how_much_waits(bench: Bench, busy: Busy) -> None:
@@ -634,6 +916,15 @@ def test_the_row_of_another_host_that_was_heard_of_lately_refuses(bench: Bench) 
     assert prompts(bench) == ["first"]
 
 
+def test_words_for_a_session_that_another_host_runs_wait_and_name_it(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    leave_owner(bench, "elsewhere", now_ms())
+    done = bench.backstory("followup", "second")
+    assert done.returncode == 0
+    assert f"busy (process {os.getpid()} on elsewhere runs it)" in done.stderr
+    assert waits(bench) == [("followup", "second")]
+
+
 @pytest.mark.parametrize("ago_ms", [31_000, -3_600_000], ids=["silent", "from the future"])
 def test_the_row_of_another_host_that_went_silent_does_not_refuse(bench: Bench, ago_ms: int) -> None:
     bench.run("first", GOOD)
@@ -663,6 +954,27 @@ def test_an_owner_is_heard_of_while_it_runs_and_gone_afterwards(bench: Bench, mo
         until(lambda: (now := queue.owner(session.uid)) is not None and now.heartbeat > first.heartbeat)
     hold.release()
     assert not queue_file(bench).exists()
+
+
+def test_a_project_that_is_removed_while_it_is_worked_in_is_not_made_again_by_a_heartbeat(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.run("first", GOOD)
+    beats: list[int] = []
+
+    def beat() -> int:
+        beats.append(now_ms())
+        return beats[-1]
+
+    monkeypatch.setattr("backstory.queueing.HEARTBEAT_S", 0.01)
+    hold = Hold(bench.home, bench.store, bench.store.session("S1").uid, beat)
+    assert hold.take()
+    hold.show_owner()
+    bench.project.rename(bench.root / "elsewhere")
+    before = len(beats)
+    until(lambda: len(beats) > before + 3)
+    hold.release()
+    assert not bench.project.exists()
 
 
 # queues that cannot be used -------------------------------------------------------------------------------------------
@@ -719,3 +1031,25 @@ def test_a_word_that_was_cut_off_was_never_handed_over(tmp_path: Path) -> None:
     with spool.told.open("ab") as file:
         file.write(b'{"uid":"b"')
     assert [word.uid for word in spool.words()] == ["a"]
+
+
+def test_a_word_for_which_the_disk_has_no_room_leaves_no_half_line(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    spool.note_word(b'{"uid":"a"}')
+    with limited(spool.told.stat().st_size + 5), pytest.raises(CannotWrite):
+        spool.note_word(b'{"uid":"b"}')
+    spool.note_word(b'{"uid":"c"}')
+    assert [word.uid for word in spool.words()] == ["a", "c"]
+
+
+@contextmanager
+def limited(file_bytes: int) -> Iterator[None]:
+    """No file may grow beyond a size: what goes over is not written, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)

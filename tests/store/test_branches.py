@@ -11,7 +11,7 @@ from backstory.errors import BranchNameTaken, BranchRemoved, RecordNotFound
 from backstory.model import AssistantText, Complete, Tool, ToolCall, ToolResult, Turn, UserMessage
 from backstory.store import RunPiece, Session, Store, open_store
 from backstory.store.runs import End
-from backstory.tree import Point
+from backstory.tree import Point, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -182,6 +182,13 @@ def test_a_record_before_the_first_prompt_cannot_be_followed(store: Store) -> No
 # runs ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_record_behind_which_nothing_is_said_is_the_end_of_its_turn(store: Store, session: Session) -> None:
+    store.append_events(session, [UserMessage(content="third"), AssistantText(text="three"), Complete(success=True)])
+    go_to(store, session, 8)
+    assert store.leaf(session) == Point(prompts(store, session)["third"], 9)
+    assert run(store, session, "fourth").parent_seq == 9
+
+
 def test_a_run_follows_what_was_checked_out_and_ends_it(store: Store, session: Session) -> None:
     go_to(store, session, 2)
     first = prompts(store, session)["first"]
@@ -301,6 +308,13 @@ def test_a_removed_branch_is_not_told_and_the_session_goes_on_where_it_began(sto
     assert len(store.tree(forked, removed=True)) == 4
 
 
+def test_branches_removed_at_once_are_restored_one_by_one(store: Store, forked: Session) -> None:
+    remove(store, forked, "fourth")
+    remove(store, forked, "second")
+    store.restore_turns(forked, prompts(store, forked)["second"])
+    assert [turn.prompt for turn in store.removed_turns(forked)] == ["fourth"]
+
+
 def test_removing_another_branch_leaves_the_session_where_it_is(store: Store, forked: Session) -> None:
     before = store.leaf(forked)
     remove(store, forked, "second")
@@ -358,6 +372,19 @@ def test_what_is_pruned_is_gone_and_the_store_is_whole(store: Store, session: Se
     assert store.verify().problems == []
 
 
+def test_turns_keep_the_branch_they_were_on_when_they_are_pruned(store: Store, session: Session) -> None:
+    go_to(store, session, 3)
+    say(store, session, "from inside the second", "three")
+    before = Tree(store.tree(session)).numbers()
+    remove(store, session, "second", "from inside the second")
+    store.prune_turns(session)
+    say(store, session, "later", "four")
+    assert len(store.tree(session)) == 2
+    now = Tree(store.tree(session, pruned=True)).numbers()
+    assert {uid: now[uid] for uid in before} == before
+    assert now[prompts(store, session)["later"]] == 3
+
+
 def test_pruning_all_sessions_prunes_each(store: Store, forked: Session) -> None:
     other = store.create_session()
     say(store, other, "alone", "one")
@@ -398,6 +425,13 @@ def test_what_was_decided_later_is_caught_up_with(store: Store, home: Store, for
     go_to(store, forked, 2)
     assert home.catch_up(store) == 1
     assert home.leaf(home.session(forked.uid)) == store.leaf(forked)
+
+
+def test_names_are_in_the_same_order_in_a_copy(store: Store, home: Store, session: Session) -> None:
+    for name in ("zebra", "ape", "mole"):
+        store.name_branch(session, name, store.place(session, 6).point)
+    home.take_session(store, session.uid)
+    assert [each.name for each in home.branch_names(home.session(session.uid))] == ["zebra", "ape", "mole"]
 
 
 def test_branches_are_taken_over_without_the_rest(store: Store, home: Store, forked: Session) -> None:

@@ -127,7 +127,7 @@ def test_a_view_has_the_columns_that_it_is_described_with(told: Store, view: str
 
 def test_every_view_in_the_file_is_described(told: Store) -> None:
     made = {name for (name,) in rows(told, "select name from temp.sqlite_schema where type = 'view'")}
-    assert made - {"claimed"} == {each.name for each in readonly.views()} - {"search_index"}
+    assert made - {"claimed", "answers"} == {each.name for each in readonly.views()} - {"search_index"}
 
 
 def test_a_session_is_told_with_its_times_in_iso_8601(told: Store) -> None:
@@ -325,6 +325,7 @@ def test_ah_s_context_tells_name_and_tip(told: Store) -> None:
     assert rows(told, "select key, value from context where session_id = 1") == [
         ("session_name", "Fix the build"),
         ("current_message", *tip),
+        ("session_state", "closed"),
     ]
 
 

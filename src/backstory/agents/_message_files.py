@@ -117,6 +117,8 @@ class _Whole(Struct, frozen=True):
     name: str
     number: int | None
     created_at: str
+    leaf_uid: str | None
+    leaf_seq: int | None
 
 
 def _called(whole: _Whole) -> str | None:
@@ -297,6 +299,7 @@ class _Turn(Struct, frozen=True):
     id: int
     uid: str
     first_seq: int
+    last_seq: int
     parent_uid: str | None
     parent_seq: int | None
     prompt: str
@@ -364,8 +367,10 @@ class _Telling:
         self._at = ids.parse_time_ms(whole.created_at) or 0
         self._written: dict[str, list[_Written]] = {}
         """The messages of each turn, by its uid."""
+        self._followed: dict[str, _Written | None] = {}
+        """The message that each turn follows, by its uid."""
         self._by_event: dict[int, str] = {}
-        self._summaries: dict[str, str] = {}
+        self._summaries: dict[str, _Written] = {}
         """The summary that stands behind a message."""
         self._results: dict[str, deque[int]] = {}
         """The results that no call was found for yet, by the call's id: they may come in a later turn."""
@@ -377,7 +382,7 @@ class _Telling:
         """All of it."""
         # The views count turns anew for each row, so the tables tell the rest of what they show.
         # A branch that was removed is gone, like there.
-        there = {turn_id for turn_id, removed in self._session.rows("turns", ("id", "removed_at")) if removed is None}
+        there = {turn_id for turn_id, removed in self._session.rows("turns", ("id", "removed")) if removed is None}
         turns = [_Turn(*row) for row in self._session.rows("main.turns", _Turn.__struct_fields__)]
         of: dict[int | None, list[_Told]] = {}
         for row in self._session.rows("main.events", _EVENT_COLUMNS):
@@ -392,13 +397,15 @@ class _Telling:
         self._file.know(_message_rows.NAME, _called(self._whole))
         last = self._tip.id if self._tip is not None else None
         current = self._by_event.get(self._session.tip() or 0, last)
-        while current in self._summaries:
-            current = self._summaries[current]
+        end = self._whole.leaf_seq or next((turn.last_seq for turn in turns if turn.uid == self._whole.leaf_uid), None)
+        while current in self._summaries and (end is None or self._summaries[current].seq <= end):
+            current = self._summaries[current].id
         self._file.know(_message_rows.CURRENT, current)
         self._file.know(_message_rows.STATE, _message_rows.CLOSED)
 
     def _turn(self, turn: _Turn, events: list[_Told]) -> None:
         self._tip, self._last_answer = self._parent(turn), None
+        self._followed[turn.uid] = self._tip
         self._current = self._written.setdefault(turn.uid, [])
         self._at = turn.started or self._at
         if turn.prompt and not any(event.kind == "UserMessage" for event in events):
@@ -429,7 +436,7 @@ class _Telling:
                     before = self._tip
                     self._user(event.seq, f"{event.id}", f"{SUMMARY}\n{event.text}")
                     if before is not None and self._tip is not None:
-                        self._summaries[before.id] = self._tip.id
+                        self._summaries[before.id] = self._tip
                 case "Error":
                     self._event(None, "error", f"{event.id}", error=event.text or "")
                 case "ToolResult":
@@ -517,7 +524,9 @@ class _Telling:
             return None
         if turn.parent_seq is None:
             return before[-1]
-        return before[max(bisect_right([each.seq for each in before], turn.parent_seq) - 1, 0)]
+        place = bisect_right([each.seq for each in before], turn.parent_seq)
+        # A prompt without words is no message: what follows it follows what it followed.
+        return before[place - 1] if place else self._followed.get(turn.parent_uid or "")
 
     def _user(self, seq: int, key: str, text: str, event_id: int | None = None) -> None:
         if not text.strip():

@@ -113,6 +113,8 @@ class _State(Struct, kw_only=True):
     messages: dict[str, _Message] = field(default_factory=dict)
     turns: dict[str, Turn] = field(default_factory=dict)
     """The turns that messages may still come to."""
+    tips: dict[str, int] = field(default_factory=dict)
+    """The last message's record of each of them."""
     calls: dict[str, _Call] = field(default_factory=dict)
     last_turn: str | None = None
     last_message: str | None = None
@@ -276,19 +278,29 @@ class Reader:
             first_seq=seq,
             last_seq=seq,
             parent_uid=parent.turn_uid if parent is not None else None,
-            parent_seq=parent.seq if parent is not None else None,
+            parent_seq=self._behind(parent) if parent is not None else None,
             prompt=prompt,
             started=at,
             ended=at,
         )
         state.turns[turn.uid], state.last_turn = turn, turn.uid
         while len(state.turns) > TURNS_OPEN_MAX:
-            del state.turns[next(iter(state.turns))]
+            oldest = next(iter(state.turns))
+            del state.turns[oldest]
+            state.tips.pop(oldest, None)
         return turn
+
+    def _behind(self, message: _Message) -> int:
+        """The record that what follows a message follows: of a turn's last one all that the turn still told."""
+        turn = self._state.turns.get(message.turn_uid or "")
+        is_last = turn is not None and self._state.tips.get(turn.uid) == message.seq
+        return turn.last_seq if turn is not None and is_last else message.seq
 
     def _remember(self, native_id: str, seq: int, turn: Turn | None, depth: int) -> None:
         messages = self._state.messages
         messages[native_id] = _Message(seq, turn.uid if turn is not None else None, depth)
+        if turn is not None and turn.uid in self._state.turns:
+            self._state.tips[turn.uid] = seq
         self._state.session.leaf = None
         self._state.last_message = native_id
         if len(messages) > MESSAGES_KNOWN_MAX:
@@ -376,7 +388,7 @@ class Reader:
             return []
         if key == _message_rows.CURRENT:
             tip = self._state.messages.get(_text(value))
-            self._state.session.leaf = (tip.turn_uid, tip.seq) if tip is not None and tip.turn_uid else None
+            self._state.session.leaf = (tip.turn_uid, self._behind(tip)) if tip is not None and tip.turn_uid else None
         return [] if key == _message_rows.STATE else [Hook(name=key, output=_plain(value))]
 
     def _event(self, row: dict[str, Any], turn: Turn | None) -> list[Event]:

@@ -48,9 +48,7 @@ def _tell_lacking(found: Found, store: Store, session: Session) -> None:
     if leaf is None:
         return
     there = {turn.uid for turn in store.turns(session)}
-    lacking = [
-        turn for turn in get_ancestry(found.store.tree(found.session), leaf.uid) if turn.uid not in there
-    ]
+    lacking = [turn for turn in get_ancestry(found.store.tree(found.session), leaf.uid) if turn.uid not in there]
     if lacking:
         count = f"{len(lacking)} turn{'s' * (len(lacking) != 1)}"
         output.talk(

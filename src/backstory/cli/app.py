@@ -130,7 +130,8 @@ def _is_start(wanted: str, session: Session) -> bool:
 
 
 def _candidate(session: Session) -> str:
-    return f"{session.shown_number or session.uid[:16]} ({session.shown_name})"
+    told = " ".join((session.name or session.title or session.first_prompt or "").split())
+    return f"{session.uid[:16]} ({told[:40]})"
 
 
 def now_ms() -> int:

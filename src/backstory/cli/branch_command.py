@@ -114,6 +114,7 @@ def _restore(app: App, point: str | None, wanted: str | None) -> None:
         back = found.store.restore_turns(found.session, uid)
     tell_home(app, found)
     output.data(f"restored {back} turn{'s' * (back != 1)}")
+    _tell_where(found, uid)
 
 
 @command.command("prune")
@@ -130,10 +131,23 @@ def _prune(app: App, yes: bool, wanted: str | None) -> None:
     _confirm(f"Dropping {_count(gone)} of {shown(found)} for good", yes=yes)
     tell_home(app, found)
     with locked(app, found.session.uid, shown(found)):
-        for store in (found.store, app.machine_store):
+        # The session's own store last: while it has them, a prune that was cut off can be done again.
+        for store in (app.machine_store, found.store):
             if store.exists and store.has(found.session.uid):
                 store.prune_turns(store.session(found.session.uid))
     output.data(f"dropped {_count(gone)}")
+
+
+def _tell_where(found: Found, uid: str) -> None:
+    """Say that a session does not go on with what was restored, where that is so."""
+    tree, goes_on = Tree(found.store.tree(found.session)), found.store.leaf(found.session)
+    if goes_on is None or uid in {turn.uid for turn in tree.ancestry(goes_on.uid)}:
+        return
+    tip = tree.tip(uid)
+    output.talk(
+        f"{shown(found)} goes on at @{goes_on.seq}. To go on with what came back: "
+        f"backstory checkout @{tip.last_seq} -S {shown(found)}"
+    )
 
 
 def _owning(app: App, found: Found) -> Found:

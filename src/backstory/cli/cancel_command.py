@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.driving import home_of, runner_of, running, stop, texts
+from backstory.cli.driving import home_of, runner_of, running_soon, stop, texts
 from backstory.cli.options import session_argument, store_option
 from backstory.errors import BackstoryError, NothingRuns
+from backstory.queueing import still_waiting
 from backstory.store.queue import Queue
 
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ def command(app: App, session: str, clear: bool) -> None:
     """
     found = app.find(session)
     store, uid = home_of(app, found), found.session.uid
-    spools = running(app, uid)
+    spools = running_soon(app, uid)
     with Queue(store.path) as queue:
         if clear:
             # First: its runner takes up what waits as soon as a run has ended well.
-            dropped = queue.remove([text.uid for text in queue.texts(uid)])
+            dropped = queue.remove([text.uid for text in still_waiting(app.home, queue, uid)])
             output.talk(f"{texts(dropped)} dropped from the queue.")
         if not spools and not clear:
             raise NothingRuns(session)
@@ -40,13 +41,13 @@ def command(app: App, session: str, clear: bool) -> None:
         runner_of(app).take_up()
         if spools:
             output.talk(f"{session} is stopped; what it said is kept.")
-        tell_waiting(queue, session, uid)
+        tell_waiting(app, queue, session, uid)
 
 
-def tell_waiting(queue: Queue, session: str, uid: str) -> None:
+def tell_waiting(app: App, queue: Queue, session: str, uid: str) -> None:
     """Say what still waits for a session."""
     try:
-        left = len(queue.texts(uid))
+        left = len(still_waiting(app.home, queue, uid))
     except BackstoryError as refused:
         output.talk(f"The queue: {refused}")
         return

@@ -8,7 +8,8 @@ import click
 from msgspec import Struct
 
 from backstory.cli import output
-from backstory.cli.options import json_option, session_argument, store_option
+from backstory.cli.options import json_option, store_option
+from backstory.cli.points import find, session_or_default
 from backstory.context import build_context, context_prefix
 from backstory.spool import SPOOLS, waiting
 
@@ -31,16 +32,16 @@ class TurnTold(Struct, frozen=True, kw_only=True):
 
 
 @click.command("context")
-@session_argument()
+@session_or_default()
 @click.option("--budget", type=click.IntRange(min=0), help="Characters at most.  [default: run.context_chars]")
 @click.option("--explain", is_flag=True, help="Say turn by turn how much there is, and what is sent of it.")
 @json_option
 @store_option
 @click.pass_obj
-def command(app: App, session: str, budget: int | None, explain: bool, as_json: bool) -> None:
-    """Print the context that the next run of a SESSION would be given."""
+def command(app: App, session: str | None, budget: int | None, explain: bool, as_json: bool) -> None:
+    """Print the context that the next run of a SESSION would be given; without one, of the one last active here."""
     budget = app.config.get("run.context_chars") if budget is None else budget
-    found = app.find(session)
+    found = find(app, session)
     told = found.store.told_turns(found.session, budget)
     context = build_context(told, budget_chars=budget, turns=found.store.branch_length(found.session))
     turns = _explained(found, context) if explain else []

@@ -98,6 +98,9 @@ class _Side(Struct, kw_only=True):
         """Print this side."""
         name = "" if RECORD.fullmatch(self.named) else f" {output.one_line(self.named, NAME_COLUMNS)}"
         name = f" branch{name}" if NUMBER.fullmatch(self.named) else name
+        session, _, seq = self.named.rpartition("@")
+        if session and NUMBER.fullmatch(seq):
+            name = f" of {output.one_line(session, NAME_COLUMNS)}"
         head = f"@{self.point.seq}{name}"
         if not self.alone:
             output.data(output.style(f"--- {head}: (empty) ---", bold=True))

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory import agents, model
-from backstory.agents import Permissions
+from backstory.agents import Permissions, steerable
 from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.errors import BackstoryError, SessionBusy, SessionElsewhere
-from backstory.queueing import leave
+from backstory.queueing import is_held, leave, still_waiting
 from backstory.runner import INTERRUPT_S, LOCK_S, POLL_S, Request, Runner
-from backstory.spool import LOCKS, SPOOLS, SessionLock, waiting
+from backstory.spool import LOCKS, MARKER, SPOOLS, SessionLock, waiting
 from backstory.store import open_store
 from backstory.store.queue import Kind, Options, Queue
-from backstory.streaming import Shown, is_installed
+from backstory.streaming import Shown, is_installed, runnable
 from backstory.tree import Point, get_ancestry
 
 if TYPE_CHECKING:
@@ -35,6 +35,11 @@ WAIT_POLL_S = 0.1
 """So often one who waits for a turn looks whether it has come."""
 CANCELLED_S = 30.0
 """So long a runner whose agent was stopped may take to store what it said."""
+ALONE = "an agent whose backstory was killed"
+"""Who has a session that is run by nobody who could hand words over or run what waits."""
+TOLD_COLUMNS = 40
+PARTS_MAX = (1 << 31) - 1
+"""No record has so many parts."""
 
 
 def runner_of(app: App) -> Runner:
@@ -82,6 +87,8 @@ class Driver:
         self._app, self._runner, self._store, self._session = app, runner, store, session
         self._printer = printer
         self._codes: dict[str, int] = {}
+        self._is_stuck = False
+        """Whether what waits first could not be run."""
 
     @property
     def name(self) -> str:
@@ -103,34 +110,50 @@ class Driver:
                 # An agent whose backstory was killed goes on: what is left now waits until it is over.
                 if if_busy == "fail":
                     raise
-                holder = "an agent whose backstory was killed"
+                holder = ALONE
         left, before = self.leave([(Kind.FOLLOWUP, request.prompt)], options)
-        if if_busy is not None:
+        if if_busy is not None and not self._is_inside():
             return self.wait_for(left[0])
-        hold = self.hold_at_last() if hold is None else None
-        if hold is not None:
-            return self.run_queue(hold, [left[0].uid])
+        if hold is None:
+            hold, holder = self.hold_at_last()
+            if hold is not None:
+                return self.run_queue(hold, [left[0].uid])
         tell_left(self.name, left, before, holder, as_json=as_json)
         return 0
 
     def _hold_for(self, if_busy: str | None) -> tuple[Hold | None, str]:
         """The right to run the session; None where it is busy and that is no reason to fail, and who has it."""
         if if_busy == "cancel":
-            stop(running(self._app, self._session.uid))
+            return self._hold_for_cancelled()
         try:
-            patience_s = CANCELLED_S if if_busy == "cancel" else 0.0 if self._is_at_work() else LOCK_S
-            return self._runner.hold(self._store, self._session, patience_s), ""
+            return self._runner.hold(self._store, self._session, 0.0 if self._is_at_work() else LOCK_S), ""
         except SessionBusy as refused:
             if if_busy == "fail":
                 raise
             return None, refused.holder
+
+    def _hold_for_cancelled(self) -> tuple[Hold | None, str]:
+        """The right to run the session once what runs is stopped, also a run that is only about to begin."""
+        deadline = time.monotonic() + CANCELLED_S
+        while True:
+            stop(running(self._app, self._session.uid))
+            try:
+                return self._runner.hold(self._store, self._session, WAIT_POLL_S), ""
+            except SessionBusy as refused:
+                if time.monotonic() > deadline:
+                    return None, refused.holder
 
     def run(self, hold: Hold, request: Request, options: Options) -> int:
         """Run a prompt, then what waits; gives the prompt's exit code.
 
         What waited before goes first, unless the session's last run was stopped or failed: then it waited for this.
         """
-        if self._goes_last(hold):
+        try:
+            goes_last = self._goes_last(hold)
+        except BackstoryError:
+            self._release(hold)
+            raise
+        if goes_last:
             left, _ = self.leave([(Kind.FOLLOWUP, request.prompt)], options)
             return self.run_queue(hold, [left[0].uid])
         try:
@@ -145,7 +168,10 @@ class Driver:
         return code
 
     def run_queue(self, hold: Hold, mine: Sequence[str] = ()) -> int:
-        """Run what waits; gives the exit code of the last of ``mine`` that was run, else of the last one."""
+        """Run what waits; gives the exit code of the last of ``mine`` that was run, else of the last one.
+
+        What is wrong with one of ``mine`` is raised, and they wait no more: who left them is told at once.
+        """
         try:
             is_good = self._run_waiting(hold, mine)
         finally:
@@ -156,11 +182,23 @@ class Driver:
         if mine and not self._codes and not self._count_waiting():
             output.talk(f"{self.name}: another process has run it.")
         codes = [self._codes[uid] for uid in mine if uid in self._codes] or list(self._codes.values())
-        return codes[-1] if codes else 0
+        return codes[-1] if codes else int(self._is_stuck)
 
     def leave(self, said: Sequence[tuple[Kind, str]], options: Options) -> tuple[list[Text], int]:
         """Leave words in the session's queue; gives them and how many wait before."""
-        return leave(self._store, self._session.uid, said, options, now_ms())
+        meanwhile = self._as_what_runs(options)
+        asked = [(kind, text, meanwhile if kind == Kind.STEER else options) for kind, text in said]
+        left = leave(self._store, self._session.uid, asked, now_ms())
+        with Queue(self._store.path) as queue:
+            waiting = [text.uid for text in still_waiting(self._app.home, queue, self._session.uid)]
+        return left, waiting.index(left[0].uid) if left[0].uid in waiting else 0
+
+    def _as_what_runs(self, options: Options) -> Options:
+        """What words for a run ask for, should they become a run of their own: the same as that run."""
+        run = next((run for spool in running(self._app, self._session.uid) if (run := spool.run) is not None), None)
+        if run is None:
+            return options
+        return Options(agent=run.agent, model=run.model, permissions=run.permissions, cwd=run.cwd)
 
     def tell_not_running(self, left: Sequence[Text]) -> None:
         """Say that words for a run are a prompt, where nothing runs."""
@@ -174,15 +212,31 @@ class Driver:
         except (SessionBusy, SessionElsewhere):
             return None
 
-    def hold_at_last(self) -> Hold | None:
-        """The right to run the session when something has been left for it; None where a run goes on.
+    def hold_at_last(self) -> tuple[Hold | None, str]:
+        """The right to run the session when something has been left for it; None where a run goes on, and whose.
 
         Whoever has it may have looked for the last time before that, or may not be there to run anything.
         """
         try:
-            return self._runner.hold(self._store, self._session, 0.0 if self._is_at_work() else LOCK_S)
-        except (SessionBusy, SessionElsewhere):
-            return None
+            hold = self._runner.hold(self._store, self._session, 0.0 if self._is_at_work() else LOCK_S)
+        except SessionBusy as refused:
+            return None, refused.holder
+        except SessionElsewhere:
+            return None, self._owner_told()
+        if self._is_at_work():
+            hold.release()
+            return None, ALONE
+        return hold, ""
+
+    def is_heard(self, holder: str) -> bool:
+        """Whether an agent works that takes words up meanwhile, and somebody is there to hand them over."""
+        runs = [run for spool in running(self._app, self._session.uid) if (run := spool.run) is not None]
+        return bool(holder) and holder != ALONE and all(steerable(runnable(run.agent)) for run in runs)
+
+    def _owner_told(self) -> str:
+        with Queue(self._store.path) as queue:
+            owner = queue.owner(self._session.uid)
+        return "another machine" if owner is None else f"process {owner.pid} on {owner.host}"
 
     def wait_for(self, text: Text) -> int:
         """Wait until a queued prompt has been run, by whoever comes to it; shows it, and gives its exit code.
@@ -192,16 +246,16 @@ class Driver:
         try:
             while not self._store.has_run(self._session.uid, text.uid):
                 is_there = self._waits(text.uid) or self._is_running(text.uid)
+                if not is_there and not self._store.has_run(self._session.uid, text.uid):
+                    output.talk("It was taken out of the queue.")
+                    return 1
                 hold = self.try_hold()
                 if hold is not None:
-                    code = self.run_queue(hold, [text.uid])
-                    if text.uid in self._codes:
+                    code = self._run_up_to(hold, text)
+                    if text.uid in self._codes or self._is_stuck:
                         return code
                     if code == EXIT_CODES[model.Outcome.CANCELLED]:
                         raise KeyboardInterrupt
-                elif not is_there and not self._store.has_run(self._session.uid, text.uid):
-                    output.talk("It was taken out of the queue.")
-                    return 1
                 time.sleep(WAIT_POLL_S)
             return self._show_stored(text)
         except KeyboardInterrupt:
@@ -209,11 +263,23 @@ class Driver:
                 queue.remove([text.uid])
             raise
 
+    def _run_up_to(self, hold: Hold, text: Text) -> int:
+        """Run what waits, this text at last, unless an agent whose backstory was killed is still at work."""
+        try:
+            return self.run_queue(hold, [text.uid])
+        except SessionBusy:
+            return 0
+
     # one after the other --------------------------------------------------------------------------------------
 
     def _is_at_work(self) -> bool:
         """Whether a run goes on, so that there is no use in waiting a moment for the session."""
         return bool(running(self._app, self._session.uid))
+
+    def _is_inside(self) -> bool:
+        """Whether we are part of what runs: it would wait for us, and we for it."""
+        ours = self._app.environ.get(MARKER)
+        return any(spool.folder.name == ours for spool in running(self._app, self._session.uid))
 
     def _goes_last(self, hold: Hold) -> bool:
         """Whether something waits that is to be run before what is asked for now."""
@@ -224,22 +290,47 @@ class Driver:
 
     def _run_waiting(self, hold: Hold, mine: Sequence[str] = ()) -> bool:
         """Run what waits, up to the first that does not end well; whether all did."""
-        while True:
+        self._is_stuck = False
+        while (text := self._next(hold, mine)) is not None:
             try:
-                text = self._runner.next_text(hold, self._store, self._session)
-                if text is None:
-                    return True
                 self._printer.prompt(text)
                 request = request_for(self._app, self._store, self._session, text.content, text.options, text.uid)
                 code = self._run(hold, request)
             except BackstoryError as refused:
-                if mine:
+                if text.uid in mine:
+                    hold.queue.remove([uid for uid in mine if uid not in self._codes])
                     raise
-                output.talk(f"What waits could not be run: {refused}")
+                self._tell_stuck(text, str(refused))
                 return False
             self._codes[text.uid] = code
             if code != 0:
                 return False
+        return not self._is_stuck
+
+    def _next(self, hold: Hold, mine: Sequence[str]) -> Text | None:
+        """What is to be run next; nothing for a session that was removed, and nothing that was run here before."""
+        try:
+            if self._store.is_forgotten(self._session.uid):
+                hold.queue.remove([text.uid for text in hold.queue.texts(self._session.uid)])
+                return None
+            text = self._runner.next_text(hold, self._store, self._session)
+        except BackstoryError as refused:
+            if mine:
+                raise
+            self._is_stuck = True
+            output.talk(f"What waits could not be run: {refused}")
+            return None
+        if text is not None and text.uid in self._codes:
+            self._tell_stuck(text, "It was run, and does not leave the queue.")
+            return None
+        return text
+
+    def _tell_stuck(self, text: Text, why: str) -> None:
+        self._is_stuck = True
+        output.talk(
+            f'What waits first could not be run: "{output.one_line(text.content, TOLD_COLUMNS)}". {why} To take it '
+            f"out: backstory queue drop {text.short_id}"
+        )
 
     def _run(self, hold: Hold, request: Request) -> int:
         finished = self._runner.run_held(hold, self._store, self._session, request, self._printer.show)
@@ -273,7 +364,13 @@ class Driver:
                 return
 
     def _tell_left(self) -> None:
-        if left := self._count_waiting():
+        try:
+            with Queue(self._store.path) as queue:
+                left = len(still_waiting(self._app.home, queue, self._session.uid))
+        except BackstoryError:
+            # Whoever leaves something, or asks for what waits, is told.
+            return
+        if left:
             output.talk(
                 f"{texts(left)} still {'wait' if left > 1 else 'waits'} for {self.name}: `backstory queue run "
                 f"{self.name}` goes on, `backstory queue clear {self.name}` drops {'them' if left > 1 else 'it'}."
@@ -296,11 +393,15 @@ class Driver:
     def _show_stored(self, text: Text) -> int:
         """Show a run that another process has done."""
         turn = next(each for each in self._store.turns(self._session) if each.uid == text.uid)
-        for stored in self._store.events(self._session):
-            if turn.first_seq < stored.seq <= turn.last_seq:
-                self._printer.show(Shown([stored.event]))
+        tools, error = 0, None
+        for stored in self._store.events(self._session, after=(turn.first_seq, PARTS_MAX)):
+            if stored.seq > turn.last_seq:
+                break
+            self._printer.show(Shown([stored.event]))
+            tools += isinstance(stored.event, model.ToolCall)
+            error = stored.event.message if isinstance(stored.event, model.Error) else error
         outcome = turn.outcome or model.Outcome.CRASHED
-        output.talk(f"{self.name} {outcome}: another process ran it. See: backstory show {self.name} @{turn.first_seq}")
+        self._printer.end_elsewhere(self._session, turn, tools, error if outcome != model.Outcome.COMPLETED else None)
         return EXIT_CODES.get(model.Outcome(outcome), 1)
 
 
@@ -321,11 +422,24 @@ def running(app: App, session_uid: str) -> list[Spool]:
 def stop(spools: Sequence[Spool]) -> None:
     """Ask agents to stop; whoever does not listen is ended with all that it started."""
     for spool in spools:
+        was_asked = spool.pid is not None
         spool.cancel()
         deadline = time.monotonic() + INTERRUPT_S
         while spool.is_alive and time.monotonic() < deadline:
+            if not was_asked and spool.pid is not None:
+                # It was only about to begin.
+                spool.interrupt()
+                was_asked = True
             time.sleep(POLL_S)
         spool.kill()
+
+
+def running_soon(app: App, session_uid: str) -> list[Spool]:
+    """The same; where somebody has the session for a run that is about to begin, that is waited for."""
+    deadline = time.monotonic() + LOCK_S
+    while not (found := running(app, session_uid)) and is_held(app.home, session_uid) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    return found
 
 
 def home_of(app: App, found: Found) -> Store:
@@ -340,14 +454,17 @@ def home_of(app: App, found: Found) -> Store:
     return found.store
 
 
-def tell_left(name: str, left: list[Text], before: int, holder: str, *, as_json: bool) -> None:
-    """Say what waits now, and for what. ``holder`` runs the session; '' where nobody does."""
+def tell_left(name: str, left: list[Text], before: int, holder: str, *, as_json: bool, is_heard: bool = False) -> None:
+    """Say what waits now, and for what. ``holder`` runs the session; '' where nobody does.
+
+    ``is_heard``: its agent takes words up while it works.
+    """
     for number, text in enumerate(left, before + 1):
         if as_json:
             told = {"kind": "Queued", "session": name, "uid": text.session_uid, "turn": text.uid, "what": text.kind}
             output.json_line({**told, "position": number})
             continue
-        what = "words for it" if text.kind == Kind.STEER and holder else "a follow-up"
+        what = "words for it" if text.kind == Kind.STEER and is_heard else "a follow-up"
         who = f"is busy ({holder} runs it)" if holder else f"is not running (`backstory queue run {name}` does that)"
         place = f", number {number} of what waits" if number > 1 else ""
         output.talk(f"{name} {who}: queued as {what}{place}.")

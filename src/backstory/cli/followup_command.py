@@ -101,13 +101,17 @@ def say(
 
     Raises SessionNotFound: nothing is left for a session that is not there.
     """
-    from backstory.cli.driving import runner_of, tell_left
+    from backstory.cli.driving import request_for, runner_of, tell_left
 
-    runner_of(app).take_up(output.talk)
+    runner = runner_of(app)
+    runner.take_up(output.talk)
     driver = _driver(app, wanted, as_json=as_json)
-    left, before = driver.leave(said, with_place(app, options))
-    hold = driver.hold_at_last()
-    holder = driver.holder if hold is None else ""
+    options = with_place(app, options)
+    if options.agent is not None:
+        # Who asks for an agent that is not there is told so now, and not when it is its turn.
+        runner.check(request_for(app, app.project_store, None, said[0][1], options))
+    left, before = driver.leave(said, options)
+    hold, holder = driver.hold_at_last()
     if hold is not None and not no_run:
         driver.tell_not_running(left)
         try:
@@ -116,7 +120,7 @@ def say(
             holder = busy.holder
     elif hold is not None:
         hold.release()
-    tell_left(driver.name, left, before, holder, as_json=as_json)
+    tell_left(driver.name, left, before, holder, as_json=as_json, is_heard=driver.is_heard(holder))
     return 0
 
 
@@ -128,7 +132,8 @@ def _driver(app: App, wanted: str | None, *, as_json: bool) -> Driver:
 
     found = found_session(app, wanted)
     store = home_of(app, found)
-    if store.path == app.project_store.path or found.session.number is None:
+    # The machine's store has copies of what projects own: where the project is gone, it goes on in this one.
+    if store.path in (app.project_store.path, app.machine_store.path) or found.session.number is None:
         store, session = app.project_store, own_session(app, found)
     else:
         session = store.session(found.session.uid)
@@ -143,7 +148,7 @@ def found_session(app: App, wanted: str | None) -> Found:
     session = store.last_session(app.worktree) if store.exists else None
     if session is None:
         raise SessionNotFound(str(app.project_folder))
-    output.talk(f"{session.shown_number} {output.one_line(session.name or session.first_prompt or '', 60)}")
+    output.talk(f"{session.shown_number} {output.one_line(session.name or session.first_prompt or '', 60)}".rstrip())
     return Found(store, session)
 
 

@@ -145,9 +145,7 @@ def _numbers(found: Found, tree: Tree[TreeTurn]) -> dict[str, int]:
     return Tree(found.store.tree(found.session, pruned=True)).numbers()
 
 
-def _by_tip(
-    tree: Tree[TreeTurn], called: list[Named], tips: set[str]
-) -> tuple[dict[str, list[str]], list[Named]]:
+def _by_tip(tree: Tree[TreeTurn], called: list[Named], tips: set[str]) -> tuple[dict[str, list[str]], list[Named]]:
     at_tips: dict[str, list[str]] = {}
     elsewhere: list[Named] = []
     for each in called:
@@ -175,8 +173,8 @@ def tell_moved(told: Meant) -> None:
 @contextmanager
 def locked(app: App, uid: str, shown_as: str) -> Iterator[None]:
     """Hold the right to write a session while something is decided about it; raises SessionBusy."""
-    from backstory.runner import LOCKS, Runner
-    from backstory.spool import SPOOLS, SessionLock, waiting
+    from backstory.runner import Runner
+    from backstory.spool import LOCKS, SPOOLS, SessionLock, waiting
 
     Runner(app.home, app.machine_store, app.environ, now_ms).take_up(output.talk)
     lock = SessionLock(app.home / LOCKS, uid)

@@ -36,6 +36,9 @@ class Printer(Protocol):
     def end(self, session: Session, finished: Finished, context_max: int) -> None:
         """Say what a run came to."""
 
+    def end_elsewhere(self, session: Session, turn: model.Turn, tools: int, error: str | None) -> None:
+        """Say what a run came to that another process has done."""
+
 
 def printer_for(*, as_json: bool) -> Printer:
     """What prints runs."""
@@ -54,26 +57,11 @@ class _JsonPrinter:
                 self._line({"kind": event.kind, **_fields(event)})
 
     def end(self, session: Session, finished: Finished, context_max: int) -> None:
-        turn = finished.turn
-        self._line(
-            {
-                "kind": "Complete",
-                "session": session.shown_number or session.uid,
-                "uid": session.uid,
-                "turn": turn.uid,
-                "outcome": turn.outcome,
-                "success": turn.outcome == model.Outcome.COMPLETED,
-                "error": finished.error,
-                "agent": turn.agent,
-                "model": turn.model,
-                "duration_ms": turn.duration_ms,
-                "cost_usd": turn.cost_usd,
-                "tokens": turn.tokens,
-                "tools": finished.tools,
-                "context_chars": finished.context_chars,
-                "context_max": context_max,
-            }
-        )
+        told = _came_to(session, finished.turn, finished.tools, finished.error)
+        self._line({**told, "context_chars": finished.context_chars, "context_max": context_max})
+
+    def end_elsewhere(self, session: Session, turn: model.Turn, tools: int, error: str | None) -> None:
+        self._line(_came_to(session, turn, tools, error))
 
     def _line(self, value: dict[str, Any]) -> None:
         output.json_line(value)
@@ -169,7 +157,6 @@ class _TextPrinter:
         turn, error = finished.turn, finished.error or ""
         if error and error != self._error:
             self._event(model.Error(message=error))
-        mark = MARKS.get(turn.outcome or "", MARKS["crashed"])
         percent = min(100, round(100 * finished.context_chars / context_max)) if context_max else 0
         colour = next(colour for least, colour in METER if percent >= least)
         facts = [
@@ -180,8 +167,39 @@ class _TextPrinter:
             turn.outcome if turn.outcome != model.Outcome.COMPLETED else "",
             output.one_line(error, max(output.width() // 2, TOLD_COLUMNS_LEAST)),
         ]
-        told = " · ".join(fact for fact in facts if fact)
+        self._conclude(session, turn, " · ".join(fact for fact in facts if fact))
+
+    def end_elsewhere(self, session: Session, turn: model.Turn, tools: int, error: str | None) -> None:
+        self._end_line()
+        name = session.shown_number or session.uid[:12]
+        self._conclude(
+            session,
+            turn,
+            f"{turn.outcome or model.Outcome.CRASHED}: another process ran it. See: "
+            f"backstory show {name} @{turn.first_seq}",
+        )
+
+    def _conclude(self, session: Session, turn: model.Turn, told: str) -> None:
+        mark = MARKS.get(turn.outcome or "", MARKS["crashed"])
         output.talk(f"{session.shown_number or session.uid[:12]} {output.style(mark[0], fg=mark[1])} {told}")
+
+
+def _came_to(session: Session, turn: model.Turn, tools: int, error: str | None) -> dict[str, Any]:
+    return {
+        "kind": "Complete",
+        "session": session.shown_number or session.uid,
+        "uid": session.uid,
+        "turn": turn.uid,
+        "outcome": turn.outcome,
+        "success": turn.outcome == model.Outcome.COMPLETED,
+        "error": error,
+        "agent": turn.agent,
+        "model": turn.model,
+        "duration_ms": turn.duration_ms,
+        "cost_usd": turn.cost_usd,
+        "tokens": turn.tokens,
+        "tools": tools,
+    }
 
 
 def _fields(event: model.Event) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import click
 from backstory.cli import output
 from backstory.cli.options import json_option
 from backstory.errors import BackstoryError
-from backstory.queueing import is_held
+from backstory.queueing import is_held, still_waiting
 from backstory.spool import SPOOLS, waiting
 from backstory.store.queue import Owner, Queue
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class _Queues:
     """What waits, and who says to run what, beside every store that is asked for; a queue is read once."""
 
-    def __init__(self) -> None:
+    def __init__(self, home: Path) -> None:
+        self._home = home
         self._known: dict[Path, tuple[Counter[str], dict[str, Owner]]] = {}
 
     def of(self, store: Path) -> tuple[Counter[str], dict[str, Owner]]:
@@ -33,7 +34,7 @@ class _Queues:
             counts, owners = Counter[str](), dict[str, Owner]()
             try:
                 with Queue(store) as queue:
-                    counts.update(text.session_uid for text in queue.texts())
+                    counts.update(text.session_uid for text in still_waiting(self._home, queue))
                     owners = {owner.session_uid: owner for owner in queue.owners()}
             except BackstoryError as refused:
                 output.talk(f"The queue: {refused}")
@@ -46,7 +47,7 @@ class _Queues:
 @click.pass_obj
 def command(app: App, as_json: bool) -> None:
     """List runs: those going on, those that are over and wait to be stored, and what is queued behind them."""
-    queues = _Queues()
+    queues = _Queues(app.home)
     rows = [_run_row(app, spool, run, queues) for spool in waiting(app.home / SPOOLS) if (run := spool.run) is not None]
     rows += _queued_rows(app, queues, {str(row["session"]) for row in rows})
     if as_json:

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from backstory.store import Store
     from backstory.store.queue import Text
 
-SHOWN_CHARS = 8
-"""A text goes by the last characters of its uid, which are random; the first are the time."""
-
 
 @click.group("queue")
 def command() -> None:
@@ -32,11 +29,12 @@ def command() -> None:
 @click.pass_obj
 def list_(app: App, session: str | None, as_json: bool) -> None:
     """List what waits, for SESSION or in this project: the first to be taken first."""
+    from backstory.queueing import still_waiting
     from backstory.store.queue import Queue
 
     store, uid = place_of(app, session)
     with Queue(store.path) as queue:
-        waiting = queue.texts(uid)
+        waiting = still_waiting(app.home, queue, uid)
     if as_json:
         output.json([row_of(store, text) for text in waiting])
         return
@@ -44,7 +42,7 @@ def list_(app: App, session: str | None, as_json: bool) -> None:
         output.talk(f"Nothing waits: looked in {queue.path}.")
         return
     cells = [
-        (name_of(store, text.session_uid), text.kind.value, text.uid[-SHOWN_CHARS:], output.iso(text.queued) or "",
+        (name_of(store, text.session_uid), text.kind.value, text.short_id, output.iso(text.queued) or "",
          text.content)
         for text in waiting
     ]  # fmt: skip
@@ -59,15 +57,15 @@ def list_(app: App, session: str | None, as_json: bool) -> None:
 @click.pass_obj
 def drop(app: App, ids: tuple[str, ...], as_json: bool) -> None:
     """Take texts out of the queue, by what `queue list` calls them."""
+    from backstory.queueing import still_waiting
     from backstory.store.queue import Queue
 
     store, _ = place_of(app, None)
     with Queue(store.path) as queue:
-        waiting = queue.texts()
+        waiting = still_waiting(app.home, queue)
         meant = [meant_by(each, waiting) for each in ids]
-        rows = [row_of(store, text) for text in meant]
         queue.remove([text.uid for text in meant])
-    tell_dropped(rows, as_json=as_json)
+    tell_dropped(store, meant, as_json=as_json)
 
 
 @command.command("clear")
@@ -77,14 +75,14 @@ def drop(app: App, ids: tuple[str, ...], as_json: bool) -> None:
 @click.pass_obj
 def clear(app: App, session: str | None, as_json: bool) -> None:
     """Take everything that waits out of the queue, for SESSION or in this project."""
+    from backstory.queueing import still_waiting
     from backstory.store.queue import Queue
 
     store, uid = place_of(app, session)
     with Queue(store.path) as queue:
-        waiting = queue.texts(uid)
-        rows = [row_of(store, text) for text in waiting]
+        waiting = still_waiting(app.home, queue, uid)
         queue.remove([text.uid for text in waiting])
-    tell_dropped(rows, as_json=as_json)
+    tell_dropped(store, waiting, as_json=as_json)
 
 
 @command.command("run")
@@ -146,12 +144,13 @@ def meant_by(wanted: str, waiting: list[Text]) -> Text:
     return found[0]
 
 
-def tell_dropped(rows: list[dict[str, Any]], *, as_json: bool) -> None:
+def tell_dropped(store: Store, dropped: list[Text], *, as_json: bool) -> None:
     """Say what was taken out, so that it can be said again."""
     if as_json:
-        output.json(rows)
+        output.json([row_of(store, text) for text in dropped])
         return
-    for row in rows:
-        output.talk(f"Dropped {row['id'][-SHOWN_CHARS:]} of {row['session']}: {output.one_line(row['text'], 60)}")
-    if not rows:
+    for text in dropped:
+        name = name_of(store, text.session_uid)
+        output.talk(f"Dropped {text.short_id} of {name}: {output.one_line(text.content, 60)}")
+    if not dropped:
         output.talk("Nothing waited.")

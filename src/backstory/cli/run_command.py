@@ -11,6 +11,7 @@ import click
 from backstory.agents import Permissions
 from backstory.cli import output
 from backstory.cli.acting import here, keep_out_of_git, own_session
+from backstory.cli.app import Found
 from backstory.cli.driving import Driver, request_for, runner_of
 from backstory.cli.options import store_option
 from backstory.cli.points import RECORD, find, meant, tell_moved
@@ -19,9 +20,9 @@ from backstory.errors import PromptNotText, SessionNotFound
 from backstory.store.queue import Options
 
 if TYPE_CHECKING:
-    from backstory.cli.app import App, Found
+    from backstory.cli.app import App
     from backstory.cli.points import Meant
-    from backstory.store import Session
+    from backstory.store import Session, Store
 
 
 @click.command("run")
@@ -63,6 +64,7 @@ def command(
     """
     app: App = ctx.obj
     name = name or None
+    _check_session(is_new=is_new, name=name, wanted=wanted)
     at, text = _point_and_prompt(prompt, at)
     if at is not None and is_new:
         raise click.UsageError(f"A new session has no {at} to follow: leave out --new.")
@@ -70,8 +72,7 @@ def command(
     runner.take_up(output.talk)
     runner.cleanup_orphans(app.project_store, output.talk)
     fork = _fork(app, at, wanted or name) if at is not None else None
-    wants_new = is_new or (name is None and wanted is None and _last_here(app) is None)
-    asked = fork[0].session.uid if fork else None if wants_new else wanted or name
+    asked = fork[0].session.uid if fork else wanted
     options = Options(
         agent=agent,
         model=model,
@@ -79,7 +80,7 @@ def command(
         cwd=str((cwd or app.cwd).absolute()),
         after=(fork[1].point.uid, fork[1].point.seq) if fork else None,
     )
-    request = request_for(app, app.project_store, _known(app, asked), text, options)
+    request = request_for(app, *_known(app, asked, None if fork else name), text, options)
     runner.check(request)
     if back := runner.projects.bring_back(app.project_store):
         output.talk(f"{app.project_store.path} was gone; its {back} sessions were brought back.")
@@ -93,10 +94,23 @@ def command(
     ctx.exit(driver.run_or_queue(request, options, if_busy, as_json=as_json))
 
 
+def _check_session(*, is_new: bool, name: str | None, wanted: str | None) -> None:
+    """Refuse what names two sessions at once."""
+    if is_new and name is not None:
+        raise click.UsageError("--new and --name cannot be used together: --name begins the session if there is none.")
+    if is_new and wanted is not None:
+        raise click.UsageError("--new and --session cannot be used together: a new session has its name from --name.")
+    if name is not None and wanted is not None:
+        raise click.UsageError("--name and --session cannot be used together: both say which session is meant.")
+
+
 def _point_and_prompt(words: tuple[str, ...], at: str | None) -> tuple[str | None, str]:
     """What the prompt follows, if that was said, and the prompt: ``@12`` is one where nothing comes after it."""
     if at is None and words and RECORD.fullmatch(words[0]):
-        text = " ".join(words[1:]) if words[1:] else from_stdin()
+        if words[1:]:
+            # Also an empty prompt is one that was meant: nobody wants the number to be run instead.
+            return words[0], " ".join(words[1:])
+        text = from_stdin()
         return (words[0], text) if text.strip() else (None, words[0])
     return at, " ".join(words) if words else from_stdin()
 
@@ -107,14 +121,18 @@ def _fork(app: App, at: str, wanted: str | None) -> tuple[Found, Meant]:
     return found, meant(found, at)
 
 
-def _known(app: App, wanted: str | None) -> Session | None:
-    """A session of this project's store, as far as it is there already."""
-    if wanted is None:
-        return _last_here(app) if app.project_store.exists else None
+def _known(app: App, wanted: str | None, name: str | None) -> tuple[Store, Session | None]:
+    """A session as far as it is there already, and the store that it is in: one that is named is this project's."""
+    store = app.project_store
     try:
-        return app.project_store.session(wanted) if app.project_store.exists else None
+        if wanted is not None:
+            found = app.find(wanted)
+            return found.store, found.session
+        if not store.exists:
+            return store, None
+        return store, _last_here(app) if name is None else store.session(name)
     except SessionNotFound:
-        return None
+        return store, None
 
 
 def from_stdin() -> str:
@@ -138,7 +156,7 @@ def _session(app: App, *, is_new: bool, name: str | None, wanted: str | None) ->
     session = _last_here(app)
     if session is None:
         return _begun(app)
-    output.talk(f"{session.shown_number} {output.one_line(session.name or session.first_prompt or '', 60)}")
+    output.talk(f"{session.shown_number} {output.one_line(session.name or session.first_prompt or '', 60)}".rstrip())
     return session
 
 
@@ -146,19 +164,11 @@ def _named(app: App, name: str) -> Session:
     """The session of this name, found or begun; what goes on here from it if it belongs elsewhere."""
     keep_out_of_git(app)
     session = app.project_store.find_or_create(name, app.worktree, at=here(app))
-    return session if session.number is not None else _wanted(app, session.uid)
+    return own_session(app, Found(app.project_store, session))
 
 
 def _wanted(app: App, wanted: str) -> Session:
     """A session of this project's, or what goes on here from one that belongs elsewhere."""
-    store = app.project_store
-    if store.exists:
-        try:
-            session = store.session(wanted)
-            if session.number is not None:
-                return session
-        except SessionNotFound:
-            pass
     return own_session(app, app.find(wanted))
 
 

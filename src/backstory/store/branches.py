@@ -62,9 +62,7 @@ class Place(Struct, frozen=True):
     asked: int
 
 
-def of_session(
-    db: apsw.Connection, session_id: int, *, removed: bool = False, pruned: bool = False
-) -> list[TreeTurn]:
+def of_session(db: apsw.Connection, session_id: int, *, removed: bool = False, pruned: bool = False) -> list[TreeTurn]:
     """A session's turns in the order of their prompts; those of removed and of pruned branches only when asked for."""
     mark = removed_mark(db, "t.")
     rows = db.execute(
@@ -74,9 +72,8 @@ def of_session(
         (PREVIEW_CHARS, PREVIEW_CHARS, session_id),
     )
     found = [turn for turn in (TreeTurn(*row) for row in rows) if turn.removed is None or removed or pruned]
-    if not pruned:
-        found = [turn for turn in found if turn.removed is None or _is_kept(db, session_id, turn)]
-    return _at_ends(db, session_id, found)
+    kept = [turn for turn in found if turn.removed is None or _is_kept(db, session_id, turn)]
+    return _at_ends(db, session_id, found if pruned else kept, {turn.uid: turn.last_seq for turn in kept})
 
 
 def _is_kept(db: apsw.Connection, session_id: int, turn: TreeTurn) -> bool:
@@ -84,9 +81,11 @@ def _is_kept(db: apsw.Connection, session_id: int, turn: TreeTurn) -> bool:
     return bool(turn.prompt) or _is_told(db, session_id, turn.first_seq - 1, turn.last_seq)
 
 
-def _at_ends(db: apsw.Connection, session_id: int, found: list[TreeTurn]) -> list[TreeTurn]:
-    """The same turns; what follows the last words of another follows that as a whole."""
-    last = {turn.uid: turn.last_seq for turn in found}
+def _at_ends(db: apsw.Connection, session_id: int, found: list[TreeTurn], last: dict[str, int]) -> list[TreeTurn]:
+    """The same turns; what follows the last words of another follows that as a whole.
+
+    ``last``: the last record of each turn that has its words; where they were pruned it was noted then.
+    """
     told: list[TreeTurn] = []
     for turn in found:
         seq, end = turn.parent_seq, last.get(turn.parent_uid or "")
@@ -125,7 +124,7 @@ def leaf(db: apsw.Connection, session_id: int) -> Point | None:
         ).fetchone()
     if row is None:
         return None
-    uid, last, seq = row
+    uid, last, seq = row[:3]
     is_inside = seq is not None and seq < last and _is_told(db, session_id, seq, last)
     return Point(uid, seq if is_inside else last)
 
@@ -300,6 +299,11 @@ def prune(db: apsw.Connection, session_id: int) -> int:
     A row stays of each, with what it cost: a log that tells the turn, here or the agent's own, must not bring it back.
     """
     doomed = removed(db, session_id)
+    # Without words nobody can tell what follows the last of them, and that tells which branch is which.
+    db.executemany(
+        "update turns set parent_seq = ? where id = ? and parent_seq is not ?",
+        [(turn.parent_seq, turn.id, turn.parent_seq) for turn in doomed],
+    )
     for turn in doomed:
         slices.delete_events(db, "session_id = ? and turn_id = ?", (session_id, turn.id))
         db.execute("delete from turn_texts where turn_id = ?", (turn.id,))

@@ -232,7 +232,10 @@ def _next_seq(db: apsw.Connection, session_id: int) -> int:
 
 
 def _api_log(db: apsw.Connection, session_id: int) -> tuple[int, int]:
-    found = db.execute("select id, read_to from logs where session_id = ? and kind = ?", (session_id, API)).fetchone()
+    # A run's log of this kind holds the words that its agent was told.
+    found = db.execute(
+        "select id, read_to from logs where session_id = ? and kind = ? and turn_uid is null", (session_id, API)
+    ).fetchone()
     if found:
         return found[0], found[1]
     uid = db.execute("select uid from sessions where id = ?", (session_id,)).get

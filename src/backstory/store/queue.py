@@ -31,6 +31,7 @@ BUSY_TIMEOUT_MS = 3_000
 MOVED_RETRIES_MAX = 20
 """So often a file that was removed while it was being opened is begun anew."""
 HEARTBEAT_S = 5.0
+SHORT_ID_CHARS = 8
 STALE_MS = 30_000
 """An owner that has not been heard of for longer is gone."""
 
@@ -85,6 +86,11 @@ class Text(Struct, frozen=True, kw_only=True):
     content: str
     options: Options = field(default_factory=Options)
     queued: int = 0
+
+    @property
+    def short_id(self) -> str:
+        """What people call it: the end of its uid, which is random; the beginning is the time."""
+        return self.uid[-SHORT_ID_CHARS:]
 
 
 class Owner(Struct, frozen=True, kw_only=True):
@@ -391,8 +397,8 @@ def _text(row: tuple[Any, ...]) -> Text:
 
 
 def _make_file(path: Path) -> None:
+    # Its folder is the store's: where that is gone, so is what it could wait for.
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except PermissionError as refused:
         raise errors.QueueReadOnly(path) from refused
@@ -401,7 +407,7 @@ def _make_file(path: Path) -> None:
             raise errors.QueueReadOnly(path) from refused
         if refused.errno == 28:  # ENOSPC
             raise errors.DiskFull(path) from refused
-        raise errors.QueueUnusable(path, refused.strerror or str(refused)) from refused
+        raise errors.CannotWrite(path, refused.strerror or str(refused)) from refused
 
 
 @contextmanager

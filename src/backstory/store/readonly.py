@@ -136,9 +136,10 @@ def execute(
 ) -> Answer:
     """The answer of the store at ``path`` to one reading statement.
 
-    At most ``limit`` rows are given. With a higher ``value_bytes_max`` the first row is given however large it is. The clock is looked at between SQLite's steps, so one call of a function on a
-    value of many megabytes can take some seconds longer than ``timeout_s``. Raises SqlWrong, OnlyReading, SqlTooSlow,
-    SqlTooBig, StoreOutdated, and what opening a store raises.
+    At most ``limit`` rows are given. With a higher ``value_bytes_max`` the first row is given however large it is. The
+    clock is looked at between SQLite's steps, so one call of a function on a value of many megabytes can take some
+    seconds longer than ``timeout_s``. Raises SqlWrong, OnlyReading, SqlTooSlow, SqlTooBig, StoreOutdated, and what
+    opening a store raises.
     """
     began = time.monotonic()
     _check_statement(sql)
@@ -243,6 +244,14 @@ def _make_views(db: apsw.Connection) -> None:
         "join main.sessions o on o.id = r.session_id where r.native_id = s.native_id and o.owner is not null "
         "order by r.id limit 1) from main.sessions s "
         f"where exists (select 1 from main.sessions where owner is not null) and {claimed}"
+    )
+    # The last thing that the model said or called in each turn: what the turn used is told with it.
+    db.execute(
+        "create temp view answers as select e.id, t.input_tokens, t.output_tokens, t.cache_read_tokens, "
+        "t.cache_write_tokens, t.api_latency_ms, t.model from main.events e join main.turns t on t.id = e.turn_id "
+        "where e.kind in ('AssistantText', 'ToolCall') and e.id = (select p.id from main.events p "
+        "where p.session_id = t.session_id and p.turn_id = t.id and p.seq between t.first_seq and t.last_seq "
+        "and p.kind in ('AssistantText', 'ToolCall') order by p.seq desc, p.part desc limit 1)"
     )
     db.execute(_views_sql())
     db.execute("pragma query_only = 1")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import apsw
 
 CANDIDATES_SHOWN_MAX = 8
+UID_SHOWN = 12
 NUMBER_DIGITS_MAX = 18
 """A longer number does not fit a column, so no session has it."""
 
@@ -174,8 +175,9 @@ def create(db: apsw.Connection, *, uid: str, owner: str, name: str, worktree: st
 def called(db: apsw.Connection, name: str) -> int | None:
     """The id of the session of this name, one of this store's own before any other; a nameless one is called S1."""
     found: int | None = db.execute(
-        "select id from sessions where name = ?1 or (name = '' and number is not null and 'S' || number = ?1) "
-        "order by number is null, coalesce(last_active, 0) desc, uid desc limit 1",
+        "select s.id from sessions s join meta m on m.key = 'store_id' "
+        "where s.name = ?1 or (s.name = '' and s.owner = m.value and 'S' || s.number = ?1) "
+        "order by s.owner is not m.value, coalesce(last_active, 0) desc, uid desc limit 1",
         (name,),
     ).get
     return found
@@ -316,16 +318,20 @@ def _by_native_id(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]
 
 def _shown(candidates: list[tuple[int, str, str]]) -> list[str]:
     """Candidates as a person tells them apart: so much of their uids as differs, and what they are called."""
-    length = max(UID_SHOWN, len(commonprefix([uid for _, uid, _ in candidates])) + 2)
-    return [f"{uid[:length]}{f' ({name})' if name else ''}" for _, uid, name in candidates]
+    uids = [uid for _, uid, _ in candidates]
+    length = next((n for n in range(UID_SHOWN, len(uids[0])) if len({uid[:n] for uid in uids}) == len(uids)), None)
+    called = [" ".join(name.split()) for _, _, name in candidates]
+    return [
+        f"{uid[:length]}{f' ({name})' if name else ''}" for (_, uid, _), name in zip(candidates, called, strict=True)
+    ]
 
 
 def _candidates(db: apsw.Connection, condition: str, value: object) -> list[tuple[int, str, str]]:
     rows: list[tuple[Any, ...]] = db.execute(
         "select id, uid, coalesce(nullif(name, ''), nullif(title, ''), (select substr(prompt, 1, 40) from turns "
         f"where session_id = sessions.id order by first_seq, id limit 1), '') from sessions where {condition} "
-        "order by uid",
-        (value,),
+        "order by uid limit ?",
+        (value, CANDIDATES_SHOWN_MAX + 1),
     ).fetchall()
     return [(session_id, uid, name) for session_id, uid, name in rows]
 

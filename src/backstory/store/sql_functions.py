@@ -7,14 +7,18 @@ clock; the ones here do the same in time that grows with the sum.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
 from backstory import errors, shell
 from backstory.extract import searchable
 from backstory.model import Event, event_from_json, event_to_json
 from backstory.store import retelling, turns
+from backstory.store.branches import TOLD
+from backstory.tree import Point, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     """The untruncated form of an event by its session's id, number and part (None: the first there is)."""
 
 TRIMMED_LETTERS_MAX = 1_000
+TREES_KEPT_MAX = 256
+"""Of so many sessions a question keeps the trees: rows of several may come in turn."""
 
 
 def register(db: apsw.Connection, full_form: FullForm | None, value_bytes_max: int) -> None:
@@ -41,7 +47,7 @@ def register(db: apsw.Connection, full_form: FullForm | None, value_bytes_max: i
     for name, trimmed in (("trim", str.strip), ("ltrim", str.lstrip), ("rtrim", str.rstrip)):
         add(name, _trimming(trimmed), 2, deterministic=True)
     _OfEvents(db, full_form).register()
-    add("is_rewound", _OfTurns(db).is_rewound, 2)
+    _OfTurns(db).register()
 
 
 class _OfEvents:
@@ -123,12 +129,55 @@ class _OfEvents:
         return self._field(data if full is None else full, name)
 
 
+class _Turn(Struct, frozen=True, gc=False):
+    """A turn in its session's tree."""
+
+    uid: str
+    parent_uid: str | None
+    parent_seq: int | None
+    first_seq: int
+    last_seq: int
+    id: int
+    removed: int | None
+
+
+class _Whole:
+    """The tree of one session, and what is asked of all of it at once; removed branches are not in it."""
+
+    def __init__(self, db: apsw.Connection, session_id: int) -> None:
+        rows: list[Any] = db.execute(_TURNS, (session_id,)).fetchall()
+        self._turns = [_Turn(*row) for row in rows]
+        self.tree = Tree(turn for turn in self._turns if turn.removed is None)
+        self.current = _leaf(db, session_id, self.tree)
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each branch by the turn at its tip: the one it had before any other was removed."""
+        numbers = Tree(self._turns).numbers()
+        return {tip.uid: numbers.get(tip.uid, 0) for tip in self.tree.tips()}
+
+    @cached_property
+    def depths(self) -> dict[str, int]:
+        return self.tree.depths()
+
+
 class _OfTurns:
     """Where a turn stands in its session's tree."""
 
     def __init__(self, db: apsw.Connection) -> None:
         self._db = db
+        self._wholes: dict[int, _Whole] = {}
         self._last: tuple[int | None, frozenset[str]] = (None, frozenset())
+
+    def register(self) -> None:
+        """Make them known to the connection."""
+        add: Callable[..., None] = self._db.create_scalar_function
+        add("is_rewound", self.is_rewound, 2)
+        add("branch_number", self.branch_number, 2)
+        add("turn_depth", self.turn_depth, 2)
+        add("is_current", self.is_current, 3)
+        add("message_above", self.message_above, 2)
+        add("current_message", self.current_message, 1)
 
     def is_rewound(self, session_id: Any, uid: Any) -> int | None:
         """1: not on the way to where the session goes on, or no longer in its log; see retelling.rewound."""
@@ -138,6 +187,86 @@ class _OfTurns:
             # Rows come session by session, and each session's turns are looked at as a whole.
             self._last = (session_id, retelling.rewound(self._db, session_id))
         return int(uid in self._last[1])
+
+    def branch_number(self, session_id: Any, uid: Any) -> int | None:
+        """The number of the branch that this turn is the tip of."""
+        whole = self._whole(session_id)
+        return whole.numbers.get(uid) if whole is not None else None
+
+    def turn_depth(self, session_id: Any, uid: Any) -> int | None:
+        """How many turns are above this one."""
+        whole = self._whole(session_id)
+        return whole.depths.get(uid) if whole is not None else None
+
+    def is_current(self, session_id: Any, uid: Any, seq: Any) -> int | None:
+        """1: the next prompt follows this record of this turn."""
+        whole = self._whole(session_id)
+        return None if whole is None else int(whole.current == Point(uid, seq))
+
+    def message_above(self, session_id: Any, uid: Any) -> int | None:
+        """The message that the first one of this turn follows."""
+        whole = self._whole(session_id)
+        if whole is None or uid not in whole.tree:
+            return None
+        turn, above = whole.tree[uid], whole.tree.parent(uid)
+        return None if above is None else self._message_at(whole.tree, above, turn.parent_seq)
+
+    def current_message(self, session_id: Any) -> int | None:
+        """The message that the next prompt follows."""
+        whole = self._whole(session_id)
+        if whole is None or whole.current is None:
+            return None
+        return self._message_at(whole.tree, whole.tree[whole.current.uid], whole.current.seq)
+
+    def _message_at(self, tree: Tree[_Turn], turn: _Turn, seq: int | None) -> int | None:
+        """The last message up to a record of this turn, or of those above where it has none."""
+        at: _Turn | None = turn
+        while at is not None:
+            last = seq if seq is not None and at.first_seq <= seq <= at.last_seq else at.last_seq
+            found: int | None = self._db.execute(_MESSAGE, (at.id, at.first_seq, last)).get
+            if found is not None:
+                return found
+            seq, at = at.parent_seq, tree.parent(at.uid)
+        return None
+
+    def _whole(self, session_id: Any) -> _Whole | None:
+        if not isinstance(session_id, int):
+            return None
+        if session_id not in self._wholes:
+            if len(self._wholes) >= TREES_KEPT_MAX:
+                del self._wholes[next(iter(self._wholes))]
+            self._wholes[session_id] = _Whole(self._db, session_id)
+        return self._wholes[session_id]
+
+
+_TURNS = f"""
+select t.uid, t.parent_uid,
+  iif(t.parent_seq < p.last_seq and not exists (select 1 from main.events e where e.session_id = t.session_id
+    and e.seq > t.parent_seq and e.seq <= p.last_seq and e.kind in {TOLD}), p.last_seq, t.parent_seq),
+  t.first_seq, t.last_seq, t.id, t.removed
+from main.turns t left join main.turns p on p.session_id = t.session_id and p.uid = t.parent_uid
+where t.session_id = ? order by t.first_seq, t.id
+"""
+"""A session's turns. What follows the last words of another follows that as a whole."""
+_MESSAGE = """
+select id from main.events where session_id = (select session_id from main.turns where id = ?1) and turn_id = ?1
+  and seq between ?2 and ?3 and kind in ('UserMessage', 'AssistantText', 'ToolCall', 'ToolResult')
+order by seq desc, part desc limit 1
+"""
+
+
+def _leaf(db: apsw.Connection, session_id: int, tree: Tree[_Turn]) -> Point | None:
+    """The record that the next prompt follows, as branches.leaf has it; at the end of a turn its last one."""
+    chosen: Any = db.execute("select leaf_uid, leaf_seq from main.sessions where id = ?", (session_id,)).fetchone()
+    uid, seq = chosen or (None, None)
+    if uid is None or uid not in tree:
+        newest = max(tree, key=lambda turn: (turn.first_seq, turn.id), default=None)
+        return None if newest is None else Point(newest.uid, newest.last_seq)
+    last = tree[uid].last_seq
+    told = f"select exists (select 1 from main.events where session_id = ? and seq > ? and seq <= ? and kind in {TOLD})"
+    if seq is None or seq >= last or not db.execute(told, (session_id, seq, last)).get:
+        seq = last
+    return Point(uid, seq)
 
 
 @contextmanager

@@ -29,7 +29,9 @@ create temp view sessions(
   native_id,          -- the agent's own id of it, where it was read from a log
   worktree,           -- path of the git worktree it belongs to
   root,               -- root of the worktree that holds cwd
-  gone_at             -- when reindex first found its agent's logs gone; NULL = they are there, or were not looked for
+  gone_at,            -- when reindex first found its agent's logs gone; NULL = they are there, or were not looked for
+  leaf_uid,           -- turns.uid of the turn that the next prompt follows
+  leaf_seq            -- the record of it, where a person chose one: @N; NULL = its last
 ) as
 select s.id, s.uid,
   case when s.name <> '' then s.name when s.number is not null then 'S' || s.number else '' end,
@@ -53,7 +55,8 @@ select s.id, s.uid,
     when s.project like '%dev.azure.com/%' or s.project like '%visualstudio.com/%' then 'ado' end,
   s.native_id, nullif(s.worktree, ''), s.root,
   (select strftime('%Y-%m-%dT%H:%M:%fZ', max(gone) / 1000.0, 'unixepoch') from main.logs
-    where session_id = s.id and kind = 'file' having count(*) = count(gone))
+    where session_id = s.id and kind = 'file' having count(*) = count(gone)),
+  s.leaf_uid, s.leaf_seq
 from main.sessions s
 where s.id not in (select id from temp.claimed);
 
@@ -89,7 +92,8 @@ create temp view turns(
   cost_source,        -- reported: as the agent said
   prefix_chars,       -- length of the context that was sent before the prompt
   prefix_sha256,      -- and its hash
-  rewound             -- 1: left behind by a rewind or another branch: not on the way to where the session goes on
+  rewound,            -- 1: left behind by a rewind or another branch: not on the way to where the session goes on
+  removed             -- when a person removed its branch; NULL = it is there
 ) as
 select t.id, t.session_id,
   (select count(*) from main.turns b where b.session_id = t.session_id and (b.first_seq, b.id) < (t.first_seq, t.id)),
@@ -102,9 +106,39 @@ select t.id, t.session_id,
     and os.id not in (select id from temp.claimed)),
   t.parent_uid, t.parent_seq, t.first_seq, t.last_seq, t.native_id, t.outcome, t.stop_reason, t.api_latency_ms,
   t.duration_ms, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
-  t.tokens_source, t.cost_usd, t.cost_source, t.prefix_chars, t.prefix_sha256, is_rewound(t.session_id, t.uid)
+  t.tokens_source, t.cost_usd, t.cost_source, t.prefix_chars, t.prefix_sha256, is_rewound(t.session_id, t.uid),
+  strftime('%Y-%m-%dT%H:%M:%fZ', t.removed / 1000.0, 'unixepoch')
 from main.turns t
 where t.session_id not in (select id from temp.claimed);
+
+-- branches: One row per branch that was not removed, and one per name of a record that is no tip.
+create temp view branches(
+  session_id,         -- sessions.id
+  leaf,               -- number of the branch, as `backstory branches` has it; NULL where only a name is
+  name,               -- what a person called it, as in 'first, second'; NULL = nothing
+  seq,                -- the record at its tip: @N
+  turn_uid,           -- turns.uid of the turn at its tip
+  prompt,             -- of that turn
+  depth,              -- how many turns are above that
+  agent,              -- who answered there
+  is_current,         -- 1: the next prompt follows it
+  last_active         -- when its last event happened
+) as
+select t.session_id, branch_number(t.session_id, t.uid),
+  (select group_concat(name, ', ') from (select name from main.branches where session_id = t.session_id
+    and leaf_uid = t.uid and coalesce(leaf_seq, t.last_seq) >= t.last_seq order by created, id)),
+  t.last_seq, t.uid, t.prompt, turn_depth(t.session_id, t.uid), t.agent, is_current(t.session_id, t.uid, t.last_seq),
+  strftime('%Y-%m-%dT%H:%M:%fZ', coalesce(t.ended, t.started) / 1000.0, 'unixepoch')
+from main.turns t
+where t.removed is null and branch_number(t.session_id, t.uid) is not null
+  and t.session_id not in (select id from temp.claimed)
+union all
+select t.session_id, null, b.name, coalesce(b.leaf_seq, t.last_seq), t.uid, t.prompt, turn_depth(t.session_id, t.uid),
+  t.agent, is_current(t.session_id, t.uid, coalesce(b.leaf_seq, t.last_seq)),
+  strftime('%Y-%m-%dT%H:%M:%fZ', coalesce(t.ended, t.started) / 1000.0, 'unixepoch')
+from main.branches b join main.turns t on t.session_id = b.session_id and t.uid = b.leaf_uid
+where t.removed is null and t.session_id not in (select id from temp.claimed)
+  and (coalesce(b.leaf_seq, t.last_seq) < t.last_seq or branch_number(t.session_id, t.uid) is null);
 
 -- session_files: One row per session and file that was read or written in it.
 create temp view session_files(
@@ -241,21 +275,51 @@ create temp view events(
   at,                 -- when it happened
   text,               -- its words, in the compact form
   json,               -- all of its compact form
-  char_len            -- characters of the original event
+  char_len,           -- characters of the original event
+  event_type,         -- as in ah: api_call_end (one per turn), tool_call_end, retry, error, compaction_complete, agent_end
+  message_id,         -- messages.id of the answer or call that an api_call_end or tool_call_end is about
+  created_at,         -- seconds since 1970, as in ah
+  details             -- JSON as in ah; NULL where event_type is
 ) as
 select e.id, e.session_id, e.seq, e.part,
   (select (select count(*) from main.turns b
     where b.session_id = t.session_id and (b.first_seq, b.id) < (t.first_seq, t.id))
     from main.turns t where t.id = e.turn_id),
-  e.kind, strftime('%Y-%m-%dT%H:%M:%fZ', e.at / 1000.0, 'unixepoch'), event_text(e.data), event_json(e.data), e.char_len
+  e.kind, strftime('%Y-%m-%dT%H:%M:%fZ', e.at / 1000.0, 'unixepoch'), event_text(e.data), event_json(e.data), e.char_len,
+  case e.kind when 'ToolResult' then 'tool_call_end' when 'Retry' then 'retry' when 'Error' then 'error'
+    when 'Compacted' then 'compaction_complete' when 'Complete' then 'agent_end'
+    else (select 'api_call_end' from temp.answers where id = e.id) end,
+  case e.kind when 'ToolResult' then (select k.id from main.events k join main.call_results r on r.call_id = k.id
+      where k.session_id = e.session_id and k.seq between (select first_seq from main.turns where id = e.turn_id)
+      and e.seq and r.result_id = e.id order by k.seq desc limit 1)
+    else (select id from temp.answers where id = e.id) end,
+  e.at / 1000,
+  case e.kind
+    when 'ToolResult' then json_object('event_type', 'tool_call_end', 'timestamp', e.at / 1000,
+      'tool_name', event_field(e.data, 'tool_name'), 'tool_output', '',
+      'is_error', json(iif(event_field(e.data, 'is_error'), 'true', 'false')),
+      'duration_ms', (select e.at - k.at from main.events k join main.call_results r on r.call_id = k.id
+        where k.session_id = e.session_id and k.seq between (select first_seq from main.turns where id = e.turn_id)
+        and e.seq and r.result_id = e.id order by k.seq desc limit 1))
+    when 'Retry' then json_object('attempt', event_field(e.data, 'attempt'), 'error', event_field(e.data, 'message'))
+    when 'Error' then json_object('event_type', 'error', 'timestamp', e.at / 1000,
+      'error', event_field(e.data, 'message'))
+    when 'Compacted' then json_object('event_type', 'compaction_complete', 'timestamp', e.at / 1000)
+    when 'Complete' then (select json_object('event_type', 'agent_end', 'timestamp', e.at / 1000,
+      'stop_reason', stop_reason, 'total_input_tokens', input_tokens, 'total_output_tokens', output_tokens)
+      from main.turns where id = e.turn_id)
+    else (select json_object('event_type', 'api_call_end', 'timestamp', e.at / 1000, 'message_id', e.id,
+      'input_tokens', input_tokens, 'output_tokens', output_tokens, 'cache_creation_input_tokens', cache_write_tokens,
+      'cache_read_input_tokens', cache_read_tokens, 'api_latency_ms', api_latency_ms, 'model', model)
+      from temp.answers where id = e.id) end
 from main.events e
 where e.session_id not in (select id from temp.claimed);
 
--- messages: ah's shape of a conversation: a row per prompt, answer, call and result, each with the one before it.
+-- messages: ah's shape of a conversation: a row per prompt, answer, call and result of branches that were not removed.
 create temp view messages(
   id,                 -- events.id
   session_id,         -- sessions.id; ah has a file for each session
-  parent_id,          -- the message before it in its branch; NULL at a root
+  parent_id,          -- the message before it in its branch, where a fork begins the one it begins at; NULL at a root
   role,               -- user (prompts and results) or assistant (answers and calls)
   seq,                -- number of its record: @N
   created_at,         -- seconds since 1970, as in ah
@@ -270,15 +334,12 @@ select x.id, x.session_id,
     (select p.id from main.events p where p.session_id = x.session_id and (p.seq, p.part) < (x.seq, x.part)
       and p.seq >= x.first_seq and p.turn_id = x.turn_id
       and p.kind in ('UserMessage', 'AssistantText', 'ToolCall', 'ToolResult') order by p.seq desc, p.part desc limit 1),
-    (select p.id from main.turns b join main.events p on p.session_id = b.session_id
-      and p.seq between b.first_seq and b.last_seq and p.turn_id = b.id
-      where b.session_id = x.session_id and b.uid = x.parent_uid
-      and p.kind in ('UserMessage', 'AssistantText', 'ToolCall', 'ToolResult') order by p.seq desc, p.part desc limit 1)),
+    message_above(x.session_id, x.turn_uid)),
   iif(x.is_assistant, 'assistant', 'user'), x.seq, coalesce(x.at, x.started) / 1000,
   iif(x.is_last, x.all_input, null), iif(x.is_last, x.output_tokens, null), iif(x.is_last, x.stop_reason, null),
   iif(x.is_assistant, x.model, null), iif(x.is_last, x.api_latency_ms, null)
 from (
-  select e.id, e.session_id, e.turn_id, e.seq, e.part, e.at, t.first_seq, t.parent_uid, t.started, t.output_tokens,
+  select e.id, e.session_id, e.turn_id, e.seq, e.part, e.at, t.first_seq, t.uid as turn_uid, t.started, t.output_tokens,
     t.stop_reason, t.model, t.api_latency_ms, e.kind in ('AssistantText', 'ToolCall') as is_assistant,
     iif(coalesce(t.input_tokens, t.cache_read_tokens, t.cache_write_tokens) is null, null,
       coalesce(t.input_tokens, 0) + coalesce(t.cache_read_tokens, 0) + coalesce(t.cache_write_tokens, 0)) as all_input,
@@ -286,7 +347,7 @@ from (
       and p.seq between t.first_seq and t.last_seq and p.kind in ('AssistantText', 'ToolCall')
       order by p.seq desc, p.part desc limit 1) as is_last
   from main.events e join main.turns t on t.id = e.turn_id
-  where e.kind in ('UserMessage', 'AssistantText', 'ToolCall', 'ToolResult')
+  where e.kind in ('UserMessage', 'AssistantText', 'ToolCall', 'ToolResult') and t.removed is null
     and e.session_id not in (select id from temp.claimed)
 ) x;
 
@@ -316,23 +377,23 @@ select e.id, e.id, e.session_id,
   (select r.at - e.at from main.call_results c join main.events r on r.id = c.result_id where c.call_id = e.id),
   null
 from main.events e
-where e.kind in ('UserMessage', 'AssistantText', 'ToolCall', 'ToolResult') and e.turn_id is not null
+where e.kind in ('UserMessage', 'AssistantText', 'ToolCall', 'ToolResult')
+  and exists (select 1 from main.turns where id = e.turn_id and removed is null)
   and e.session_id not in (select id from temp.claimed);
 
 -- context: ah's shape of what is known of a session as a whole.
 create temp view context(
   session_id,         -- sessions.id; ah has a file for each session
-  key,                -- session_name or current_message
-  value               -- the name, or the messages.id of the tip of the current branch
+  key,                -- session_name, current_message or session_state
+  value               -- the name, the messages.id that the next prompt follows, or processing or closed
 ) as
-select s.id, 'session_name', s.name from main.sessions s
-where s.name <> '' and s.id not in (select id from temp.claimed)
+select s.id, 'session_name', coalesce(nullif(s.name, ''), s.title) from main.sessions s
+where coalesce(nullif(s.name, ''), s.title) is not null and s.id not in (select id from temp.claimed)
 union all
-select s.id, 'current_message',
-  (select p.id from main.events p where p.session_id = s.id and p.seq between t.first_seq and t.last_seq
-    and p.turn_id = t.id and p.kind in ('UserMessage', 'AssistantText', 'ToolCall', 'ToolResult')
-    order by p.seq desc, p.part desc limit 1)
-from main.sessions s join main.turns t on t.session_id = s.id and t.uid = s.leaf_uid
+select s.id, 'current_message', current_message(s.id) from main.sessions s
+where current_message(s.id) is not null and s.id not in (select id from temp.claimed)
+union all
+select s.id, 'session_state', iif(s.last_claude_uuid <> '', 'processing', 'closed') from main.sessions s
 where s.id not in (select id from temp.claimed);
 
 -- dynamic_context_items: Copilot's shape of a context board. No board is kept yet, so it has no rows.
