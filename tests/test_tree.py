@@ -112,7 +112,9 @@ def test_two_paths_differ_in_what_only_one_of_them_holds(parents: dict[str, str 
 
 
 @given(sound)
-def test_every_branch_has_a_number_of_its_own_and_its_turns_keep_it_while_the_tree_grows(parents: dict[str, str | None]) -> None:
+def test_every_branch_has_a_number_of_its_own_and_its_turns_keep_it_while_the_tree_grows(
+    parents: dict[str, str | None],
+) -> None:
     everything = turns(parents)
     before: dict[str, int] = {}
     for size in range(1, len(everything) + 1):

@@ -287,6 +287,7 @@ class Runner:
             cwd=str(request.cwd),
             started=now,
             model=request.model,
+            permissions=request.permissions.value,
             native_id=agent.native_id(os.urandom(16)),
             prefix_chars=len(prefix),
             prefix_sha256=hashlib.sha256(prefix.encode("utf-8", "surrogatepass")).hexdigest() if prefix else None,

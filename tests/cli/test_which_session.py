@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,6 @@ from backstory.store import Store, open_store
 from tests.runs.conftest import Bench
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -134,3 +134,12 @@ def test_the_context_is_that_of_the_session_last_active_here(bench: Bench) -> No
     done = ok(bench, "context")
     assert "the answer" in done.stdout
     assert "S1" in done.stderr
+
+
+def test_a_session_begun_in_a_linked_worktree_is_listed_in_the_main_one(bench: Bench) -> None:
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e", "-C", str(bench.project)]
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    linked = bench.root / "linked"
+    subprocess.run([*git, "worktree", "add", "-q", str(linked)], check=True)
+    bench.run("over there", GOOD, cwd=linked)
+    assert [each["first_prompt"] for each in json.loads(ok(bench, "list", "--json").stdout)] == ["over there"]

@@ -82,6 +82,13 @@ def test_a_run_that_comes_after_all_is_stored_whole(tmp_path: Path, store: Store
     assert store.verify().problems == []
 
 
+def test_a_run_that_was_closed_is_not_run_again_by_the_queue(tmp_path: Path, store: Store, session: Session) -> None:
+    begin(tmp_path, store, session)
+    assert not store.has_run(session.uid, TURN)
+    store.cleanup_orphans()
+    assert store.has_run(session.uid, TURN)
+
+
 def test_what_the_api_wrote_and_nobody_marked_is_no_orphan(store: Store, session: Session) -> None:
     store.append_events(session, [UserMessage(content="hello")])
     assert store.cleanup_orphans() == []

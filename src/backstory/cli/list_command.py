@@ -72,7 +72,9 @@ def listed(app: App, *, everything: bool, agent: str | None, helpers: bool) -> l
     found: dict[str, Found] = {}
     for store in app.stores:
         if store.exists:
-            project, folder = (None, None) if everything else (app.project_key, str(app.project_folder))
+            # All that the project's own store holds is the project's, in whichever of its worktrees it was begun.
+            is_own = not app.store_path and store.path == app.project_store.path
+            project, folder = (None, None) if everything or is_own else (app.project_key, str(app.project_folder))
             for session in store.sessions(agent=agent, helpers=helpers, project=project, folder=folder):
                 found.setdefault(session.uid, Found(store, session))
     return sorted(found.values(), key=lambda each: (each.session.last_active or 0, each.session.uid), reverse=True)

@@ -357,8 +357,8 @@ class Store:
         return self._read_if_begun(lambda db: sessions.is_forgotten(db, uid), False)
 
     def has_run(self, session_uid: str, turn_uid: str) -> bool:
-        """Whether the whole of a run is here."""
-        return self._read_if_begun(lambda db: runs.is_stored(db, session_uid, turn_uid), False)
+        """Whether a run is over and here, whole or as far as it was not lost."""
+        return self._read_if_begun(lambda db: runs.has_ended(db, session_uid, turn_uid), False)
 
     def write_run(self, piece: RunPiece) -> bool:
         """Store a piece of a run that is over as its session's newest turn; False if all of it was stored before."""

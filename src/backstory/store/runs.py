@@ -66,13 +66,21 @@ class RunPiece(Struct, kw_only=True):
 
 
 def is_stored(db: apsw.Connection, session_uid: str, turn_uid: str) -> bool:
-    """Whether the whole of a run is in the store."""
+    """Whether the whole of a run is in the store; not, of one that was closed as lost, should it come after all."""
+    return _ended(db, session_uid, turn_uid, "and t.stop_reason is not ?", LOST)
+
+
+def has_ended(db: apsw.Connection, session_uid: str, turn_uid: str) -> bool:
+    """Whether a run is over as far as the store knows, also one of which the rest is lost."""
+    return _ended(db, session_uid, turn_uid)
+
+
+def _ended(db: apsw.Connection, session_uid: str, turn_uid: str, condition: str = "", *values: str) -> bool:
     return bool(
         db.execute(
             "select count(*) from turns t join sessions s on s.id = t.session_id "
-            # A run that was taken for lost was not stored, should it come all the same.
-            "where s.uid = ? and t.uid = ? and t.outcome is not null and t.stop_reason is not ?",
-            (session_uid, turn_uid, LOST),
+            f"where s.uid = ? and t.uid = ? and t.outcome is not null {condition}",
+            (session_uid, turn_uid, *values),
         ).get
     )
 
