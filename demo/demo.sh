@@ -43,6 +43,10 @@ export PATH
 run run -a claude 'What is in this folder?'
 run run -a claude 'What did you say?'
 run show S1
+printf '\n\033[1mAnother way on from its first answer, @5:\033[0m\n'
+run run -a claude @5 'What else did you see?'
+run tree
+run diff @9 @15
 cd "$work"
 run verify
 run backup "$work/copy.db"
