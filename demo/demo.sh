@@ -46,7 +46,7 @@ run show S1
 printf '\n\033[1mAnother way on from its first answer, @5:\033[0m\n'
 run run -a claude @5 'What else did you see?'
 run tree
-run diff @9 @15
+run diff @9 @13
 cd "$work"
 run verify
 run backup "$work/copy.db"
