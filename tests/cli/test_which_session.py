@@ -143,3 +143,45 @@ def test_a_session_begun_in_a_linked_worktree_is_listed_in_the_main_one(bench: B
     subprocess.run([*git, "worktree", "add", "-q", str(linked)], check=True)
     bench.run("over there", GOOD, cwd=linked)
     assert [each["first_prompt"] for each in json.loads(ok(bench, "list", "--json").stdout)] == ["over there"]
+
+
+def prompts_of(bench: Bench) -> dict[str, list[str]]:
+    """What was asked in each session of the project."""
+    return {
+        session.shown_number or "": [turn.prompt for turn in bench.store.turns(session)]
+        for session in bench.store.sessions()
+    }
+
+
+def test_a_checkout_of_a_session_has_the_next_prompt_go_there(bench: Bench) -> None:
+    bench.run("one", GOOD)
+    bench.run("two", GOOD, options=("-n",))
+    assert ok(bench, "checkout", "S1").stdout == "switched to S1 one\n"
+    bench.run("three", GOOD)
+    assert prompts_of(bench) == {"S1": ["one", "three"], "S2": ["two"]}
+
+
+def test_the_session_that_was_named_last_is_the_one_gone_on_with(bench: Bench) -> None:
+    bench.run("one", GOOD)
+    bench.run("two", GOOD, options=("-n",))
+    bench.run("three", GOOD, options=("-S", "S1"))
+    bench.run("four", GOOD)
+    bench.run("five", GOOD, options=("-n",))
+    bench.run("six", GOOD)
+    assert prompts_of(bench) == {"S1": ["one", "three", "four"], "S2": ["two"], "S3": ["five", "six"]}
+
+
+def test_a_session_that_is_gone_is_not_the_one_gone_on_with(bench: Bench) -> None:
+    bench.run("one", GOOD)
+    bench.run("two", GOOD, options=("-n",))
+    ok(bench, "checkout", "S1")
+    ok(bench, "rm", "S1", "--yes")
+    bench.run("three", GOOD)
+    assert prompts_of(bench) == {"S2": ["two", "three"]}
+
+
+def test_a_checkout_of_a_session_that_is_not_there_says_so(bench: Bench) -> None:
+    bench.run("one", GOOD)
+    refused = bench.backstory("checkout", "S9")
+    assert refused.returncode == 66
+    assert "S9" in refused.stderr

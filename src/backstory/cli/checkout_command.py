@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
     from backstory.tree import Point
 
 TOLD_COLUMNS = 60
+SESSION = re.compile(r"[Ss][1-9][0-9]*")
 
 
 @click.command("checkout")
-@click.argument("point", metavar="@N|NAME|LEAF")
+@click.argument("point", metavar="@N|NAME|LEAF|SESSION")
 @session_option
 @json_option
 @store_option
@@ -28,9 +30,12 @@ TOLD_COLUMNS = 60
 def command(app: App, point: str, wanted: str | None, as_json: bool) -> None:
     """Have the next prompt follow a record (@12), or the tip of a branch: by its name, or its number in `branches`.
 
-    Nothing is removed: `backstory tree` shows all there is. A session that was read from a log is carried on by one of
-    this project's own, with copies of its turns.
+    S3 has commands here go on with session S3, wherever it stands. Nothing is removed: `backstory tree` shows all. A
+    session that was read from a log is carried on by one of this project's own, with copies of its turns.
     """
+    if wanted is None and SESSION.fullmatch(point):
+        _go_to(app, point, as_json=as_json)
+        return
     found = find(app, wanted)
     to = meant(found, point)
     session = own_session(app, found, to.point)
@@ -43,6 +48,20 @@ def command(app: App, point: str, wanted: str | None, as_json: bool) -> None:
         output.json({"session": shown(own), "uid": session.uid, "seq": to.point.seq, "turn": to.point.uid})
     else:
         output.data(f"switched to @{to.point.seq}{_last_word(own, to.point)}")
+
+
+def _go_to(app: App, name: str, *, as_json: bool) -> None:
+    """Have commands here go on with another session."""
+    found = app.find(name)
+    own = Found(app.project_store, own_session(app, found))
+    own.store.choose_session(own.session, app.worktree)
+    leaf = own.store.leaf(own.session)
+    if as_json:
+        at = {"seq": leaf.seq if leaf else None, "turn": leaf.uid if leaf else None}
+        output.json({"session": shown(own), "uid": own.session.uid, **at})
+    else:
+        told = output.one_line(own.session.name or own.session.first_prompt or "", TOLD_COLUMNS)
+        output.data(f"switched to {shown(own)} {told}".strip())
 
 
 def _last_word(found: Found, point: Point) -> str:

@@ -89,6 +89,7 @@ def command(
         session = own_session(app, fork[0], fork[1].point)
     else:
         session = _session(app, is_new=is_new, name=name, wanted=wanted)
+    app.project_store.choose_session(session, app.worktree)
     runner.projects.remember(app.project_store)
     driver = Driver(app, runner, app.project_store, session, printer_for(as_json=as_json))
     ctx.exit(driver.run_or_queue(request, options, if_busy, as_json=as_json))

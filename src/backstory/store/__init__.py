@@ -232,6 +232,12 @@ class Store:
         """The numbered session that was last active in a worktree, else of all."""
         return self._read_if_begun(lambda db: sessions.last_active(db, os.fspath(worktree)), None)
 
+    def choose_session(self, session: Session | int, worktree: str | os.PathLike[str]) -> None:
+        """Have ``last_session`` of a worktree be this one, until another is chosen there."""
+        chosen = self.last_session(worktree)
+        if chosen is None or chosen.id != _id(session):
+            self._change(lambda db: sessions.choose(db, _id(session), os.fspath(worktree)), decided=True)
+
     def take_session(self, source: Store, uid: str) -> None:
         """Copy a session that another store owns, as it is there now, in place of what is kept of it here."""
         self._write_from(source, lambda db, name: copying.take(db, name, uid))

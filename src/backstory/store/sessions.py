@@ -66,6 +66,8 @@ class Workplace(Struct, frozen=True, kw_only=True):
     root: str | None = None
 
 
+CHOSEN = "here "
+"""In meta, before a worktree's path: the uid of the session that commands there go on with."""
 _COLUMNS = (
     "s.id, s.uid, s.number, s.name, s.title, "
     "(select group_concat(agent, ' ') from (select agent from turns where session_id = s.id and agent <> 'api' "
@@ -236,8 +238,23 @@ def place(db: apsw.Connection, session_id: int, at: Workplace) -> None:
     )
 
 
+def choose(db: apsw.Connection, session_id: int, worktree: str) -> None:
+    """Have commands in a worktree go on with this session until another is chosen there."""
+    db.execute(
+        "insert or replace into meta(key, value) select ?, uid from sessions where id = ?",
+        (f"{CHOSEN}{worktree}", session_id),
+    )
+
+
 def last_active(db: apsw.Connection, worktree: str) -> Session | None:
-    """The session of this store's own that was last active in a worktree, else of all."""
+    """The session of this store's own that was last chosen or active in a worktree, else of all."""
+    chosen = db.execute(
+        "select id from sessions where number is not null and uid = (select value from meta where key = ?) "
+        "and owner = (select value from meta where key = 'store_id')",
+        (f"{CHOSEN}{worktree}",),
+    ).get
+    if chosen is not None:
+        return get(db, int(chosen))
     found = db.execute(
         "select id from sessions where number is not null "
         "and owner = (select value from meta where key = 'store_id') "
