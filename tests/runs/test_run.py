@@ -487,12 +487,16 @@ def test_a_deleted_project_store_comes_back_with_the_next_run(bench: Bench) -> N
 
 
 def start_and_leave(bench: Bench, prompt: str, *script: dict[str, Any]) -> None:
-    """Start a run whose backstory is killed after the agent's first word."""
-    process = bench.start("run", "-a", "claude", prompt, script=[{"say": "first word"}, *script])
+    """Start a run whose backstory is killed after the agent's first word, and before its second."""
+    gate = bench.root / "gate"
+    gate.unlink(missing_ok=True)
+    steps: list[dict[str, Any]] = [{"say": "first word"}, {"wait_for": str(gate)}, *script]
+    process = bench.start("run", "-a", "claude", prompt, script=steps)
     assert process.stdout is not None
     assert process.stdout.readline() == "first word\n"
     process.kill()
     process.communicate()
+    gate.touch()
 
 
 def until_over(bench: Bench) -> None:
