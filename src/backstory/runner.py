@@ -32,8 +32,7 @@ from backstory.errors import (
 from backstory.known_projects import KnownProjects
 from backstory.model import Turn
 from backstory.queueing import Hold, Steering, settle, still_waits
-from backstory.spool import LOCKS as LOCKS
-from backstory.spool import MARKER, SPOOLS, Feed, Run, SessionLock, Spool, waiting
+from backstory.spool import LOCKS, MARKER, SPOOLS, Feed, Run, SessionLock, Spool, waiting
 from backstory.store import RunPiece, Store, open_store
 from backstory.store.queue import Kind
 from backstory.streaming import Followed, Shown, Told, native_id, program, runnable

@@ -171,6 +171,15 @@ def test_the_session_that_was_named_last_is_the_one_gone_on_with(bench: Bench) -
     assert prompts_of(bench) == {"S1": ["one", "three", "four"], "S2": ["two"], "S3": ["five", "six"]}
 
 
+def test_a_session_begun_after_a_checkout_is_the_one_gone_on_with(bench: Bench) -> None:
+    bench.run("one", GOOD)
+    bench.run("two", GOOD, options=("-n",))
+    ok(bench, "checkout", "S1")
+    bench.run("three", GOOD, options=("-n",))
+    bench.run("four", GOOD)
+    assert prompts_of(bench) == {"S1": ["one"], "S2": ["two"], "S3": ["three", "four"]}
+
+
 def test_a_session_that_is_gone_is_not_the_one_gone_on_with(bench: Bench) -> None:
     bench.run("one", GOOD)
     bench.run("two", GOOD, options=("-n",))

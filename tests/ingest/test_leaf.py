@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from backstory.context import build_context
@@ -72,3 +74,13 @@ def test_reading_the_kept_bytes_again_leaves_the_session_where_it_goes_on(machin
     reindex(machine.store, now=NOW, events_too=True)
     assert machine.store.leaf(session) == before
     assert "prompt 2" not in told(machine, session)
+
+
+def test_reading_the_kept_bytes_again_tells_where_a_session_goes_on_that_was_read_without_it(machine: Machine) -> None:
+    session = put(machine, *turn(1), *turn(2), BACK)
+    before = machine.store.leaf(session)
+    with closing(sqlite3.connect(machine.store_path, isolation_level=None)) as db:
+        db.execute("update sessions set leaf_seq = null, leaf_uid = (select uid from turns order by id desc limit 1)")
+    assert machine.store.leaf(session) != before
+    reindex(machine.store, now=NOW, events_too=True)
+    assert machine.store.leaf(session) == before

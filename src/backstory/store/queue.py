@@ -8,6 +8,7 @@ session is a lock of the operating system.
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import contextmanager
 from enum import StrEnum
@@ -403,9 +404,9 @@ def _make_file(path: Path) -> None:
     except PermissionError as refused:
         raise errors.QueueReadOnly(path) from refused
     except OSError as refused:
-        if refused.errno == 30:  # EROFS
+        if refused.errno == errno.EROFS:
             raise errors.QueueReadOnly(path) from refused
-        if refused.errno == 28:  # ENOSPC
+        if refused.errno == errno.ENOSPC:
             raise errors.DiskFull(path) from refused
         raise errors.CannotWrite(path, refused.strerror or str(refused)) from refused
 
