@@ -217,7 +217,7 @@ def _copied(agent: Agent, database: Path, folder: Path) -> list[SeenPlace]:
     for _ in range(COPIES_MAX):
         before = _files(agent, database)
         if sum(each.size for each in before) > DATABASE_BYTES_MAX:
-            raise OSError("it is larger than 2 GB")
+            raise OSError(f"it is larger than {DATABASE_BYTES_MAX >> 30} GB")
         for old in folder.iterdir():
             old.unlink()
         try:

@@ -107,7 +107,8 @@ class ForeignDatabase:
         )
         for kind, sql in named:
             if kind != "table" or not _IS_TABLE.match(str(sql)):
-                raise UnreadableDatabase(f"what it calls {table} is no table but a view, or a virtual table")
+                what = "virtual table" if kind == "table" else "view"
+                raise UnreadableDatabase(f"its {table} is a {what}, and only real tables are read")
             # What is generated follows from the other columns, by a formula of the database's own.
             found = self._execute("select name, hidden from pragma_table_xinfo(?)", (table,))
             yield from (name for name, hidden in found if hidden == _GIVEN)
