@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 VALUE_BYTES_MAX = 32 * 1024 * 1024
 """A larger value is left out, which is told."""
-SESSION_BYTES_MAX = 256 * 1024 * 1024
+SESSION_BYTES_MAX = 128 * 1024 * 1024
 """What is in memory of one session, counted with CELL_BYTES for each value beside its own length."""
 CELL_BYTES = 64
 HEAP_BYTES = 4 * VALUE_BYTES_MAX
@@ -73,6 +73,7 @@ class ForeignDatabase:
     def __init__(self, db: apsw.Connection, text: Callable[[bytes], Any]) -> None:
         self._db, self._text = db, text
         self._columns: dict[str, tuple[str, ...]] = {}
+        self._selected: dict[str, str] = {}
         self._spent = self._began = 0.0
         self.begin_session()
         db.set_progress_handler(self._is_late, STEPS_BETWEEN_LOOKS)
@@ -116,7 +117,9 @@ class ForeignDatabase:
     def rows(self, table: str, rest: str = "", values: Sequence[Any] = ()) -> list[Row]:
         """The rows of a table that has columns. ``rest``: what comes after ``from table t``."""
         columns = self.columns(table)
-        found = self._execute(f'select {", ".join(map(_typed, columns))} from "{table}" t {rest}', values)
+        if table not in self._selected:
+            self._selected[table] = f'select {", ".join(map(_typed, columns))} from "{table}" t '
+        found = self._execute(self._selected[table] + rest, values)
         return [dict(zip(columns, self._values(row), strict=True)) for row in found]
 
     def distinct(self, table: str, column: str) -> list[Any]:
