@@ -402,29 +402,48 @@ def values_of(path: Path) -> list[tuple[str, str]]:
         return [(table, row[1]) for table in tables for row in db.execute(f"pragma table_info({table})")]
 
 
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """A database of each agent that has some, by its agent."""
+    folder = tmp_path_factory.mktemp("templates")
+    file = tree(folder / f"{SESSION}.db").path
+    changed(file, "pragma journal_mode = delete")
+    changed(folder / "session-store.db", TABLES + ROWS)
+    return {"ah": file.read_bytes(), "copilot": (folder / "session-store.db").read_bytes()}
+
+
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_values_of_any_type_are_told_or_kept_and_raise_nothing(data: st.DataObject) -> None:
+def test_values_of_any_type_are_told_or_kept_and_raise_nothing(
+    templates: dict[str, bytes], data: st.DataObject
+) -> None:
+    name = data.draw(st.sampled_from(sorted(templates)))
     with tempfile.TemporaryDirectory() as folder:
-        file = tree(Path(folder, ".ah", f"{SESSION}.db")).path
-        store = Path(folder, "session-store.db")
-        changed(store, TABLES + ROWS)
-        for path in (file, store):
-            columns = values_of(path)
-            with closing(sqlite3.connect(path)) as db, db:
-                for table, column in data.draw(st.lists(st.sampled_from(columns), max_size=8)):
+        path = Path(folder, f"{SESSION}.db")
+        path.write_bytes(templates[name])
+        columns = values_of(path)
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("pragma synchronous = off")
+            for table, column in data.draw(st.lists(st.sampled_from(columns), min_size=1, max_size=8)):
+                # What a column of numbers refuses cannot stand in it.
+                with suppress(sqlite3.IntegrityError):
                     value = data.draw(ANYTHING)
-                    # What a column of numbers refuses cannot stand in it.
-                    with suppress(sqlite3.IntegrityError):
-                        db.execute(f"update or ignore {table} set {column} = ? where rowid % 2", (value,))
-        for agent, path in ((agents.load("ah"), file), (agents.load("copilot"), store)):
-            keeper = agents.rows_of(agent)
-            assert keeper is not None
-            try:
-                told = list(keeper.sessions_without_logs(path, path))
-            except agents.UnreadableDatabase as refused:
-                assert str(refused)
-                continue
-            for each in told:
-                if isinstance(each, agents.SessionRows):
-                    assert lines(*each.content.splitlines()) == each.content
+                    db.execute(f"update or ignore {table} set {column} = ? where rowid % 2", (value,))
+        keeper = agents.rows_of(agents.load(name))
+        assert keeper is not None
+        for each in keeper.sessions_without_logs(path, path):
+            if isinstance(each, agents.SessionRows):
+                assert lines(*each.content.splitlines()) == each.content
+            else:
+                assert each.reason
+
+
+def test_a_database_that_was_not_read_whole_is_looked_at_again(
+    machine: Machine, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed(database, f"update turns set user_message = '{'x' * 90_000}' where session_id = '{LOST}'")
+    monkeypatch.setattr(_foreign, "SESSION_BYTES_MAX", 90_000)
+    assert [problem.path for problem in read(machine).errors] == [f"{database}#{LOST}"]
+    monkeypatch.undo()
+    assert read(machine).errors == []
+    assert LOST in sessions(machine)
