@@ -127,6 +127,10 @@ def _up_to_the_root(folder: Path) -> list[Path]:
 
 
 def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, SeenPlace]) -> Iterator[Rows | Unread | Done]:
+    if (named := os.fsencode(database).decode("utf-8", "replace")) != str(database):
+        # What the store notes of a file is text.
+        yield Unread(path=named, reason="its name is not UTF-8 text")
+        return
     try:
         before = _files(agent, database)
         if not before or all(seen.get(each.path) == each for each in before):

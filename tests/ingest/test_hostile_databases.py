@@ -374,6 +374,15 @@ def test_a_session_of_any_id_is_read_and_given_back_inside_the_folder(
     assert len(machine.store.logs()) == 2
 
 
+def test_a_database_whose_name_is_no_text_is_told_and_the_others_are_read(
+    machine: Machine, database: Path, project: Path
+) -> None:
+    file = project / ".ah" / f"{SESSION}.db"
+    os.link(file, os.fsencode(file.parent) + b"/\xff.db")
+    assert reasons(read_all(machine, project)) == {"\ufffd.db": "its name is not UTF-8 text"}
+    assert {SESSION, LOST} < sessions(machine)
+
+
 @given(st.text(min_size=1, max_size=300), st.text(min_size=1, max_size=300))
 def test_a_log_of_rows_has_a_name_of_its_own_that_a_file_can_have(one: str, other: str) -> None:
     for database in ("session-store.db", "ü" * 120 + ".db"):
