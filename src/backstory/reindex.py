@@ -182,7 +182,7 @@ class _File:
         identity = agent.identify(Path(log.path or log.relpath), store.read_log(log.id, 0, ids.HEAD_BYTES))
         if identity is None:
             raise LogNotUnderstood(log.agent, log.relpath)
-        self._reader = agent.reader(identity, None, tuple)
+        self._reader = agents.reader_of(agent, identity, None, tuple)
 
     def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:
         if len(line) > LINE_BYTES_MAX:
@@ -206,7 +206,7 @@ class _Stream:
     """An output of a run."""
 
     def __init__(self, log: Log, kind: str, turn_uid: str | None) -> None:
-        self._reader = cast("Runnable", agents.load(log.agent)).stream_reader()
+        self._reader = agents.stream_reader_of(cast("Runnable", agents.load(log.agent)))
         self._is_error, self._turn_uid = kind == STDERR, turn_uid
 
     def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:

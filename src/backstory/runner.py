@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from backstory import ids
-from backstory.agents import Exit, Permissions, steerable
+from backstory.agents import Exit, Permissions, steerable, stream_reader_of
 from backstory.context import PREFIX_CHARS, build_context, context_prefix
 from backstory.errors import (
     AgentNotStarted,
@@ -267,7 +267,7 @@ class Runner:
                 if feed is not None:
                     feed.close()
             else:
-                reader = agent.stream_reader()
+                reader = stream_reader_of(agent)
                 steering = _steering(hold, spool, feed, agent, reader, self._now)
                 ended = self._follow(spool, process, reader, stopping, steering, show)
         spool.note_exit(ended.code, ended.signal)

@@ -79,7 +79,7 @@ class Slicer:
         self.unknown: dict[str, int] = {}
         self.problem: str | None = None
         """What kept a record from being understood, the last time that happened."""
-        self._reader = source.agent.reader(source.identity, log.state if log else None, start.earlier)
+        self._reader = agents.reader_of(source.agent, source.identity, log.state if log else None, start.earlier)
         self._deriver = Deriver(start.pending)
         self._at = log.read_to if log else 0
         self._line_start = log.parsed_to if log else 0

@@ -72,7 +72,7 @@ def native_id(spool: Spool, run: Run) -> str | None:
     """The agent's own id of a run's session: as it was told, else as the first records of the run tell it."""
     if run.native_id is not None:
         return run.native_id
-    lines, reader = Lines(spool.stdout), runnable(run.agent).stream_reader()
+    lines, reader = Lines(spool.stdout), agents.stream_reader_of(runnable(run.agent))
     try:
         for _, line in lines.new():
             if line is not None:
@@ -171,7 +171,7 @@ class Told:
 
     def __init__(self, spool: Spool, run: Run, ended: Exit, now: int) -> None:
         self._spool, self.run, self.ended, self.now = spool, run, ended, now
-        self._reader = runnable(run.agent).stream_reader()
+        self._reader = agents.stream_reader_of(runnable(run.agent))
         self._was_told = False
         self._unfinished: list[str] = []
         self._words = deque(spool.words())
