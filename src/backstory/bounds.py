@@ -13,6 +13,8 @@ OVER = INTEGER_MAX + 1
 """What a sum stays at that has grown too large: it can be handed on, and is not kept."""
 TIME_MAX_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, UTC."""
+OUT_OF_RANGE = "out of range: "
+"""Under this and its name what an agent told and cannot be kept is counted."""
 _DIGITS_MAX = 19
 
 

@@ -99,7 +99,7 @@ def exit_code(output: str) -> int | None:
         found = _EXIT.search(text) if "xit" in text or "EXIT" in text else None
         if found:
             code = int(found.group(1))
-            return code if -INTEGER_MAX <= code <= INTEGER_MAX else None
+            return code if -INTEGER_MAX - 1 <= code <= INTEGER_MAX else None
     return None
 
 

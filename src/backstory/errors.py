@@ -140,6 +140,9 @@ class StoreFailed(BackstoryError):
 class StoreRefused(StoreFailed):
     """What was to be written breaks a rule of the tables. It is the fault of what was written, not of the file."""
 
+    def __init__(self, path: Path, detail: str) -> None:
+        BackstoryError.__init__(self, f"{path} cannot take it: {detail}. What was stored before is whole.")
+
 
 STORE_CANNOT_GO_ON = (
     StoreNotFound, NotAStore, StoreTooNew, StoreBusy, StoreReadOnly, DiskFull, StoreDamaged, StoreFailed,
@@ -247,6 +250,19 @@ class SessionBusy(BackstoryError):
         self.holder = holder
         super().__init__(
             f"{session} is busy: {holder} is running it. Wait for it, or stop it with: backstory cancel {session}"
+        )
+
+
+class RunNotStored(BackstoryError):
+    """An earlier run of a session is kept, and cannot be stored: what follows on from it cannot be run yet."""
+
+    exit_code = 75
+
+    def __init__(self, session: str, folder: Path, why: str) -> None:
+        super().__init__(
+            f"An earlier run of {session} could not be stored ({why}), so nothing was run behind it. What its agent "
+            f"said is kept in {folder}. Each command tries again, a newer backstory too; to go on without it, move "
+            "that folder elsewhere. Other sessions are not held up."
         )
 
 

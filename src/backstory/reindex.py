@@ -17,10 +17,10 @@ from backstory.deriving import Deriver
 from backstory.errors import LogNotUnderstood, SessionNotFound, in_words
 from backstory.found import At
 from backstory.model import AssistantText, OwnLine, Unknown, event_from_json
-from backstory.slicing import FAILED, SLICE_BYTES, placed_lines
+from backstory.slicing import SLICE_BYTES, placed_lines
 from backstory.store import slices
 from backstory.store.copying import COPY
-from backstory.store.logs import API, FILE, LINE_BYTES_MAX, OVERSIZE, STDERR, STREAM
+from backstory.store.logs import API, FAILED, FILE, LINE_BYTES_MAX, OVERSIZE, STDERR, STREAM
 from backstory.store.retelling import Retold
 
 if TYPE_CHECKING:

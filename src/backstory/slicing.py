@@ -22,7 +22,7 @@ from backstory.errors import in_words
 from backstory.found import At, Found
 from backstory.model import AssistantText, Parsed, SessionFacts, Unknown
 from backstory.store import codec, logs
-from backstory.store.logs import BLANK, FILE, LINE_BYTES_MAX, OVERSIZE
+from backstory.store.logs import BLANK, FAILED, FILE, LINE_BYTES_MAX, OVERSIZE
 from backstory.store.slices import LogSlice, NewEvent, packed
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = codec.CHUNK_BYTES
 SLICE_BYTES = 16 * 1024 * 1024
-FAILED = "failed at"
-"""The type of a record that its adapter, or what is made of its events, failed at."""
 BEGINNING_BYTES = 4096
 """So much of a log tells how its records end."""
 

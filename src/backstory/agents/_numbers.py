@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from backstory import bounds, ids
 from backstory.agents import Ending, Streamed
+from backstory.bounds import OUT_OF_RANGE
 from backstory.model import Complete, Parsed, Retry, Tokens
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from backstory.agents import Exit, LogReader, StreamReader
     from backstory.model import Event, Turn
 
-OUT_OF_RANGE = "out of range: "
-"""Under this and its name a number that could not be kept is counted among what was not understood."""
 TIME = "time"
 Count = Any
 """The type of a field of ``Counts`` as it is told; when it can be read it is an int or None."""

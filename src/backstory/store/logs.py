@@ -20,6 +20,8 @@ BLANK = b"\0 \t\r"
 LINE_BYTES_MAX = 64 * 1024 * 1024
 """A longer line is kept like any other, and told as one Unknown event."""
 OVERSIZE = "line over 64 MB"
+FAILED = "failed at"
+"""The type of a record that its adapter, or what is made of its events, failed at."""
 FRAMES_MAX = 64
 """So many small chunks may gather before they are folded."""
 PACKED = -1
