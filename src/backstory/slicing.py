@@ -238,6 +238,8 @@ class Slicer:
         self, state: bytes, pending: bytes | None, parsed_to: int, tail_seq: int | None, *, is_last: bool = False
     ) -> LogSlice:
         source, expected = self._source, self._expected
+        # First what was touched: what of it cannot be kept is counted, too.
+        turns = list(self._reader.touched())
         self.unknown |= self._reader.unknown
         piece = LogSlice(
             agent=source.agent.name,
@@ -266,7 +268,7 @@ class Slicer:
             runs=self._runs,
             tail_run=logs.Run(parsed_to, self._at, tail_seq, 1) if tail_seq is not None and is_last else None,
             events=self._events,
-            turns=list(self._reader.touched()),
+            turns=turns,
             answers=self._answers,
             facts=self._reader.session,
             last_active=self._last_active,
