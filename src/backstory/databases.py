@@ -7,6 +7,7 @@ copy counts only if nothing was written meanwhile. A database that is as it was 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from msgspec import Struct
 
 from backstory import agents, projects
+from backstory.errors import in_words
 from backstory.store import SeenPlace
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ COPIES_MAX = 5
 JOURNALS = ("-wal", "-journal")
 ROWS_OF = "#"
 """What stands between a database's name and its session's id in the name of a log of rows."""
+_NOT_IN_A_NAME = re.compile(r"[/\\\0-\x1f]")
 READ = "database"
 """Why a database itself is no log; see log_places."""
 
@@ -130,12 +133,11 @@ def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, SeenPlace]) ->
             before = _copied(agent, database, Path(folder))
             mtime_ns = max(each.mtime_ns for each in before)
             for found in keeper.sessions_without_logs(database, Path(folder, database.name)):
-                name = f"{database.name}{ROWS_OF}{found.native_id}"
-                path = str(database.with_name(name))
+                name = f"{database.name}{ROWS_OF}{_as_name(found.native_id)}"
                 yield Rows(
                     agent=agent,
                     native_id=found.native_id,
-                    path=path,
+                    path=str(database.with_name(name)),
                     relpath=name,
                     mtime_ns=mtime_ns,
                     content=found.content,
@@ -145,8 +147,14 @@ def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, SeenPlace]) ->
         yield Unread(path=str(database), reason="it was written all the time; it is read the next time")
     except agents.UnreadableDatabase as refused:
         yield Unread(path=str(database), reason=str(refused))
-    except OSError as refused:
-        yield Unread(path=str(database), reason=refused.strerror or str(refused))
+    except Exception as refused:
+        # Whatever an agent's database holds that nobody thought of, the others are read.
+        yield Unread(path=str(database), reason=in_words(refused))
+
+
+def _as_name(native_id: str) -> str:
+    """An id as part of a file's name: one with a slash in it, or of nothing but dots, is no path of ours."""
+    return _NOT_IN_A_NAME.sub(lambda found: f"%{ord(found.group()):02X}", native_id)
 
 
 def _files(agent: Agent, database: Path) -> list[SeenPlace]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from backstory import agents
-from backstory.model import Event, LogIdentity, OwnLine, Tool, ToolCall, ToolResult, event_from_json
+from backstory.model import Event, LogIdentity, OwnLine, Tool, ToolCall, ToolResult, encoded, event_from_json
 from backstory.store.logs import API, STDERR, STREAM
 
 if TYPE_CHECKING:
@@ -92,16 +92,17 @@ class FullForms:
 
 def _has_lines(call: ToolCall) -> bool:
     """Whether a call's input holds any text of a file, not only its name."""
-    return rb"\n" in msgspec.json.encode(call.input)
+    return rb"\n" in encoded(call.input)
 
 
 def _told(log: Log, record: bytes, seq: int) -> list[tuple[int, Event]]:
     """What a record says to a reader that has seen nothing else."""
     agent = agents.load(log.agent)
     if log.kind.endswith((STREAM, STDERR)):
-        reader = cast("agents.Runnable", agent).stream_reader()
+        reader = agents.stream_reader_of(cast("agents.Runnable", agent))
         return reader.read(record).events if log.kind.endswith(STREAM) else list(enumerate(reader.stderr(record)))
-    return agent.reader(LogIdentity(native_id=log.native_id), None, lambda: ()).read(record, seq).events
+    identity = LogIdentity(native_id=log.native_id)
+    return agents.reader_of(agent, identity, None, lambda: ()).read(record, seq).events
 
 
 def _with_call(event: Event, compact: Event) -> Event:

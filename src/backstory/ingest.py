@@ -8,18 +8,20 @@ and a log that was rewritten is read anew beside it, its records known again by 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections import Counter, deque
 from io import BytesIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 from msgspec import Struct, field
 
-from backstory import ids
+from backstory import agents, ids
 from backstory.agents import documents_of
 from backstory.companions import gather
 from backstory.databases import ROWS_OF, Done, Rows, Unread, sessions_without_logs
 from backstory.discover import Candidate, Looked, discover
+from backstory.errors import in_words, is_for_one_only
 from backstory.parsing import Job, Outcome, Worker, WorkerLost, outcomes
 from backstory.projects import project_key, worktree_root
 from backstory.slicing import (
@@ -30,6 +32,7 @@ from backstory.slicing import (
     known_numbers,
     numbered_lines,
     opened,
+    untold_slices,
 )
 from backstory.store import SeenPlace, codec, logs, slices
 from backstory.store.logs import BLANK, LINE_BYTES_MAX
@@ -61,6 +64,7 @@ REASONS = {
     slices.FORGOTTEN: "removed by you; `backstory ingest --forgotten` brings it back",
 }
 """What the store notes of files that gave nothing, in words."""
+BYTES_ONLY = "its bytes are kept, but not what they say"
 
 
 class Problem(Struct, frozen=True):
@@ -120,9 +124,10 @@ def ingest(
     for each in looked:
         work.report.gave_nothing += [Problem(path, reason) for path, reason in each.passed_over]
     work.run(candidates)
+    work.read_untold()
     work.read_databases(agents, environ, home, [*places, *map(Path, store.folders())])
     if store.exists:
-        store.fold_idle(now - IDLE_MS)
+        work.fold_idle(now - IDLE_MS)
     return work.report
 
 
@@ -142,6 +147,8 @@ class _Reading(Struct, kw_only=True):
     """The session's other logs, whose records it may repeat."""
     log_id: int | None = None
     is_refused: bool = False
+    is_untold: bool = False
+    """Whether what it says could not be stored: of what follows the bytes are kept alone."""
 
 
 class _Ingest:
@@ -157,6 +164,11 @@ class _Ingest:
         self._again: list[Candidate] = []
         self._new_places: list[SeenPlace] = []
         self._moved: list[tuple[int, str, str]] = []
+        self._untold = {log.id for log in store.untold_logs()}
+        self._tried: set[int] = set()
+        """Logs that were read once more because something of them is kept as bytes only."""
+        self._failed: set[str] = set()
+        """Paths of what could not be stored."""
         self._read_now: dict[str, int] = {}
         """The log's id of each path that was read, or compared, in this ingest."""
         self._sessions: dict[str, set[tuple[int, bool]]] = {}
@@ -183,30 +195,98 @@ class _Ingest:
             self._end_worker()
         self.report.errors += [Problem(each.path, slices.STALE) for each in changed]
         self._gather(candidates)
-        if self._new_places:
-            self.store.remember_places(self._new_places, self._moved)
-            self._new_places, self._moved = [], []
+        self._remember()
         if bulk:
             self.store.end_bulk()
         self._sum_up()
+
+    def read_untold(self) -> None:
+        """Read once more what is kept as bytes only, of logs whose files are gone: from those bytes."""
+        for log in self.store.untold_logs():
+            if log.id not in self._tried and log.id in self._untold and not Path(log.path).exists():
+                try:
+                    self._read_kept(log)
+                except Exception as refused:
+                    self._note_failure(log.path, refused)
+        self._flush()
+
+    def _read_kept(self, log: Log) -> None:
+        each = Candidate(
+            agent=agents.load(log.agent),
+            path=log.path,
+            relpath=log.relpath,
+            device=0,
+            inode=0,
+            size=log.read_to,
+            mtime_ns=(log.modified or 0) * 1_000_000,
+        )
+        with tempfile.SpooledTemporaryFile(max_size=SLICE_BYTES) as file:
+            for data in self.store.stream_log(log.id):
+                file.write(data)
+            file.seek(0)
+            self._read_open(each, cast("IO[bytes]", file))
+
+    def fold_idle(self, before: int) -> None:
+        """Fold logs that were last written before this time (ms)."""
+        try:
+            self.store.fold_idle(before)
+        except Exception as refused:
+            self._note_failure(str(self.store.path), refused)
+
+    def _remember(self) -> None:
+        """Note the files that were looked at; where that fails, each by itself."""
+        places, moved = self._new_places, self._moved
+        self._new_places, self._moved = [], []
+        if not places and not moved:
+            return
+        try:
+            self.store.remember_places(places, moved)
+        except Exception as refused:
+            if not is_for_one_only(refused):
+                raise
+            for place in places:
+                self._alone(place.path, lambda place=place: self.store.remember_places([place]))  # type: ignore[misc]
+            for each in moved:
+                self._alone(each[1], lambda each=each: self.store.remember_places([], [each]))  # type: ignore[misc]
+
+    def _alone(self, path: str, work: Callable[[], object]) -> None:
+        """Do something for one file; what goes wrong is that file's alone."""
+        try:
+            work()
+        except Exception as refused:
+            self._note_failure(path, refused)
+
+    def _note_failure(self, path: str, refused: Exception, more: str = "") -> None:
+        """List what went wrong with one log; raises what concerns the store itself."""
+        if not is_for_one_only(refused):
+            raise refused
+        self._failed.add(path)
+        reason = in_words(refused)
+        self.report.errors.append(Problem(path, f"{more} ({reason})" if more else reason))
 
     def read_databases(
         self, agents: Sequence[Agent], environ: Mapping[str, str], home: Path, places: Sequence[Path]
     ) -> None:
         """Read sessions that only a database still holds, each as a log of its rows."""
+        read: list[str] = []
         for each in sessions_without_logs(agents, environ, home, self._places, places):
             match each:
                 case Rows():
-                    self._read_rows(each)
+                    self._alone(each.path, lambda rows=each: self._read_rows(rows))  # type: ignore[misc]
+                    read.append(each.path)
                 case Unread():
                     self.report.errors.append(Problem(each.path, each.reason))
                 case Done():
-                    self._new_places += each.places
+                    self._flush()
+                    if not self._failed.intersection(read):
+                        # Of a database that gave something that was not stored nothing is noted: it is read again.
+                        self._new_places += each.places
+                    read.clear()
         self._flush()
         # What another process took meanwhile is read again when the database changes.
         self.report.errors += [Problem(each.path, slices.STALE) for each in self._again]
-        if self._new_places and self.store.exists:
-            self.store.remember_places(self._new_places)
+        if self.store.exists:
+            self._remember()
         self._sum_up()
 
     def _read_rows(self, rows: Rows) -> None:
@@ -276,6 +356,8 @@ class _Ingest:
         except (OSError, codec.ZstdError) as refused:
             reason = getattr(refused, "strerror", None) or str(refused)
             self.report.errors.append(Problem(each.path, reason))
+        except Exception as refused:
+            self._note_failure(each.path, refused)
 
     def _read_open(self, each: Candidate, file: IO[bytes]) -> None:
         head = file.read(ids.HEAD_BYTES)
@@ -291,6 +373,10 @@ class _Ingest:
         first_hash = _first_hash(head)
         kept = self.store.logs_of(each.agent.name, identity.native_id)
         log = self._matching_log(each, file, first_hash, kept)
+        if log is not None and log.id in self._untold - self._tried:
+            self._tried.add(log.id)
+            self.store.take_back_untold(log.id)
+            log = self.store.log(log.id)
         if log is not None and _size(file) <= log.read_to:
             self._place(each, log.id)
             if log.path != each.path and not Path(log.path).exists():
@@ -318,12 +404,18 @@ class _Ingest:
         """Read a log in this process, from where ``file`` stands; ``log`` is what is kept of it."""
         reading.log_id = log.id if log else None
         start = self._start(source.agent, log, source.session_uid, first_hash, reading.others, file)
-        for outcome in outcomes(Slicer(source, start), file):
-            self._take(reading, outcome)
+        try:
+            for outcome in outcomes(Slicer(source, start), file):
+                self._take(reading, outcome)
+        except (OSError, codec.ZstdError):
+            raise
+        except Exception as refused:
+            self._note_failure(reading.each.path, refused, BYTES_ONLY)
+            self._keep_untold(reading, source, start, file)
         if reading.others:
             self._flush()
             # A log that goes on may have left the telling of its first records to another one.
-            if log is None:
+            if (log is None or log.read_to == 0) and not reading.is_untold:
                 self._drop_superseded(reading)
 
     def _is_running(self, each: Candidate, identity: LogIdentity) -> bool:
@@ -403,6 +495,8 @@ class _Ingest:
         except WorkerLost:
             self._read_here_again()
             return
+        if outcome.is_undone:
+            self._again.append(self._handed[0].each)
         self._take(self._handed[0], outcome)
         if outcome.is_last:
             self._handed.popleft()
@@ -424,9 +518,12 @@ class _Ingest:
         if outcome.problem:
             self.report.errors.append(Problem(reading.each.path, outcome.problem))
         if piece is not None and not reading.is_refused:
-            piece.project, piece.root = project_key(piece.facts.cwd), worktree_root(piece.facts.cwd)
+            if reading.is_untold:
+                piece = slices.without_words(piece)
+            else:
+                self._place_piece(reading.each.path, piece)
             piece.log_id = reading.log_id if reading.log_id is not None else piece.log_id
-            if outcome.is_last:
+            if outcome.is_last and piece.is_told:
                 piece.place = _as_place(reading.each, None)
             self._pending.append((reading, outcome, piece))
             self._pending_bytes += _bytes_in(piece)
@@ -436,15 +533,66 @@ class _Ingest:
             self._done += reading.each.size
             self._progress(self._done, self._to_do)
 
+    def _place_piece(self, path: str, piece: LogSlice) -> None:
+        """Note to which project a slice belongs."""
+        try:
+            piece.project, piece.root = project_key(piece.facts.cwd), worktree_root(piece.facts.cwd)
+        except Exception as refused:
+            self._note_failure(path, refused, "kept, but its project could not be told")
+
     def _flush(self) -> None:
         """Write what is pending, in one transaction."""
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         if not pending:
             return
-        written = self.store.write_slices([piece for _, _, piece in pending])
+        try:
+            written = self.store.write_slices([piece for _, _, piece in pending])
+        except Exception as refused:
+            if not is_for_one_only(refused):
+                raise
+            # One of them is to blame: it is found by writing each by itself.
+            for each in pending:
+                self._write_alone(*each)
+            return
         for (reading, outcome, piece), result in zip(pending, written, strict=True):
-            reading.log_id, reading.is_refused = result.log_id, result.refused is not None
-            self._note(reading.each, outcome, piece, result)
+            self._written(reading, outcome, piece, result)
+
+    def _written(self, reading: _Reading, outcome: Outcome, piece: LogSlice, result: Written) -> None:
+        reading.log_id, reading.is_refused = result.log_id, result.refused is not None
+        self._note(reading.each, outcome, piece, result)
+
+    def _write_alone(self, reading: _Reading, outcome: Outcome, piece: LogSlice) -> None:
+        """Store one slice; where that fails its bytes alone, and where that fails, too, nothing more of its log."""
+        try:
+            self._written(reading, outcome, piece, self.store.write_slices([piece])[0])
+            return
+        except Exception as refused:
+            failure = refused
+            if not is_for_one_only(refused):
+                raise
+        try:
+            bytes_only = slices.without_words(piece)
+            self._written(reading, outcome, bytes_only, self.store.write_slices([bytes_only])[0])
+        except Exception as refused:
+            reading.is_refused = True
+            self._note_failure(reading.each.path, failure if is_for_one_only(refused) else refused)
+            return
+        reading.is_untold = True
+        self._note_failure(reading.each.path, failure, BYTES_ONLY)
+
+    def _keep_untold(self, reading: _Reading, source: Source, start: Start, file: IO[bytes]) -> None:
+        """Keep the bytes of a log that nobody understands, behind what is stored of it by now."""
+        self._flush()
+        if reading.is_refused:
+            return
+        reading.is_untold = True
+        log = self.store.log(reading.log_id) if reading.log_id is not None else None
+        if log is not None:
+            file.seek(max(log.read_to - logs.TAIL_BYTES, 0))
+            start.tail = _read_exactly(file, min(logs.TAIL_BYTES, log.read_to))
+        start.log, start.next_seq = log, self.store.next_seq(source.session_uid)
+        for piece in untold_slices(source, start, file):
+            self._take(reading, Outcome(piece=piece))
 
     def _note(self, each: Candidate, outcome: Outcome, piece: LogSlice, written: Written) -> None:
         if written.refused == slices.FORGOTTEN:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 WAITING_BYTES_MAX = 32 * 1024 * 1024
 """Slices of this size may wait to be written; memory is bounded by it."""
+NOT_UNDERSTOOD = "kept, but not all of it could be understood"
 _LENGTH = struct.Struct("<I")
 
 
@@ -55,6 +56,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     is_last: bool = False
     unknown: dict[str, int] = field(default_factory=dict)
     problem: str | None = None
+    is_undone: bool = False
+    """Whether reading it failed here in a way that the first process should see itself."""
 
 
 class WorkerLost(Exception):
@@ -63,6 +66,15 @@ class WorkerLost(Exception):
 
 def parse(job: Job, agent: Agent) -> Iterator[Outcome]:
     """Read a job's log to its end."""
+    try:
+        yield from _slices(job, agent)
+    except (OSError, ZstdError) as refused:
+        yield Outcome(is_last=True, problem=getattr(refused, "strerror", None) or str(refused))
+    except Exception:
+        yield Outcome(is_last=True, is_undone=True)
+
+
+def _slices(job: Job, agent: Agent) -> Iterator[Outcome]:
     source = Source(
         agent=agent,
         identity=job.identity,
@@ -73,11 +85,8 @@ def parse(job: Job, agent: Agent) -> Iterator[Outcome]:
         place=job.place,
     )
     slicer = Slicer(source, Start(log=None, next_seq=job.next_seq, generation=1, first_hash=job.first_hash))
-    try:
-        with opened(source.path) as file:
-            yield from outcomes(slicer, file)
-    except (OSError, ZstdError) as refused:
-        yield Outcome(is_last=True, problem=getattr(refused, "strerror", None) or str(refused))
+    with opened(source.path) as file:
+        yield from outcomes(slicer, file)
 
 
 def outcomes(slicer: Slicer, file: IO[bytes]) -> Iterator[Outcome]:
@@ -89,7 +98,10 @@ def outcomes(slicer: Slicer, file: IO[bytes]) -> Iterator[Outcome]:
     while piece is not None:
         following = next(pieces, None)
         is_last = following is None
-        yield Outcome(piece=piece, is_last=is_last, unknown=slicer.unknown if is_last else {})
+        unknown, problem = (slicer.unknown, slicer.problem) if is_last else ({}, None)
+        yield Outcome(
+            piece=piece, is_last=is_last, unknown=unknown, problem=problem and f"{NOT_UNDERSTOOD} ({problem})"
+        )
         piece = following
 
 
@@ -164,7 +176,13 @@ def serve() -> None:
     while (frame := _receive(sys.stdin.buffer)) is not None:
         job = decoder.decode(frame)
         for outcome in parse(job, agents.load(job.agent)):
-            _send(sys.stdout.buffer, encoder.encode(outcome))
+            try:
+                encoded = encoder.encode(outcome)
+            except Exception:
+                # Something that an adapter told cannot be handed over: the first process need not.
+                _send(sys.stdout.buffer, encoder.encode(Outcome(is_last=True, is_undone=True)))
+                break
+            _send(sys.stdout.buffer, encoded)
 
 
 def _send(pipe: IO[bytes], frame: bytes) -> None:

@@ -3,6 +3,8 @@
 Every line that holds anything is a record and gets a number, whatever its adapter makes of it; where an agent keeps
 one document over many lines, it says which of them end a record. The last line of a log may still grow: its bytes are
 kept, and if it looks whole it is told provisionally and told again when more has come.
+
+A record that an adapter fails at is kept like one that it does not know, and the reading goes on.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ from msgspec import Struct
 
 from backstory import agents
 from backstory.deriving import Deriver
+from backstory.errors import in_words
 from backstory.found import At, Found
-from backstory.model import AssistantText, Parsed, Unknown
+from backstory.model import AssistantText, Parsed, SessionFacts, Unknown
 from backstory.store import codec, logs
-from backstory.store.logs import BLANK, FILE, LINE_BYTES_MAX, OVERSIZE
+from backstory.store.logs import BLANK, FAILED, FILE, LINE_BYTES_MAX, OVERSIZE
 from backstory.store.slices import LogSlice, NewEvent, packed
 
 if TYPE_CHECKING:
@@ -72,7 +75,9 @@ class Slicer:
         self._source, self._start = source, start
         log = start.log
         self.unknown: dict[str, int] = {}
-        self._reader = source.agent.reader(source.identity, log.state if log else None, start.earlier)
+        self.problem: str | None = None
+        """What kept a record from being understood, the last time that happened."""
+        self._reader = agents.reader_of(source.agent, source.identity, log.state if log else None, start.earlier)
         self._deriver = Deriver(start.pending)
         self._at = log.read_to if log else 0
         self._line_start = log.parsed_to if log else 0
@@ -172,11 +177,19 @@ class Slicer:
         seq = self._number(line)
         if line is None:
             self.unknown[OVERSIZE] = self.unknown.get(OVERSIZE, 0) + 1
-            parsed, length = Parsed(None, [(0, Unknown(type=OVERSIZE))], None), 0
-        else:
-            parsed, length = self._reader.read(line, seq), len(line)
-        if parsed.events:
-            self._note(parsed, seq, start, length)
+            self._note(Parsed(None, [(0, Unknown(type=OVERSIZE))], None), seq, start, 0)
+            return seq
+        told = len(self._events)
+        try:
+            parsed = self._reader.read(line, seq)
+            if parsed.events:
+                self._note(parsed, seq, start, len(line))
+        except Exception as refused:
+            # Whatever an adapter stumbles over, the record is kept, and the others are read.
+            del self._events[told:]
+            self.problem = in_words(refused)
+            self.unknown[FAILED] = self.unknown.get(FAILED, 0) + 1
+            self._note(Parsed(None, [(0, Unknown(type=FAILED))], None), seq, start, len(line))
         return seq
 
     def _number(self, line: bytes | None) -> int:
@@ -207,7 +220,7 @@ class Slicer:
         One that looked whole and turned out to go on says nothing until it ends, and keeps its number.
         """
         line = b"".join(self._carry)
-        if line.strip(BLANK) and self._source.agent.is_whole(line):
+        if line.strip(BLANK) and self._looks_whole(line):
             seq = self._record(line, self._line_start)
         elif self._carried and self._tail_seq is not None:
             seq, self._tail_seq = self._tail_seq, None
@@ -215,10 +228,18 @@ class Slicer:
             return None
         return seq
 
+    def _looks_whole(self, line: bytes) -> bool:
+        try:
+            return self._source.agent.is_whole(line)
+        except Exception:
+            return False
+
     def _cut(
         self, state: bytes, pending: bytes | None, parsed_to: int, tail_seq: int | None, *, is_last: bool = False
     ) -> LogSlice:
         source, expected = self._source, self._expected
+        # First what was touched: what of it cannot be kept is counted, too.
+        turns = list(self._reader.touched())
         self.unknown |= self._reader.unknown
         piece = LogSlice(
             agent=source.agent.name,
@@ -247,7 +268,7 @@ class Slicer:
             runs=self._runs,
             tail_run=logs.Run(parsed_to, self._at, tail_seq, 1) if tail_seq is not None and is_last else None,
             events=self._events,
-            turns=list(self._reader.touched()),
+            turns=turns,
             answers=self._answers,
             facts=self._reader.session,
             last_active=self._last_active,
@@ -260,6 +281,40 @@ class Slicer:
         found = self._deriver.cut(self._reader.session.cwd)
         found.refs += agents.refs_named_by(self._reader)
         return found
+
+
+def untold_slices(source: Source, start: Start, file: IO[bytes]) -> Iterator[LogSlice]:
+    """The slices of what ``file`` holds behind what is kept, as bytes alone: nobody is asked what they say."""
+    log, tail = start.log, start.tail
+    at = log.read_to if log else 0
+    file.seek(at)
+    while data := file.read(SLICE_BYTES):
+        chunks = [logs.pack(at + n, data[n : n + BLOCK_BYTES]) for n in range(0, len(data), BLOCK_BYTES)]
+        tail = (tail + data)[-logs.TAIL_BYTES :]
+        yield LogSlice(
+            agent=source.agent.name,
+            identity=source.identity,
+            session_uid=source.session_uid,
+            created=source.created,
+            relpath=source.relpath,
+            path=str(source.path),
+            modified=source.place.mtime_ns // 1_000_000,
+            log_id=log.id if log else None,
+            expected_read_to=at,
+            expected_next_seq=start.next_seq,
+            read_to=at + len(data),
+            parsed_to=at,
+            tail_seq=None,
+            next_seq=start.next_seq,
+            generation=start.generation,
+            first_hash=start.first_hash,
+            tail_hash=codec.text_digest(tail),
+            state=b"",
+            chunks=chunks,
+            facts=SessionFacts(),
+            is_told=False,
+        )
+        at += len(data)
 
 
 def opened(path: Path) -> IO[bytes]:
@@ -297,7 +352,12 @@ def _record_end(agent: Agent, path: PurePath, file: IO[bytes]) -> re.Pattern[byt
 
 def record_key(agent: Agent, line: bytes) -> str:
     """By what a record is known again in a rewritten log: its own id, else its content."""
-    return agent.native_id_of(line) or hashlib.sha256(line).hexdigest()
+    try:
+        native_id = agent.native_id_of(line)
+    except Exception:
+        # What it fails at has no id that it could tell.
+        native_id = None
+    return native_id or hashlib.sha256(line).hexdigest()
 
 
 def numbered_lines(store: Store, log: Log) -> Iterator[tuple[bytes, int]]:

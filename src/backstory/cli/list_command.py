@@ -64,6 +64,9 @@ def _tell_of_runs(app: App) -> set[str]:
         output.talk(f"{len(running)} running: backstory ps")
     if over := len(runs) - len(running):
         output.talk(f"{over} over and not stored yet; the next `backstory run` stores what it can.")
+    for uid, spool in runs:
+        if spool.trouble and not spool.is_alive:
+            output.talk(f"A run of {uid[:12]} could not be stored: {spool.trouble} It is kept in {spool.folder}")
     return set(running)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from backstory import model
+from backstory import agents, model
 from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.list_command import MARKS, outcome_of, session_as_json
@@ -129,7 +129,7 @@ class LiveRun:
         self._run = run
         self.is_running, self.pid = spool.is_alive, spool.pid
         # Opened here, so that they can still be read when the run is stored and its spool removed meanwhile.
-        reader = runnable(run.agent).stream_reader()
+        reader = agents.stream_reader_of(runnable(run.agent))
         self._outputs = [
             (Followed(path, reader, is_error=is_error), _size(path) // READ_BYTES + 1)
             for path, is_error in ((spool.stdout, False), (spool.stderr, True))

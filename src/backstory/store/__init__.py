@@ -651,6 +651,18 @@ class Store:
 
         return self._write(write)
 
+    def take_back_untold(self, log_id: int) -> None:
+        """Let go of what is kept of a log as bytes only, so that it is read once more."""
+        self._write(lambda db: logs.take_back(db, log_id))
+
+    def mark_stale(self, log_id: int) -> None:
+        """Have what a log says derived again by the next ingest."""
+        self._write(lambda db: db.execute("update logs set derived = 0 where id = ?", (log_id,)))
+
+    def untold_logs(self) -> list[Log]:
+        """The logs of which something is kept as bytes only, because storing what it says failed."""
+        return self._read_if_begun(logs.untold, [])
+
     def remember_places(self, places: Iterable[SeenPlace], moved: Iterable[tuple[int, str, str]] = ()) -> None:
         """Note files as they are now, so that they need not be opened again.
 

@@ -20,6 +20,8 @@ BLANK = b"\0 \t\r"
 LINE_BYTES_MAX = 64 * 1024 * 1024
 """A longer line is kept like any other, and told as one Unknown event."""
 OVERSIZE = "line over 64 MB"
+FAILED = "failed at"
+"""The type of a record that its adapter, or what is made of its events, failed at."""
 FRAMES_MAX = 64
 """So many small chunks may gather before they are folded."""
 PACKED = -1
@@ -120,6 +122,30 @@ def pending(db: apsw.Connection, log_id: int) -> bytes | None:
     """The calls of a log whose results had not come when it was read."""
     kept = db.execute("select pending from logs where id = ?", (log_id,)).get
     return codec.unpack_text(kept) if kept else None
+
+
+def untold(db: apsw.Connection) -> list[Log]:
+    """The logs of which something is kept as bytes only: it could not be stored what that says."""
+    rows = db.execute(f"select {_LOG_COLUMNS} from logs where told_to is not null order by id")
+    return [_log(row) for row in rows]
+
+
+def take_back(db: apsw.Connection, log_id: int) -> None:
+    """Let go of what is kept of a log as bytes only, so that it is read once more from there."""
+    told_to = db.execute("select told_to from logs where id = ?", (log_id,)).get
+    if told_to is None:
+        return
+    for start, length, _ in chunk_marks(db, log_id):
+        if start + length > told_to:
+            # Chunks may have been joined over the place since.
+            kept = read(db, log_id, start, max(told_to - start, 0))
+            db.execute("delete from chunks where log_id = ? and start = ?", (log_id, start))
+            insert_chunks(db, log_id, [pack(start, kept)] if kept else [])
+    tail = read(db, log_id, max(told_to - TAIL_BYTES, 0), TAIL_BYTES)
+    db.execute(
+        "update logs set read_to = ?1, tail_hash = ?2, told_to = null where id = ?3",
+        (told_to, codec.text_digest(tail), log_id),
+    )
 
 
 def of_native_id(db: apsw.Connection, agent: str, native_id: str) -> list[Log]:

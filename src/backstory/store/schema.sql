@@ -73,7 +73,8 @@ create table logs(
   pending     blob,                      -- calls whose result had not come at parsed_to (JSON, zstd)
   derived     integer not null default 0,-- version of what was derived from it; see derived.sql
   gone        integer,                   -- when its file was first found to be gone, ms
-  cwd         text                       -- the folder that a run was in
+  cwd         text,                      -- the folder that a run was in
+  told_to     integer                    -- what stands behind it is kept as bytes only; NULL: all is told
 );
 create index idx_logs_session on logs(session_id);
 create unique index idx_logs_identity on logs(agent, native_id, generation) where kind = 'file';

@@ -99,6 +99,8 @@ class LogSlice(Struct, kw_only=True):
     found: Found = field(default_factory=Found)
     facts: SessionFacts
     last_active: int | None = None
+    is_told: bool = True
+    """Whether it is understood; else its bytes alone are kept, to be read once more later."""
 
 
 class Written(Struct, frozen=True, kw_only=True):
@@ -128,11 +130,14 @@ def write(db: apsw.Connection, piece: LogSlice) -> Written:
         "select id, next_seq from sessions where substr(uid, 11) = ?", (ids.session_identity(piece.session_uid),)
     ).fetchone()
     session_id, next_seq = session or (None, 1)
-    if next_seq != piece.expected_next_seq or not _log_is_as_expected(db, piece):
+    if (piece.is_told and next_seq != piece.expected_next_seq) or not _log_is_as_expected(db, piece):
         return Written(refused=STALE)
     if session_id is None:
         session_id = _insert_session(db, piece)
     log_id = piece.log_id or _insert_log(db, session_id, piece)
+    if not piece.is_told:
+        _keep_untold(db, log_id, piece)
+        return Written(log_id=log_id, session_id=session_id, session_is_new=session is None)
     _clear_replaced(db, session_id, log_id, piece)
     turn_ids = _write_turns(db, session_id, piece)
     event_ids = insert_events(db, session_id, log_id, piece.events, turn_ids)
@@ -142,6 +147,31 @@ def write(db: apsw.Connection, piece: LogSlice) -> Written:
     derived.write(db, session_id, piece.found, turn_ids, event_ids)
     is_new = session is None
     return Written(log_id=log_id, session_id=session_id, session_is_new=is_new, turn_uids=tuple(turn_ids))
+
+
+def without_words(piece: LogSlice) -> LogSlice:
+    """The same bytes, without anything of what they say."""
+    return LogSlice(
+        agent=piece.agent, identity=piece.identity, session_uid=piece.session_uid, created=piece.created,
+        relpath=piece.relpath, path=piece.path, modified=piece.modified, log_id=piece.log_id,
+        expected_read_to=piece.expected_read_to, expected_next_seq=piece.expected_next_seq, read_to=piece.read_to,
+        parsed_to=piece.expected_read_to, tail_seq=None, next_seq=piece.expected_next_seq, generation=piece.generation,
+        first_hash=piece.first_hash, tail_hash=piece.tail_hash, state=b"", chunks=piece.chunks, facts=SessionFacts(),
+        is_told=False,
+    )  # fmt: skip
+
+
+def _keep_untold(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
+    """Keep bytes alone; all else that is known of the log stays as it was before them."""
+    logs.insert_chunks(db, log_id, piece.chunks)
+    db.execute(
+        "update logs set relpath = ?, path = ?, modified = ?, first_hash = coalesce(first_hash, ?), tail_hash = ?, "
+        "read_to = ?, told_to = coalesce(told_to, ?), gone = null where id = ?",
+        (
+            piece.relpath, piece.path, piece.modified, piece.first_hash, piece.tail_hash, piece.read_to,
+            piece.expected_read_to, log_id,
+        ),
+    )  # fmt: skip
 
 
 def _write_turns(db: apsw.Connection, session_id: int, piece: LogSlice) -> dict[str, int]:
