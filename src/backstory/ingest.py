@@ -168,9 +168,15 @@ class _Ingest:
             self._tally(each.agent.name).logs_seen += 1
         changed = [each for each in candidates if not self._is_as_it_was(each)]
         self._to_do = sum(each.size for each in changed)
-        bulk = self._to_do >= BULK_BYTES
-        if bulk:
-            self.store.begin_bulk()
+        with self.store.bulk(is_bulk=self._to_do >= BULK_BYTES):
+            self._read_changed(changed)
+            self._gather(candidates)
+            if self._new_places:
+                self.store.remember_places(self._new_places, self._moved)
+                self._new_places, self._moved = [], []
+        self._sum_up()
+
+    def _read_changed(self, changed: list[Candidate]) -> None:
         if self._to_do >= WORKER_BYTES:
             self._worker = Worker()
         try:
@@ -182,13 +188,6 @@ class _Ingest:
         finally:
             self._end_worker()
         self.report.errors += [Problem(each.path, slices.STALE) for each in changed]
-        self._gather(candidates)
-        if self._new_places:
-            self.store.remember_places(self._new_places, self._moved)
-            self._new_places, self._moved = [], []
-        if bulk:
-            self.store.end_bulk()
-        self._sum_up()
 
     def read_databases(
         self, agents: Sequence[Agent], environ: Mapping[str, str], home: Path, places: Sequence[Path]

@@ -66,10 +66,7 @@ def reindex(
     """
     done = Reindexed()
     todo = store.sessions_to_derive(only_stale=only_stale)
-    is_bulk = len(todo) >= BULK_SESSIONS
-    if is_bulk:
-        store.begin_bulk()
-    try:
+    with store.bulk(is_bulk=len(todo) >= BULK_SESSIONS):
         for number, session_id in enumerate(todo, 1):
             try:
                 session = store.session(session_id)
@@ -82,9 +79,6 @@ def reindex(
             except (BackstoryError, OSError, msgspec.DecodeError) as refused:
                 done.failed.append(Failed(session.uid, str(refused)))
             progress(number, len(todo))
-    finally:
-        if is_bulk:
-            store.end_bulk()
     if not only_stale:
         done.gone = store.mark_gone([log.id for log in store.logs() if _is_gone(log)], now)
         done.stored = store.counts()

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FIRST_EVENT_ID = 1
 Place = tuple[int, int]
 """Of an event: its record's number, and which event of the record it is."""
+Text = tuple[int, int, str | None, str]
+"""What is searched of an event: the event's id, its record's number, the scope, the text."""
 
 
 class NewEvent(Struct, frozen=True):
@@ -118,8 +120,27 @@ EMPTY = "empty"
 NOT_A_LOG = "not_a_log"
 
 
-def write(db: apsw.Connection, piece: LogSlice) -> Written:
-    """Store one slice, or say why not."""
+class Waiting(Struct):
+    """Texts of events that were stored, to be indexed when nothing else is left to write.
+
+    Any statement that may fail half-way makes FTS5 write what it holds as a segment of its own, and it has room for
+    no more than 2,000: texts that go in one after the other become one segment, however many sessions they are of.
+    """
+
+    texts: list[tuple[int, list[Text]]] = field(default_factory=list)
+
+    def index(self, db: apsw.Connection) -> None:
+        """Put all of them into the index."""
+        for session_id, texts in self.texts:
+            index_texts(db, session_id, texts)
+        self.texts.clear()
+
+
+def write(db: apsw.Connection, piece: LogSlice, waiting: Waiting) -> Written:
+    """Store one slice, or say why not. Its texts are left in ``waiting``, for the caller to index."""
+    if piece.undo_from is not None or piece.matched:
+        # What this slice takes back must not be indexed afterwards.
+        waiting.index(db)
     if db.execute(
         "select 1 from forgotten where substr(uid, 11) = ?", (ids.session_identity(piece.session_uid),)
     ).fetchone():
@@ -135,7 +156,7 @@ def write(db: apsw.Connection, piece: LogSlice) -> Written:
     log_id = piece.log_id or _insert_log(db, session_id, piece)
     _clear_replaced(db, session_id, log_id, piece)
     turn_ids = _write_turns(db, session_id, piece)
-    event_ids = insert_events(db, session_id, log_id, piece.events, turn_ids)
+    event_ids = insert_events(db, session_id, log_id, piece.events, turn_ids, waiting)
     turns.note_answers(db, turn_ids, piece.answers)
     _keep_bytes(db, log_id, piece)
     _update_session(db, session_id, piece)
@@ -201,9 +222,17 @@ def delete_events(db: apsw.Connection, where: str, values: tuple[object, ...]) -
 
 
 def insert_events(
-    db: apsw.Connection, session_id: int, log_id: int | None, new: list[NewEvent], turn_ids: dict[str, int]
+    db: apsw.Connection,
+    session_id: int,
+    log_id: int | None,
+    new: list[NewEvent],
+    turn_ids: dict[str, int],
+    waiting: Waiting | None = None,
 ) -> dict[Place, int]:
-    """Store events and index their texts; gives their ids by (seq, part). ``turn_ids``: turns.id by turn uid."""
+    """Store events and index their texts; gives their ids by (seq, part). ``turn_ids``: turns.id by turn uid.
+
+    With ``waiting`` the texts are left there.
+    """
     if not new:
         return {}
     first_id = next_event_id(db)
@@ -218,7 +247,11 @@ def insert_events(
             for n, e in enumerate(new)
         ],
     )  # fmt: skip
-    index_texts(db, session_id, [(first_id + n, e.seq, e.scope, e.text) for n, e in enumerate(new) if e.scope])
+    texts: list[Text] = [(first_id + n, e.seq, e.scope, e.text) for n, e in enumerate(new) if e.scope]
+    if waiting is None:
+        index_texts(db, session_id, texts)
+    else:
+        waiting.texts.append((session_id, texts))
     return {(e.seq, e.part): first_id + n for n, e in enumerate(new)}
 
 
@@ -228,8 +261,8 @@ def next_event_id(db: apsw.Connection) -> int:
     return int(last[0]) + 1 if last else FIRST_EVENT_ID
 
 
-def index_texts(db: apsw.Connection, session_id: int, texts: list[tuple[int, int, str | None, str]]) -> None:
-    """Put texts of events, given as (event id, seq, scope, text), into the search index."""
+def index_texts(db: apsw.Connection, session_id: int, texts: list[Text]) -> None:
+    """Put texts of events into the search index."""
     db.executemany(
         "insert into search_index(rowid, content, session_id, source_type, source_id, scope) "
         "values (?, ?, ?, null, ?, ?)",
