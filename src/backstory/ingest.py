@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter, deque
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from backstory import ids
+from backstory import agents, ids, unread
 from backstory.agents import documents_of
 from backstory.companions import gather
 from backstory.databases import ROWS_OF, Done, Rows, Unread, sessions_without_logs
@@ -27,7 +28,9 @@ from backstory.slicing import (
     Slicer,
     Source,
     Start,
+    kept_bytes,
     known_numbers,
+    missing_of,
     numbered_lines,
     opened,
 )
@@ -57,10 +60,12 @@ IDLE_MS = 24 * 3600 * 1000
 
 REASONS = {
     slices.EMPTY: "it is empty",
-    slices.NOT_A_LOG: "no record of this agent in its first 64 KB",
+    slices.NOT_UNDERSTOOD: "no record of this agent is in its beginning",
     slices.FORGOTTEN: "removed by you; `backstory ingest --forgotten` brings it back",
 }
-"""What the store notes of files that gave nothing, in words."""
+"""What the store notes of files that gave nothing, or not all, in words."""
+KEPT_SO_FAR = "{}: kept as far as it can be read"
+"""Of a compressed log that is not whole."""
 
 
 class Problem(Struct, frozen=True):
@@ -91,6 +96,8 @@ class Report(Struct, kw_only=True):
     errors: list[Problem] = field(default_factory=list)
     looked: list[Looked] = field(default_factory=list)
     gave_nothing: list[Problem] = field(default_factory=list)
+    not_understood: list[Problem] = field(default_factory=list)
+    """Files that are kept, now or before, though nobody understands them or not all of them can be read."""
 
     def total(self, name: str) -> int:
         """A figure of all agents together."""
@@ -134,6 +141,15 @@ def ingest_these(store: Store, changed: list[Candidate], *, running: Set[tuple[s
     return work.report
 
 
+def understand(store: Store, log: Log) -> bool:
+    """Whether a kept log that nobody understood is known by now; it is then read as the log that it is."""
+    agent = agents.load(log.agent)
+    identity, _ = unread.identified(agent, Path(log.path), partial(store.read_log, log.id))
+    if identity is None:
+        return False
+    return _Ingest(store, frozenset(), lambda done, total: None).read_kept(log, agent, identity)
+
+
 class _Reading(Struct, kw_only=True):
     """A log whose slices are coming in."""
 
@@ -142,6 +158,8 @@ class _Reading(Struct, kw_only=True):
     """The session's other logs, whose records it may repeat."""
     log_id: int | None = None
     is_refused: bool = False
+    is_kept: bool = False
+    """It is read from what the store keeps of it, not from its file."""
 
 
 class _Ingest:
@@ -157,6 +175,10 @@ class _Ingest:
         self._again: list[Candidate] = []
         self._new_places: list[SeenPlace] = []
         self._moved: list[tuple[int, str, str]] = []
+        self._ctimes: dict[str, int] = {}
+        """Of files that are as they were, as far as an earlier version noted it."""
+        self._not_understood: dict[str, str] = {}
+        """Of each file that is kept though not all of it is understood, why that is."""
         self._read_now: dict[str, int] = {}
         """The log's id of each path that was read, or compared, in this ingest."""
         self._sessions: dict[str, set[tuple[int, bool]]] = {}
@@ -174,6 +196,8 @@ class _Ingest:
             if self._new_places:
                 self.store.remember_places(self._new_places, self._moved)
                 self._new_places, self._moved = [], []
+        if self._ctimes:
+            self.store.note_ctimes(self._ctimes)
         self._sum_up()
 
     def _read_changed(self, changed: list[Candidate]) -> None:
@@ -261,10 +285,17 @@ class _Ingest:
             each.size, each.mtime_ns, each.inode, each.device,
         ):  # fmt: skip
             return False
+        if seen.ctime_ns is None and each.ctime_ns is not None:
+            self._ctimes[each.path] = each.ctime_ns
+        elif seen.ctime_ns != each.ctime_ns:
+            # It may have been written to, and got its size and time back.
+            return False
         if seen.log_id is None and not seen.reason:
             # Its session was deleted by another program, which leaves no tombstone.
             return False
-        if seen.log_id is None and seen.reason:
+        if seen.log_id is not None and seen.reason:
+            self._not_understood[each.path] = seen.reason
+        elif seen.reason:
             self.report.gave_nothing.append(Problem(each.path, REASONS.get(seen.reason, seen.reason)))
         return True
 
@@ -277,20 +308,54 @@ class _Ingest:
             self.report.errors.append(Problem(each.path, reason))
 
     def _read_open(self, each: Candidate, file: IO[bytes]) -> None:
-        head = file.read(ids.HEAD_BYTES)
-        if not head.strip(BLANK + b"\n"):
+        identity, head = unread.identified(each.agent, Path(each.path), partial(_read_at, file))
+        missing = missing_of(file)
+        if not head:
             self._gave_nothing(each, slices.EMPTY)
             return
-        identity = each.agent.identify(Path(each.path), head)
-        if identity is None:
-            self._gave_nothing(each, slices.NOT_A_LOG, problem=True)
+        if identity is not None and self._is_running(each, identity):
             return
-        if self._is_running(each, identity):
+        reasons = [] if identity is not None else [slices.NOT_UNDERSTOOD]
+        reasons += [] if missing is None else [KEPT_SO_FAR.format(missing)]
+        self._not_understood[each.path] = "; ".join(reasons)
+        if identity is not None:
+            self._understand(each, identity, file)
+        self._read_as(each, identity or unread.identity_of(_relpath(each)), head, file)
+
+    def _understand(self, each: Candidate, identity: LogIdentity, file: IO[bytes]) -> None:
+        """What is kept of a file from when nobody understood it becomes the beginning of the log that it is."""
+        seen = self._places.get(each.path)
+        if seen is None or seen.log_id is None or not seen.reason:
             return
+        for log in self.store.logs_of(each.agent.name, unread.identity_of(_relpath(each)).native_id):
+            if _begins_with(self.store, file, log):
+                self.read_kept(log, each.agent, identity)
+
+    def read_kept(self, log: Log, agent: Agent, identity: LogIdentity) -> bool:
+        """Read a log that is kept and that nobody understood anew, as this one; it takes that one's place."""
+        # It begins as it did, so that the same bytes are not kept twice.
+        each = Candidate(agent=agent, path=log.path, relpath=log.relpath, device=0, inode=0, size=log.read_to,
+                         mtime_ns=(log.modified or 0) * 1_000_000)  # fmt: skip
+        with kept_bytes(self.store, log) as file:
+            _, head = unread.identified(agent, Path(each.path), partial(_read_at, file))
+            self._read_as(each, identity, head, file, is_kept=True)
+        self._flush()
+        understood = self._read_now.pop(each.path, None)
+        if understood is not None:
+            self.store.replace_unread(log.id, understood)
+        return understood is not None
+
+    def _read_as(
+        self, each: Candidate, identity: LogIdentity, head: bytes, file: IO[bytes], *, is_kept: bool = False
+    ) -> None:
+        """Read a file as this log."""
         first_hash = _first_hash(head)
         kept = self.store.logs_of(each.agent.name, identity.native_id)
         log = self._matching_log(each, file, first_hash, kept)
         if log is not None and _size(file) <= log.read_to:
+            if is_kept:
+                self._read_now[each.path] = log.id
+                return
             self._place(each, log.id)
             if log.path != each.path and not Path(log.path).exists():
                 self._moved.append((log.id, each.path, _relpath(each)))
@@ -306,10 +371,10 @@ class _Ingest:
             relpath=_relpath(each),
             place=_as_place(each, log.id if log else None),
         )
-        if not kept and self._should_hand_over(each):
+        if not (kept or is_kept) and self._should_hand_over(each):
             self._hand_over(each, _job(source, self.store.next_seq(source.session_uid), first_hash))
             return
-        self._read_here(_Reading(each=each, others=others), source, log, first_hash, file)
+        self._read_here(_Reading(each=each, others=others, is_kept=is_kept), source, log, first_hash, file)
 
     def _read_here(
         self, reading: _Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
@@ -425,13 +490,13 @@ class _Ingest:
         if piece is not None and not reading.is_refused:
             piece.project, piece.root = project_key(piece.facts.cwd), worktree_root(piece.facts.cwd)
             piece.log_id = reading.log_id if reading.log_id is not None else piece.log_id
-            if outcome.is_last:
-                piece.place = _as_place(reading.each, None)
+            if outcome.is_last and not reading.is_kept:
+                piece.place = _as_place(reading.each, None, self._why(reading.each))
             self._pending.append((reading, outcome, piece))
             self._pending_bytes += _bytes_in(piece)
             if not outcome.is_last or self._pending_bytes >= SLICE_BYTES or len(self._pending) >= BATCH_LOGS:
                 self._flush()
-        if outcome.is_last:
+        if outcome.is_last and not reading.is_kept:
             self._done += reading.each.size
             self._progress(self._done, self._to_do)
 
@@ -443,9 +508,12 @@ class _Ingest:
         written = self.store.write_slices([piece for _, _, piece in pending])
         for (reading, outcome, piece), result in zip(pending, written, strict=True):
             reading.log_id, reading.is_refused = result.log_id, result.refused is not None
-            self._note(reading.each, outcome, piece, result)
+            self._note(reading, outcome, piece, result)
 
-    def _note(self, each: Candidate, outcome: Outcome, piece: LogSlice, written: Written) -> None:
+    def _note(self, reading: _Reading, outcome: Outcome, piece: LogSlice, written: Written) -> None:
+        each = reading.each
+        if written.refused and reading.is_kept:
+            return
         if written.refused == slices.FORGOTTEN:
             self._gave_nothing(each, slices.FORGOTTEN)
             return
@@ -455,9 +523,12 @@ class _Ingest:
         if written.log_id is not None:
             self._read_now[each.path] = written.log_id
         tally = self._tally(each.agent.name)
-        tally.bytes_read += _bytes_in(piece)
+        if not reading.is_kept:
+            tally.bytes_read += _bytes_in(piece)
+            tally.logs_read += outcome.is_last
+        if unread.is_unread(piece.identity.native_id):
+            return
         tally.events_new += len(piece.events)
-        tally.logs_read += outcome.is_last
         self._sessions.setdefault(each.agent.name, set()).add((written.session_id or 0, written.session_is_new))
         for kind, count in outcome.unknown.items():
             self.report.unknown_records[kind] = self.report.unknown_records.get(kind, 0) + count
@@ -484,21 +555,25 @@ class _Ingest:
         found[codec.chunk_digest(carry)] += bool(carry)
         return found
 
-    def _gave_nothing(self, each: Candidate, reason: str, *, problem: bool = False) -> None:
+    def _gave_nothing(self, each: Candidate, reason: str) -> None:
+        self._not_understood.pop(each.path, None)
         self._new_places.append(_as_place(each, None, reason))
-        told = Problem(each.path, REASONS[reason])
-        self.report.gave_nothing.append(told)
-        if problem:
-            self.report.errors.append(told)
+        self.report.gave_nothing.append(Problem(each.path, REASONS[reason]))
 
     def _place(self, each: Candidate, log_id: int) -> None:
         self._read_now[each.path] = log_id
-        self._new_places.append(_as_place(each, log_id))
+        self._new_places.append(_as_place(each, log_id, self._why(each)))
+
+    def _why(self, each: Candidate) -> str | None:
+        """Why a file is kept, but not understood or not whole; None for one that is both."""
+        return self._not_understood.get(each.path) or None
 
     def _tally(self, agent: str) -> Tally:
         return self.report.by_agent.setdefault(agent, Tally())
 
     def _sum_up(self) -> None:
+        told = ((path, reason) for path, reason in sorted(self._not_understood.items()) if reason)
+        self.report.not_understood = [Problem(path, _in_words(reason)) for path, reason in told]
         for agent, touched in self._sessions.items():
             new = {session for session, is_new in touched if is_new}
             self._tally(agent).sessions_new = len(new)
@@ -512,6 +587,15 @@ def _relpath(each: Candidate) -> str:
 def _started_ms(each: Candidate, head: bytes) -> int:
     keeper = documents_of(each.agent)
     return keeper.started_ms(head) if keeper is not None and keeper.is_document(Path(each.path)) else 0
+
+
+def _in_words(reason: str) -> str:
+    return "; ".join(REASONS.get(each, each) for each in reason.split("; "))
+
+
+def _read_at(file: IO[bytes], at: int, length: int) -> bytes:
+    file.seek(at)
+    return _read_exactly(file, length)
 
 
 def _size(file: IO[bytes]) -> int:
@@ -599,5 +683,6 @@ def _as_place(each: Candidate, log_id: int | None, reason: str | None = None) ->
         inode=each.inode,
         size=each.size,
         mtime_ns=each.mtime_ns,
+        ctime_ns=each.ctime_ns,
         reason=reason,
     )

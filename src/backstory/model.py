@@ -271,6 +271,8 @@ class Relation(StrEnum):
     SUBAGENT = "subagent"
     FORK = "fork"
     CONTINUATION = "continuation"
+    UNREAD = "unread"
+    """It comes from none, and is no conversation: a file that is kept and that nobody understands."""
 
 
 class LogIdentity(Struct, frozen=True, kw_only=True):

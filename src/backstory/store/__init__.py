@@ -52,7 +52,7 @@ from backstory.store.slices import LogSlice, Written
 from backstory.store.verify import Verified
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     import apsw
 
@@ -380,13 +380,24 @@ class Store:
         folder: str | None = None,
         agent: str | None = None,
         helpers: bool = False,
+        unread: bool = False,
         limit: int = -1,
         offset: int = 0,
     ) -> list[Session]:
-        """Sessions, the last active first; helpers' own sessions only when asked for. -1 = no limit."""
+        """Sessions, the last active first; helpers' own sessions only when asked for. -1 = no limit.
+
+        ``unread``: also the files that are kept and that nobody understands, each a session of its own.
+        """
         return self._read(
             lambda db: sessions.listed(
-                db, project=project, folder=folder, agent=agent, helpers=helpers, limit=limit, offset=offset
+                db,
+                project=project,
+                folder=folder,
+                agent=agent,
+                helpers=helpers,
+                unread=unread,
+                limit=limit,
+                offset=offset,
             )
         )
 
@@ -670,18 +681,23 @@ class Store:
 
         self._write(remember)
 
+    def note_ctimes(self, ctimes: Mapping[str, int]) -> None:
+        """Note the ctime of files, by path, that an earlier version looked at."""
+        self._write(lambda db: logs.note_ctimes(db, ctimes))
+
     def drop_logs(self, log_ids: Sequence[int], *, in_favour_of: int) -> None:
         """Remove logs whose every record another log of the session holds too."""
 
-        def drop(db: apsw.Connection) -> None:
-            for log_id in log_ids:
-                session = db.execute("select session_id from logs where id = ?", (log_id,)).get
-                db.execute("update log_places set log_id = ? where log_id = ?", (in_favour_of, log_id))
-                slices.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
-                companions.move(db, log_id, in_favour_of)
-                db.execute("delete from logs where id = ?", (log_id,))
+        self._write(lambda db: _drop_logs(db, log_ids, in_favour_of))
 
-        self._write(drop)
+    def replace_unread(self, log_id: int, understood: int) -> None:
+        """Remove a log that nobody understood, and its session, now that another one holds its bytes."""
+
+        def replace(db: apsw.Connection) -> None:
+            _drop_logs(db, [log_id], understood)
+            sessions.drop_read(db, understood)
+
+        self._write(replace)
 
     def fold_idle(self, before: int) -> int:
         """Fold the small chunks of logs that were last written before this time (ms); gives how many logs."""
@@ -938,6 +954,15 @@ class _checked:  # noqa: N801 - used as a statement
 
         if isinstance(refused, CodecError | msgspec.DecodeError):
             raise errors.StoreDamaged(self._path, str(refused)) from refused
+
+
+def _drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) -> None:
+    for log_id in log_ids:
+        session = db.execute("select session_id from logs where id = ?", (log_id,)).get
+        db.execute("update log_places set log_id = ? where log_id = ?", (in_favour_of, log_id))
+        slices.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
+        companions.move(db, log_id, in_favour_of)
+        db.execute("delete from logs where id = ?", (log_id,))
 
 
 def _set_index(db: apsw.Connection, **settings: int) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from backstory import extract, ids
 from backstory.compact_form import compact_event
 from backstory.found import Found
-from backstory.model import Event, LogIdentity, SessionFacts, Turn, event_to_json
+from backstory.model import Event, LogIdentity, Relation, SessionFacts, Turn, event_to_json
 from backstory.remotes import repository_name
 from backstory.store import claims, codec, derived, logs, turns
 from backstory.store.logs import Chunk, Run, SeenPlace
@@ -117,7 +117,7 @@ class Written(Struct, frozen=True, kw_only=True):
 STALE = "changed by another process"
 FORGOTTEN = "forgotten"
 EMPTY = "empty"
-NOT_A_LOG = "not_a_log"
+NOT_UNDERSTOOD = "not_understood"
 
 
 class Waiting(Struct):
@@ -190,6 +190,8 @@ def _insert_session(db: apsw.Connection, piece: LogSlice) -> int:
         (piece.session_uid, piece.created, piece.identity.native_id),
     )
     session_id = db.last_insert_rowid()
+    if piece.identity.relation == Relation.UNREAD:
+        db.execute("update sessions set relation = ? where id = ?", (Relation.UNREAD, session_id))
     db.execute(
         "update sessions set parent_id = ? where parent_identity = ? and parent_id is null",
         (session_id, ids.session_identity(piece.session_uid)),
@@ -294,7 +296,8 @@ def _keep_bytes(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
             db,
             logs.SeenPlace(
                 path=place.path, agent=place.agent, log_id=log_id, device=place.device,
-                inode=place.inode, size=place.size, mtime_ns=place.mtime_ns,
+                inode=place.inode, size=place.size, mtime_ns=place.mtime_ns, ctime_ns=place.ctime_ns,
+                reason=place.reason,
             ),
         )  # fmt: skip
 
