@@ -171,7 +171,7 @@ _encode = msgspec.json.Encoder().encode
 
 def event_to_json(event: Event) -> bytes:
     """An event as stored: UTF-8 JSON with its kind as the only key."""
-    return b'{"%s":%s}' % (event.kind.encode(), _encode(event))
+    return _encode({event.kind: event})
 
 
 _decoders: dict[bytes, msgspec.json.Decoder[Any]] = {

@@ -157,16 +157,18 @@ class Worker:
 
     def _receive(self) -> None:
         assert self._process.stdout is not None
-        while (frame := _receive(self._process.stdout)) is not None:
-            self._put(frame)
-        self._put(None)
+        # No name is kept of a frame, which may be large, while the next one is waited for.
+        while self._put(_receive(self._process.stdout)):
+            pass
 
-    def _put(self, frame: bytes | None) -> None:
+    def _put(self, frame: bytes | None) -> bool:
+        """Have a frame wait to be taken; whether another one may follow."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting_bytes < WAITING_BYTES_MAX)
             self._frames.append(frame)
             self._waiting_bytes += len(frame or b"")
             self._changed.notify()
+        return frame is not None
 
 
 def serve() -> None:

@@ -154,7 +154,16 @@ class EventCodec:
 
     def pack(self, data: bytes) -> bytes:
         """One event as a small zstd frame."""
+        if len(data) > CHUNK_BYTES:
+            return self._packed_by_pieces(data)
         return self._compress(data)
+
+    def _packed_by_pieces(self, data: bytes) -> bytes:
+        """The same of a large one: at once it would take as much memory again as it has bytes."""
+        packing = self._compressor.compressobj(size=len(data))
+        pieces = (data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES))
+        packed = [packing.compress(piece) for piece in pieces]
+        return b"".join((*packed, packing.flush()))
 
     def unpack(self, frame: bytes | str) -> bytes:
         """The JSON of one event; also of a row written by hand as plain JSON."""
@@ -165,10 +174,14 @@ class EventCodec:
         return _unpacked(self._decompressor, frame)
 
     @cached_property
-    def _compress(self) -> Callable[[bytes], bytes]:
+    def _compressor(self) -> zstandard.ZstdCompressor:
         # Without precomputing, a dictionary halves the speed.
         self._dictionary.precompute_compress(level=EVENT_LEVEL)
-        return zstandard.ZstdCompressor(level=EVENT_LEVEL, dict_data=self._dictionary, write_checksum=False).compress
+        return zstandard.ZstdCompressor(level=EVENT_LEVEL, dict_data=self._dictionary, write_checksum=False)
+
+    @cached_property
+    def _compress(self) -> Callable[[bytes], bytes]:
+        return self._compressor.compress
 
     @cached_property
     def _decompressor(self) -> zstandard.ZstdDecompressor:
