@@ -144,7 +144,7 @@ def ingest_these(store: Store, changed: list[Candidate], *, running: Set[tuple[s
 def understand(store: Store, log: Log) -> bool:
     """Whether a kept log that nobody understood is known by now; it is then read as the log that it is."""
     agent = agents.load(log.agent)
-    identity, _ = unread.identified(agent, Path(log.path), partial(store.read_log, log.id))
+    identity, _ = unread.identified(agent, Path(log.path or log.relpath), partial(store.read_log, log.id))
     if identity is None:
         return False
     return _Ingest(store, frozenset(), lambda done, total: None).read_kept(log, agent, identity)
@@ -333,9 +333,15 @@ class _Ingest:
 
     def read_kept(self, log: Log, agent: Agent, identity: LogIdentity) -> bool:
         """Read a log that is kept and that nobody understood anew, as this one; it takes that one's place."""
-        # It begins as it did, so that the same bytes are not kept twice.
-        each = Candidate(agent=agent, path=log.path, relpath=log.relpath, device=0, inode=0, size=log.read_to,
-                         mtime_ns=(log.modified or 0) * 1_000_000)  # fmt: skip
+        each = Candidate(
+            agent=agent,
+            path=log.path or log.relpath,
+            relpath=log.relpath,
+            device=0,
+            inode=0,
+            size=log.read_to,
+            mtime_ns=(log.modified or 0) * 1_000_000,
+        )
         with kept_bytes(self.store, log) as file:
             _, head = unread.identified(agent, Path(each.path), partial(_read_at, file))
             self._read_as(each, identity, head, file, is_kept=True)

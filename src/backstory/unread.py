@@ -54,8 +54,8 @@ def _beginning(read: Callable[[int, int], bytes]) -> tuple[int, bytes]:
     at = 0
     while (block := read(at, ids.HEAD_BYTES)) and at <= LINE_BYTES_MAX:
         if rest := block.lstrip(BLANK + b"\n"):
-            at += len(block) - len(rest) if at else 0
-            return at, read(at, ids.HEAD_BYTES)
+            begun = at + len(block) - len(rest)
+            return (begun, read(begun, ids.HEAD_BYTES)) if at else (0, block)
         at += len(block)
     return at, block
 

@@ -816,12 +816,12 @@ class Store:
         self.begin_bulk()
         try:
             yield
+            self.end_bulk()
         except BaseException:
             # Where even that fails, opening the store again does it.
             with suppress(errors.BackstoryError):
                 self._leave_bulk()
             raise
-        self.end_bulk()
 
     def begin_bulk(self) -> None:
         """Put off merging the index, and emptying the WAL, while a lot is written; ``end_bulk`` does both once."""

@@ -74,7 +74,8 @@ def unpack_beginning(frame: bytes, length: int) -> bytes:
     """
     try:
         with _chunk_decompressor().stream_reader(frame) as reader:
-            return reader.read(length)
+            # What the store says of a length is not believed: so much memory would be asked for at once.
+            return reader.read(min(length, UNPACKED_BYTES_MAX))
     except zstandard.ZstdError as refused:
         raise CodecError(str(refused)) from refused
 
