@@ -184,15 +184,6 @@ class CannotWrite(BackstoryError):
         super().__init__(f"Cannot write {path}: {detail}. Choose a folder you may write.")
 
 
-class LogNotUnderstood(BackstoryError):
-    """A log that was read before is one that today's adapter does not know."""
-
-    exit_code = 65
-
-    def __init__(self, agent: str, log: str) -> None:
-        super().__init__(f"{log} is kept, but today's {agent} adapter does not know it as a log. Please report it.")
-
-
 class UnknownAgent(BackstoryError):
     """An agent was named that no adapter knows."""
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import Counter, deque
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from msgspec import Struct, field
 
-from backstory import agents, ids
+from backstory import agents, ids, unread
 from backstory.agents import documents_of
 from backstory.companions import gather
 from backstory.databases import ROWS_OF, Done, Rows, Unread, sessions_without_logs
@@ -29,7 +30,9 @@ from backstory.slicing import (
     Slicer,
     Source,
     Start,
+    kept_bytes,
     known_numbers,
+    missing_of,
     numbered_lines,
     opened,
     untold_slices,
@@ -60,11 +63,13 @@ IDLE_MS = 24 * 3600 * 1000
 
 REASONS = {
     slices.EMPTY: "it is empty",
-    slices.NOT_A_LOG: "no record of this agent in its first 64 KB",
+    slices.NOT_UNDERSTOOD: "no record of this agent is in its beginning",
     slices.FORGOTTEN: "removed by you; `backstory ingest --forgotten` brings it back",
 }
-"""What the store notes of files that gave nothing, in words."""
+"""What the store notes of files that gave nothing, or not all, in words."""
 BYTES_ONLY = "its bytes are kept, but not what they say"
+KEPT_SO_FAR = "{}: kept as far as it can be read"
+"""Of a compressed log that is not whole."""
 
 
 class Problem(Struct, frozen=True):
@@ -95,6 +100,8 @@ class Report(Struct, kw_only=True):
     errors: list[Problem] = field(default_factory=list)
     looked: list[Looked] = field(default_factory=list)
     gave_nothing: list[Problem] = field(default_factory=list)
+    not_understood: list[Problem] = field(default_factory=list)
+    """Files that are kept, now or before, though nobody understands them or not all of them can be read."""
 
     def total(self, name: str) -> int:
         """A figure of all agents together."""
@@ -139,6 +146,15 @@ def ingest_these(store: Store, changed: list[Candidate], *, running: Set[tuple[s
     return work.report
 
 
+def understand(store: Store, log: Log) -> bool:
+    """Whether a kept log that nobody understood is known by now; it is then read as the log that it is."""
+    agent = agents.load(log.agent)
+    identity, _ = unread.identified(agent, Path(log.path or log.relpath), partial(store.read_log, log.id))
+    if identity is None:
+        return False
+    return _Ingest(store, frozenset(), lambda done, total: None).read_kept(log, agent, identity)
+
+
 class _Reading(Struct, kw_only=True):
     """A log whose slices are coming in."""
 
@@ -149,6 +165,8 @@ class _Reading(Struct, kw_only=True):
     is_refused: bool = False
     is_untold: bool = False
     """Whether what it says could not be stored: of what follows the bytes are kept alone."""
+    is_kept: bool = False
+    """It is read from what the store keeps of it, not from its file."""
 
 
 class _Ingest:
@@ -169,6 +187,10 @@ class _Ingest:
         """Logs that were read once more because something of them is kept as bytes only."""
         self._failed: set[str] = set()
         """Paths of what could not be stored."""
+        self._ctimes: dict[str, int] = {}
+        """Of files that are as they were, as far as an earlier version noted it."""
+        self._not_understood: dict[str, str] = {}
+        """Of each file that is kept though not all of it is understood, why that is."""
         self._read_now: dict[str, int] = {}
         """The log's id of each path that was read, or compared, in this ingest."""
         self._sessions: dict[str, set[tuple[int, bool]]] = {}
@@ -180,9 +202,15 @@ class _Ingest:
             self._tally(each.agent.name).logs_seen += 1
         changed = [each for each in candidates if not self._is_as_it_was(each)]
         self._to_do = sum(each.size for each in changed)
-        bulk = self._to_do >= BULK_BYTES
-        if bulk:
-            self.store.begin_bulk()
+        with self.store.bulk(is_bulk=self._to_do >= BULK_BYTES):
+            self._read_changed(changed)
+            self._gather(candidates)
+            self._remember()
+        if self._ctimes:
+            self.store.note_ctimes(self._ctimes)
+        self._sum_up()
+
+    def _read_changed(self, changed: list[Candidate]) -> None:
         if self._to_do >= WORKER_BYTES:
             self._worker = Worker()
         try:
@@ -194,11 +222,6 @@ class _Ingest:
         finally:
             self._end_worker()
         self.report.errors += [Problem(each.path, slices.STALE) for each in changed]
-        self._gather(candidates)
-        self._remember()
-        if bulk:
-            self.store.end_bulk()
-        self._sum_up()
 
     def read_untold(self) -> None:
         """Read once more what is kept as bytes only, of logs whose files are gone: from those bytes."""
@@ -342,10 +365,17 @@ class _Ingest:
             each.size, each.mtime_ns, each.inode, each.device,
         ):  # fmt: skip
             return False
+        if seen.ctime_ns is None and each.ctime_ns is not None:
+            self._ctimes[each.path] = each.ctime_ns
+        elif seen.ctime_ns != each.ctime_ns:
+            # It may have been written to, and got its size and time back.
+            return False
         if seen.log_id is None and not seen.reason:
             # Its session was deleted by another program, which leaves no tombstone.
             return False
-        if seen.log_id is None and seen.reason:
+        if seen.log_id is not None and seen.reason:
+            self._not_understood[each.path] = seen.reason
+        elif seen.reason:
             self.report.gave_nothing.append(Problem(each.path, REASONS.get(seen.reason, seen.reason)))
         return True
 
@@ -360,16 +390,53 @@ class _Ingest:
             self._note_failure(each.path, refused)
 
     def _read_open(self, each: Candidate, file: IO[bytes]) -> None:
-        head = file.read(ids.HEAD_BYTES)
-        if not head.strip(BLANK + b"\n"):
+        identity, head = unread.identified(each.agent, Path(each.path), partial(_read_at, file))
+        missing = missing_of(file)
+        if not head:
             self._gave_nothing(each, slices.EMPTY)
             return
-        identity = each.agent.identify(Path(each.path), head)
-        if identity is None:
-            self._gave_nothing(each, slices.NOT_A_LOG, problem=True)
+        if identity is not None and self._is_running(each, identity):
             return
-        if self._is_running(each, identity):
+        reasons = [] if identity is not None else [slices.NOT_UNDERSTOOD]
+        reasons += [] if missing is None else [KEPT_SO_FAR.format(missing)]
+        self._not_understood[each.path] = "; ".join(reasons)
+        if identity is not None:
+            self._understand(each, identity, file)
+        self._read_as(each, identity or unread.identity_of(_relpath(each)), head, file)
+
+    def _understand(self, each: Candidate, identity: LogIdentity, file: IO[bytes]) -> None:
+        """What is kept of a file from when nobody understood it becomes the beginning of the log that it is."""
+        seen = self._places.get(each.path)
+        if seen is None or seen.log_id is None or not seen.reason:
             return
+        for log in self.store.logs_of(each.agent.name, unread.identity_of(_relpath(each)).native_id):
+            if _begins_with(self.store, file, log):
+                self.read_kept(log, each.agent, identity)
+
+    def read_kept(self, log: Log, agent: Agent, identity: LogIdentity) -> bool:
+        """Read a log that is kept and that nobody understood anew, as this one; it takes that one's place."""
+        each = Candidate(
+            agent=agent,
+            path=log.path or log.relpath,
+            relpath=log.relpath,
+            device=0,
+            inode=0,
+            size=log.read_to,
+            mtime_ns=(log.modified or 0) * 1_000_000,
+        )
+        with kept_bytes(self.store, log) as file:
+            _, head = unread.identified(agent, Path(each.path), partial(_read_at, file))
+            self._read_as(each, identity, head, file, is_kept=True)
+        self._flush()
+        understood = self._read_now.pop(each.path, None)
+        if understood is not None:
+            self.store.replace_unread(log.id, understood)
+        return understood is not None
+
+    def _read_as(
+        self, each: Candidate, identity: LogIdentity, head: bytes, file: IO[bytes], *, is_kept: bool = False
+    ) -> None:
+        """Read a file as this log."""
         first_hash = _first_hash(head)
         kept = self.store.logs_of(each.agent.name, identity.native_id)
         log = self._matching_log(each, file, first_hash, kept)
@@ -378,6 +445,9 @@ class _Ingest:
             self.store.take_back_untold(log.id)
             log = self.store.log(log.id)
         if log is not None and _size(file) <= log.read_to:
+            if is_kept:
+                self._read_now[each.path] = log.id
+                return
             self._place(each, log.id)
             if log.path != each.path and not Path(log.path).exists():
                 self._moved.append((log.id, each.path, _relpath(each)))
@@ -393,10 +463,10 @@ class _Ingest:
             relpath=_relpath(each),
             place=_as_place(each, log.id if log else None),
         )
-        if not kept and self._should_hand_over(each):
+        if not (kept or is_kept) and self._should_hand_over(each):
             self._hand_over(each, _job(source, self.store.next_seq(source.session_uid), first_hash))
             return
-        self._read_here(_Reading(each=each, others=others), source, log, first_hash, file)
+        self._read_here(_Reading(each=each, others=others, is_kept=is_kept), source, log, first_hash, file)
 
     def _read_here(
         self, reading: _Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
@@ -523,13 +593,13 @@ class _Ingest:
             else:
                 self._place_piece(reading.each.path, piece)
             piece.log_id = reading.log_id if reading.log_id is not None else piece.log_id
-            if outcome.is_last and piece.is_told:
-                piece.place = _as_place(reading.each, None)
+            if outcome.is_last and piece.is_told and not reading.is_kept:
+                piece.place = _as_place(reading.each, None, self._why(reading.each))
             self._pending.append((reading, outcome, piece))
             self._pending_bytes += _bytes_in(piece)
             if not outcome.is_last or self._pending_bytes >= SLICE_BYTES or len(self._pending) >= BATCH_LOGS:
                 self._flush()
-        if outcome.is_last:
+        if outcome.is_last and not reading.is_kept:
             self._done += reading.each.size
             self._progress(self._done, self._to_do)
 
@@ -559,7 +629,7 @@ class _Ingest:
 
     def _written(self, reading: _Reading, outcome: Outcome, piece: LogSlice, result: Written) -> None:
         reading.log_id, reading.is_refused = result.log_id, result.refused is not None
-        self._note(reading.each, outcome, piece, result)
+        self._note(reading, outcome, piece, result)
 
     def _write_alone(self, reading: _Reading, outcome: Outcome, piece: LogSlice) -> None:
         """Store one slice; where that fails its bytes alone, and where that fails, too, nothing more of its log."""
@@ -594,7 +664,10 @@ class _Ingest:
         for piece in untold_slices(source, start, file):
             self._take(reading, Outcome(piece=piece))
 
-    def _note(self, each: Candidate, outcome: Outcome, piece: LogSlice, written: Written) -> None:
+    def _note(self, reading: _Reading, outcome: Outcome, piece: LogSlice, written: Written) -> None:
+        each = reading.each
+        if written.refused and reading.is_kept:
+            return
         if written.refused == slices.FORGOTTEN:
             self._gave_nothing(each, slices.FORGOTTEN)
             return
@@ -604,9 +677,12 @@ class _Ingest:
         if written.log_id is not None:
             self._read_now[each.path] = written.log_id
         tally = self._tally(each.agent.name)
-        tally.bytes_read += _bytes_in(piece)
+        if not reading.is_kept:
+            tally.bytes_read += _bytes_in(piece)
+            tally.logs_read += outcome.is_last
+        if unread.is_unread(piece.identity.native_id):
+            return
         tally.events_new += len(piece.events)
-        tally.logs_read += outcome.is_last
         self._sessions.setdefault(each.agent.name, set()).add((written.session_id or 0, written.session_is_new))
         for kind, count in outcome.unknown.items():
             self.report.unknown_records[kind] = self.report.unknown_records.get(kind, 0) + count
@@ -633,21 +709,25 @@ class _Ingest:
         found[codec.chunk_digest(carry)] += bool(carry)
         return found
 
-    def _gave_nothing(self, each: Candidate, reason: str, *, problem: bool = False) -> None:
+    def _gave_nothing(self, each: Candidate, reason: str) -> None:
+        self._not_understood.pop(each.path, None)
         self._new_places.append(_as_place(each, None, reason))
-        told = Problem(each.path, REASONS[reason])
-        self.report.gave_nothing.append(told)
-        if problem:
-            self.report.errors.append(told)
+        self.report.gave_nothing.append(Problem(each.path, REASONS[reason]))
 
     def _place(self, each: Candidate, log_id: int) -> None:
         self._read_now[each.path] = log_id
-        self._new_places.append(_as_place(each, log_id))
+        self._new_places.append(_as_place(each, log_id, self._why(each)))
+
+    def _why(self, each: Candidate) -> str | None:
+        """Why a file is kept, but not understood or not whole; None for one that is both."""
+        return self._not_understood.get(each.path) or None
 
     def _tally(self, agent: str) -> Tally:
         return self.report.by_agent.setdefault(agent, Tally())
 
     def _sum_up(self) -> None:
+        told = ((path, reason) for path, reason in sorted(self._not_understood.items()) if reason)
+        self.report.not_understood = [Problem(path, _in_words(reason)) for path, reason in told]
         for agent, touched in self._sessions.items():
             new = {session for session, is_new in touched if is_new}
             self._tally(agent).sessions_new = len(new)
@@ -661,6 +741,15 @@ def _relpath(each: Candidate) -> str:
 def _started_ms(each: Candidate, head: bytes) -> int:
     keeper = documents_of(each.agent)
     return keeper.started_ms(head) if keeper is not None and keeper.is_document(Path(each.path)) else 0
+
+
+def _in_words(reason: str) -> str:
+    return "; ".join(REASONS.get(each, each) for each in reason.split("; "))
+
+
+def _read_at(file: IO[bytes], at: int, length: int) -> bytes:
+    file.seek(at)
+    return _read_exactly(file, length)
 
 
 def _size(file: IO[bytes]) -> int:
@@ -748,5 +837,6 @@ def _as_place(each: Candidate, log_id: int | None, reason: str | None = None) ->
         inode=each.inode,
         size=each.size,
         mtime_ns=each.mtime_ns,
+        ctime_ns=each.ctime_ns,
         reason=reason,
     )

@@ -187,7 +187,7 @@ def _with_digits(value: Any) -> Any:
 
 def event_to_json(event: Event) -> bytes:
     """An event as stored: UTF-8 JSON with its kind as the only key."""
-    return b'{"%s":%s}' % (event.kind.encode(), encoded(event))
+    return encoded({event.kind: event})
 
 
 _decoders: dict[bytes, msgspec.json.Decoder[Any]] = {
@@ -287,6 +287,8 @@ class Relation(StrEnum):
     SUBAGENT = "subagent"
     FORK = "fork"
     CONTINUATION = "continuation"
+    UNREAD = "unread"
+    """It comes from none, and is no conversation: a file that is kept and that nobody understands."""
 
 
 class LogIdentity(Struct, frozen=True, kw_only=True):

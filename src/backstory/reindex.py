@@ -6,22 +6,25 @@ that was left half way is told again by the next reindex or ingest.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 from msgspec import Struct, field
 
-from backstory import agents, companions, ids
+from backstory import agents, companions
 from backstory.deriving import Deriver
-from backstory.errors import LogNotUnderstood, SessionNotFound, in_words
+from backstory.errors import SessionNotFound, in_words
 from backstory.found import At
-from backstory.model import AssistantText, OwnLine, Unknown, event_from_json
+from backstory.ingest import understand
+from backstory.model import AssistantText, LogIdentity, OwnLine, Unknown, event_from_json
 from backstory.slicing import SLICE_BYTES, placed_lines
 from backstory.store import slices
 from backstory.store.copying import COPY
 from backstory.store.logs import API, FAILED, FILE, LINE_BYTES_MAX, OVERSIZE, STDERR, STREAM
 from backstory.store.retelling import Retold
+from backstory.unread import identified, is_unread, reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,10 +69,7 @@ def reindex(
     """
     done = Reindexed()
     todo = store.sessions_to_derive(only_stale=only_stale)
-    is_bulk = len(todo) >= BULK_SESSIONS
-    if is_bulk:
-        store.begin_bulk()
-    try:
+    with store.bulk(is_bulk=len(todo) >= BULK_SESSIONS):
         for number, session_id in enumerate(todo, 1):
             try:
                 session = store.session(session_id)
@@ -82,9 +82,6 @@ def reindex(
             except Exception as refused:
                 done.failed.append(Failed(session.uid, in_words(refused)))
             progress(number, len(todo))
-    finally:
-        if is_bulk:
-            store.end_bulk()
     if not only_stale:
         done.gone = store.mark_gone([log.id for log in store.logs() if _is_gone(log)], now)
         done.stored = store.counts()
@@ -98,6 +95,10 @@ def _is_gone(log: Log) -> bool:
 
 
 def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
+    understood = [understand(store, log) for log in store.logs(session) if is_unread(log.native_id)]
+    if any(understood):
+        # What it was is told in the session that it is of.
+        return
     told: set[str] = set()
     # What cannot be told again is found out before anything is cleared.
     logs = [(log, _telling(store, log)) for log in store.logs(session)]
@@ -179,10 +180,12 @@ class _File:
 
     def __init__(self, store: Store, log: Log) -> None:
         agent = agents.load(log.agent)
-        identity = agent.identify(Path(log.path or log.relpath), store.read_log(log.id, 0, ids.HEAD_BYTES))
-        if identity is None:
-            raise LogNotUnderstood(log.agent, log.relpath)
-        self._reader = agents.reader_of(agent, identity, None, tuple)
+        identity = LogIdentity(native_id=log.native_id)
+        if not is_unread(log.native_id):
+            # Where its beginning does not say whose it is any more, it did when the log was first read.
+            told, _ = identified(agent, Path(log.path or log.relpath), partial(store.read_log, log.id))
+            identity = told or identity
+        self._reader = reader_of(agent, identity, None, tuple)
 
     def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:
         if len(line) > LINE_BYTES_MAX:

@@ -10,6 +10,7 @@ A record that an adapter fails at is kept like one that it does not know, and th
 from __future__ import annotations
 
 import hashlib
+import io
 from collections import deque
 from pathlib import PurePath
 from typing import IO, TYPE_CHECKING
@@ -24,11 +25,14 @@ from backstory.model import AssistantText, Parsed, SessionFacts, Unknown
 from backstory.store import codec, logs
 from backstory.store.logs import BLANK, FAILED, FILE, LINE_BYTES_MAX, OVERSIZE
 from backstory.store.slices import LogSlice, NewEvent, packed
+from backstory.unread import reader_of
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
+
+    from _typeshed import WriteableBuffer as Buffer
 
     from backstory.agents import Agent
     from backstory.model import LogIdentity
@@ -77,7 +81,7 @@ class Slicer:
         self.unknown: dict[str, int] = {}
         self.problem: str | None = None
         """What kept a record from being understood, the last time that happened."""
-        self._reader = agents.reader_of(source.agent, source.identity, log.state if log else None, start.earlier)
+        self._reader = reader_of(source.agent, source.identity, log.state if log else None, start.earlier)
         self._deriver = Deriver(start.pending)
         self._at = log.read_to if log else 0
         self._line_start = log.parsed_to if log else 0
@@ -318,24 +322,70 @@ def untold_slices(source: Source, start: Start, file: IO[bytes]) -> Iterator[Log
 
 
 def opened(path: Path) -> IO[bytes]:
-    """A log as a file of its content, also of a compressed one; it can be sought in."""
+    """A log as a file of its content, also of a compressed one as far as it can be read; it can be sought in.
+
+    ``missing_of`` says why not all of it can be.
+    """
     return _decompressed(path) if path.name.endswith(".zst") else path.open("rb", buffering=0)
+
+
+def missing_of(file: IO[bytes]) -> str | None:
+    """Why a file that ``opened`` gave ends before its log does; None where it does not."""
+    return getattr(file, "missing", None)
 
 
 def _decompressed(path: Path) -> IO[bytes]:
     import tempfile
 
+    class Content(tempfile.SpooledTemporaryFile[bytes]):
+        missing: str | None = None
+
     # In memory while it is small, on the disk when it is not.
-    spooled = tempfile.SpooledTemporaryFile(max_size=SLICE_BYTES)  # noqa: SIM115 - the caller closes it
+    spooled = Content(max_size=SLICE_BYTES)
     try:
         with path.open("rb") as file:
-            for block in codec.decompressed(file):
-                spooled.write(block)
+            try:
+                for block in codec.decompressed(file):
+                    spooled.write(block)
+            except codec.ZstdError as refused:
+                if not spooled.tell():
+                    raise
+                spooled.missing = str(refused)
     except BaseException:
         spooled.close()
         raise
     spooled.seek(0)
     return spooled
+
+
+def kept_bytes(store: Store, log: Log) -> IO[bytes]:
+    """A log that the store keeps, as a file to read and to seek in."""
+    return io.BufferedReader(_KeptBytes(store, log), BLOCK_BYTES)
+
+
+class _KeptBytes(io.RawIOBase):
+    def __init__(self, store: Store, log: Log) -> None:
+        self._store, self._log, self._at = store, log, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = max(offset + {io.SEEK_CUR: self._at, io.SEEK_END: self._log.read_to}.get(whence, 0), 0)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Buffer) -> int:
+        view = memoryview(buffer)
+        data = self._store.read_log(self._log.id, self._at, len(view))
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 def _record_end(agent: Agent, path: PurePath, file: IO[bytes]) -> re.Pattern[bytes] | None:

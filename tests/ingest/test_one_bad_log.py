@@ -74,11 +74,11 @@ class Fault:
     def break_(self, module: ModuleType, name: str) -> None:
         write, whole = slices.write, getattr(module, name)
 
-        def watched(db: apsw.Connection, piece: slices.LogSlice) -> slices.Written:
+        def watched(db: apsw.Connection, piece: slices.LogSlice, *more: Any) -> slices.Written:
             self._is_guilty = GUILTY in piece.path
             if name == "write":
                 self._raise()
-            return write(db, piece)
+            return write(db, piece, *more)
 
         def faulty(*values: Any, **more: Any) -> Any:
             self._raise()
@@ -92,7 +92,15 @@ class Fault:
             self._raise()
             whole(db, uids)
 
-        if name == "link_copies":
+        def faulty_for_texts(db: apsw.Connection, session_id: int, texts: list[slices.Text]) -> None:
+            # Texts are indexed when all logs of a transaction are written.
+            self._is_guilty = any(GUILTY in text for *_, text in texts)
+            self._raise()
+            whole(db, session_id, texts)
+
+        if name == "index_texts":
+            self._patch.setattr(module, name, faulty_for_texts)
+        elif name == "link_copies":
             self._patch.setattr(module, name, faulty_for_all)
         elif name != "write":
             self._patch.setattr(module, name, faulty)

@@ -185,6 +185,7 @@ def _as_json(report: Report) -> dict[str, Any]:
         "unknown_records": report.unknown_records,
         "by_agent": report.by_agent,
         "errors": report.errors,
+        "not_understood": report.not_understood,
     }
 
 
@@ -207,6 +208,9 @@ def _tell(report: Report, store_path: str) -> None:
         output.talk(f"Out of range, and left empty: {names}.")
     if kinds := ", ".join(f"{kind} ({n})" for kind, n in sorted(report.unknown_records.items()) if kind not in unfit):
         output.talk(f"Kept, but not understood: {kinds}. A newer backstory may know them.")
+    if count := len(report.not_understood):
+        files = "1 file" if count == 1 else f"{count} files"
+        output.talk(f"Kept, but not understood, or not whole: {files}; --explain says which and why.")
     for problem in report.errors[:REASONS_SHOWN_MAX]:
         output.talk(f"Not read: {problem.path}: {problem.reason}")
     if len(report.errors) > REASONS_SHOWN_MAX:
@@ -215,4 +219,5 @@ def _tell(report: Report, store_path: str) -> None:
 
 def _explained(report: Report) -> list[str]:
     lines = [f"{each.agent}: {each.folder}: {each.note or f'{each.found} logs'}" for each in report.looked]
-    return lines + [f"  gave nothing: {each.path}: {each.reason}" for each in report.gave_nothing]
+    lines += [f"  gave nothing: {each.path}: {each.reason}" for each in report.gave_nothing]
+    return lines + [f"  kept as it is: {each.path}: {each.reason}" for each in report.not_understood]

@@ -9,7 +9,7 @@ from msgspec import Struct
 from backstory.store import codec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import apsw
 
@@ -51,7 +51,10 @@ class Log(Struct, frozen=True):
 
 
 class SeenPlace(Struct, frozen=True, kw_only=True):
-    """A file as it was when last looked at. ``log_id`` is None when it gave nothing, for ``reason``."""
+    """A file as it was when last looked at. ``log_id`` is None when it gave nothing, for ``reason``.
+
+    ``ctime_ns`` is None where it was not noted, as by earlier versions.
+    """
 
     path: str
     agent: str
@@ -60,6 +63,7 @@ class SeenPlace(Struct, frozen=True, kw_only=True):
     inode: int
     size: int
     mtime_ns: int
+    ctime_ns: int | None = None
     reason: str | None = None
 
 
@@ -170,23 +174,42 @@ def all_logs(db: apsw.Connection) -> list[Log]:
 
 def places(db: apsw.Connection) -> dict[str, SeenPlace]:
     """Every file that was looked at, by path."""
-    rows = db.execute("select path, agent, log_id, device, inode, size, mtime_ns, reason from log_places")
+    rows = db.execute("select path, agent, log_id, device, inode, size, mtime_ns, ctime_ns, reason from log_places")
     return {
         path: SeenPlace(
-            path=path, agent=agent, log_id=log, device=dev, inode=ino, size=size, mtime_ns=mtime, reason=why
+            path=path,
+            agent=agent,
+            log_id=log,
+            device=dev,
+            inode=ino,
+            size=size,
+            mtime_ns=mtime,
+            ctime_ns=ctime,
+            reason=why,
         )
-        for path, agent, log, dev, ino, size, mtime, why in rows
+        for path, agent, log, dev, ino, size, mtime, ctime, why in rows
     }
 
 
 def remember_place(db: apsw.Connection, place: SeenPlace) -> None:
     """Note how a file was found, so that it need not be opened again while it stays so."""
     db.execute(
-        "insert into log_places(path, agent, log_id, device, inode, size, mtime_ns, reason) "
-        "values (?, ?, ?, ?, ?, ?, ?, ?) on conflict(path) do update set agent = excluded.agent, "
+        "insert into log_places(path, agent, log_id, device, inode, size, mtime_ns, ctime_ns, reason) "
+        "values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(path) do update set agent = excluded.agent, "
         "log_id = excluded.log_id, device = excluded.device, inode = excluded.inode, size = excluded.size, "
-        "mtime_ns = excluded.mtime_ns, reason = excluded.reason",
-        (place.path, place.agent, place.log_id, place.device, place.inode, place.size, place.mtime_ns, place.reason),
+        "mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns, reason = excluded.reason",
+        (
+            place.path, place.agent, place.log_id, place.device, place.inode, place.size, place.mtime_ns,
+            place.ctime_ns, place.reason,
+        ),
+    )  # fmt: skip
+
+
+def note_ctimes(db: apsw.Connection, ctimes: Mapping[str, int]) -> None:
+    """Note the ctime of files, by path, of which it is not known yet."""
+    db.executemany(
+        "update log_places set ctime_ns = ? where path = ? and ctime_ns is null",
+        [(ctime_ns, path) for path, ctime_ns in ctimes.items()],
     )
 
 

@@ -74,6 +74,9 @@ MIGRATIONS: dict[int, str] = {
     """,
     3: """
     alter table logs add column told_to integer;
+    alter table log_places add column ctime_ns integer;
+    -- What nobody understands is kept, too: it is looked at once more.
+    update log_places set reason = null where reason = 'not_a_log';
     """,
 }
 """SQL that takes a store from the version before to the one it is filed under."""
