@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from msgspec import Struct
 
 from backstory import agents, projects
+from backstory.errors import in_words
 from backstory.store import SeenPlace
 
 if TYPE_CHECKING:
@@ -142,11 +143,9 @@ def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, SeenPlace]) ->
         yield Unread(path=str(database), reason="it was written all the time; it is read the next time")
     except agents.UnreadableDatabase as refused:
         yield Unread(path=str(database), reason=str(refused))
-    except OSError as refused:
-        yield Unread(path=str(database), reason=refused.strerror or str(refused))
     except Exception as unforeseen:
         # Values of any type may stand in any column, and what one database holds must not cost the others.
-        yield Unread(path=str(database), reason=f"it holds what no agent writes ({unforeseen!r:.200})")
+        yield Unread(path=str(database), reason=in_words(unforeseen))
 
 
 def _sessions_in(agent: Agent, database: Path, copy: Path, files: list[SeenPlace]) -> Iterator[Rows | Unread | Done]:

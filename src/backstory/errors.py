@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+REASON_CHARS_MAX = 200
+"""So much is told of an error that is none of ours."""
+
 
 class BackstoryError(Exception):
     """The family. ``str(error)`` is the sentence to show; ``exit_code`` is what the command ends with."""
@@ -134,6 +137,35 @@ class StoreFailed(BackstoryError):
         super().__init__(f"{path} could not be used: {detail}. What was stored before is whole.")
 
 
+class StoreRefused(StoreFailed):
+    """What was to be written breaks a rule of the tables. It is the fault of what was written, not of the file."""
+
+    def __init__(self, path: Path, detail: str) -> None:
+        BackstoryError.__init__(self, f"{path} cannot take it: {detail}. What was stored before is whole.")
+
+
+STORE_CANNOT_GO_ON = (
+    StoreNotFound, NotAStore, StoreTooNew, StoreBusy, StoreReadOnly, DiskFull, StoreDamaged, StoreFailed,
+)  # fmt: skip
+
+
+def is_for_one_only(refused: Exception) -> bool:
+    """Whether trouble with one log, run or database is its own: the store goes on, and the others are done."""
+    return isinstance(refused, StoreRefused) or not isinstance(refused, STORE_CANNOT_GO_ON)
+
+
+def in_words(refused: Exception) -> str:
+    """What went wrong, for a sentence: as an error of ours or of the system says it, else with its kind."""
+    if isinstance(refused, OSError) and refused.strerror:
+        return refused.strerror
+    if isinstance(refused, BackstoryError | OSError):
+        return str(refused)
+    # Its text may be a whole record, or nothing.
+    said = " ".join(str(refused).split())
+    said = said if len(said) <= REASON_CHARS_MAX else f"{said[:REASON_CHARS_MAX]}…"
+    return f"{type(refused).__name__}: {said}" if said else type(refused).__name__
+
+
 class FileInTheWay(BackstoryError):
     """A file that a command would write exists with other content."""
 
@@ -150,15 +182,6 @@ class CannotWrite(BackstoryError):
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(f"Cannot write {path}: {detail}. Choose a folder you may write.")
-
-
-class LogNotUnderstood(BackstoryError):
-    """A log that was read before is one that today's adapter does not know."""
-
-    exit_code = 65
-
-    def __init__(self, agent: str, log: str) -> None:
-        super().__init__(f"{log} is kept, but today's {agent} adapter does not know it as a log. Please report it.")
 
 
 class UnknownAgent(BackstoryError):
@@ -230,6 +253,19 @@ class SessionBusy(BackstoryError):
         self.holder = holder
         super().__init__(
             f"{session} is busy: {holder} is running it. Wait for it, or stop it with: backstory cancel {session}"
+        )
+
+
+class RunNotStored(BackstoryError):
+    """An earlier run of a session is kept, and cannot be stored: what follows on from it cannot be run yet."""
+
+    exit_code = 75
+
+    def __init__(self, session: str, folder: Path, why: str) -> None:
+        super().__init__(
+            f"An earlier run of {session} could not be stored ({why}), so nothing was run behind it. What its agent "
+            f"said is kept in {folder}. Each command tries again, a newer backstory too; to go on without it, move "
+            "that folder elsewhere. Other sessions are not held up."
         )
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.errors import BackstoryError
+from backstory.errors import in_words
 from backstory.spool import make_private_folder, write_private
 from backstory.store import open_store
 
@@ -82,8 +82,8 @@ class KnownProjects:
                 os.utime(pointer, ns=(changed, changed))
             except FileNotFoundError:
                 continue
-            except (BackstoryError, OSError, ValueError) as refused:
-                report(f"A project's store was not read: {refused}")
+            except Exception as refused:
+                report(f"A project's store was not read: {in_words(refused)}")
         return copied
 
     def _pointers(self) -> list[Path]:

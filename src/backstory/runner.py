@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from backstory import ids
-from backstory.agents import Exit, Permissions, steerable
+from backstory.agents import Exit, Permissions, steerable, stream_reader_of
 from backstory.context import PREFIX_CHARS, build_context, context_prefix
 from backstory.errors import (
     AgentNotStarted,
@@ -26,8 +26,11 @@ from backstory.errors import (
     EmptyPrompt,
     FolderNotUsable,
     PromptNotText,
+    RunNotStored,
     SessionBusy,
     SessionDiverged,
+    in_words,
+    is_for_one_only,
 )
 from backstory.known_projects import KnownProjects
 from backstory.model import Turn
@@ -85,6 +88,20 @@ class Finished(Struct, frozen=True, kw_only=True):
     error: str | None = None
     waits: str | None = None
     """Why it could not be stored yet; it waits in the spool for the next command."""
+
+
+class Unstored(str):
+    """The sentence about a run that could not be stored, with the folder that it waits in, and the reason."""
+
+    folder: Path
+    reason: str
+
+    @classmethod
+    def of(cls, folder: Path, reason: str) -> Unstored:
+        """The sentence about this folder."""
+        told = cls(f"A run waits in {folder} and could not be stored: {reason}")
+        told.folder, told.reason = folder, reason
+        return told
 
 
 class Runner:
@@ -156,7 +173,14 @@ class Runner:
             if spool.is_alive:
                 raise SessionBusy(session.shown_number or session.uid, "an agent whose backstory was killed")
             spool.kill()
-            self._store_or_drop(store, spool, run)
+            try:
+                self._store_or_drop(store, spool, run)
+            except Exception as refused:
+                if not is_for_one_only(refused):
+                    raise
+                spool.note_trouble(in_words(refused))
+                name = session.shown_number or session.uid
+                raise RunNotStored(name, spool.folder, in_words(refused)) from refused
 
     def _store_or_drop(self, store: Store, spool: Spool, run: Run) -> None:
         """Store what a run has left. One that never started, and whose prompt still waits in the queue, is dropped."""
@@ -175,7 +199,7 @@ class Runner:
             raise PromptNotText from refused
         return program(runnable(request.agent), request.executable, self._environ)
 
-    def take_up(self, report: Callable[[str], None] = lambda problem: None) -> int:
+    def take_up(self, report: Callable[[Unstored], None] = lambda problem: None) -> int:
         """Store what runs whose runner died have left, once they are over; gives how many that were.
 
         One that cannot be stored stays where it is, ``report`` is told, and the others are stored all the same.
@@ -198,8 +222,13 @@ class Runner:
                     with open_store(run.store, now=self._now) as store:
                         self._store_or_drop(store, spool, run)
                         stored += 1
-            except (BackstoryError, OSError) as refused:
-                report(f"A run waits in {spool.folder} and could not be stored: {refused}")
+                    if spool.trouble:
+                        # It is stored where it belongs, and not in the machine's store.
+                        report(Unstored.of(spool.folder, spool.trouble))
+            except Exception as refused:
+                if is_for_one_only(refused):
+                    spool.note_trouble(in_words(refused))
+                report(Unstored.of(spool.folder, in_words(refused)))
             finally:
                 lock.release()
         return stored
@@ -209,8 +238,8 @@ class Runner:
         to_come = {run.turn_uid for spool in waiting(self._home / SPOOLS) if (run := spool.run) is not None}
         try:
             closed = store.cleanup_orphans(to_come)
-        except BackstoryError as refused:
-            report(f"What a crash left could not be closed: {refused}")
+        except Exception as refused:
+            report(f"What a crash left could not be closed: {in_words(refused)}")
             return
         for orphan in closed:
             calls = f", {orphan.calls} of its calls without a result" if orphan.calls else ""
@@ -220,8 +249,13 @@ class Runner:
     def running(self) -> set[tuple[str, str]]:
         """(agent, its own id of the session) of every run that is not stored yet."""
         runs = [(spool, run) for spool in waiting(self._home / SPOOLS) if (run := spool.run) is not None]
-        found = ((run.agent, native_id(spool, run)) for spool, run in runs)
-        return {(agent, native) for agent, native in found if native is not None}
+        found = set[tuple[str, str]]()
+        for spool, run in runs:
+            # The log of an agent that is no longer known is not read either.
+            with suppress(BackstoryError, OSError):
+                if (native := native_id(spool, run)) is not None:
+                    found.add((run.agent, native))
+        return found
 
     def _left(self, spool: Spool, run: Run) -> Told:
         return Told(spool, run, exit_unseen(spool), min(spool.last_word_ms(), self._now()))
@@ -267,7 +301,7 @@ class Runner:
                 if feed is not None:
                     feed.close()
             else:
-                reader = agent.stream_reader()
+                reader = stream_reader_of(agent)
                 steering = _steering(hold, spool, feed, agent, reader, self._now)
                 ended = self._follow(spool, process, reader, stopping, steering, show)
         spool.note_exit(ended.code, ended.signal)
@@ -300,8 +334,10 @@ class Runner:
         told = Told(spool, run, ended, now)
         try:
             self._store(store, spool, told)
-        except BackstoryError as refused:
-            told, waits = Told(spool, run, ended, now), str(refused)
+        except Exception as refused:
+            if is_for_one_only(refused):
+                spool.note_trouble(in_words(refused))
+            told, waits = Told(spool, run, ended, now), in_words(refused)
             for _ in told.pieces():
                 pass
         return Finished(turn=told.turn, context_chars=context_chars, tools=told.tools, error=told.error, waits=waits)
@@ -312,7 +348,8 @@ class Runner:
         try:
             if home.path != store.path and not home.has(session.uid) and not home.is_forgotten(session.uid):
                 home.take_session(store, session.uid)
-        except BackstoryError:
+        except Exception:
+            # It is tried again when the run is stored.
             return
 
     def _store(self, store: Store, spool: Spool, told: Told) -> None:
@@ -351,8 +388,9 @@ class Runner:
                 for piece in Told(spool, told.run, told.ended, told.now).pieces():
                     home.write_run(piece)
                 spool.remove()
-        except BackstoryError:
-            return
+        except Exception as refused:
+            if is_for_one_only(refused):
+                spool.note_trouble(f"{home.path} cannot take it: {in_words(refused)}")
 
     def _spawn(self, spool: Spool, command: list[str], cwd: Path, feed: Feed | None) -> subprocess.Popen[bytes]:
         stdout, stderr = spool.open_output()
@@ -537,7 +575,7 @@ def _is_level(home: Store, uid: str, next_seq: int) -> bool:
     """Whether the machine's store has all of a session, so that a run can be written to it beside."""
     try:
         return home.has(uid) and home.next_seq(uid) == next_seq
-    except BackstoryError:
+    except Exception:
         return False
 
 
@@ -545,7 +583,7 @@ def _is_written(home: Store, piece: RunPiece) -> bool:
     """Whether the machine's store took a piece of a run; what it does not take is copied when the run is stored."""
     try:
         return home.write_run(piece)
-    except BackstoryError:
+    except Exception:
         return False
 
 

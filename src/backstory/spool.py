@@ -91,7 +91,7 @@ class Spool:
         """What is run here; None for a folder that was never finished."""
         try:
             return msgspec.json.decode((self.folder / "run.json").read_bytes(), type=Run)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return None
 
     @property
@@ -237,6 +237,19 @@ class Spool:
     def was_cancelled(self) -> bool:
         """Whether a person stopped it."""
         return (self.folder / "cancelled").exists()
+
+    def note_trouble(self, why: str) -> None:
+        """Keep why the run could not be stored, for those who ask what waits."""
+        with suppress(BackstoryError):
+            write_private(self.folder / "trouble", why.encode("utf-8", "replace"))
+
+    @property
+    def trouble(self) -> str:
+        """Why the run could not be stored the last time; '' where nobody tried, or only the store was busy."""
+        try:
+            return (self.folder / "trouble").read_text("utf-8", "replace")
+        except OSError:
+            return ""
 
     def last_word_ms(self) -> int:
         """When the agent last wrote something, in ms since 1970; when it was begun, if it wrote nothing."""

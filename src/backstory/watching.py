@@ -130,7 +130,7 @@ class Watch:
         try:
             self._renew()
             first = self._everything()
-            self._not_read |= {(each.path, each.reason) for each in first.errors}
+            self._not_read |= {(each.path, each.reason) for each in (*first.errors, *first.not_understood)}
             yield first
             while True:
                 began = time.monotonic()
@@ -251,7 +251,11 @@ class Watch:
         self._file = _identity(self._store.path)
 
     def _note(self, report: Report) -> None:
-        """Tell what could not be read; what was told before is not told again, nor part of the report."""
+        """Tell what could not be read or understood; what was told before is not told again, nor in the report."""
+        for each in report.not_understood:
+            if (each.path, each.reason) not in self._not_read:
+                self._not_read.add((each.path, each.reason))
+                self._tell(f"Kept as it is: {each.path}: {each.reason}")
         report.errors = [each for each in report.errors if (each.path, each.reason) not in self._not_read]
         self._not_read |= {(each.path, each.reason) for each in report.errors}
         for each in report.errors:
@@ -422,6 +426,7 @@ class _Looking:
             inode=told.st_ino,
             size=told.st_size,
             mtime_ns=told.st_mtime_ns,
+            ctime_ns=told.st_ctime_ns,
         )
         return each
 

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from backstory import __version__
 from backstory.cli import COMMANDS
+from backstory.cli.show_command import SHOWN_CHARS_MAX
 from backstory.config import SETTINGS
 from backstory.finding import find
 from backstory.store import Filter, open_store
@@ -72,12 +73,42 @@ def test_ingest_gives_its_figures(bare: Shell) -> None:
 
 def test_ingest_lists_what_it_could_not_read_and_goes_through(bare: Shell) -> None:
     bare.put("claude/tools")
-    (bare.home / claude_log("odd")).write_bytes(b"\x7fELF\0\0")
+    (bare.home / claude_log("odd")).with_suffix(".jsonl.zst").write_bytes(b"\x7fELF\0\0")
     done = bare("ingest", "--json")
     assert done.code == 0
     (problem,) = done.json()["errors"]
-    assert (Path(problem["path"]).name, set(problem)) == ("odd.jsonl", {"path", "reason"})
+    assert (Path(problem["path"]).name, set(problem)) == ("odd.jsonl.zst", {"path", "reason"})
     assert done.json()["logs_read"] == 1
+
+
+def test_what_nobody_understands_is_counted_listed_when_asked_for_and_given_back(bare: Shell) -> None:
+    bare.put("claude/tools")
+    odd = bare.home / claude_log("odd")
+    odd.write_bytes(b"\x7fELF\0\0\n" * 3)
+    first = bare("ingest")
+    assert "Kept, but not understood, or not whole: 1 file; --explain says which and why." in first.err
+    told = bare("ingest", "--json", "--explain").json()
+    assert told["not_understood"] == [{"path": str(odd), "reason": "no record of this agent is in its beginning"}]
+    assert any(str(odd) in line for line in told["explained"])
+    assert "odd.jsonl" not in bare("list", "--all").out
+    (listed,) = [each for each in bare("list", "--all", "--unread", "--json").json() if each["relation"] == "unread"]
+    assert (listed["title"], listed["turns"], listed["events"]) == ("odd.jsonl, not understood", 0, 3)
+    assert "not understood" in bare("show", listed["uid"]).out
+    assert bare("restore", "--all", "--to", "out").code == 0
+    (restored,) = (bare.cwd / "out").rglob("odd.jsonl")
+    assert restored.read_bytes() == odd.read_bytes()
+
+
+def test_show_prints_the_beginning_of_a_long_text_and_how_much_is_left(bare: Shell) -> None:
+    path = bare.home / claude_log("long")
+    path.parent.mkdir(parents=True)
+    text = "word " * 10_000
+    path.write_bytes(lines(claude_line("user", "a", "hi"), claude_line("assistant", "b", text)))
+    bare("ingest")
+    shown = bare("show", "long")
+    assert len(shown.out) < SHOWN_CHARS_MAX + 1_000
+    assert f"(+{len(text) - SHOWN_CHARS_MAX:,} more characters; --full shows them)" in shown.out
+    assert bare("show", "long", "--full").out.count("word") == 10_000
 
 
 def test_ingest_counts_types_it_does_not_know(bare: Shell) -> None:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory import agents, databases
+from backstory.agents import copilot
 from backstory.fullform import FullForms
 from backstory.model import AssistantText, Compacted
 from backstory.reindex import reindex
 from backstory.restore import restore
+from backstory.store import slices
 from tests.conftest import NOW
 from tests.ingest.machines import lines, looked_up, prompts, sha256
 
@@ -377,3 +379,50 @@ def test_a_folder_in_its_place_is_told(machine: Machine) -> None:
 
 def test_agents_without_a_database_have_none() -> None:
     assert agents.rows_of(agents.load("codex")) is None
+
+
+@pytest.mark.parametrize("odd", ["../../x", "a/b", "..", "x\ty", "/etc/passwd"])
+def test_an_id_that_looks_like_a_path_is_part_of_a_name_only(machine: Machine, database: Path, odd: str) -> None:
+    tables = ("turns", "session_files", "session_refs", "checkpoints")
+    moved = "".join(f"update {table} set session_id = '{odd}' where session_id = '{LOST}';" for table in tables)
+    changed(database, f"pragma foreign_keys = 0; update sessions set id = '{odd}' where id = '{LOST}'; {moved}")
+    assert read(machine).errors == []
+    assert machine.store.session(odd).title == "Mend it"
+    (log,) = machine.store.logs_of("copilot", odd)
+    assert Path(log.path).parent == database.parent
+    assert "/" not in log.relpath
+    assert read(machine).total("logs_read") == 0
+
+
+def test_a_session_of_a_database_that_cannot_be_stored_keeps_no_other_out_and_is_read_once_more(
+    machine: Machine, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed(database, "insert into sessions(id, summary) values ('another', 'Paint it')")
+    update = slices._update_session
+
+    def fails(db: object, session_id: int, piece: slices.LogSlice) -> None:
+        if piece.identity.native_id == LOST:
+            raise OverflowError("too large")
+        update(db, session_id, piece)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(slices, "_update_session", fails)
+    (error,) = read(machine).errors
+    assert error.path.endswith(LOST)
+    assert "too large" in error.reason
+    assert machine.store.session("another").title == "Paint it"
+    monkeypatch.undo()
+    assert read(machine).errors == []
+    assert the_lost_one(machine).title == "Mend it"
+    assert read(machine).total("logs_read") == 0
+
+
+def test_a_database_that_its_agent_fails_at_keeps_no_other_out(
+    machine: Machine, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copilot.Copilot, "sessions_without_logs", lambda *_: 1 / 0)
+    (error,) = read(machine).errors
+    assert (error.path, error.reason) == (str(database), "ZeroDivisionError: division by zero")
+    assert machine.store.session(HERE)
+    monkeypatch.undo()
+    assert read(machine).errors == []
+    assert the_lost_one(machine).title == "Mend it"

@@ -15,7 +15,7 @@ from backstory.reindex import reindex
 from backstory.restore import restore
 from backstory.slicing import numbered_lines
 from tests.conftest import NOW
-from tests.ingest.machines import CASES, Machine, differences, looked_up, prompts
+from tests.ingest.machines import CASES, Machine, differences, kept, looked_up, prompts, sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -234,8 +234,9 @@ def test_blocks_and_slices_smaller_than_records_make_no_difference(
 )
 def test_another_document_is_said_to_be_none_of_ours(machine: Machine, data: bytes) -> None:
     put(machine, data)
-    (problem,) = machine.read("copilot").errors
+    (problem,) = machine.read("copilot").not_understood
     assert "no record of this agent" in problem.reason
+    assert kept(machine.store) == [sha256(data)]
 
 
 def test_a_document_that_does_not_say_its_session_goes_by_its_name() -> None:

@@ -335,6 +335,22 @@ def load(name: str) -> Agent:
     raise UnknownAgent(name, names())
 
 
+def reader_of(
+    agent: Agent, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]
+) -> LogReader:
+    """The agent's reader of a log, which tells only numbers and times that can be kept; see ``Agent.reader``."""
+    from backstory.agents import _numbers
+
+    return _numbers.fitting(agent.reader(identity, state, earlier))
+
+
+def stream_reader_of(agent: Runnable) -> StreamReader:
+    """The agent's reader of a run's output, which tells only numbers that can be kept."""
+    from backstory.agents import _numbers
+
+    return _numbers.fitting_stream(agent.stream_reader())
+
+
 def companions_of(agent: Agent) -> KeepsCompanions | None:
     """What an agent's file says about companions; None when there are none."""
     return cast("KeepsCompanions", agent) if hasattr(agent, "log_of") else None

@@ -24,17 +24,20 @@ MARKS = {"completed": ("✓", "green"), "failed": ("✗", "red"), "cancelled": (
 @click.option("--all", "everything", is_flag=True, help="Every session on the machine, not only this project's.")
 @click.option("--agent", "-a", metavar="NAME", help="Only sessions of this agent.")
 @click.option("--helpers", is_flag=True, help="Also the sessions of helpers (sub-agents).")
+@click.option("--unread", is_flag=True, help="Also files that are kept, and that nobody understands yet.")
 @click.option("--limit", "-n", type=int, help="How many; 0 for all.  [default: 50]")
 @json_option
 @store_option
 @click.pass_obj
-def command(app: App, everything: bool, agent: str | None, helpers: bool, limit: int | None, as_json: bool) -> None:
+def command(
+    app: App, everything: bool, agent: str | None, helpers: bool, unread: bool, limit: int | None, as_json: bool
+) -> None:
     """List sessions, the last active first: this project's, or with --all the machine's.
 
     How the last turn of each ended: ✓ completed, ✗ failed, ■ cancelled, ! crashed; nothing while one runs.
     """
     limit = app.config.get("list.limit") if limit is None and not as_json else limit or 0
-    found = listed(app, everything=everything or bool(app.store_path), agent=agent, helpers=helpers)
+    found = listed(app, everything=everything or bool(app.store_path), agent=agent, helpers=helpers, unread=unread)
     shown = found[:limit] if limit else found
     running = _tell_of_runs(app)
     outcomes = [None if each.session.uid in running else outcome_of(each) for each in shown]
@@ -64,10 +67,13 @@ def _tell_of_runs(app: App) -> set[str]:
         output.talk(f"{len(running)} running: backstory ps")
     if over := len(runs) - len(running):
         output.talk(f"{over} over and not stored yet; the next `backstory run` stores what it can.")
+    for uid, spool in runs:
+        if spool.trouble and not spool.is_alive:
+            output.talk(f"A run of {uid[:12]} could not be stored: {spool.trouble} It is kept in {spool.folder}")
     return set(running)
 
 
-def listed(app: App, *, everything: bool, agent: str | None, helpers: bool) -> list[Found]:
+def listed(app: App, *, everything: bool, agent: str | None, helpers: bool, unread: bool = False) -> list[Found]:
     """The sessions of the stores in use, each once, the last active first."""
     found: dict[str, Found] = {}
     for store in app.stores:
@@ -75,7 +81,7 @@ def listed(app: App, *, everything: bool, agent: str | None, helpers: bool) -> l
             # All that the project's own store holds is the project's, in whichever of its worktrees it was begun.
             is_own = not app.store_path and store.path == app.project_store.path
             project, folder = (None, None) if everything or is_own else (app.project_key, str(app.project_folder))
-            for session in store.sessions(agent=agent, helpers=helpers, project=project, folder=folder):
+            for session in store.sessions(agent=agent, helpers=helpers, unread=unread, project=project, folder=folder):
                 found.setdefault(session.uid, Found(store, session))
     return sorted(found.values(), key=lambda each: (each.session.last_active or 0, each.session.uid), reverse=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -13,9 +14,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from backstory import bounds, model
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+NO_TIME = "no time"
+"""What is shown where a time is outside 1970 to 9999."""
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(128, 160)) if code not in (9, 10)}
 """Control characters in what agents wrote are shown, not obeyed by the terminal."""
 CONTROL_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}
@@ -44,7 +49,7 @@ def json_line(value: Any) -> None:
 
 def encoded(value: Any) -> str:
     """JSON on one line. Control characters that JSON allows are escaped: a terminal may obey them."""
-    return msgspec.json.encode(value).decode().translate(CONTROL_IN_JSON)
+    return model.encoded(value).decode().translate(CONTROL_IN_JSON)
 
 
 def json(value: Any) -> None:
@@ -139,19 +144,31 @@ def table(rows: Sequence[Sequence[str]], *, flexible: int, heads: Sequence[str])
 
 def iso(ms: int | None) -> str | None:
     """A time as printed in JSON: ISO 8601, UTC, with milliseconds and Z."""
-    if ms is None:
-        return None
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    moment = _moment(ms)
+    return None if moment is None else moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def local(ms: int | None) -> str:
     """A time as a person reads it, in their own zone."""
-    return "" if ms is None else datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M")
+    moment = _moment(ms)
+    if moment is None:
+        return "" if ms is None else NO_TIME
+    try:
+        return moment.astimezone().strftime("%Y-%m-%d %H:%M")
+    except (OverflowError, ValueError, OSError):
+        # In their own zone it is another year already, of which there is none.
+        return moment.strftime("%Y-%m-%d %H:%M")
+
+
+def _moment(ms: int | None) -> datetime | None:
+    """A time in UTC; None for one that no calendar of ours has. A store of an earlier version may hold any."""
+    at = bounds.time_ms(ms)
+    return None if at is None else datetime.fromtimestamp(at / 1000, UTC)
 
 
 def duration(ms: int | None) -> str:
     """A duration as a person reads it: ``12.3 s``, ``4 min``, ``2.5 h``."""
-    if ms is None:
+    if ms is None or not math.isfinite(ms):
         return ""
     if ms < 60_000:
         return f"{ms / 1000:.1f} s"

@@ -63,6 +63,11 @@ def command(app: App, as_json: bool) -> None:
     ]  # fmt: skip
     for line in output.table(cells, flexible=6, heads=("SESSION", "AGENT", "STATE", "PID", "BY", "QUEUED", "PROMPT")):
         output.data(line)
+    for row in rows:
+        if row["problem"]:
+            output.talk(
+                f"{str(row['session'])[:12]} could not be stored: {row['problem']} It is kept in {row['folder']}"
+            )
 
 
 def _run_row(app: App, spool: Spool, run: Run, queues: _Queues) -> dict[str, Any]:
@@ -78,6 +83,8 @@ def _run_row(app: App, spool: Spool, run: Run, queues: _Queues) -> dict[str, Any
         "started": output.iso(run.started),
         "cwd": run.cwd,
         "prompt": run.prompt,
+        "folder": str(spool.folder),
+        "problem": spool.trouble or None,
     }
 
 
@@ -88,6 +95,7 @@ def _queued_rows(app: App, queues: _Queues, shown: set[str]) -> list[dict[str, A
         {
             "session": uid, "turn": None, "agent": None, "state": "queued", "pid": None,
             "owner": _owner_told(app, owners.get(uid)), "queued": count, "started": None, "cwd": None, "prompt": None,
+            "folder": None, "problem": None,
         }
         for uid, count in counts.items()
         if uid not in shown

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from backstory import model
+from backstory import agents, model
 from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.list_command import MARKS, outcome_of, session_as_json
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 WINDOW = 500
 """So many events are read at once; nothing of the store is held while they are printed."""
 RESULT_LINES = 6
+SHOWN_CHARS_MAX = 20_000
+"""Of a longer text only the beginning is shown without ``--full``."""
 
 
 @click.command("show")
@@ -129,7 +131,7 @@ class LiveRun:
         self._run = run
         self.is_running, self.pid = spool.is_alive, spool.pid
         # Opened here, so that they can still be read when the run is stored and its spool removed meanwhile.
-        reader = runnable(run.agent).stream_reader()
+        reader = agents.stream_reader_of(runnable(run.agent))
         self._outputs = [
             (Followed(path, reader, is_error=is_error), _size(path) // READ_BYTES + 1)
             for path, is_error in ((spool.stdout, False), (spool.stderr, True))
@@ -331,11 +333,11 @@ def event_lines(seq: int | None, event: Event, *, full: bool) -> Iterator[str]:
     at = "      " if seq is None else output.style(f"@{seq:<5}", dim=True)
     match event:
         case model.UserMessage():
-            yield from _block(at, "❯", event.content, fg="cyan", bold=True)
+            yield from _block(at, "❯", event.content, full=full, fg="cyan", bold=True)
         case model.AssistantText():
-            yield from _block(at, " ", event.text)
+            yield from _block(at, " ", event.text, full=full)
         case model.Thinking():
-            yield from _block(at, "~", event.text, dim=True)
+            yield from _block(at, "~", event.text, full=full, dim=True)
         case model.ToolCall():
             told = output.one_line(key_field(event), output.width() - 12 - len(event.tool_name))
             yield f"{at} {output.style('●', fg='blue')} {output.style(output.clean(event.tool_name), bold=True)} {told}"
@@ -344,14 +346,16 @@ def event_lines(seq: int | None, event: Event, *, full: bool) -> Iterator[str]:
         case model.ToolResult():
             lines = event.content.split("\n")
             shown = lines if full else lines[:RESULT_LINES]
+            text, left = _begun("\n".join(shown), full=full)
             how = {"fg": "red"} if event.is_error else {"dim": True}
-            yield from _indented("\n".join(shown), **how)
+            yield from _indented(text, **how)
+            yield from left
             if len(shown) < len(lines):
                 yield output.style(f"         (+{len(lines) - len(shown)} more)", dim=True)
         case model.Error():
-            yield from _block(at, "!", event.message, fg="red")
+            yield from _block(at, "!", event.message, full=full, fg="red")
         case model.Compacted():
-            yield from _block(at, "≡", event.summary if full else "context compacted", fg="magenta")
+            yield from _block(at, "≡", event.summary if full else "context compacted", full=full, fg="magenta")
         case model.Complete() | model.Init():
             return
         case _:
@@ -369,11 +373,21 @@ def key_field(call: model.ToolCall) -> str:
     return call.file_path or ""
 
 
-def _block(at: str, mark: str, text: str, **how: Any) -> Iterator[str]:
-    first, *rest = output.clean(text.strip("\n")).split("\n")
+def _begun(text: str, *, full: bool) -> tuple[str, list[str]]:
+    """A text, or of a long one the beginning, and a line that says how much is left."""
+    if full or len(text) <= SHOWN_CHARS_MAX:
+        return text, []
+    left = f"         (+{len(text) - SHOWN_CHARS_MAX:,} more characters; --full shows them)"
+    return text[:SHOWN_CHARS_MAX], [output.style(left, dim=True)]
+
+
+def _block(at: str, mark: str, text: str, *, full: bool, **how: Any) -> Iterator[str]:
+    text, left = _begun(text.strip("\n"), full=full)
+    first, *rest = output.clean(text).split("\n")
     yield f"{at} {output.style(f'{mark} {first}', **how)}"
     for line in rest:
         yield f"         {output.style(line, **how)}"
+    yield from left
 
 
 def _indented(text: str, **how: Any) -> Iterator[str]:

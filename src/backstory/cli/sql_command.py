@@ -39,11 +39,12 @@ WHY_STOPPED = {
 EXAMPLES = {
     "Cost and tokens by week": """\
 select strftime('%Y week %W', at) as week, count(*) as turns, round(sum(cost_usd), 2) as usd,
-  sum(cost_kind = 'unknown') as without_cost, sum(output_tokens) as output_tokens
+  sum(cost_kind = 'unknown') as without_cost, cast(total(output_tokens) as integer) as output_tokens
 from usage group by week order by week desc""",
     "Tokens by model": """\
-select model, count(*) as turns, sum(input_tokens) as input, sum(cache_read_tokens) as from_cache,
-  sum(output_tokens) as output, round(sum(cost_usd), 2) as usd
+select model, count(*) as turns, cast(total(input_tokens) as integer) as input,
+  cast(total(cache_read_tokens) as integer) as from_cache, cast(total(output_tokens) as integer) as output,
+  round(sum(cost_usd), 2) as usd
 from usage group by model order by output desc""",
     "Files by churn": """\
 select coalesce(relative_path, file_path) as file, count(*) as sessions, sum(touches) as touches

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -52,7 +52,7 @@ from backstory.store.slices import LogSlice, Written
 from backstory.store.verify import Verified
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     import apsw
 
@@ -71,7 +71,10 @@ __all__ = [
 
 _HAS = "select count(*) from sessions where uid = ?"
 PROJECT_STORE = Path(".backstory") / "sessions.bks"
-BULK_CRISIS_MERGE = 2_000
+BULK_CRISIS_MERGE = 500
+"""So many segments of the index are merged at once even while that is put off: FTS5 has room for 2,000 in all."""
+SEGMENTS_MAX = 1_500
+"""An index with more segments is merged before anything is written: merging takes room itself."""
 BULK_HASH_BYTES = 32 * 1024 * 1024
 BULK_WAL_PAGES = 8_192
 WAL_PAGES = 1_000
@@ -377,13 +380,24 @@ class Store:
         folder: str | None = None,
         agent: str | None = None,
         helpers: bool = False,
+        unread: bool = False,
         limit: int = -1,
         offset: int = 0,
     ) -> list[Session]:
-        """Sessions, the last active first; helpers' own sessions only when asked for. -1 = no limit."""
+        """Sessions, the last active first; helpers' own sessions only when asked for. -1 = no limit.
+
+        ``unread``: also the files that are kept and that nobody understands, each a session of its own.
+        """
         return self._read(
             lambda db: sessions.listed(
-                db, project=project, folder=folder, agent=agent, helpers=helpers, limit=limit, offset=offset
+                db,
+                project=project,
+                folder=folder,
+                agent=agent,
+                helpers=helpers,
+                unread=unread,
+                limit=limit,
+                offset=offset,
             )
         )
 
@@ -645,11 +659,25 @@ class Store:
         """Store pieces of logs in one transaction; each is taken or refused on its own."""
 
         def write(db: apsw.Connection) -> list[Written]:
-            written = [slices.write(db, piece) for piece in pieces]
+            waiting = slices.Waiting()
+            written = [slices.write(db, piece, waiting) for piece in pieces]
             forks.link_copies(db, {uid for each in written for uid in each.turn_uids})
+            waiting.index(db)
             return written
 
         return self._write(write)
+
+    def take_back_untold(self, log_id: int) -> None:
+        """Let go of what is kept of a log as bytes only, so that it is read once more."""
+        self._write(lambda db: logs.take_back(db, log_id))
+
+    def mark_stale(self, log_id: int) -> None:
+        """Have what a log says derived again by the next ingest."""
+        self._write(lambda db: db.execute("update logs set derived = 0 where id = ?", (log_id,)))
+
+    def untold_logs(self) -> list[Log]:
+        """The logs of which something is kept as bytes only, because storing what it says failed."""
+        return self._read_if_begun(logs.untold, [])
 
     def remember_places(self, places: Iterable[SeenPlace], moved: Iterable[tuple[int, str, str]] = ()) -> None:
         """Note files as they are now, so that they need not be opened again.
@@ -665,18 +693,23 @@ class Store:
 
         self._write(remember)
 
+    def note_ctimes(self, ctimes: Mapping[str, int]) -> None:
+        """Note the ctime of files, by path, that an earlier version looked at."""
+        self._write(lambda db: logs.note_ctimes(db, ctimes))
+
     def drop_logs(self, log_ids: Sequence[int], *, in_favour_of: int) -> None:
         """Remove logs whose every record another log of the session holds too."""
 
-        def drop(db: apsw.Connection) -> None:
-            for log_id in log_ids:
-                session = db.execute("select session_id from logs where id = ?", (log_id,)).get
-                db.execute("update log_places set log_id = ? where log_id = ?", (in_favour_of, log_id))
-                slices.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
-                companions.move(db, log_id, in_favour_of)
-                db.execute("delete from logs where id = ?", (log_id,))
+        self._write(lambda db: _drop_logs(db, log_ids, in_favour_of))
 
-        self._write(drop)
+    def replace_unread(self, log_id: int, understood: int) -> None:
+        """Remove a log that nobody understood, and its session, now that another one holds its bytes."""
+
+        def replace(db: apsw.Connection) -> None:
+            _drop_logs(db, [log_id], understood)
+            sessions.drop_read(db, understood)
+
+        self._write(replace)
 
     def fold_idle(self, before: int) -> int:
         """Fold the small chunks of logs that were last written before this time (ms); gives how many logs."""
@@ -783,6 +816,25 @@ class Store:
         self.begin_bulk()
         self.end_bulk()
 
+    @contextmanager
+    def bulk(self, *, is_bulk: bool = True) -> Iterator[None]:
+        """A block in which a lot is written, or not: ``begin_bulk`` before it, ``end_bulk`` behind it.
+
+        If the block fails the index gets its settings back, and is merged by those who write next.
+        """
+        if not is_bulk:
+            yield
+            return
+        self.begin_bulk()
+        try:
+            yield
+            self.end_bulk()
+        except BaseException:
+            # Where even that fails, opening the store again does it.
+            with suppress(errors.BackstoryError):
+                self._leave_bulk()
+            raise
+
     def begin_bulk(self) -> None:
         """Put off merging the index, and emptying the WAL, while a lot is written; ``end_bulk`` does both once."""
         self._write(lambda db: _set_index(db, automerge=0, crisismerge=BULK_CRISIS_MERGE, hashsize=BULK_HASH_BYTES))
@@ -790,14 +842,14 @@ class Store:
 
     def end_bulk(self) -> None:
         """Merge the index into one piece, a step at a time, and give its settings and the free pages back."""
-        is_more = self._write(lambda db: _merge_index(db, is_first=True))
-        for _ in range(MERGE_STEPS_MAX):
-            if not is_more:
-                break
-            is_more = self._write(lambda db: _merge_index(db, is_first=False))
-        self._write(_reset_index)
-        self._writing_connection().wal_autocheckpoint(WAL_PAGES)
+        with connection.translated(self.path):
+            _merge_whole(self._writing_connection(), self.path)
+        self._leave_bulk()
         self._give_pages_back()
+
+    def _leave_bulk(self) -> None:
+        self._writing_connection().wal_autocheckpoint(WAL_PAGES)
+        self._write(_reset_index)
 
     # how ------------------------------------------------------------------------------------------------------
 
@@ -873,6 +925,8 @@ class Store:
             # A bulk load was killed before it could give the index its settings back.
             with connection.writing(db, self.path):
                 _reset_index(db)
+        if _has_too_many_segments(db):
+            _merge_whole(db, self.path)
 
     def _make_tables(self, db: apsw.Connection) -> None:
         empty = db.pragma("page_count") == 0 or not db.execute("select count(*) from sqlite_schema").get
@@ -914,6 +968,15 @@ class _checked:  # noqa: N801 - used as a statement
             raise errors.StoreDamaged(self._path, str(refused)) from refused
 
 
+def _drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) -> None:
+    for log_id in log_ids:
+        session = db.execute("select session_id from logs where id = ?", (log_id,)).get
+        db.execute("update log_places set log_id = ? where log_id = ?", (in_favour_of, log_id))
+        slices.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
+        companions.move(db, log_id, in_favour_of)
+        db.execute("delete from logs where id = ?", (log_id,))
+
+
 def _set_index(db: apsw.Connection, **settings: int) -> None:
     for name, value in settings.items():
         db.execute("insert into search_index(search_index, rank) values (?, ?)", (name, value))
@@ -924,6 +987,22 @@ def _merge_index(db: apsw.Connection, *, is_first: bool) -> bool:
     before = db.total_changes()
     _set_index(db, merge=-MERGE_PAGES if is_first else MERGE_PAGES)
     return db.total_changes() - before > 1
+
+
+def _merge_whole(db: apsw.Connection, path: Path) -> None:
+    """Merge the index into one segment, in short transactions."""
+    for step in range(MERGE_STEPS_MAX):
+        with connection.writing(db, path):
+            is_more = _merge_index(db, is_first=step == 0)
+        if not is_more:
+            break
+
+
+def _has_too_many_segments(db: apsw.Connection) -> bool:
+    # The numbers of segments are given anew from the lowest, so that a low one answers without counting.
+    if (db.execute("select max(segid) from search_index_idx").get or 0) <= SEGMENTS_MAX:
+        return False
+    return bool(db.execute("select count(distinct segid) > ? from search_index_idx", (SEGMENTS_MAX,)).get)
 
 
 def _reset_index(db: apsw.Connection) -> None:

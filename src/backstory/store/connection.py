@@ -148,7 +148,9 @@ def translated(path: Path) -> Iterator[None]:
         raise errors.NotAStore(path, "SQLite cannot read it") from refused
     except apsw.CorruptError as refused:
         raise errors.StoreDamaged(path, str(refused)) from refused
-    except (apsw.IOError, apsw.ConstraintError) as refused:
+    except apsw.ConstraintError as refused:
+        raise errors.StoreRefused(path, str(refused)) from refused
+    except apsw.IOError as refused:
         raise errors.StoreFailed(path, str(refused)) from refused
 
 

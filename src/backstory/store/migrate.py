@@ -12,7 +12,7 @@ from backstory.store.connection import APPLICATION_ID
 if TYPE_CHECKING:
     import apsw
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 DERIVED_VERSION = derived.VERSION
 
 MIGRATIONS: dict[int, str] = {
@@ -71,6 +71,12 @@ MIGRATIONS: dict[int, str] = {
           and e.seq <= t.last_seq and e.kind in ('UserMessage', 'AssistantText', 'Thinking', 'ToolCall', 'ToolResult',
           'Error', 'Plan', 'Compacted'))));
     end;
+    """,
+    3: """
+    alter table logs add column told_to integer;
+    alter table log_places add column ctime_ns integer;
+    -- What nobody understands is kept, too: it is looked at once more.
+    update log_places set reason = null where reason = 'not_a_log';
     """,
 }
 """SQL that takes a store from the version before to the one it is filed under."""

@@ -87,6 +87,7 @@ def listed(
     folder: str | None = None,
     agent: str | None = None,
     helpers: bool = False,
+    unread: bool = False,
     limit: int = -1,
     offset: int = 0,
 ) -> list[Session]:
@@ -95,6 +96,8 @@ def listed(
     if not helpers:
         # A helper whose parent is not here would otherwise be nowhere.
         conditions.append(f"(s.relation is not '{Relation.SUBAGENT}' or s.parent_id is null)")
+    if not unread:
+        conditions.append(f"s.relation is not '{Relation.UNREAD}'")
     more, values = of_kind(project=project, folder=folder, agent=agent)
     conditions += more
     rows = db.execute(
@@ -300,6 +303,15 @@ def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
         )
         db.execute("delete from sessions where id = ?", (each,))
     return [uid for _, uid in doomed]
+
+
+def drop_read(db: apsw.Connection, log_id: int) -> None:
+    """Remove the sessions of files that were not understood and are now: of this log, say."""
+    db.execute(
+        "delete from sessions where relation = ? and not exists (select 1 from logs where session_id = sessions.id)",
+        (Relation.UNREAD,),
+    )
+    db.execute("update log_places set reason = null where log_id = ? and reason = ?", (log_id, slices.NOT_UNDERSTOOD))
 
 
 def unforget(db: apsw.Connection) -> int:
