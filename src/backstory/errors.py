@@ -194,7 +194,7 @@ class UnknownAgent(BackstoryError):
 
 
 class ConfigBroken(BackstoryError):
-    """A configuration file cannot be read, or holds a key or value that means nothing."""
+    """A person's own configuration file cannot be read, or holds a value that means nothing."""
 
     exit_code = 78
 
@@ -209,6 +209,18 @@ class UnknownSetting(BackstoryError):
 
     def __init__(self, key: str, known: Sequence[str]) -> None:
         super().__init__(f"There is no setting {key!r}. Settings: {', '.join(known)}.")
+
+
+class SettingNotHere(BackstoryError):
+    """A setting was to be set for a project, where it would be ignored."""
+
+    exit_code = 64
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(
+            f"{key} cannot be set so for one project: {why}. A project's settings come with each clone of it. To set "
+            "it for yourself, leave out --here."
+        )
 
 
 class BadTime(BackstoryError):

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from backstory import __version__
 from backstory.cli import COMMANDS
 from backstory.cli.show_command import SHOWN_CHARS_MAX
+from backstory.config import SETTINGS
 from backstory.finding import find
 from backstory.store import Filter, open_store
 from tests.ingest.machines import ORIGINAL_ID, PARENT_ID, SMALL, case, claude_line, claude_log, lines, place, sha256
@@ -761,10 +762,24 @@ def test_settings_are_listed_read_and_changed(bare: Shell) -> None:
 
 
 def test_a_projects_setting_wins(bare: Shell) -> None:
-    bare("config", "set", "list.limit", "3")
-    bare("config", "set", "list.limit", "4", "--here")
-    assert bare("config", "get", "list.limit").out == "4\n"
-    assert (bare.cwd / ".backstory" / "config.toml").exists()
+    bare("config", "set", "run.silence_s", "3")
+    bare("config", "set", "run.silence_s", "4", "--here")
+    assert bare("config", "get", "run.silence_s").out == "4\n"
+    found = {each["key"]: each["origin"] for each in bare("config", "list", "--json").json()}
+    assert found["run.silence_s"] == str(bare.cwd / ".backstory" / "config.toml")
+
+
+def test_what_a_project_may_not_set_is_refused_there(bare: Shell) -> None:
+    done = bare("config", "set", "list.limit", "4", "--here")
+    assert (done.code, done.out) == (USAGE, "")
+    assert "only your own config may set it" in done.err
+    assert not (bare.cwd / ".backstory").exists()
+
+
+def test_the_programs_that_are_set_are_listed(bare: Shell) -> None:
+    bare("config", "set", "agents.claude", "/opt/claude")
+    (row,) = [each for each in bare("config", "list", "--json").json() if each["key"] == "agents.claude"]
+    assert (row["value"], row["origin"]) == ("/opt/claude", str(bare.home / "backstory" / "config.toml"))
 
 
 def test_a_setting_is_obeyed(machine: Shell) -> None:
@@ -791,9 +806,17 @@ def test_unknown_settings_are_named(bare: Shell) -> None:
     assert bare("config", "set", "list.limit", "three").code == USAGE
     (bare.home / "backstory").mkdir()
     (bare.home / "backstory" / "config.toml").write_text("[list]\nlimt = 3\n")
-    done = bare("config", "list")
-    assert done.code == BAD_CONFIG
-    assert "list.limt" in done.err
+    done = bare("config", "list", "--json")
+    assert (done.code, len(done.json())) == (0, len(SETTINGS))
+    assert done.err.count("'list.limt'") == 1
+
+
+def test_a_wrong_value_stops_the_commands_that_need_it(machine: Shell) -> None:
+    (machine.home / "backstory" / "config.toml").write_text("[search]\nlimit = 'few'\n")
+    assert (machine("ingest").code, machine("list", "--all").code) == (0, 0)
+    done = machine("search", "work")
+    assert (done.code, done.out) == (BAD_CONFIG, "")
+    assert "search.limit: it must be a int" in done.err
 
 
 def test_a_broken_file_of_settings_is_named(machine: Shell) -> None:

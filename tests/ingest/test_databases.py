@@ -357,17 +357,16 @@ def test_a_database_of_the_other_lineage_is_read_by_its_columns(machine: Machine
 def test_a_database_that_is_written_all_the_time_is_left_to_the_next_time(
     machine: Machine, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy = shutil.copyfile
+    copy = databases._copy
 
-    def written_meanwhile(source: str, target: Path) -> object:
-        found = copy(source, target)
+    def written_meanwhile(source: Path, target: Path, size: int) -> None:
+        copy(source, target, size)
         changed(database, "update sessions set branch = branch || 'x'")
-        return found
 
-    monkeypatch.setattr(shutil, "copyfile", written_meanwhile)
+    monkeypatch.setattr(databases, "_copy", written_meanwhile)
     (problem,) = read(machine).errors
     assert "next time" in problem.reason
-    monkeypatch.setattr(shutil, "copyfile", copy)
+    monkeypatch.setattr(databases, "_copy", copy)
     assert read(machine).errors == []
     assert prompts(machine.store) == ["Mend the gate", "Paint it"]
 

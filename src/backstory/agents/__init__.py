@@ -120,6 +120,13 @@ class SessionRows(Struct, frozen=True, kw_only=True):
     content: bytes
 
 
+class UnreadRows(Struct, frozen=True, kw_only=True):
+    """What of a database could not be read, and why. ``native_id``: the session's, where it is of one."""
+
+    native_id: str | None = None
+    reason: str
+
+
 class UnreadableDatabase(Exception):
     """A database that is damaged, of a later version, or something else; says which."""
 
@@ -130,8 +137,10 @@ class KeepsRows(Protocol):
     def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
         """Where such a database would be, whether or not it exists."""
 
-    def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows]:
+    def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows | UnreadRows]:
         """The sessions of a database whose logs are gone from beside it. ``copy`` is read; raises UnreadableDatabase.
+
+        It is ours, as are its journals beside it, and may be changed.
 
         Their rows are what ``identify`` and ``reader`` are given as a log, whose path is the database's, a ``#`` and
         the session's id.

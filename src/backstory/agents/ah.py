@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from backstory.agents import Place, SessionRows
+    from backstory.agents import Place, SessionRows, UnreadRows
     from backstory.agents._message_files import SessionFile, Tree
 
 NAME = "ah"
@@ -184,7 +184,7 @@ class Ah:
             return []
         return [database.with_name(f"{database.name.removesuffix(ENDING)}{QUEUE_ENDING}")]
 
-    def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows]:
+    def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows | UnreadRows]:
         queue = next((copy.with_name(each.name) for each in self.beside(database)), None)
         is_in_project = database.parent.name == FOLDER
         given = _message_rows.Database(

@@ -77,7 +77,7 @@ from backstory.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from backstory.agents import Exported, SessionRows
+    from backstory.agents import Exported, SessionRows, UnreadRows
 
 NAME = "copilot"
 FOLDER = "session-state"
@@ -343,7 +343,7 @@ class Copilot:
     def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
         return [place.root / DATABASE for place in self.places(environ, home) if place.folder.name == FOLDER]
 
-    def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows]:
+    def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows | UnreadRows]:
         folder = database.with_name(FOLDER)
         here = {_jsonl.stem(log) if log.is_file() else log.name for log in _entries(folder) if _holds_log(log)}
         return _session_rows.sessions_in(copy, here)

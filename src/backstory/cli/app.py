@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory import config, projects
-from backstory.errors import NoHome, SessionAmbiguous, SessionNotFound
+from backstory.cli import output
+from backstory.errors import AgentCannotRun, NoHome, SessionAmbiguous, SessionNotFound, UnknownAgent
 from backstory.store import PROJECT_STORE, Session, Store, open_store
 
 if TYPE_CHECKING:
@@ -94,10 +95,23 @@ class App:
 
     @cached_property
     def config(self) -> config.Config:
-        """The settings in force here."""
-        return config.Config(
-            [self.home / config.FILE_NAME, projects.store_path(self.project_folder).with_name(config.FILE_NAME)]
+        """The settings in force here; what is ignored of them is said once."""
+        found = config.Config(
+            self.home / config.FILE_NAME,
+            projects.store_path(self.project_folder).with_name(config.FILE_NAME),
+            is_installed=self._is_installed,
         )
+        for remark in found.remarks:
+            output.talk(output.clean(remark))
+        return found
+
+    def _is_installed(self, agent: str, program: str) -> bool:
+        from backstory.streaming import is_installed, runnable
+
+        try:
+            return is_installed(runnable(agent).name, program or None, self.environ)
+        except (UnknownAgent, AgentCannotRun):
+            return False
 
     def find(self, wanted: str) -> Found:
         """The session that is meant, in the nearest store that has it.
