@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory import ids
-from backstory.errors import BackstoryError, QueueUnusable, SessionElsewhere
+from backstory.errors import BackstoryError, QueueBusy, QueueUnusable, SessionElsewhere
 from backstory.model import UserMessage, event_to_json, own_line
 from backstory.spool import LOCKS, SPOOLS, SessionLock, waiting
 from backstory.store.queue import HEARTBEAT_S, Kind, Options, Owner, Queue, Text
@@ -41,8 +41,15 @@ class Hold:
     A queue that cannot be used keeps nobody from running: ``trouble`` says what is wrong with it.
     """
 
-    def __init__(self, home: Path, store: Store, session_uid: str, now: Callable[[], int]) -> None:
-        self.queue = Queue(store.path)
+    def __init__(
+        self,
+        home: Path,
+        store: Store,
+        session_uid: str,
+        now: Callable[[], int],
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.queue = Queue(store.path, report)
         self.session_uid = session_uid
         self.trouble: BackstoryError | None = None
         self._lock = SessionLock(home / LOCKS, session_uid)
@@ -84,8 +91,8 @@ class Hold:
         self._beating.start()
 
     def _beat(self) -> None:
-        # A connection is used by one thread.
-        with Queue(self._path) as queue:
+        # A connection is used by one thread. What cannot be written now is written five seconds later.
+        with Queue(self._path, patience_s=0.0) as queue:
             while not self._over.wait(HEARTBEAT_S):
                 try:
                     queue.own(_heard_of(self._owner, self._now()))
@@ -116,6 +123,10 @@ class Steering:
     ) -> None:
         self._hold, self._spool, self._feed, self._agent, self._reader = hold, spool, feed, agent, reader
         self._now = now
+        # The agent's words are not left unread for the sake of a queue that another process has locked.
+        self._queue = Queue(hold.queue.store, patience_s=0.0)
+        self._is_stale = False
+        """Whether the queue has changed and could not be read."""
         self._looked = 0.0
         self._prompted: float | None = None
         """When the agent was seen to have read its prompt."""
@@ -142,6 +153,7 @@ class Steering:
     def end(self) -> None:
         """Tell the agent that nothing more is to come."""
         self._feed.close()
+        self._queue.close()
 
     def _is_deaf(self) -> bool:
         """Whether the agent has had its time to say that it listens. What it answers to its prompt is not cut short."""
@@ -167,6 +179,8 @@ class Steering:
                     self._feed.close()
                     return
                 self._given[self._agent.word_of(text.uid)] = self._waiting.popleft()
+        except QueueBusy:
+            self._is_stale = True
         except BackstoryError as refused:
             # What cannot be handed over now waits for the next run.
             self._hold.trouble = refused
@@ -177,9 +191,10 @@ class Steering:
         if now - self._looked < LOOK_S:
             return
         self._looked = now
-        if self._hold.queue.has_changed():
+        if self._queue.has_changed() or self._is_stale:
             known = {text.uid for text in self._given.values()}
-            texts = self._hold.queue.texts(self._hold.session_uid, Kind.STEER)
+            texts = self._queue.texts(self._hold.session_uid, Kind.STEER)
+            self._is_stale = False
             self._waiting = deque(
                 text for text in texts if text.uid not in known and len(self._line(text)) <= self._feed.line_bytes_max
             )
