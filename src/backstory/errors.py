@@ -100,6 +100,16 @@ class QueueBusy(StoreBusy):
         )
 
 
+class NotQueuedNow(BackstoryError):
+    """Texts could not be queued because the queue was locked; what was typed is told again, as commands."""
+
+    exit_code = 75
+
+    def __init__(self, refused: QueueBusy, commands: Sequence[str]) -> None:
+        listed = "\n  ".join(commands)
+        super().__init__(f"{refused} Your text is not lost. To queue it:\n  {listed}")
+
+
 class StoreReadOnly(BackstoryError):
     """The store, or its folder, may not be written."""
 

@@ -209,13 +209,13 @@ def word_line(text: Text, turn_uid: str, now: int) -> bytes:
     return line[:-1] + b',"uid":' + msgspec.json.encode(text.uid) + b"}"
 
 
-def settle(store: Store, session_uid: str, consumed: Iterable[str]) -> None:
+def settle(store: Store, session_uid: str, consumed: Iterable[str], report: Callable[[str], None]) -> None:
     """Take out of the queue what a run that is stored has consumed; steers that it did not take up become follow-ups.
 
     Raises what keeps the queue from being written now; one that cannot be read at all holds nothing back.
     """
     try:
-        with Queue(store.path) as queue:
+        with Queue(store.path, report) as queue:
             waiting = queue.texts(session_uid)
             known = set(consumed)
             queue.remove([text.uid for text in waiting if text.uid in known])
@@ -224,11 +224,14 @@ def settle(store: Store, session_uid: str, consumed: Iterable[str]) -> None:
         return
 
 
-def still_waits(store: Store, uid: str) -> bool:
-    """Whether a text is still in the queue; not, where the queue cannot be read."""
+def still_waits(store: Store, uid: str, report: Callable[[str], None]) -> bool:
+    """Whether a text is still in the queue; not, where the queue cannot be read. Raises QueueBusy."""
     try:
-        with Queue(store.path) as queue:
+        with Queue(store.path, report) as queue:
             return queue.has(uid)
+    except QueueBusy:
+        # Taken for gone, it would never be run.
+        raise
     except BackstoryError:
         return False
 
@@ -254,12 +257,9 @@ def still_waiting(home: Path, queue: Queue, session_uid: str | None = None) -> l
     return [text for text in texts if text.uid not in at_work]
 
 
-def leave(store: Store, session_uid: str, said: Sequence[tuple[Kind, str, Options]], now: int) -> list[Text]:
-    """Leave texts for a session, each with the uid of the turn it may become; gives them.
-
-    Raises what the queue raises.
-    """
-    texts = [
+def texts_for(session_uid: str, said: Sequence[tuple[Kind, str, Options]], now: int) -> list[Text]:
+    """Texts for a session, each with the uid of the turn it may become."""
+    return [
         Text(
             uid=ids.new_uid(now, os.urandom(10)),
             session_uid=session_uid,
@@ -270,6 +270,9 @@ def leave(store: Store, session_uid: str, said: Sequence[tuple[Kind, str, Option
         )
         for kind, content, options in said
     ]
-    with Queue(store.path) as queue:
-        queue.add(texts)
-    return texts
+
+
+def leave(store: Store, texts: Sequence[Text], report: Callable[[str], None] = lambda _: None) -> int:
+    """Leave texts for a session; gives how many wait before them. Raises what the queue raises."""
+    with Queue(store.path, report) as queue:
+        return queue.add(texts)

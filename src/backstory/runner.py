@@ -88,10 +88,21 @@ class Finished(Struct, frozen=True, kw_only=True):
 
 
 class Runner:
-    """Runs prompts on one machine: ``home`` holds the spool and the locks."""
+    """Runs prompts on one machine: ``home`` holds the spool and the locks.
 
-    def __init__(self, home: Path, home_store: Store, environ: Mapping[str, str], now: Callable[[], int]) -> None:
+    ``report`` is told whom a queue is waited for.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        home_store: Store,
+        environ: Mapping[str, str],
+        now: Callable[[], int],
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._home, self._home_store, self._environ, self._now = home, home_store, environ, now
+        self._report = report
         self.projects = KnownProjects(home, home_store, now)
 
     def run(self, store: Store, session: Session, request: Request, show: Callable[[Shown], None]) -> Finished:
@@ -113,7 +124,7 @@ class Runner:
 
         Another command may have it for a moment, to store what an earlier run left: it is waited for.
         """
-        hold = Hold(self._home, store, session.uid, self._now)
+        hold = Hold(self._home, store, session.uid, self._now, self._report)
         deadline = time.monotonic() + patience_s
         while not hold.take():
             if time.monotonic() > deadline:
@@ -160,7 +171,7 @@ class Runner:
 
     def _store_or_drop(self, store: Store, spool: Spool, run: Run) -> None:
         """Store what a run has left. One that never started, and whose prompt still waits in the queue, is dropped."""
-        if not spool.was_started and still_waits(store, run.turn_uid):
+        if not spool.was_started and still_waits(store, run.turn_uid, self._report):
             spool.remove()
         else:
             self._store(store, spool, self._left(spool, run))
@@ -341,7 +352,7 @@ class Runner:
         for _ in pieces:
             # Read to its end all the same: it tells which words the agent took up.
             pass
-        settle(store, uid, [told.run.turn_uid, *told.taken])
+        settle(store, uid, [told.run.turn_uid, *told.taken], self._report)
         try:
             home.hand_over(store, uid, has_all=is_beside)
             spool.remove()

@@ -23,7 +23,7 @@ from backstory.agents import steerable
 from backstory.cli.app import now_ms
 from backstory.errors import CannotWrite
 from backstory.model import LogIdentity, UserMessage
-from backstory.queueing import Hold, Steering, leave
+from backstory.queueing import Hold, Steering, leave, texts_for
 from backstory.spool import Feed, SessionLock, Spool
 from backstory.store import open_store
 from backstory.store.queue import Kind, Options, Owner, Queue
@@ -716,7 +716,7 @@ def test_nothing_more_is_run_in_a_session_that_is_removed_while_it_runs(bench: B
     uid = bench.store.sessions()[0].uid
     bench.backstory("rm", "--yes", "S1")
     # Left by one who found the session just before it was removed.
-    leave(bench.store, uid, [(Kind.FOLLOWUP, "third", Options())], now_ms())
+    leave(bench.store, texts_for(uid, [(Kind.FOLLOWUP, "third", Options())], now_ms()))
     busy.end()
     assert told(bench) == ["first"]
     assert (bench.spools(), queue_file(bench).exists()) == ([], False)

@@ -404,8 +404,9 @@ class _Moved(Exception):
 
 def _in_transaction(db: apsw.Connection, change: Callable[[apsw.Connection], T]) -> T:
     try:
-        db.execute("begin immediate")
         try:
+            # Inside, because an interrupt may come as soon as it has begun.
+            db.execute("begin immediate")
             changed = change(db)
             db.execute("commit")
         except BaseException:
