@@ -91,13 +91,8 @@ class Busy:
 
 
 @pytest.fixture
-def busy(bench: Bench) -> Iterator[Busy]:
-    busy = Busy(bench)
-    yield busy
-    if busy.process.poll() is None:
-        busy.process.kill()
-        busy.process.communicate()
-        bench.backstory("cancel", "S1")
+def busy(bench: Bench) -> Busy:
+    return Busy(bench)
 
 
 # follow-ups -----------------------------------------------------------------------------------------------------------
