@@ -54,7 +54,7 @@ def store(store_path: Path, clock: Clock) -> Iterator[Store]:
 def no_process_outlives_its_test(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """What a test started is ended with it, also when it fails: its pipes would be found open in a test that follows."""
+    """What a test started is ended with it, also when it fails: a pipe that is open would fail a test that follows."""
     started: list[subprocess.Popen[Any]] = []
     homes = set[str]()
 

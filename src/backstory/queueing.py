@@ -30,9 +30,13 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.1
 """So often a run looks whether there are words for its agent."""
-LISTENS_S = 10.0
-"""So long after it has read its prompt an agent may take to say that it listens. Then its stdin ends: some answer only
-when they have read all of it."""
+QUIET_S = 1.0
+"""So long an agent that has read its prompt may do nothing at all before it says that it listens. Then its stdin ends:
+some answer only when they have read all of it."""
+QUIET_KNOWN_S = 10.0
+"""The same for a program that has said in an earlier run that it listens."""
+LISTENS_S = 30.0
+"""So long it may take at most, whatever it does."""
 
 
 class Hold:
@@ -119,10 +123,19 @@ class Steering:
     """Tells a running agent what people leave for it, and ends its stdin when it has answered and nothing waits."""
 
     def __init__(
-        self, hold: Hold, spool: Spool, feed: Feed, agent: Steerable, reader: ListeningReader, now: Callable[[], int]
+        self,
+        hold: Hold,
+        spool: Spool,
+        feed: Feed,
+        agent: Steerable,
+        reader: ListeningReader,
+        now: Callable[[], int],
+        *,
+        is_known: bool = False,
     ) -> None:
         self._hold, self._spool, self._feed, self._agent, self._reader = hold, spool, feed, agent, reader
         self._now = now
+        self._quiet_max = QUIET_KNOWN_S if is_known else QUIET_S
         # The agent's words are not left unread for the sake of a queue that another process has locked.
         self._queue = Queue(hold.queue.store, patience_s=0.0)
         self._is_stale = False
@@ -130,9 +143,16 @@ class Steering:
         self._looked = 0.0
         self._prompted: float | None = None
         """When the agent was seen to have read its prompt."""
+        self._signs: object = None
+        self._quiet_since = self._probed = 0.0
         self._waiting: deque[Text] = deque()
         self._given: dict[str, Text] = {}
         self._seen = 0
+
+    @property
+    def was_heard(self) -> bool:
+        """Whether the agent has said that it listens."""
+        return self._reader.tells_taken
 
     def look(self) -> list[UserMessage]:
         """Hand over what has come, as far as the agent listens; gives the words that it has taken up since."""
@@ -156,12 +176,18 @@ class Steering:
         self._queue.close()
 
     def _is_deaf(self) -> bool:
-        """Whether the agent has had its time to say that it listens. What it answers to its prompt is not cut short."""
-        if self._reader.tells_taken or not self._feed.is_read:
-            return False
+        """Whether the agent does not listen, as it said, or waits for the end of its stdin before it says anything."""
+        if self._reader.tells_taken or self._reader.is_deaf:
+            return self._reader.is_deaf
         now = time.monotonic()
+        if not self._feed.is_read or now - self._probed < LOOK_S:
+            return False
+        self._probed = now
         self._prompted = self._prompted or now
-        return now - self._prompted >= LISTENS_S
+        # An agent that begins works, also where a busy machine makes it slow.
+        if (signs := self._spool.signs_of_work()) != self._signs:
+            self._signs, self._quiet_since = signs, now
+        return now - self._quiet_since >= self._quiet_max or now - self._prompted >= LISTENS_S
 
     def _is_owed(self) -> bool:
         """Whether the agent has been told something that it has not taken up yet."""

@@ -10,14 +10,14 @@ import signal
 import subprocess
 import threading
 import time
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from backstory import ids
+from backstory import ids, listeners
 from backstory.agents import Exit, Permissions, steerable
 from backstory.context import PREFIX_CHARS, build_context, context_prefix
 from backstory.errors import (
@@ -260,27 +260,29 @@ class Runner:
         feed = Feed.holding(listener.line(prefix + request.prompt)) if listener is not None else None
         if listener is not None and feed is not None:
             command = listener.listening(command)
-        with _Stopping(Spool(self._home / SPOOLS / run.turn_uid), request.silence_s) as stopping:
+        with (
+            _Stopping(Spool(self._home / SPOOLS / run.turn_uid), request.silence_s) as stopping,
+            nullcontext() if feed is None else closing(feed),
+        ):
             spool = Spool.begin(self._home / SPOOLS, run, prefix + request.prompt)
             try:
                 process = None if stopping.was_asked else self._spawn(spool, command, request.cwd, feed)
             except OSError as refused:
                 spool.remove()
                 store.drop_if_empty(session)
-                if feed is not None:
-                    feed.close()
                 raise _not_started(agent.name, executable, request.cwd, refused) from refused
             # The agent needs its time to begin, so this costs none.
             self._let_home_know(store, session)
             import_module("backstory.deriving")  # needed to store what it says
             if process is None:
                 ended = Exit(was_cancelled=True)
-                if feed is not None:
-                    feed.close()
             else:
                 reader = agent.stream_reader()
-                steering = _steering(hold, spool, feed, agent, reader, self._now)
+                is_known = listeners.is_known(self._home, executable)
+                steering = _steering(hold, spool, feed, agent, reader, self._now, is_known=is_known)
                 ended = self._follow(spool, process, reader, stopping, steering, show)
+                if steering is not None and steering.was_heard:
+                    listeners.note(self._home, executable)
         spool.note_exit(ended.code, ended.signal)
         return self._finish(store, spool, run, ended, len(context))
 
@@ -428,12 +430,19 @@ class Runner:
 
 
 def _steering(
-    hold: Hold, spool: Spool, feed: Feed | None, agent: Runnable, reader: StreamReader, now: Callable[[], int]
+    hold: Hold,
+    spool: Spool,
+    feed: Feed | None,
+    agent: Runnable,
+    reader: StreamReader,
+    now: Callable[[], int],
+    *,
+    is_known: bool,
 ) -> Steering | None:
     listener = steerable(agent)
     if listener is None or feed is None:
         return None
-    return Steering(hold, spool, feed, listener, cast("ListeningReader", reader), now)
+    return Steering(hold, spool, feed, listener, cast("ListeningReader", reader), now, is_known=is_known)
 
 
 def _steered(steering: Steering, stopping: _Stopping, show: Callable[[Shown], None]) -> bool:

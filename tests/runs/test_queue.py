@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, cast
 import apsw
 import pytest
 
-from backstory import agents
+from backstory import agents, listeners
 from backstory.agents import steerable
 from backstory.cli.app import now_ms
 from backstory.errors import CannotWrite
 from backstory.model import LogIdentity, UserMessage
 from backstory.queueing import Hold, Steering, leave, texts_for
-from backstory.spool import Feed, SessionLock, Spool
+from backstory.spool import MARKER, Feed, SessionLock, Spool
 from backstory.store import open_store
 from backstory.store.queue import Kind, Options, Owner, Queue
 from backstory.streaming import runnable
@@ -529,10 +529,15 @@ def test_who_leaves_words_for_an_agent_that_will_not_hear_them_is_told_so(bench:
     until_nothing_runs(bench)
 
 
-def test_an_agent_that_answers_only_at_the_end_of_its_stdin_is_given_it(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("backstory.queueing.LISTENS_S", 0.0)
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look of one who steers is taken for the last that an agent may be quiet at."""
+    monkeypatch.setattr("backstory.queueing.LOOK_S", 0.0)
+    monkeypatch.setattr("backstory.queueing.QUIET_S", 0.0)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_an_agent_that_answers_only_at_the_end_of_its_stdin_is_given_it(bench: Bench) -> None:
     steering, feed, _ = steering_of(bench)
     steering.look()
     with os.fdopen(os.dup(feed.reading), "rb") as agent:
@@ -542,21 +547,102 @@ def test_an_agent_that_answers_only_at_the_end_of_its_stdin_is_given_it(
         assert (prompt[-1:], agent.read()) == (b"\n", b"")
 
 
-def test_an_agent_that_listens_keeps_its_stdin_however_long_it_says_nothing(
+@pytest.mark.usefixtures("hasty")
+def test_an_agent_that_works_before_it_says_anything_keeps_its_stdin(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backstory.queueing.LISTENS_S", 0.0)
-    steering, feed, reader = steering_of(bench)
-    reader.read(b'{"type":"system","subtype":"init","capabilities":["msg_lifecycle_v1"]}')
-    with os.fdopen(os.dup(feed.reading), "rb") as agent:
-        agent.readline()
-        steering.look()
+    signs = iter(range(1_000))
+    monkeypatch.setattr(Spool, "signs_of_work", lambda _: next(signs))
+    monkeypatch.setattr("backstory.queueing.QUIET_S", 1e-9)
+    steering, feed, _ = steering_of(bench)
+    os.read(feed.reading, 1_000)
+    for _ in range(100):
         steering.look()
     assert feed.is_open
-    feed.close()
+    monkeypatch.setattr("backstory.queueing.LISTENS_S", 0.0)
+    steering.look()
+    assert not feed.is_open
 
 
-def steering_of(bench: Bench) -> tuple[Steering, Feed, StreamReader]:
+@pytest.mark.usefixtures("hasty")
+def test_a_program_that_has_listened_before_is_given_more_time(bench: Bench) -> None:
+    steering, feed, _ = steering_of(bench, is_known=True)
+    os.read(feed.reading, 1_000)
+    for _ in range(10):
+        steering.look()
+    assert feed.is_open
+
+
+INIT = {"type": "system", "subtype": "init"}
+LISTENING = {**INIT, "capabilities": ["msg_lifecycle_v1"]}
+
+
+@pytest.mark.parametrize("said", [INIT, {"type": "assistant"}, {"type": "result"}], ids=["init", "answer", "end"])
+def test_an_agent_that_begins_without_saying_that_it_listens_is_told_the_end_at_once(
+    bench: Bench, said: dict[str, Any]
+) -> None:
+    steering, feed, reader = steering_of(bench)
+    reader.read(json.dumps(said).encode())
+    steering.look()
+    assert not feed.is_open
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("first", [[], [{"type": "system", "subtype": "hook_started"}]], ids=["init", "a hook"])
+def test_an_agent_that_listens_keeps_its_stdin_however_long_it_says_nothing(
+    bench: Bench, first: list[dict[str, Any]]
+) -> None:
+    steering, feed, reader = steering_of(bench)
+    for said in [*first, LISTENING, {"type": "assistant"}]:
+        reader.read(json.dumps(said).encode())
+        steering.look()
+    os.read(feed.reading, 1_000)
+    steering.look()
+    steering.look()
+    assert feed.is_open
+
+
+def test_a_run_takes_note_of_a_program_that_listens(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    assert not listeners.is_known(bench.home, str(bench.bin / "claude"))
+    bench.run("second", {"listens": True}, GOOD)
+    assert listeners.is_known(bench.home, str(bench.bin / "claude"))
+
+
+def test_a_program_that_was_replaced_is_not_known(tmp_path: Path) -> None:
+    program, other = tmp_path / "program", tmp_path / "other"
+    for each in (program, other):
+        each.write_text("#!/bin/sh\n")
+        listeners.note(tmp_path, str(each))
+    program.write_text("#!/bin/sh\n# another\n")
+    assert [listeners.is_known(tmp_path, str(each)) for each in (program, other)] == [False, True]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"garbage"])
+def test_a_list_of_programs_that_is_damaged_is_begun_anew(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / listeners.FILE).write_bytes(content)
+    assert not listeners.is_known(tmp_path, sys.executable)
+    listeners.note(tmp_path, sys.executable)
+    assert listeners.is_known(tmp_path, sys.executable)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system does not tell")
+@pytest.mark.parametrize(("code", "works"), [("while True: pass", True), ("input()", False)])
+def test_a_process_that_works_is_told_from_one_that_waits(tmp_path: Path, code: str, works: bool) -> None:
+    spool = Spool(tmp_path)
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"print(flush=True)\n{code}"], text=True, env={MARKER: tmp_path.name},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.readline()
+    if not works:
+        until(lambda: spool.signs_of_work() == spool.signs_of_work())
+    looks = [str(spool.signs_of_work()) for _ in range(5)]
+    assert len(set(looks)) == (5 if works else 1)
+
+
+def steering_of(bench: Bench, *, is_known: bool = False) -> tuple[Steering, Feed, StreamReader]:
     """What tells an agent words that has its prompt in its stdin, and has not said anything yet."""
     bench.run("first", GOOD)
     agent = runnable("claude")
@@ -565,7 +651,8 @@ def steering_of(bench: Bench) -> tuple[Steering, Feed, StreamReader]:
     feed = Feed.holding(listener.line("a prompt"))
     assert feed is not None
     hold = Hold(bench.home, bench.store, bench.store.session("S1").uid, now_ms)
-    return Steering(hold, Spool(bench.root), feed, listener, cast("ListeningReader", reader), now_ms), feed, reader
+    heard = cast("ListeningReader", reader)
+    return Steering(hold, Spool(bench.root), feed, listener, heard, now_ms, is_known=is_known), feed, reader
 
 
 def test_words_for_a_session_that_does_not_run_are_a_prompt(bench: Bench) -> None:
