@@ -21,6 +21,7 @@ import pytest
 from backstory import agents, listeners
 from backstory.agents import steerable
 from backstory.cli.app import now_ms
+from backstory.cli.repeating import command_for
 from backstory.errors import CannotWrite
 from backstory.model import LogIdentity, UserMessage
 from backstory.queueing import Hold, Steering, leave, texts_for
@@ -341,6 +342,19 @@ def test_one_who_waits_for_a_prompt_that_was_dropped_is_told_so(bench: Bench, bu
     _, err = waiting.communicate(timeout=DEADLINE_S)
     assert waiting.returncode == 1
     assert "It was taken out of the queue" in err
+
+
+@pytest.mark.parametrize("words", [("run", "-a", "claude", "--wait", "second"), ("followup", "second")])
+def test_one_who_breaks_off_as_soon_as_a_prompt_is_queued_takes_it_back(
+    bench: Bench, busy: Busy, words: tuple[str, ...]
+) -> None:
+    waiting = staged(bench, "backstory.store.queue:Queue.add", "queued", "never", *words, script=[])
+    until((bench.root / "queued").exists)
+    assert waits(bench) == [("followup", "second")]
+    waiting.send_signal(signal.SIGINT)
+    waiting.communicate(timeout=DEADLINE_S)
+    assert waiting.returncode == 130
+    assert waits(bench) == []
 
 
 STAGED = """
@@ -1057,6 +1071,122 @@ def test_a_project_that_is_removed_while_it_is_worked_in_is_not_made_again_by_a_
     until(lambda: len(beats) > before + 3)
     hold.release()
     assert not bench.project.exists()
+
+
+# a queue that another process has locked ------------------------------------------------------------------------------
+
+HURRIED = """
+import sys
+from backstory.store import waiting
+waiting.TOLD_S, waiting.PATIENCE_S = 0.0, float(sys.argv[1])
+sys.argv = ["backstory", *sys.argv[2:]]
+from backstory.cli import main
+main()
+"""
+"""``backstory`` that waits for a locked queue no longer than it is told, and says at once for whom."""
+
+
+def hurried(bench: Bench, seconds: float, *words: str, given: Path | None = None) -> subprocess.Popen[str]:
+    with (given or Path(os.devnull)).open() as stdin:
+        return subprocess.Popen(
+            [sys.executable, "-c", HURRIED, str(seconds), *words], cwd=bench.project, env=bench.environ([]), text=True,
+            stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+
+
+@contextmanager
+def locked(bench: Bench) -> Iterator[None]:
+    """This process has the queue in the middle of a transaction."""
+    db = apsw.Connection(str(queue_file(bench)))
+    db.execute("begin exclusive; update texts set queued = queued")
+    yield
+    db.close()
+
+
+def repeated(bench: Bench, err: str) -> None:
+    """Do what the last line says, but run nothing."""
+    told = err.splitlines()[-1].strip()
+    assert told.startswith("backstory ")
+    command = told.replace("backstory", f"{shlex.quote(sys.executable)} -m backstory", 1)
+    command = command.replace(" -S", " --no-run -S", 1)
+    subprocess.run(["sh", "-c", command], cwd=bench.project, env=bench.environ([]), check=True)
+
+
+@pytest.fixture
+def queued(bench: Bench) -> Bench:
+    """A session for which something waits."""
+    bench.run("first", GOOD)
+    bench.backstory("followup", "--no-run", "second")
+    return bench
+
+
+def test_who_cannot_queue_a_text_is_told_whose_fault_it_is_and_how_to_repeat_it(queued: Bench) -> None:
+    with locked(queued):
+        process = hurried(queued, 0.2, "followup", "--no-run", "-m", "big", "-S", "S1", "--", "-- it's third")
+        _, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == BUSY
+    assert f"queue.db is locked by process {os.getpid()} (" in err.splitlines()[0]
+    assert f"was locked for 0 s by process {os.getpid()}" in err
+    assert "Your text is not lost" in err
+    repeated(queued, err)
+    assert waits(queued) == [("followup", "second"), ("followup", "-- it's third")]
+    assert json.loads(queued.backstory("queue", "list", "--json").stdout)[-1]["options"]["model"] == "big"
+
+
+def test_a_long_text_that_cannot_be_queued_is_kept_in_a_file(queued: Bench) -> None:
+    text = "läs\n" * 1_000
+    given = queued.root / "given"
+    given.write_text(text)
+    with locked(queued):
+        process = hurried(queued, 0.1, "steer", "--no-run", "-S", "S1", given=given)
+        _, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == BUSY
+    (kept,) = (queued.home / "unsent").iterdir()
+    assert (kept.read_text(), kept.stat().st_mode & 0o777) == (text, 0o600)
+    repeated(queued, err)
+    assert waits(queued)[1:] == [("steer", text)]
+
+
+def test_a_prompt_that_cannot_be_queued_is_repeated_with_all_it_asked_for(tmp_path: Path) -> None:
+    asked = Options(agent="a", model="b", permissions="all", cwd="/some where", after=("T", 12))
+    (text,) = texts_for("S", [(Kind.FOLLOWUP, "go", asked)], now_ms())
+    assert command_for(text, "S1", tmp_path, "x.bks") == (
+        "backstory run --at @12 -S S1 --agent a --model b --permissions all --cwd '/some where' --store x.bks -- go"
+    )
+
+
+def test_a_text_is_queued_as_soon_as_the_queue_is_free(queued: Bench) -> None:
+    with locked(queued):
+        process = hurried(queued, DEADLINE_S, "followup", "--no-run", "-S", "S1", "third")
+        assert process.stderr is not None
+        assert "is locked by process" in process.stderr.readline()
+    process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0
+    assert [text for _, text in waits(queued)] == ["second", "third"]
+
+
+def test_ctrl_c_ends_the_wait_for_a_locked_queue_and_leaves_nothing_in_it(queued: Bench) -> None:
+    with locked(queued):
+        process = hurried(queued, 1_000, "followup", "--no-run", "-S", "S1", "third")
+        assert process.stderr is not None
+        assert "is locked by process" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130
+    assert waits(queued) == [("followup", "second")]
+
+
+def test_a_locked_queue_does_not_keep_words_from_an_agent_for_good(bench: Bench) -> None:
+    steering, feed, reader = steering_of(bench)
+    reader.read(json.dumps(LISTENING).encode())
+    os.read(feed.reading, 1_000)
+    uid = bench.store.session("S1").uid
+    leave(bench.store, texts_for(uid, [(Kind.STEER, "look left", Options())], now_ms()))
+    with locked(bench):
+        steering.look()
+        assert feed.is_open
+    until(lambda: steering.look() == [] and not feed.is_read)
+    assert b"look left" in os.read(feed.reading, 1_000)
 
 
 # queues that cannot be used -------------------------------------------------------------------------------------------

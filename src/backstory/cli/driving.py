@@ -18,6 +18,7 @@ from backstory.runner import INTERRUPT_S, LOCK_S, POLL_S, Request, Runner
 from backstory.spool import LOCKS, MARKER, SPOOLS, SessionLock, waiting
 from backstory.store import open_store
 from backstory.store.queue import Kind, Options, Queue
+from backstory.store.waiting import WaitStopped
 from backstory.streaming import Shown, is_installed, runnable
 from backstory.tree import Point, get_ancestry
 
@@ -91,6 +92,8 @@ class Driver:
         self._codes: dict[str, int] = {}
         self._is_stuck = False
         """Whether what waits first could not be run."""
+        self._may_wait = False
+        """Whether what was to be queued last may be in the queue."""
 
     @property
     def name(self) -> str:
@@ -208,8 +211,12 @@ class Driver:
         return texts_for(self._session.uid, asked, now_ms())
 
     def _add(self, texts: Sequence[Text]) -> int:
+        self._may_wait = True
         try:
             return leave(self._store, texts, output.talk)
+        except WaitStopped:
+            self._may_wait = False
+            raise
         except QueueBusy as refused:
             app = self._app
             commands = [command_for(text, self.name, app.home, app.store_path) for text in texts]
@@ -217,6 +224,8 @@ class Driver:
 
     def _take_back(self, texts: Sequence[Text]) -> None:
         """Take words out of the queue again; where that cannot be done now, say how it is done."""
+        if not self._may_wait:
+            return
         try:
             with Queue(self._store.path, output.talk) as queue:
                 queue.remove([text.uid for text in texts])

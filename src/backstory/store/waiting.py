@@ -63,6 +63,10 @@ def unstopped() -> Iterator[None]:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+class WaitStopped(KeyboardInterrupt):
+    """A person would not wait for a lock: nothing was written."""
+
+
 class Patience:
     """How long a file is waited for: ``seconds``, else a minute. ``report`` is told once for whom."""
 
@@ -73,7 +77,7 @@ class Patience:
         self._is_told = False
 
     def wait(self) -> None:
-        """Wait for a moment. Raises QueueBusy when that was long enough."""
+        """Wait for a moment. Raises QueueBusy when that was long enough, WaitStopped."""
         waited = time.monotonic() - self._began
         if waited >= self._seconds:
             raise QueueBusy(self._path, self._seconds, self._holder())
@@ -83,8 +87,11 @@ class Patience:
                 f"{self._path} is locked by {self._holder()}. Waiting for up to {self._seconds:.0f} s; "
                 "Ctrl-C stops the wait."
             )
-        # Not all who wait come back at the same moment.
-        time.sleep(random.uniform(RETRY_S / 4, RETRY_S))
+        try:
+            # Not all who wait come back at the same moment.
+            time.sleep(random.uniform(RETRY_S / 4, RETRY_S))
+        except KeyboardInterrupt as stopped:
+            raise WaitStopped from stopped
 
     def _holder(self) -> str:
         return str(holder_of(self._path) or "another process")
