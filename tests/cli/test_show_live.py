@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GOOD = {"result": True}
-DEADLINE_S = 60
+DEADLINE_S = 120
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NOW = 1_800_000_000_000
 HERE = Owner(session_uid="S", pid=41, host="here", started=NOW, heartbeat=NOW)
 WRITERS = 8
-DEADLINE_S = 60
+DEADLINE_S = 120
 
 
 def text(uid: str, *, session: str = "S", kind: Kind = Kind.FOLLOWUP, content: str = "") -> Text:
