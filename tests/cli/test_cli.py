@@ -683,7 +683,8 @@ def test_an_interrupted_command_says_that_nothing_is_hurt(machine: Shell) -> Non
     db = apsw.Connection(str(machine.store))
     db.execute("begin immediate")
     done = subprocess.Popen(
-        [sys.executable, "-c", WAITING, "ingest"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=machine.cwd, env=machine.environ,
+        [sys.executable, "-c", WAITING, "ingest"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=machine.cwd,
+        env=machine.environ,
     )  # fmt: skip
     assert done.stdout is not None
     done.stdout.readline()
