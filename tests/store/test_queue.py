@@ -14,6 +14,7 @@ import apsw
 import pytest
 
 from backstory.errors import QueueBusy, QueueReadOnly, QueueUnusable, StoreTooNew
+from backstory.store import connection
 from backstory.store.queue import STALE_MS, Kind, Options, Owner, Queue, Text
 
 if TYPE_CHECKING:
@@ -294,6 +295,28 @@ def test_ctrl_z_waits_for_the_end_of_a_transaction(queue: Queue, store_path: Pat
         assert os.WIFSTOPPED(status)
         other.add([text("b")])
     assert uids(queue) == ["a", "b"]
+
+
+STORING = """
+from backstory.store import connection
+print("begins", flush=True)
+db = connection.open_writer(store)
+with connection.writing(db, store):
+    os.kill(os.getpid(), signal.SIGTSTP)
+    db.execute("insert into facts values (2)")
+"""
+
+
+def test_ctrl_z_waits_for_the_end_of_a_transaction_of_a_store(store_path: Path) -> None:
+    db = connection.open_writer(store_path)
+    with connection.writing(db, store_path, first=True):
+        db.execute(f"pragma application_id = {connection.APPLICATION_ID}; create table facts(one)")
+    with beside(STORING, store_path) as stopped:
+        _, status = os.waitpid(stopped.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        assert db.execute("select one from facts").get == 2
+        db.set_busy_timeout(0)
+        db.execute("begin exclusive; rollback")
 
 
 def test_an_interrupt_in_a_transaction_leaves_nothing_of_it(queue: Queue, store_path: Path) -> None:

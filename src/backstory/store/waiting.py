@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 import random
-import signal
 import struct
 import sys
 import threading
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.errors import QueueBusy
+from backstory.store import ctrl_z
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +35,6 @@ RETRY_S = 0.02
 LOCK_BYTES = (0x40000000, 512)
 """Where SQLite locks a file: the pending byte, the reserved byte and those that readers share."""
 PROGRAM_CHARS_MAX = 40
-_STOPS = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 _ours = threading.Lock()
 """Held while a thread of this process may hold a lock of SQLite: a file that is closed loses those of all threads."""
 
@@ -55,12 +54,8 @@ class Holder(Struct, frozen=True, kw_only=True):
 @contextmanager
 def unstopped() -> Iterator[None]:
     """No key stops this thread, and no other thread of this process holds a lock of SQLite, until the block ends."""
-    with _ours:
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
-        try:
-            yield
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with _ours, ctrl_z.put_off():
+        yield
 
 
 class WaitStopped(KeyboardInterrupt):
