@@ -24,6 +24,11 @@ ENDS_S = 120
 """So long a process that is killed may take to be gone."""
 
 
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # A shell has what it runs in the background ignore interrupts, and so would all that tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Clock:
     """A clock that moves only when told to."""
 
