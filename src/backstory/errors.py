@@ -92,6 +92,27 @@ class StoreBusy(BackstoryError):
         super().__init__(f"{path} is locked by another process. Nothing was changed; try again when it is done.")
 
 
+class QueueBusy(StoreBusy):
+    """A process held the lock on a queue for longer than we wait; what it says of it names that process."""
+
+    def __init__(self, path: Path, waited_s: float, holder: str) -> None:
+        BackstoryError.__init__(
+            self,
+            f"{path} was locked for {waited_s:.0f} s by {holder}. Nothing was changed. Let that process go on or end "
+            "it, then try again.",
+        )
+
+
+class NotQueuedNow(BackstoryError):
+    """Texts could not be queued because the queue was locked; what was typed is told again, as commands."""
+
+    exit_code = 75
+
+    def __init__(self, refused: QueueBusy, commands: Sequence[str]) -> None:
+        listed = "\n  ".join(commands)
+        super().__init__(f"{refused} Your text is not lost. To queue it:\n  {listed}")
+
+
 class StoreReadOnly(BackstoryError):
     """The store, or its folder, may not be written."""
 

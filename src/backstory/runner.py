@@ -10,14 +10,14 @@ import signal
 import subprocess
 import threading
 import time
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from backstory import ids
+from backstory import ids, listeners
 from backstory.agents import Exit, Permissions, steerable, stream_reader_of
 from backstory.context import PREFIX_CHARS, build_context, context_prefix
 from backstory.errors import (
@@ -105,10 +105,21 @@ class Unstored(str):
 
 
 class Runner:
-    """Runs prompts on one machine: ``home`` holds the spool and the locks."""
+    """Runs prompts on one machine: ``home`` holds the spool and the locks.
 
-    def __init__(self, home: Path, home_store: Store, environ: Mapping[str, str], now: Callable[[], int]) -> None:
+    ``report`` is told whom a queue is waited for.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        home_store: Store,
+        environ: Mapping[str, str],
+        now: Callable[[], int],
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._home, self._home_store, self._environ, self._now = home, home_store, environ, now
+        self._report = report
         self.projects = KnownProjects(home, home_store, now)
 
     def run(self, store: Store, session: Session, request: Request, show: Callable[[Shown], None]) -> Finished:
@@ -130,7 +141,7 @@ class Runner:
 
         Another command may have it for a moment, to store what an earlier run left: it is waited for.
         """
-        hold = Hold(self._home, store, session.uid, self._now)
+        hold = Hold(self._home, store, session.uid, self._now, self._report)
         deadline = time.monotonic() + patience_s
         while not hold.take():
             if time.monotonic() > deadline:
@@ -184,7 +195,7 @@ class Runner:
 
     def _store_or_drop(self, store: Store, spool: Spool, run: Run) -> None:
         """Store what a run has left. One that never started, and whose prompt still waits in the queue, is dropped."""
-        if not spool.was_started and still_waits(store, run.turn_uid):
+        if not spool.was_started and still_waits(store, run.turn_uid, self._report):
             spool.remove()
         else:
             self._store(store, spool, self._left(spool, run))
@@ -283,27 +294,29 @@ class Runner:
         feed = Feed.holding(listener.line(prefix + request.prompt)) if listener is not None else None
         if listener is not None and feed is not None:
             command = listener.listening(command)
-        with _Stopping(Spool(self._home / SPOOLS / run.turn_uid), request.silence_s) as stopping:
+        with (
+            _Stopping(Spool(self._home / SPOOLS / run.turn_uid), request.silence_s) as stopping,
+            nullcontext() if feed is None else closing(feed),
+        ):
             spool = Spool.begin(self._home / SPOOLS, run, prefix + request.prompt)
             try:
                 process = None if stopping.was_asked else self._spawn(spool, command, request.cwd, feed)
             except OSError as refused:
                 spool.remove()
                 store.drop_if_empty(session)
-                if feed is not None:
-                    feed.close()
                 raise _not_started(agent.name, executable, request.cwd, refused) from refused
             # The agent needs its time to begin, so this costs none.
             self._let_home_know(store, session)
             import_module("backstory.deriving")  # needed to store what it says
             if process is None:
                 ended = Exit(was_cancelled=True)
-                if feed is not None:
-                    feed.close()
             else:
                 reader = stream_reader_of(agent)
-                steering = _steering(hold, spool, feed, agent, reader, self._now)
+                is_known = listeners.is_known(self._home, executable)
+                steering = _steering(hold, spool, feed, agent, reader, self._now, is_known=is_known)
                 ended = self._follow(spool, process, reader, stopping, steering, show)
+                if steering is not None and steering.was_heard:
+                    listeners.note(self._home, executable)
         spool.note_exit(ended.code, ended.signal)
         return self._finish(store, spool, run, ended, len(context))
 
@@ -378,7 +391,7 @@ class Runner:
         for _ in pieces:
             # Read to its end all the same: it tells which words the agent took up.
             pass
-        settle(store, uid, [told.run.turn_uid, *told.taken])
+        settle(store, uid, [told.run.turn_uid, *told.taken], self._report)
         try:
             home.hand_over(store, uid, has_all=is_beside)
             spool.remove()
@@ -455,12 +468,19 @@ class Runner:
 
 
 def _steering(
-    hold: Hold, spool: Spool, feed: Feed | None, agent: Runnable, reader: StreamReader, now: Callable[[], int]
+    hold: Hold,
+    spool: Spool,
+    feed: Feed | None,
+    agent: Runnable,
+    reader: StreamReader,
+    now: Callable[[], int],
+    *,
+    is_known: bool,
 ) -> Steering | None:
     listener = steerable(agent)
     if listener is None or feed is None:
         return None
-    return Steering(hold, spool, feed, listener, cast("ListeningReader", reader), now)
+    return Steering(hold, spool, feed, listener, cast("ListeningReader", reader), now, is_known=is_known)
 
 
 def _steered(steering: Steering, stopping: _Stopping, show: Callable[[Shown], None]) -> bool:

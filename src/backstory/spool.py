@@ -209,6 +209,18 @@ class Spool:
         pid = self.pid
         return [*found, *([pid] if pid is not None and pid not in found else [])]
 
+    def signs_of_work(self) -> object:
+        """Something that is never the same twice while a process of this run works, or waits for the processor or disk.
+
+        Where the system tells nothing of processes, only what the agent wrote is a sign.
+        """
+        found: list[object] = [each.stat().st_size for each in (self.stdout, self.stderr) if each.exists()]
+        for pid in self.family():
+            with suppress(OSError, IndexError, ValueError):
+                state, *fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+                found.append((pid, int(fields[10]) + int(fields[11]), time.monotonic() if state in "RD" else 0.0))
+        return found
+
     def _holders(self) -> list[int]:
         """Other processes that have the agent's output open for writing: it gave it to them, without our mark."""
         found = []

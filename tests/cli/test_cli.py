@@ -30,6 +30,7 @@ from tests.ingest.machines import ORIGINAL_ID, PARENT_ID, SMALL, case, claude_li
 if TYPE_CHECKING:
     from tests.cli.conftest import Shell
 
+ENDS_S = 120
 LIST_FIELDS = (
     "number", "uid", "name", "agents", "project", "branch", "created", "last_active", "turns", "events", "completed",
     "duration_ms", "cost_usd",
@@ -409,7 +410,7 @@ def test_rm_does_as_answered(machine: Shell, answer: str, is_gone: bool) -> None
         stderr=subprocess.PIPE, cwd=machine.cwd, env=machine.environ,
     )  # fmt: skip
     os.write(ours, answer.encode())
-    out, err = done.communicate(timeout=30)
+    out, err = done.communicate(timeout=ENDS_S)
     os.close(ours)
     os.close(theirs)
     assert (done.returncode == 0, out) == (is_gone, b"")
@@ -648,7 +649,7 @@ def on_a_terminal(shell: Shell, *command: str, **environ: str) -> bytes:
         while block := os.read(ours, 65536):
             seen += block
     os.close(ours)
-    assert done.wait(timeout=30) == 0
+    assert done.wait(timeout=ENDS_S) == 0
     return seen
 
 
@@ -693,7 +694,20 @@ def test_a_reader_that_goes_away_is_no_trouble(read_once: Shell) -> None:
         assert done.stderr is not None
         said = done.stderr.read()
         done.stderr.close()
-        assert (command, done.wait(timeout=30), said) == (command, 141, b"")
+        assert (command, done.wait(timeout=ENDS_S), said) == (command, 141, b"")
+
+
+WAITING = """
+from backstory.store import connection
+real = connection.be_durable
+def told(db, **named):
+    real(db, **named)
+    print(flush=True)
+connection.be_durable = told
+from backstory.cli import main
+main()
+"""
+"""``backstory`` that prints a line before it waits for a lock: then only a signal ends it early."""
 
 
 def test_an_interrupted_command_says_that_nothing_is_hurt(machine: Shell) -> None:
@@ -701,16 +715,13 @@ def test_an_interrupted_command_says_that_nothing_is_hurt(machine: Shell) -> Non
     db = apsw.Connection(str(machine.store))
     db.execute("begin immediate")
     done = subprocess.Popen(
-        [sys.executable, "-c", "import sys; print(flush=True); from backstory.cli import main; main()", "ingest"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=machine.cwd, env=machine.environ,
+        [sys.executable, "-c", WAITING, "ingest"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=machine.cwd,
+        env=machine.environ,
     )  # fmt: skip
     assert done.stdout is not None
     done.stdout.readline()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        # Until it waits for the lock: then only a signal ends it early.
-        done.wait(timeout=1.2)
     done.send_signal(signal.SIGINT)
-    _, err = done.communicate(timeout=30)
+    _, err = done.communicate(timeout=ENDS_S)
     db.close()
     assert done.returncode in (130, BUSY)
     assert b"Traceback" not in err

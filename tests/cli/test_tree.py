@@ -301,7 +301,7 @@ def test_nothing_is_decided_about_a_session_while_it_runs(forked: Bench) -> None
     for command in (["checkout", "@2"], ["branch", "rm", "@3", "--yes"]):
         assert forked.backstory(*command).returncode == 75
     end.touch()
-    running.communicate(timeout=60)
+    running.communicate(timeout=120)
     assert forked.store.turns(1)[-1].parent_seq == 8
 
 

@@ -35,7 +35,7 @@ from tests.ingest.machines import Machine, claude_line, claude_log, conversation
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 RUNS_ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="limits are set as Linux lets one")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 AGENT = Path(__file__).with_name("agent.py")
-WAIT_S = 60
+WAIT_S = 120
 
 
 class Bench:

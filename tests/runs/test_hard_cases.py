@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 GOOD: dict[str, Any] = {"result": True}
 NEVER: dict[str, Any] = {"wait_for": "never"}
-DEADLINE_S = 60
+DEADLINE_S = 120
 HELD_BYTES = 60_000
 """A pipe that holds so many bytes is as good as full: it takes 65,536."""
 RSS_BYTES_MAX = 150_000_000

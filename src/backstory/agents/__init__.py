@@ -270,6 +270,8 @@ class ListeningReader(Protocol):
 
     tells_taken: bool
     """Whether the agent, as it said, tells which words it takes up; until then it is told none."""
+    is_deaf: bool
+    """Whether the agent has begun to answer, or to say what it can, without saying that."""
     is_waiting: bool
     """Whether it has answered all it was told, and waits for more or for the end of its stdin."""
     taken: list[str]

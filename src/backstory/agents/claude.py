@@ -730,7 +730,7 @@ class StreamReader:
         self._stop_reason: str | None = None
         self._said_why = False
         self._was_interrupted = False
-        self.tells_taken = self.is_waiting = False
+        self.tells_taken = self.is_waiting = self.is_deaf = False
         self.taken: list[str] = []
         self._held: deque[str] = deque(maxlen=_STDERR_LINES_HELD_MAX)
 
@@ -801,6 +801,8 @@ class StreamReader:
 
     def _listen(self, record: _StreamLine) -> None:
         """Note what a record says about the words the agent is told."""
+        if record.type in ("assistant", "stream_event", "user", "result"):
+            self.is_deaf = not self.tells_taken
         match record.type:
             case "result":
                 self.is_waiting = True
@@ -809,6 +811,7 @@ class StreamReader:
             case "system" if record.subtype == "init":
                 self.is_waiting = False
                 self.tells_taken = isinstance(record.capabilities, list) and _TELLS_TAKEN in record.capabilities
+                self.is_deaf = not self.tells_taken
             case "command_lifecycle" if (record.command_uuid or "").startswith(_WORD_IDS):
                 self.is_waiting = self.is_waiting and record.state not in ("queued", "started")
                 if record.state == "started" and record.command_uuid not in self.taken:

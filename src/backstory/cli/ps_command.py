@@ -33,7 +33,7 @@ class _Queues:
         if store not in self._known:
             counts, owners = Counter[str](), dict[str, Owner]()
             try:
-                with Queue(store) as queue:
+                with Queue(store, output.talk) as queue:
                     counts.update(text.session_uid for text in still_waiting(self._home, queue))
                     owners = {owner.session_uid: owner for owner in queue.owners()}
             except BackstoryError as refused:

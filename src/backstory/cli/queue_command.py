@@ -33,7 +33,7 @@ def list_(app: App, session: str | None, as_json: bool) -> None:
     from backstory.store.queue import Queue
 
     store, uid = place_of(app, session)
-    with Queue(store.path) as queue:
+    with Queue(store.path, output.talk) as queue:
         waiting = still_waiting(app.home, queue, uid)
     if as_json:
         output.json([row_of(store, text) for text in waiting])
@@ -61,7 +61,7 @@ def drop(app: App, ids: tuple[str, ...], as_json: bool) -> None:
     from backstory.store.queue import Queue
 
     store, _ = place_of(app, None)
-    with Queue(store.path) as queue:
+    with Queue(store.path, output.talk) as queue:
         waiting = still_waiting(app.home, queue)
         meant = [meant_by(each, waiting) for each in ids]
         queue.remove([text.uid for text in meant])
@@ -79,7 +79,7 @@ def clear(app: App, session: str | None, as_json: bool) -> None:
     from backstory.store.queue import Queue
 
     store, uid = place_of(app, session)
-    with Queue(store.path) as queue:
+    with Queue(store.path, output.talk) as queue:
         waiting = still_waiting(app.home, queue, uid)
         queue.remove([text.uid for text in waiting])
     tell_dropped(store, waiting, as_json=as_json)

@@ -49,7 +49,7 @@ def command(app: App, session: str, yes: bool) -> None:
 def _clear_queue(store: Path, uids: list[str]) -> None:
     """What waits for sessions that are gone waits for nothing; it is told, so that it can be said elsewhere."""
     try:
-        with Queue(store) as queue:
+        with Queue(store, output.talk) as queue:
             waiting = [text for uid in uids for text in queue.texts(uid)]
             queue.remove([text.uid for text in waiting])
     except BackstoryError as refused:
