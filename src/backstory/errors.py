@@ -89,6 +89,17 @@ class StoreBusy(BackstoryError):
         super().__init__(f"{path} is locked by another process. Nothing was changed; try again when it is done.")
 
 
+class NotErased(BackstoryError):
+    """What was removed is no longer found, but the file may still hold some of its bytes."""
+
+    exit_code = 75
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(
+            f"Parts of what was removed may still be in {path}: {why}. `backstory optimize --store {path}` erases them."
+        )
+
+
 class StoreReadOnly(BackstoryError):
     """The store, or its folder, may not be written."""
 

@@ -23,6 +23,7 @@ from backstory.store import (
     companions,
     connection,
     copying,
+    erasing,
     events,
     forks,
     logs,
@@ -419,14 +420,41 @@ class Store:
         session_id = _id(session)
         self._change(lambda db: sessions.rename(db, sessions.get(db, session_id).id, name), decided=True)
 
-    def remove(self, session: Session | int) -> list[str]:
-        """Remove a session and its helpers', with their bytes; gives their uids. Reading the log again skips them."""
-        session_id = _id(session)
-        removed = self._change(
-            lambda db: sessions.remove(db, sessions.get(db, session_id).id, self._now()), decided=True
-        )
-        self._give_pages_back()
+    def remove(self, *sessions_: Session | int) -> list[str]:
+        """Remove sessions and their helpers', with their bytes; gives their uids. Reading the logs again skips them.
+
+        Nothing of them stays in the file. Raises NotErased where that could not be done: they are removed all the
+        same, and ``optimize`` erases what is left.
+        """
+
+        def remove(db: apsw.Connection) -> list[str]:
+            doomed = [sessions.get(db, _id(each)).id for each in sessions_]
+            erasing.note_removal(db)
+            # It is merged once, when all are removed.
+            _set_index(db, automerge=0)
+            uids = [uid for each in doomed for uid in sessions.remove(db, each, self._now())]
+            _reset_index(db)
+            return uids
+
+        removed = self._change(remove, decided=True)
+        self.erase()
         return removed
+
+    def erase(self) -> None:
+        """Leave nothing in the file of what was removed from it: a second time there is nothing to do.
+
+        Raises NotErased when another process, or a full disk, is in the way.
+        """
+        if not self._read(erasing.is_due):
+            return
+        db = self._writing_connection()
+        for step in (
+            self._merge_index,
+            lambda: erasing.rewrite(db, self.path),
+            lambda: erasing.empty_wal(db, self.path),
+            lambda: self._write(erasing.note_done),
+        ):
+            erasing.patiently(self.path, step)
 
     def unforget(self) -> int:
         """Let removed sessions be read again; gives how many there were."""
@@ -484,9 +512,14 @@ class Store:
     def prune_turns(self, session: Session | int | None = None) -> int:
         """Drop what removed turns hold, of one session or of all, for good; gives how many turns that were."""
         todo = self._read(branches.prunable) if session is None else [_id(session)]
-        dropped = sum(self._change(lambda db, each=each: branches.prune(db, each)) for each in todo)  # type: ignore[misc]
+
+        def prune(db: apsw.Connection, session_id: int) -> int:
+            erasing.note_removal(db)
+            return branches.prune(db, session_id)
+
+        dropped = sum(self._change(partial(prune, session_id=each)) for each in todo)
         if dropped:
-            self._give_pages_back()
+            self.erase()
         return dropped
 
     def take_branches(self, source: Store, uid: str) -> None:
@@ -772,7 +805,8 @@ class Store:
     def optimize(self, before: int, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         """Make the file smaller: pack logs that were last written before this time (ms) harder, and merge the index.
 
-        Each transaction is short; it may be stopped at any time. ``progress`` is told logs done and to do.
+        Each transaction is short; it may be stopped at any time. ``progress`` is told logs done and to do. A file that
+        may still hold something that was removed, as those of earlier versions may, is written anew.
         """
         todo = self._read(lambda db: logs.to_repack(db, before))
         for number, log_id in enumerate(todo, 1):
@@ -782,6 +816,7 @@ class Store:
             progress(number, len(todo))
         self.begin_bulk()
         self.end_bulk()
+        self.erase()
 
     def begin_bulk(self) -> None:
         """Put off merging the index, and emptying the WAL, while a lot is written; ``end_bulk`` does both once."""
@@ -790,16 +825,19 @@ class Store:
 
     def end_bulk(self) -> None:
         """Merge the index into one piece, a step at a time, and give its settings and the free pages back."""
-        is_more = self._write(lambda db: _merge_index(db, is_first=True))
-        for _ in range(MERGE_STEPS_MAX):
-            if not is_more:
-                break
-            is_more = self._write(lambda db: _merge_index(db, is_first=False))
+        self._merge_index()
         self._write(_reset_index)
         self._writing_connection().wal_autocheckpoint(WAL_PAGES)
         self._give_pages_back()
 
     # how ------------------------------------------------------------------------------------------------------
+
+    def _merge_index(self) -> None:
+        is_more = self._write(lambda db: _merge_index(db, is_first=True))
+        for _ in range(MERGE_STEPS_MAX):
+            if not is_more:
+                break
+            is_more = self._write(lambda db: _merge_index(db, is_first=False))
 
     def _new_uid(self) -> str:
         return ids.new_uid(self._now(), self._randomness(10))

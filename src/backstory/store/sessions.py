@@ -298,6 +298,7 @@ def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
             "update log_places set reason = ? where log_id in (select id from logs where session_id = ?)",
             (slices.FORGOTTEN, each),
         )
+        db.execute("delete from meta where substr(key, 1, ?) = ? and value = ?", (len(CHOSEN), CHOSEN, uid))
         db.execute("delete from sessions where id = ?", (each,))
     return [uid for _, uid in doomed]
 
