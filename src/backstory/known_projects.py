@@ -50,6 +50,16 @@ class KnownProjects:
         store = open_store(path, now=self._now) if path is not None and path.exists() else None
         return store if store is not None and store.id == owner else None
 
+    def stores(self) -> list[Store]:
+        """The project stores that are where they were last seen, and can be read."""
+        found = []
+        for pointer in self._pointers():
+            with suppress(OSError, ValueError, BackstoryError):
+                store = open_store(Path(os.fsdecode(pointer.read_bytes())), now=self._now)
+                if store.exists and store.id == pointer.name:
+                    found.append(store)
+        return found
+
     def bring_back(self, store: Store) -> int:
         """Make a project's store again that was here and is gone; gives how many sessions came back."""
         if store.exists and store.session_count():

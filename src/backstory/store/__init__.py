@@ -18,10 +18,12 @@ import msgspec
 
 from backstory import errors, ids
 from backstory.store import (
+    backup,
     branches,
     claims,
     companions,
     connection,
+    copies,
     copying,
     erasing,
     events,
@@ -41,6 +43,7 @@ from backstory.store import (
 from backstory.store.branches import Named, Place, TreeTurn
 from backstory.store.claims import UsageTold
 from backstory.store.companions import Beside, Kept, Mark
+from backstory.store.copies import Holder
 from backstory.store.events import StoredEvent
 from backstory.store.logs import Log, Run, SeenPlace
 from backstory.store.orphans import Orphan
@@ -53,7 +56,7 @@ from backstory.store.slices import LogSlice, Written
 from backstory.store.verify import Verified
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 
     import apsw
 
@@ -440,6 +443,25 @@ class Store:
         self.erase()
         return removed
 
+    def doomed(self, session: Session | int) -> dict[str, list[Log]]:
+        """The uids of what ``remove`` would remove with a session, itself too, each with its logs."""
+        return self._read(
+            lambda db: {uid: logs.of_session(db, each) for each, uid in sessions.doomed(db, _id(session))}
+        )
+
+    def turn_uids(self, sessions_: Sequence[str]) -> set[str]:
+        """The uids of the turns of these sessions, as far as they are here."""
+        return self._read_if_begun(
+            lambda db: copies.turn_uids(
+                db, [sessions.find(db, uid) for uid in sessions_ if db.execute(_HAS, (uid,)).get]
+            ),
+            set[str](),
+        )
+
+    def holders(self, turn_uids: Collection[str]) -> list[Holder]:
+        """The sessions here that have any of these turns."""
+        return self._read_if_begun(lambda db: copies.holders(db, turn_uids), list[Holder]())
+
     def erase(self) -> None:
         """Leave nothing in the file of what was removed from it: a second time there is nothing to do.
 
@@ -746,22 +768,7 @@ class Store:
 
     def backup(self, target: Path) -> int:
         """Copy the store as it is now into a single new file; gives its size in bytes."""
-        if target.exists():
-            raise errors.FileInTheWay(target)
-        db = self._reading_connection()
-        try:
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        except OSError as refused:
-            raise errors.CannotWrite(target, refused.strerror or str(refused)) from refused
-        try:
-            with connection.translated(target):
-                _copy_whole(db, target)
-        except BaseException:
-            for ending in ("", "-journal", "-wal", "-shm"):
-                target.with_name(target.name + ending).unlink(missing_ok=True)
-            raise
-        return target.stat().st_size
+        return backup.write(self.path, target)
 
     # telling again ---------------------------------------------------------------------------------------------
 
@@ -966,17 +973,3 @@ def _merge_index(db: apsw.Connection, *, is_first: bool) -> bool:
 
 def _reset_index(db: apsw.Connection) -> None:
     _set_index(db, automerge=4, crisismerge=16, hashsize=1024 * 1024)
-
-
-def _copy_whole(db: apsw.Connection, target: Path) -> None:
-    import apsw
-
-    copy = apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)
-    try:
-        with copy.backup("main", db, "main") as running:
-            while not running.done:
-                running.step(1000)
-        # A copy is one file that opens anywhere, also in a folder that cannot be written.
-        copy.execute("pragma journal_mode = delete")
-    finally:
-        copy.close()

@@ -190,6 +190,13 @@ class Queue:
         self.tidy()
         return removed
 
+    def erase(self) -> None:
+        """Leave nothing in the file of what was ever taken out of it."""
+        with self._opened(begin=False) as db:
+            if db is not None:
+                # What is deleted is overwritten, but not the copies that SQLite left when it put pages in order.
+                db.execute("vacuum")
+
     def make_followups(self, uids: Sequence[str]) -> int:
         """Have steers that no run took up be runs of their own, in their place in the line; gives how many."""
 
@@ -329,7 +336,7 @@ class Queue:
         db = apsw.Connection(str(self.path), flags=how)
         try:
             db.set_busy_timeout(BUSY_TIMEOUT_MS)
-            db.execute("pragma synchronous = off")
+            db.execute("pragma synchronous = off; pragma secure_delete = 1")
             if not self._is_ready(db):
                 if not begin:
                     db.close()
