@@ -43,13 +43,12 @@ def command(app: App, sessions: tuple[str, ...], yes: bool, copies: bool) -> Non
     doomed = _doomed(stores, wanted)
     copied, sources = copying.split(doomed, _holders(stores, doomed))
     what = f"Removing {', '.join(map(_shown, found))}"
-    if copies and copied:
-        what += f", and with it {_named(copied)}"
-    if not _is_confirmed(f"{what} from {found[0].store.path}?", yes=yes):
+    if copied:
+        stay = "They go, too" if copies else "They stay; --copies removes them, too"
+        output.talk(f"Copies of its turns are in {_named(copied)}. {stay}.")
+    question = f"{what} from {found[0].store.path}?"
+    if not yes and not (sys.stdin.isatty() and click.confirm(question, err=True)):
         raise NotConfirmed(what)
-    if copied and not copies:
-        output.talk(f"Copies of its turns are in {_named(copied)}.")
-        copies = not yes and _is_confirmed("Remove these too?", yes=False)
     if copies:
         wanted += [each.uid for each in copied]
         doomed |= _doomed(stores, wanted)
@@ -141,13 +140,9 @@ def _tell_what_is_left(holding: Sequence[Holder], doomed: dict[str, list[Path]],
     output.talk(f"Not erased, if it is there: what is {', '.join([*own, *spools, 'in backups made before'])}.")
 
 
-def _is_confirmed(question: str, *, yes: bool) -> bool:
-    return yes or (sys.stdin.isatty() and click.confirm(question.removesuffix("?"), prompt_suffix="? ", err=True))
-
-
 def _shown(found: Found) -> str:
     return f"{found.session.shown_name or found.session.uid[:12]!r} ({found.session.turns} turns)"
 
 
 def _named(holders: Sequence[Holder]) -> str:
-    return ", ".join(f"{output.clean(each.label)} ({each.uid[:12]}, {each.shared} of them)" for each in holders)
+    return ", ".join(f"{output.clean(each.label)} ({each.uid[:12]}, {each.shared} turns)" for each in holders)
