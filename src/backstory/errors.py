@@ -113,6 +113,17 @@ class NotQueuedNow(BackstoryError):
         super().__init__(f"{refused} Your text is not lost. To queue it:\n  {listed}")
 
 
+class NotErased(BackstoryError):
+    """What was removed is no longer found, but the file may still hold some of its bytes."""
+
+    exit_code = 75
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(
+            f"Parts of what was removed may still be in {path}: {why}. `backstory optimize --store {path}` erases them."
+        )
+
+
 class StoreReadOnly(BackstoryError):
     """The store, or its folder, may not be written."""
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.errors import in_words
+from backstory.errors import BackstoryError, in_words
 from backstory.spool import make_private_folder, write_private
 from backstory.store import open_store
 
@@ -49,6 +49,16 @@ class KnownProjects:
             return None
         store = open_store(path, now=self._now) if path is not None and path.exists() else None
         return store if store is not None and store.id == owner else None
+
+    def stores(self) -> list[Store]:
+        """The project stores that are where they were last seen, and can be read."""
+        found = []
+        for pointer in self._pointers():
+            with suppress(OSError, ValueError, BackstoryError):
+                store = open_store(Path(os.fsdecode(pointer.read_bytes())), now=self._now)
+                if store.exists and store.id == pointer.name:
+                    found.append(store)
+        return found
 
     def bring_back(self, store: Store) -> int:
         """Make a project's store again that was here and is gone; gives how many sessions came back."""

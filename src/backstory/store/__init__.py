@@ -18,11 +18,14 @@ import msgspec
 
 from backstory import errors, ids
 from backstory.store import (
+    backup,
     branches,
     claims,
     companions,
     connection,
+    copies,
     copying,
+    erasing,
     events,
     forks,
     logs,
@@ -40,6 +43,7 @@ from backstory.store import (
 from backstory.store.branches import Named, Place, TreeTurn
 from backstory.store.claims import UsageTold
 from backstory.store.companions import Beside, Kept, Mark
+from backstory.store.copies import Holder
 from backstory.store.events import StoredEvent
 from backstory.store.logs import Log, Run, SeenPlace
 from backstory.store.orphans import Orphan
@@ -52,7 +56,7 @@ from backstory.store.slices import LogSlice, Written
 from backstory.store.verify import Verified
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 
     import apsw
 
@@ -433,14 +437,60 @@ class Store:
         session_id = _id(session)
         self._change(lambda db: sessions.rename(db, sessions.get(db, session_id).id, name), decided=True)
 
-    def remove(self, session: Session | int) -> list[str]:
-        """Remove a session and its helpers', with their bytes; gives their uids. Reading the log again skips them."""
-        session_id = _id(session)
-        removed = self._change(
-            lambda db: sessions.remove(db, sessions.get(db, session_id).id, self._now()), decided=True
-        )
-        self._give_pages_back()
+    def remove(self, *sessions_: Session | int) -> list[str]:
+        """Remove sessions and their helpers', with their bytes; gives their uids. Reading the logs again skips them.
+
+        Nothing of them stays in the file. Raises NotErased where that could not be done: they are removed all the
+        same, and ``optimize`` erases what is left.
+        """
+
+        def remove(db: apsw.Connection) -> list[str]:
+            doomed = [sessions.get(db, _id(each)).id for each in sessions_]
+            erasing.note_removal(db)
+            # It is merged once, when all are removed.
+            _set_index(db, automerge=0)
+            uids = [uid for each in doomed for uid in sessions.remove(db, each, self._now())]
+            _reset_index(db)
+            return uids
+
+        removed = self._change(remove, decided=True)
+        self.erase()
         return removed
+
+    def doomed(self, session: Session | int) -> dict[str, list[Log]]:
+        """The uids of what ``remove`` would remove with a session, itself too, each with its logs."""
+        return self._read(
+            lambda db: {uid: logs.of_session(db, each) for each, uid in sessions.doomed(db, _id(session))}
+        )
+
+    def turn_uids(self, sessions_: Sequence[str]) -> set[str]:
+        """The uids of the turns of these sessions, as far as they are here."""
+        return self._read_if_begun(
+            lambda db: copies.turn_uids(
+                db, [sessions.find(db, uid) for uid in sessions_ if db.execute(_HAS, (uid,)).get]
+            ),
+            set[str](),
+        )
+
+    def holders(self, turn_uids: Collection[str]) -> list[Holder]:
+        """The sessions here that have any of these turns."""
+        return self._read_if_begun(lambda db: copies.holders(db, turn_uids), list[Holder]())
+
+    def erase(self) -> None:
+        """Leave nothing in the file of what was removed from it: a second time there is nothing to do.
+
+        Raises NotErased when another process, or a full disk, is in the way.
+        """
+        if not self._read(erasing.is_due):
+            return
+        db = self._writing_connection()
+        for step in (
+            self._merge_index,
+            lambda: erasing.rewrite(db, self.path),
+            lambda: erasing.empty_wal(db, self.path),
+            lambda: self._write(erasing.note_done),
+        ):
+            erasing.patiently(self.path, step)
 
     def unforget(self) -> int:
         """Let removed sessions be read again; gives how many there were."""
@@ -498,9 +548,14 @@ class Store:
     def prune_turns(self, session: Session | int | None = None) -> int:
         """Drop what removed turns hold, of one session or of all, for good; gives how many turns that were."""
         todo = self._read(branches.prunable) if session is None else [_id(session)]
-        dropped = sum(self._change(lambda db, each=each: branches.prune(db, each)) for each in todo)  # type: ignore[misc]
+
+        def prune(db: apsw.Connection, session_id: int) -> int:
+            erasing.note_removal(db)
+            return branches.prune(db, session_id)
+
+        dropped = sum(self._change(partial(prune, session_id=each)) for each in todo)
         if dropped:
-            self._give_pages_back()
+            self.erase()
         return dropped
 
     def take_branches(self, source: Store, uid: str) -> None:
@@ -746,22 +801,7 @@ class Store:
 
     def backup(self, target: Path) -> int:
         """Copy the store as it is now into a single new file; gives its size in bytes."""
-        if target.exists():
-            raise errors.FileInTheWay(target)
-        db = self._reading_connection()
-        try:
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        except OSError as refused:
-            raise errors.CannotWrite(target, refused.strerror or str(refused)) from refused
-        try:
-            with connection.translated(target):
-                _copy_whole(db, target)
-        except BaseException:
-            for ending in ("", "-journal", "-wal", "-shm"):
-                target.with_name(target.name + ending).unlink(missing_ok=True)
-            raise
-        return target.stat().st_size
+        return backup.write(self.path, target)
 
     # telling again ---------------------------------------------------------------------------------------------
 
@@ -805,7 +845,8 @@ class Store:
     def optimize(self, before: int, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         """Make the file smaller: pack logs that were last written before this time (ms) harder, and merge the index.
 
-        Each transaction is short; it may be stopped at any time. ``progress`` is told logs done and to do.
+        Each transaction is short; it may be stopped at any time. ``progress`` is told logs done and to do. A file that
+        may still hold something that was removed, as those of earlier versions may, is written anew.
         """
         todo = self._read(lambda db: logs.to_repack(db, before))
         for number, log_id in enumerate(todo, 1):
@@ -815,6 +856,7 @@ class Store:
             progress(number, len(todo))
         self.begin_bulk()
         self.end_bulk()
+        self.erase()
 
     @contextmanager
     def bulk(self, *, is_bulk: bool = True) -> Iterator[None]:
@@ -842,8 +884,7 @@ class Store:
 
     def end_bulk(self) -> None:
         """Merge the index into one piece, a step at a time, and give its settings and the free pages back."""
-        with connection.translated(self.path):
-            _merge_whole(self._writing_connection(), self.path)
+        self._merge_index()
         self._leave_bulk()
         self._give_pages_back()
 
@@ -852,6 +893,10 @@ class Store:
         self._write(_reset_index)
 
     # how ------------------------------------------------------------------------------------------------------
+
+    def _merge_index(self) -> None:
+        with connection.translated(self.path):
+            _merge_whole(self._writing_connection(), self.path)
 
     def _new_uid(self) -> str:
         return ids.new_uid(self._now(), self._randomness(10))
@@ -1007,17 +1052,3 @@ def _has_too_many_segments(db: apsw.Connection) -> bool:
 
 def _reset_index(db: apsw.Connection) -> None:
     _set_index(db, automerge=4, crisismerge=16, hashsize=1024 * 1024)
-
-
-def _copy_whole(db: apsw.Connection, target: Path) -> None:
-    import apsw
-
-    copy = apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)
-    try:
-        with copy.backup("main", db, "main") as running:
-            while not running.done:
-                running.step(1000)
-        # A copy is one file that opens anywhere, also in a folder that cannot be written.
-        copy.execute("pragma journal_mode = delete")
-    finally:
-        copy.close()

@@ -73,6 +73,8 @@ def open_writer(path: Path) -> apsw.Connection:
     with translated(path):
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         _prepare(db)
+        # What is deleted is overwritten: free pages and pages' free places hold nothing of it.
+        db.execute("pragma secure_delete = 1")
         if db.pragma("page_count") == 0:
             db.execute(f"pragma page_size = {PAGE_SIZE}")
         be_durable(db, always=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory import errors
-from backstory.store import codec, derived
+from backstory.store import codec, derived, erasing
 from backstory.store.connection import APPLICATION_ID
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ def begin(db: apsw.Connection, store_id: str) -> None:
             ("derived_version", str(DERIVED_VERSION)),
             ("store_id", store_id),
             ("next_number", "1"),
+            (erasing.MARK, "1"),
         ],
     )
     shipped = codec.shipped_codec()

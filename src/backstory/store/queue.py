@@ -200,6 +200,13 @@ class Queue:
         self.tidy()
         return removed
 
+    def erase(self) -> None:
+        """Leave nothing in the file of what was ever taken out of it."""
+        with self._opened(begin=False) as db:
+            if db is not None:
+                # What is deleted is overwritten, but not the copies that SQLite left when it put pages in order.
+                db.execute("vacuum")
+
     def make_followups(self, uids: Sequence[str]) -> int:
         """Have steers that no run took up be runs of their own, in their place in the line; gives how many."""
 
@@ -377,6 +384,8 @@ class Queue:
         how = apsw.SQLITE_OPEN_READWRITE if os.access(self.path, os.W_OK) else apsw.SQLITE_OPEN_READONLY
         db = apsw.Connection(str(self.path), flags=how)
         db.set_busy_timeout(BRIEF_MS)
+        # What was taken out of the queue must not stay in its file.
+        db.execute("pragma secure_delete = 1")
         self._inode, self._is_lasting = told.st_ino, None
         return db
 

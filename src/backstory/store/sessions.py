@@ -281,28 +281,35 @@ def rename(db: apsw.Connection, session_id: int, name: str) -> None:
     db.execute("update sessions set name = ? where id = ?", (name, session_id))
 
 
-def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
-    """Remove a session with all that is kept of it, its runs' own logs, and its helpers' sessions; gives the uids.
-
-    A tombstone stays for each, so that reading the log again does not bring it back.
-    """
+def doomed(db: apsw.Connection, session_id: int) -> list[tuple[int, str]]:
+    """What goes with a session that is removed, (id, uid): itself, its runs' own logs, its helpers' sessions."""
     roots = [session_id, *claims.logs_of(db, session_id)]
-    doomed: list[tuple[Any, ...]] = db.execute(
+    rows: list[tuple[Any, ...]] = db.execute(
         f"with recursive doomed(id) as (values {', '.join(['(?)'] * len(roots))} union select s.id from sessions s "
         "join doomed d on s.parent_id = d.id where s.relation = ?) "
         "select s.id, s.uid from sessions s join doomed using (id)",
         (*roots, Relation.SUBAGENT),
     ).fetchall()
+    return [(each, uid) for each, uid in rows]
+
+
+def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
+    """Remove a session with all that is kept of it, its runs' own logs, and its helpers' sessions; gives the uids.
+
+    A tombstone stays for each, so that reading the log again does not bring it back.
+    """
+    going = doomed(db, session_id)
     claims.forget_logs(db, session_id, at)
-    for each, uid in doomed:
+    for each, uid in going:
         slices.delete_events(db, "session_id = ?", (each,))
         db.execute("insert or replace into forgotten(uid, at) values (?, ?)", (uid, at))
         db.execute(
             "update log_places set reason = ? where log_id in (select id from logs where session_id = ?)",
             (slices.FORGOTTEN, each),
         )
+        db.execute("delete from meta where substr(key, 1, ?) = ? and value = ?", (len(CHOSEN), CHOSEN, uid))
         db.execute("delete from sessions where id = ?", (each,))
-    return [uid for _, uid in doomed]
+    return [uid for _, uid in going]
 
 
 def drop_read(db: apsw.Connection, log_id: int) -> None:
