@@ -391,6 +391,15 @@ class NoHome(BackstoryError):
         )
 
 
+class ClockUnusable(BackstoryError):
+    """The machine's clock shows a time that no program here can write down."""
+
+    exit_code = 71
+
+    def __init__(self) -> None:
+        super().__init__("The machine's clock is after the year 2262. Set it right, and run the command again.")
+
+
 class OutputFailed(BackstoryError):
     """What is printed cannot be written."""
 

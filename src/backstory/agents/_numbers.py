@@ -79,7 +79,7 @@ class _Fitted:
     """What two kinds of readers have in common."""
 
     def __init__(self, reader: Any) -> None:
-        self._reader = reader
+        self._reader, self._read = reader, reader.read
         self._noted: set[tuple[str, str]] = set()
 
     def __getattr__(self, name: str) -> Any:
@@ -90,11 +90,6 @@ class _Fitted:
         for name in names:
             unknown[OUT_OF_RANGE + name] = unknown.get(OUT_OF_RANGE + name, 0) + 1
 
-    def _events(self, events: list[tuple[int, Event]]) -> list[tuple[int, Event]]:
-        if not any(isinstance(event, Complete | Retry) for _, event in events):
-            return events
-        return [(part, _fitting_event(event)) for part, event in events]
-
 
 class Fitting(_Fitted):
     """A ``LogReader`` that tells only what can be kept."""
@@ -104,15 +99,17 @@ class Fitting(_Fitted):
         names: list[str] = []
         before = _met.set(names)
         try:
-            parsed = cast("Parsed", self._reader.read(line, seq))
-            at, events = bounds.time_ms(parsed.at), self._events(parsed.events)
+            parsed = cast("Parsed", self._read(line, seq))
         finally:
             _met.reset(before)
-        if at is None and parsed.at is not None:
+        events, at = _fitting_events(parsed.events, names), parsed.at
+        if at is not None and not 0 <= at <= bounds.TIME_MAX_MS:
             names.append(TIME)
+            at = None
         if names:
             self._count(names)
-        return parsed if at == parsed.at and events is parsed.events else Parsed(at, events, parsed.turn)
+            return Parsed(at, events, parsed.turn)
+        return parsed
 
     def touched(self) -> Iterator[Turn]:
         """The turns that the reader within touched."""
@@ -133,13 +130,14 @@ class FittingStream(_Fitted):
         names: list[str] = []
         before = _met.set(names)
         try:
-            told = cast("Streamed", self._reader.read(line))
-            events = self._events(told.events)
+            told = cast("Streamed", self._read(line))
         finally:
             _met.reset(before)
+        events = _fitting_events(told.events, names)
         if names:
             self._count(names)
-        return told if events is told.events else Streamed(events, told.takes_number, told.delta)
+            return Streamed(events, told.takes_number, told.delta)
+        return told
 
     def ended(self, exit: Exit) -> Ending:
         """What it all came to."""
@@ -165,13 +163,21 @@ def fitting_stream(reader: StreamReader) -> StreamReader:
     return cast("StreamReader", FittingStream(reader))
 
 
-def _fitting_event(event: Event) -> Event:
+def _fitting_events(events: list[tuple[int, Event]], names: list[str]) -> list[tuple[int, Event]]:
+    """The events with numbers that can be kept; the same list when there is nothing to be seen to."""
+    for _, event in events:
+        if type(event) is Complete or type(event) is Retry:
+            return [(part, _fitting_event(each, names)) for part, each in events]
+    return events
+
+
+def _fitting_event(event: Event, names: list[str]) -> Event:
     match event:
         case Complete():
-            duration_ms, cost_usd = count(event.duration_ms, "duration_ms"), amount(event.cost_usd, "cost_usd")
+            duration_ms, cost_usd = _kept(event.duration_ms, "duration_ms", names), _kept_amount(event.cost_usd, names)
             return Complete(success=event.success, duration_ms=duration_ms, cost_usd=cost_usd)
         case Retry():
-            return Retry(attempt=count(event.attempt, "attempt") or 0, message=event.message)
+            return Retry(attempt=_kept(event.attempt, "attempt", names) or 0, message=event.message)
     return event
 
 

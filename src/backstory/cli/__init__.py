@@ -7,6 +7,7 @@ import importlib
 import io
 import os
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -130,13 +131,17 @@ def _have_standard_files() -> None:
 
 def main() -> None:
     """Run the command line; every error a person can meet ends here, as one sentence and an exit code."""
-    from backstory.errors import BackstoryError, OutputFailed
+    from backstory.errors import BackstoryError, ClockUnusable, OutputFailed
 
     _have_standard_files()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that knows few letters gets the others as question marks.
         sys.stdout.reconfigure(errors="replace")
     try:
+        try:
+            time.time_ns()
+        except OverflowError as refused:
+            raise ClockUnusable from refused
         code = cli.main(standalone_mode=False)
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)

@@ -8,7 +8,7 @@ import shutil
 import sys
 import unicodedata
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +19,7 @@ from backstory import bounds, model
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_TIME = "no time"
 """What is shown where a time is outside 1970 to 9999."""
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(128, 160)) if code not in (9, 10)}
@@ -163,7 +164,7 @@ def local(ms: int | None) -> str:
 def _moment(ms: int | None) -> datetime | None:
     """A time in UTC; None for one that no calendar of ours has. A store of an earlier version may hold any."""
     at = bounds.time_ms(ms)
-    return None if at is None else datetime.fromtimestamp(at / 1000, UTC)
+    return None if at is None else _EPOCH + timedelta(milliseconds=at)
 
 
 def duration(ms: int | None) -> str:
