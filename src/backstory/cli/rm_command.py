@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -32,7 +31,7 @@ def command(app: App, session: str, yes: bool) -> None:
     """
     found = app.find(session)
     what = f"Removing {found.session.shown_name or found.session.uid[:12]!r} ({found.session.turns} turns)"
-    if not yes and not (sys.stdin.isatty() and click.confirm(f"{what} from {found.store.path}?", err=True)):
+    if not yes and not output.confirm(f"{what} from {found.store.path}?"):
         raise NotConfirmed(what)
     owning = KnownProjects(app.home, app.machine_store, now_ms).owning(found.session.uid)
     removed = found.store.remove(found.session)
