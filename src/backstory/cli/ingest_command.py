@@ -55,7 +55,7 @@ def _print(app: App, report: Report, *, explain: bool, as_json: bool) -> None:
         _tell(report, str(app.home_store.path))
     if explain and not as_json:
         for line in _explained(report):
-            output.data(line)
+            output.data(output.one_liner(line))
 
 
 def _follow(app: App, only: Sequence[str], *, explain: bool, as_json: bool) -> None:
@@ -198,9 +198,9 @@ def _tell(report: Report, store_path: str) -> None:
             output.talk(f"  {each.agent}: {each.folder}: {each.note or f'{each.found} logs'}")
     if report.unknown_records:
         kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(report.unknown_records.items()))
-        output.talk(f"Kept, but not understood: {kinds}. A newer backstory may know them.")
+        output.talk(output.one_liner(f"Kept, but not understood: {kinds}. A newer backstory may know them."))
     for problem in report.errors[:REASONS_SHOWN_MAX]:
-        output.talk(f"Not read: {problem.path}: {problem.reason}")
+        output.talk(output.one_liner(f"Not read: {problem.path}: {problem.reason}"))
     if len(report.errors) > REASONS_SHOWN_MAX:
         output.talk(f"… and {len(report.errors) - REASONS_SHOWN_MAX} more; --json lists all.")
 
