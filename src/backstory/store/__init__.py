@@ -579,6 +579,10 @@ class Store:
         """The logs of a session, or all."""
         return self._read(lambda db: logs.all_logs(db) if session is None else logs.of_session(db, _id(session)))
 
+    def salvage_logs(self) -> tuple[list[Log], list[int]]:
+        """The logs that a store still knows, damaged or not, and the ids of those whose rows cannot be read."""
+        return self._read(logs.salvaged)
+
     def logs_of(self, agent: str, native_id: str) -> list[Log]:
         """The logs of one of an agent's sessions."""
         return self._read_if_begun(lambda db: logs.of_native_id(db, agent, native_id), [])
