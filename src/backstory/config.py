@@ -6,6 +6,7 @@ error that names it, in whichever file it stands.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -76,6 +77,8 @@ def write(file: Path, key: str, value: Any) -> None:
     """Set one key in a file, whose other lines and comments stay as they are."""
     import tomlkit
 
+    from backstory.store.private import make_folder
+
     _known(key)
     _read(file)
     document = tomlkit.parse(file.read_text("utf-8")) if file.exists() else tomlkit.document()
@@ -84,7 +87,8 @@ def write(file: Path, key: str, value: Any) -> None:
         document[table] = tomlkit.table()
     document[table][name] = value
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(file.parent)
+        os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
         file.write_text(tomlkit.dumps(document), "utf-8")
         file.chmod(0o600)
     except OSError as refused:

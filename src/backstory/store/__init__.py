@@ -28,6 +28,7 @@ from backstory.store import (
     logs,
     migrate,
     orphans,
+    private,
     readonly,
     retelling,
     runs,
@@ -721,7 +722,7 @@ class Store:
             raise errors.FileInTheWay(target)
         db = self._reading_connection()
         try:
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private.make_folder(target.parent)
             os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except OSError as refused:
             raise errors.CannotWrite(target, refused.strerror or str(refused)) from refused
