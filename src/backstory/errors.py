@@ -40,6 +40,17 @@ class SessionDiverged(BackstoryError):
         )
 
 
+class NotASession(BackstoryError):
+    """A call of the Python API was given something else where a session belongs."""
+
+    exit_code = 64
+
+    def __init__(self, given: object) -> None:
+        super().__init__(
+            f"{given!r:.200} is no session. Look it up first: store.session('S5') takes numbers and names."
+        )
+
+
 class SessionAmbiguous(BackstoryError):
     """Several sessions answer; the candidates are listed."""
 

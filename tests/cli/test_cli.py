@@ -815,3 +815,22 @@ def test_sessions_are_completed(read_once: Shell) -> None:
         },
     )  # fmt: skip
     assert uid in done.stdout.decode()
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        ("MemoryError()", "There is not enough memory"), ("OSError(24, 'too many')", "Too many files are open"),
+        ("OSError(23, 'too many')", "Too many files are open"),
+    ],
+)  # fmt: skip
+def test_what_the_system_does_not_give_is_told_in_a_sentence(bare: Shell, raised: str, told: str) -> None:
+    code = (
+        "import sys, backstory.cli.list_command as it\n"
+        f"def fail(*_, **__): raise {raised}\nit.listed = fail\n"
+        "sys.argv = ['backstory', 'list']\nfrom backstory.cli import main\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=bare.environ, cwd=bare.cwd, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (71, "")
+    assert done.stderr.startswith(f"backstory: {told}")
+    assert len(done.stderr.splitlines()) == 1

@@ -896,7 +896,11 @@ def cleanup_orphans(store: Store, running: Container[str] = ()) -> list[Orphan]:
 
 
 def _id(session: Session | int) -> int:
-    return session if isinstance(session, int) else session.id
+    if isinstance(session, Session):
+        return session.id
+    if isinstance(session, int):
+        return session
+    raise errors.NotASession(session)
 
 
 class _Undone(Exception):
