@@ -197,6 +197,8 @@ def write(file: Path, key: str, value: Any, *, is_projects: bool = False) -> Non
     """Set one key in a file, whose other lines and comments stay as they are."""
     import tomlkit
 
+    from backstory.store.private import make_folder
+
     _known(key)
     try:
         text = _text(file, PROJECT_BYTES_MAX) if is_projects and _is_inside(file) else _text(file, OWN_BYTES_MAX)
@@ -209,7 +211,8 @@ def write(file: Path, key: str, value: Any, *, is_projects: bool = False) -> Non
         raise ConfigBroken(file, f"{table} is no table")
     document[table][name] = value
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(file.parent)
+        os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
         file.write_text(tomlkit.dumps(document), "utf-8")
         file.chmod(0o600)
     except OSError as refused:

@@ -43,6 +43,17 @@ class SessionDiverged(BackstoryError):
         )
 
 
+class NotASession(BackstoryError):
+    """A call of the Python API was given something else where a session belongs."""
+
+    exit_code = 64
+
+    def __init__(self, given: object) -> None:
+        super().__init__(
+            f"{given!r:.200} is no session. Look it up first: store.session('S5') takes numbers and names."
+        )
+
+
 class SessionAmbiguous(BackstoryError):
     """Several sessions answer; the candidates are listed."""
 
@@ -407,6 +418,60 @@ class OutputFailed(BackstoryError):
 
     def __init__(self, detail: str) -> None:
         super().__init__(f"The output could not be written: {detail}. What was stored is whole.")
+
+
+class OutOfMemory(BackstoryError):
+    """The system gives no more memory."""
+
+    exit_code = 71
+
+    def __init__(self) -> None:
+        super().__init__(
+            "There is not enough memory for this. What was stored is whole; close other programs or raise the limit "
+            "(ulimit -v), and run the command again."
+        )
+
+
+class OutOfFiles(BackstoryError):
+    """The system opens no more files for us."""
+
+    exit_code = 71
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Too many files are open. What was stored is whole; close other programs or raise the limit (ulimit -n), "
+            "and run the command again."
+        )
+
+
+class RestoreIncomplete(BackstoryError):
+    """Not every log, or not every file beside one, could be given back. Which ones was said before."""
+
+    exit_code = 73
+
+    def __init__(self, failed: int, wanted: int) -> None:
+        super().__init__(
+            f'{failed} of {wanted} files could not be given back; why is said above, with --json as "error". '
+            "All the others were written, or were there already."
+        )
+
+
+class NotAPlace(BackstoryError):
+    """What a store says of where a file lay leads out of the folder, or can be no file's name."""
+
+    exit_code = 73
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"The store calls it {name[:200]!r}, which is no place inside a folder. It was not written.")
+
+
+class NoFileToReplace(BackstoryError):
+    """Where a file should go there is a link, a folder or a device. It is neither followed nor replaced."""
+
+    exit_code = 73
+
+    def __init__(self, path: Path, kind: str) -> None:
+        super().__init__(f"{path} is {kind}. It was left as it is; move it away, or choose another folder.")
 
 
 class AgentCannotRun(BackstoryError):

@@ -25,6 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.errors import BackstoryError, CannotWrite, DiskFull
+from backstory.store.private import make_folder
 
 SPOOLS = "spool"
 """The folder below BACKSTORY_HOME that holds every run's."""
@@ -451,7 +452,7 @@ def _append_whole(file: int, data: bytes) -> None:
 def make_private_folder(folder: Path) -> None:
     """Make a folder that only its owner may enter. Raises DiskFull, CannotWrite."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
     except OSError as refused:
         raise _translated(folder, refused) from refused
 

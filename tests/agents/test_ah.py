@@ -17,11 +17,10 @@ from backstory.fullform import FullForms
 from backstory.ingest import Report, ingest
 from backstory.model import AssistantText, Hook, ToolResult, Turn, UserMessage
 from backstory.reindex import reindex
-from backstory.restore import restore
 from backstory.slicing import numbered_lines
 from backstory.tree import get_ancestry, get_leaves
 from tests.conftest import NOW
-from tests.ingest.machines import Machine
+from tests.ingest.machines import Machine, lies, restored
 
 from . import ah_files
 from .ah_files import CASES, SESSION, AhFile, call, result, ulid
@@ -399,10 +398,9 @@ def test_a_kept_log_is_given_back_as_it_was_read(machine: Machine, project: Path
     put(project, "tree")
     read(machine, project)
     session = machine.store.session(SESSION)
-    (log,) = machine.store.logs(session)
-    restored = restore(machine.store, session, log, tmp_path / "out", force=False)
+    (told,) = restored(machine.store, tmp_path / "out", only=session)
     recorded = (CASE_FOLDER / "ah" / "tree" / "log.jsonl").read_bytes()
-    assert Path(restored.written).read_bytes() == recorded.replace(b"/home/dev/work", str(project).encode())
+    assert lies(told).read_bytes() == recorded.replace(b"/home/dev/work", str(project).encode())
 
 
 # where they lie -----------------------------------------------------------------------------------------------

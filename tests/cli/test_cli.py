@@ -348,9 +348,31 @@ def test_restore_refuses_to_write_over_a_file_that_differs(read_once: Shell, tmp
     done = read_once("restore", ORIGINAL_ID, "--to", tmp_path / "out")
     assert (done.code, done.out) == (CANNOT_CREATE, "")
     assert told["written"] in done.err
+    assert "1 of 1 files could not be given back" in done.err
+    assert "Traceback" not in done.err
     assert Path(told["written"]).read_bytes() == b"mine"
     assert read_once("restore", ORIGINAL_ID, "--to", tmp_path / "out", "--force").code == 0
     assert digest_of(Path(told["written"])) == told["sha256"]
+
+
+def test_restore_goes_on_and_lists_what_it_could_not_give_back(read_once: Shell, tmp_path: Path) -> None:
+    told = read_once("restore", "--all", "--to", tmp_path / "out", "--json").json()
+    Path(told[0]["written"]).write_bytes(b"mine")
+    Path(told[1]["written"]).unlink()
+    again = read_once("restore", "--all", "--to", tmp_path / "out", "--json")
+    assert again.code == CANNOT_CREATE
+    failed = {name: told[0][name] for name in ("session", "original")}
+    error = f"{told[0]['written']} exists and differs."
+    assert again.json()[0]["error"].startswith(error)
+    assert again.json() == [
+        {**failed, "written": None, "bytes": None, "sha256": None, "companions": [], "error": again.json()[0]["error"]},
+        *told[1:],
+    ]
+    said = read_once("restore", "--all", "--to", tmp_path / "out")
+    assert said.code == CANNOT_CREATE
+    assert f"Not given back: {failed['session'][:12]} {failed['original']}: {error}" in said.err
+    assert len(said.out.splitlines()) == len(told) - 1
+    assert f"1 of {len(told)} files could not be given back" in said.err.splitlines()[-1]
 
 
 def test_restore_wants_to_know_what(read_once: Shell, tmp_path: Path) -> None:
@@ -858,3 +880,22 @@ def test_sessions_are_completed(read_once: Shell) -> None:
         },
     )  # fmt: skip
     assert uid in done.stdout.decode()
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        ("MemoryError()", "There is not enough memory"), ("OSError(24, 'too many')", "Too many files are open"),
+        ("OSError(23, 'too many')", "Too many files are open"),
+    ],
+)  # fmt: skip
+def test_what_the_system_does_not_give_is_told_in_a_sentence(bare: Shell, raised: str, told: str) -> None:
+    code = (
+        "import sys, backstory.cli.list_command as it\n"
+        f"def fail(*_, **__): raise {raised}\nit.listed = fail\n"
+        "sys.argv = ['backstory', 'list']\nfrom backstory.cli import main\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=bare.environ, cwd=bare.cwd, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (71, "")
+    assert done.stderr.startswith(f"backstory: {told}")
+    assert len(done.stderr.splitlines()) == 1

@@ -208,6 +208,17 @@ def test_without_any_session_it_is_said(bench: Bench) -> None:
         assert done.stderr.startswith("backstory: There is no session in ")
 
 
+def test_a_session_without_turns_has_nothing_to_list_which_is_no_failure(bench: Bench) -> None:
+    with bench.store as store:
+        store.create_session("empty")
+    for command in ("scan", "tree", "show"):
+        done = bench.backstory(command, "S1")
+        assert done.returncode == 0, done.stderr
+        assert bench.backstory(command, "S1", "--json").returncode == 0
+    assert bench.backstory("scan", "S1").stderr == "S1 has no turns.\n"
+    assert rows(bench, "scan", "S1")["records"] == []
+
+
 # checkout -----------------------------------------------------------------------------------------------------
 
 

@@ -16,10 +16,9 @@ from backstory.agents import copilot
 from backstory.fullform import FullForms
 from backstory.model import AssistantText, Compacted
 from backstory.reindex import reindex
-from backstory.restore import restore
 from backstory.store import slices
 from tests.conftest import NOW
-from tests.ingest.machines import lines, looked_up, prompts, sha256
+from tests.ingest.machines import lies, lines, looked_up, prompts, restored, sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -197,13 +196,12 @@ def test_tokens_are_those_of_the_turns(machine: Machine, database: Path) -> None
 def test_its_rows_are_kept_and_given_back_as_lines(machine: Machine, database: Path, tmp_path: Path) -> None:
     read(machine)
     session = the_lost_one(machine)
-    (log,) = machine.store.logs(session)
-    told = restore(machine.store, session, log, tmp_path / "out", force=False)
-    rows = [json.loads(line) for line in Path(told.written).read_bytes().splitlines()]
+    (told,) = restored(machine.store, tmp_path / "out", only=session)
+    rows = [json.loads(line) for line in lies(told).read_bytes().splitlines()]
     names = ["sessions", "turns", "session_files", "session_refs", "turns", "session_files", "checkpoints"]
     assert [row["table"] for row in rows] == names
     assert rows[3]["row"]["ref_value"] == "12"
-    assert Path(told.written).name == f"session-store.db#{LOST}"
+    assert lies(told).name == f"session-store.db#{LOST}"
     assert machine.store.verify().problems == []
 
 

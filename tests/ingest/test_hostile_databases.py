@@ -19,10 +19,9 @@ from backstory import agents, databases
 from backstory.agents import _foreign, ah
 from backstory.databases import Done, Rows, Unread, row_log_name
 from backstory.ingest import ingest
-from backstory.restore import restore
 from tests.agents.ah_files import SESSION, AhFile, tree
 from tests.conftest import NOW
-from tests.ingest.machines import Machine, lines, prompts
+from tests.ingest.machines import Machine, lies, lines, prompts, restored
 from tests.ingest.test_databases import DATABASE, HERE, LOST, ROWS, TABLES, changed, folder_content, read
 
 if TYPE_CHECKING:
@@ -365,10 +364,8 @@ def test_a_session_of_any_id_is_read_and_given_back_inside_the_folder(
     assert read(machine).errors == []
     assert native_id in sessions(machine)
     out = tmp_path / "out"
-    for session in machine.store.sessions():
-        for log in machine.store.logs(session):
-            told = restore(machine.store, session, log, out, force=False)
-            assert Path(told.written).resolve().is_relative_to(out)
+    for told in restored(machine.store, out):
+        assert lies(told).resolve().is_relative_to(out)
     assert machine.store.verify().problems == []
     assert read(machine).errors == []
     assert len(machine.store.logs()) == 2

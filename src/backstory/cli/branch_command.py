@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -179,7 +178,7 @@ def _removed_turn(found: Found, gone: Sequence[TreeTurn], point: str) -> str:
 
 
 def _confirm(what: str, *, yes: bool) -> None:
-    if not yes and not (sys.stdin.isatty() and click.confirm(f"{what}?", err=True)):
+    if not yes and not output.confirm(f"{what}?"):
         raise NotConfirmed(what)
 
 

@@ -56,7 +56,7 @@ def _print(app: App, report: Report, *, explain: bool, as_json: bool) -> None:
         _tell(report, str(app.home_store.path))
     if explain and not as_json:
         for line in _explained(report):
-            output.data(line)
+            output.data(output.one_liner(line))
 
 
 def _follow(app: App, only: Sequence[str], *, explain: bool, as_json: bool) -> None:
@@ -205,14 +205,14 @@ def _tell(report: Report, store_path: str) -> None:
         names = ", ".join(
             f"{kind.removeprefix(OUT_OF_RANGE)} ({report.unknown_records[kind]})" for kind in sorted(unfit)
         )
-        output.talk(f"Out of range, and left empty: {names}.")
+        output.talk(output.one_liner(f"Out of range, and left empty: {names}."))
     if kinds := ", ".join(f"{kind} ({n})" for kind, n in sorted(report.unknown_records.items()) if kind not in unfit):
-        output.talk(f"Kept, but not understood: {kinds}. A newer backstory may know them.")
+        output.talk(output.one_liner(f"Kept, but not understood: {kinds}. A newer backstory may know them."))
     if count := len(report.not_understood):
         files = "1 file" if count == 1 else f"{count} files"
         output.talk(f"Kept, but not understood, or not whole: {files}; --explain says which and why.")
     for problem in report.errors[:REASONS_SHOWN_MAX]:
-        output.talk(f"Not read: {problem.path}: {problem.reason}")
+        output.talk(output.one_liner(f"Not read: {problem.path}: {problem.reason}"))
     if len(report.errors) > REASONS_SHOWN_MAX:
         output.talk(f"… and {len(report.errors) - REASONS_SHOWN_MAX} more; --json lists all.")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +46,7 @@ def command(app: App, sessions: tuple[str, ...], yes: bool, copies: bool) -> Non
         stay = "They go, too" if copies else "They stay; --copies removes them, too"
         output.talk(f"Copies of its turns are in {_named(copied)}. {stay}.")
     question = f"{what} from {found[0].store.path}?"
-    if not yes and not (sys.stdin.isatty() and click.confirm(question, err=True)):
+    if not yes and not output.confirm(question):
         raise NotConfirmed(what)
     if copies:
         wanted += [each.uid for each in copied]

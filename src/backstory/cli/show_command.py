@@ -274,34 +274,47 @@ def _lines(
     thinking: bool,
 ) -> Iterator[str]:
     session = found.session
-    yield output.style(output.clean(session.shown_name or session.uid), bold=True)
+    yield output.style(output.one_liner(session.shown_name or session.uid), bold=True)
     where = session.project or session.cwd or session.worktree
     facts = [session.uid, ", ".join(session.agents), where, session.branch, _count(session.turns)]
-    yield output.style(output.clean(" · ".join(each for each in facts if each)), dim=True)
+    yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
     if session.parent_uid:
         yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
     yield from _child_lines(found.store, session.id)
     current: int | None = 0
+    unknown = 0
     for stored, event, number in events:
         if number != current and number is not None:
             gone = output.style("  removed", fg="red") if turns[number].uid in removed else ""
             yield from ("", _turn_line(number, turns[number]) + gone)
         current = number
-        if not thinking and isinstance(event, model.Thinking):
-            continue
-        yield from event_lines(stored.seq, event, full=full)
+        if isinstance(event, model.Unknown) and not full:
+            unknown += 1
+        elif thinking or not isinstance(event, model.Thinking):
+            yield from event_lines(stored.seq, event, full=full)
+    yield from _unknown_line(unknown)
 
 
 def _live_lines(number: int, run: LiveRun, *, full: bool, thinking: bool) -> Iterator[str]:
     yield from ("", _turn_line(number, run.turn))
+    unknown = 0
     for event in run.events():
-        if thinking or not isinstance(event, model.Thinking):
+        if isinstance(event, model.Unknown) and not full:
+            unknown += 1
+        elif thinking or not isinstance(event, model.Thinking):
             yield from event_lines(None, event if full else compact_event(event), full=full)
+    yield from _unknown_line(unknown)
     if run.is_running:
         process = f"process {run.pid}" if run.pid is not None else "something that it started"
         yield output.style(f"       … still running ({process})", fg="yellow")
     else:
         yield output.style("       … over; it waits to be stored by the next run", fg="yellow")
+
+
+def _unknown_line(count: int) -> Iterator[str]:
+    if count:
+        told = "1 record that is" if count == 1 else f"{count} records that are"
+        yield output.style(f"         (+{told} not understood: --full)", dim=True)
 
 
 def _child_lines(store: Store, session_id: int) -> Iterator[str]:
@@ -321,7 +334,9 @@ def _turn_line(number: int, turn: Turn) -> str:
     facts = [turn.agent, turn.model, output.local(turn.started), output.duration(turn.duration_ms), *used, *cost]
     how = "" if turn.outcome in (None, model.Outcome.COMPLETED) else f" {turn.outcome}"
     title = f"── turn {number} " + output.style(mark + how, fg=colour)
-    return output.style(title, bold=True) + output.style("  " + " · ".join(each for each in facts if each), dim=True)
+    return output.style(title, bold=True) + output.style(
+        "  " + output.one_liner(" · ".join(each for each in facts if each)), dim=True
+    )
 
 
 def _input_tokens(tokens: model.Tokens) -> int:
@@ -339,8 +354,9 @@ def event_lines(seq: int | None, event: Event, *, full: bool) -> Iterator[str]:
         case model.Thinking():
             yield from _block(at, "~", event.text, full=full, dim=True)
         case model.ToolCall():
-            told = output.one_line(key_field(event), output.width() - 12 - len(event.tool_name))
-            yield f"{at} {output.style('●', fg='blue')} {output.style(output.clean(event.tool_name), bold=True)} {told}"
+            name = output.one_liner(event.tool_name)
+            told = output.one_line(key_field(event), output.width() - 12 - len(name))
+            yield f"{at} {output.style('●', fg='blue')} {output.style(name, bold=True)} {told}"
             if full:
                 yield from _indented(msgspec.json.format(msgspec.json.encode(event.input), indent=2).decode())
         case model.ToolResult():
@@ -383,7 +399,7 @@ def _begun(text: str, *, full: bool) -> tuple[str, list[str]]:
 
 def _block(at: str, mark: str, text: str, *, full: bool, **how: Any) -> Iterator[str]:
     text, left = _begun(text.strip("\n"), full=full)
-    first, *rest = output.clean(text).split("\n")
+    first, *rest = text.split("\n")
     yield f"{at} {output.style(f'{mark} {first}', **how)}"
     for line in rest:
         yield f"         {output.style(line, **how)}"
@@ -391,5 +407,5 @@ def _block(at: str, mark: str, text: str, *, full: bool, **how: Any) -> Iterator
 
 
 def _indented(text: str, **how: Any) -> Iterator[str]:
-    for line in output.clean(text).split("\n"):
+    for line in text.split("\n"):
         yield f"         {output.style(line, **how)}"

@@ -168,7 +168,7 @@ class _Watch:
 
     def _end(self) -> None:
         late = SqlTooSlow(self._timeout_s)
-        output.talk(f"backstory: {late}")
+        output.refuse(late)
         # Nothing was written, so nothing has to be finished.
         os._exit(late.exit_code)
 
@@ -179,13 +179,12 @@ def _tell_json(answer: Answer) -> None:
 
 
 def _tell_csv(answer: Answer) -> None:
-    """Rows as RFC 4180 has them, but for control characters on a terminal, which would obey them."""
+    """Rows as RFC 4180 has them."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    safe = output.clean if sys.stdout.isatty() else str
     rows = [answer.columns, *answer.rows]
     for start in range(0, len(rows), ROWS_AT_ONCE):
-        writer.writerows([safe(_shown(cell, "")) for cell in row] for row in rows[start : start + ROWS_AT_ONCE])
+        writer.writerows([_shown(cell, "") for cell in row] for row in rows[start : start + ROWS_AT_ONCE])
         output.exact(text.getvalue())
         text.seek(0)
         text.truncate()

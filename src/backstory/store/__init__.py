@@ -648,6 +648,10 @@ class Store:
         """The logs of a session, or all."""
         return self._read(lambda db: logs.all_logs(db) if session is None else logs.of_session(db, _id(session)))
 
+    def salvage_logs(self) -> tuple[list[Log], list[int]]:
+        """The logs that a store still knows, damaged or not, and the ids of those whose rows cannot be read."""
+        return self._read(logs.salvaged)
+
     def logs_of(self, agent: str, native_id: str) -> list[Log]:
         """The logs of one of an agent's sessions."""
         return self._read_if_begun(lambda db: logs.of_native_id(db, agent, native_id), [])
@@ -990,7 +994,11 @@ def cleanup_orphans(store: Store, running: Container[str] = ()) -> list[Orphan]:
 
 
 def _id(session: Session | int) -> int:
-    return session if isinstance(session, int) else session.id
+    if isinstance(session, Session):
+        return session.id
+    if isinstance(session, int):
+        return session
+    raise errors.NotASession(session)
 
 
 class _Undone(Exception):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from backstory import errors
-from backstory.store import connection, migrate
+from backstory.store import connection, migrate, private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,7 @@ def write(path: Path, target: Path) -> int:
 
 
 def _begin(part: Path) -> None:
-    part.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private.make_folder(part.parent)
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from backstory import errors
-from backstory.store import ctrl_z
+from backstory.store import ctrl_z, private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,7 +159,7 @@ def translated(path: Path) -> Iterator[None]:
 
 def _begin_file(path: Path) -> None:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private.make_folder(path.parent)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as refused:
         if isinstance(refused, PermissionError) or refused.errno == 30:  # EROFS

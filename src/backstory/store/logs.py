@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+import apsw
+from msgspec import Struct, ValidationError, convert
 
 from backstory.store import codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    import apsw
 
 FILE, STREAM, STDERR, API = "file", "stream", "stderr", "api"
 """Kinds of logs: an agent's own, the two outputs of a run, and what a session of ours was appended with."""
@@ -26,6 +26,8 @@ FRAMES_MAX = 64
 """So many small chunks may gather before they are folded."""
 PACKED = -1
 """In place of their number: all chunks are packed as small as they can be."""
+SALVAGED_MAX = 10_000_000
+"""So many ids are tried at most where a damaged store cannot list its logs."""
 TAIL_BYTES = 4096
 """How much before ``read_to`` is hashed, to tell an append from a rewrite."""
 
@@ -170,6 +172,37 @@ def of_session(db: apsw.Connection, session_id: int) -> list[Log]:
 def all_logs(db: apsw.Connection) -> list[Log]:
     """Every log in the store, oldest first."""
     return [_log(row) for row in db.execute(f"select {_LOG_COLUMNS} from logs order by id")]
+
+
+def salvaged(db: apsw.Connection) -> tuple[list[Log], list[int]]:
+    """Every log whose row can be read, oldest first, without its reader's state; and the ids of the other ones.
+
+    In a damaged file the rows on whole pages can still be found by their ids.
+    """
+    columns = _LOG_COLUMNS.removesuffix("state") + "null"
+    with suppress(apsw.CorruptError, UnicodeDecodeError, ValidationError):
+        rows = db.execute(f"select {columns} from logs order by id")
+        return [convert(dict(zip(Log.__struct_fields__, row, strict=True)), Log) for row in rows], []
+    found, lost = [], []
+    for log_id in range(1, _newest(db) + 1):
+        try:
+            for row in db.execute(f"select {columns} from logs where id = ?", (log_id,)):
+                found.append(convert(dict(zip(Log.__struct_fields__, row, strict=True)), Log))
+        except (apsw.CorruptError, UnicodeDecodeError, ValidationError):
+            lost.append(log_id)
+    return found, lost
+
+
+def _newest(db: apsw.Connection) -> int:
+    """The largest id of a log that anything readable tells of."""
+    newest = 0
+    for question in (
+        "select seq from sqlite_sequence where name = 'logs'", "select max(id) from logs",
+        "select max(log_id) from chunks",
+    ):  # fmt: skip
+        with suppress(apsw.Error):
+            newest = max(newest, int(db.execute(question).get or 0))
+    return min(newest, SALVAGED_MAX)
 
 
 def places(db: apsw.Connection) -> dict[str, SeenPlace]:
