@@ -252,16 +252,19 @@ def test_a_torn_compressed_log_of_unknown_kind_is_kept_as_far_as_it_goes(machine
 
 
 def test_what_an_earlier_version_did_not_keep_is_read(machine: Machine) -> None:
-    path = machine.write(LOG, b"")
-    machine.read()
-    path.write_bytes(NEW_KINDS)
-    told = path.stat()
-    looked = "insert into log_places(path, agent, device, inode, size, mtime_ns) values (?, 'claude', ?, ?, ?, ?)"
     machine.write(claude_log("good"), lines(*conversation(2)))
+    path = machine.write(LOG, NEW_KINDS)
     machine.read()
-    looked_up(machine.store_path, "delete from log_places where path = ?", str(path))
-    looked_up(machine.store_path, looked, str(path), told.st_dev, told.st_ino, told.st_size, told.st_mtime_ns)
-    assert machine.read().total("logs_read") == 0
+    machine.store.close()
+    for statement in (
+        "delete from sessions where relation = 'unread'",
+        f"update log_places set reason = 'not_a_log' where path = '{path}'",
+        "alter table log_places drop column ctime_ns",
+        "update meta set value = '2' where key = 'schema_version'",
+    ):
+        looked_up(machine.store_path, statement)
+    assert sha256(NEW_KINDS) not in kept(machine.store)
+    assert machine.read().total("logs_read") == 1
     assert sha256(NEW_KINDS) in kept(machine.store)
 
 
@@ -298,3 +301,21 @@ def test_a_store_that_knows_no_ctime_learns_it_without_reading_anything(
     assert looked_up(machine.store_path, "select ctime_ns from log_places") == [
         ((machine.home / LOG).stat().st_ctime_ns,)
     ]
+
+
+class Forgetful(Later):
+    """Claude's adapter as a later version has it that knows the beginning of no log any more."""
+
+    def identify(self, path: Path, head: bytes) -> LogIdentity | None:
+        return None
+
+
+def test_a_log_whose_beginning_is_not_known_any_more_is_told_again_all_the_same(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.write(LOG, lines(*conversation(4)))
+    machine.read()
+    before = machine.content()
+    monkeypatch.setattr(agents, "load", lambda name: Forgetful())
+    assert reindex(machine.store, now=NOW, events_too=True).failed == []
+    assert differences(machine.content(), before) == []
