@@ -31,7 +31,7 @@ def seen(**other: object) -> Seen:
             seen(path="/q", device=None, inode=None), [Place(store_id="A", path="/p")], Verdict.ELSEWHERE,
             id="two files of which nothing is known",
         ),
-        pytest.param(seen(path="/q"), [Place(store_id="A", path="/r"), NOTED], Verdict.OURS, id="one of several places"),
+        pytest.param(seen(path="/q"), [Place(store_id="A", path="/r"), NOTED], Verdict.OURS, id="of several places"),
         pytest.param(seen(path="/q", is_link=True), [NOTED], Verdict.ELSEWHERE, id="a link to one of ours"),
         pytest.param(seen(is_link=True), [NOTED], Verdict.OURS, id="a link that was noted"),
         pytest.param(seen(path="/q", is_link=True, is_named=True), [NOTED], Verdict.OURS, id="a link that was named"),

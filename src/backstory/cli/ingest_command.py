@@ -14,6 +14,7 @@ from backstory import agents
 from backstory.cli import output
 from backstory.cli.app import App, now_ms
 from backstory.cli.options import json_option, store_option
+from backstory.cli.trusting import take_elsewhere
 from backstory.ingest import Problem, Report, Tally, ingest
 from backstory.reindex import reindex
 from backstory.runner import Runner
@@ -127,9 +128,14 @@ def read_logs(app: App, only: Sequence[str] = (), *, quietly: bool = False) -> R
     """Read what is new of these agents' logs, and of known projects; first what killed runs left."""
     chosen = _agents(app, only)
     runner = Runner(app.home, app.machine_store, app.environ, now_ms)
+    is_begun = False
     if app.home_store is app.machine_store:
         runner.take_up(output.talk)
-        runner.cleanup_orphans(app.project_store, output.talk)
+        if not app.project_store.is_elsewhere:
+            runner.cleanup_orphans(app.project_store, output.talk)
+    elif not app.home_store.exists:
+        app.known_projects.begin(app.home_store)
+        is_begun = True
     with app.home_store as store, _progress("Reading logs", quietly=quietly) as progress:
         report = ingest(
             store,
@@ -143,6 +149,9 @@ def read_logs(app: App, only: Sequence[str] = (), *, quietly: bool = False) -> R
         )
         if app.home_store is app.machine_store:
             runner.projects.exchange(output.talk)
+            report.errors += take_elsewhere(app)
+        if is_begun and store.exists:
+            app.known_projects.remember(store)
     with app.home_store as store, _progress("Deriving", quietly=quietly) as progress:
         for each in reindex(store, now=now_ms(), only_stale=True, progress=progress).failed:
             report.errors.append(Problem(each.session, each.reason))

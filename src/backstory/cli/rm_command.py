@@ -10,6 +10,7 @@ import click
 from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.options import session_argument, store_option
+from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import BackstoryError, NotConfirmed
 from backstory.known_projects import KnownProjects
 from backstory.store.queue import Queue
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 @click.command("rm")
 @session_argument()
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@trust_option
 @store_option
 @click.pass_obj
 def command(app: App, session: str, yes: bool) -> None:
@@ -31,6 +33,7 @@ def command(app: App, session: str, yes: bool) -> None:
     Ingest does not bring it back, unless asked with --forgotten. Its number is not given again.
     """
     found = app.find(session)
+    may_act(app, found.store)
     what = f"Removing {found.session.shown_name or found.session.uid[:12]!r} ({found.session.turns} turns)"
     if not yes and not (sys.stdin.isatty() and click.confirm(f"{what} from {found.store.path}?", err=True)):
         raise NotConfirmed(what)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from backstory import errors
+from backstory.store import foreign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +61,11 @@ def open_reader(path: Path) -> apsw.Connection:
             # Its first transaction was interrupted, and SQLite has just undone what there was of it.
             db.close()
             raise errors.StoreNotFound(path)
+        try:
+            foreign.check_tables(db, path)
+        except BaseException:
+            db.close()
+            raise
     return db
 
 
@@ -167,7 +173,7 @@ def _begin_file(path: Path) -> None:
 def _prepare(db: apsw.Connection) -> None:
     # The timeout comes first: even reading a pragma needs a lock.
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
-    db.execute(f"pragma foreign_keys = 1; pragma cache_size = -{CACHE_KIB}")
+    db.execute(f"pragma foreign_keys = 1; pragma trusted_schema = 0; pragma cache_size = -{CACHE_KIB}")
 
 
 def _check_header(path: Path) -> None:

@@ -12,7 +12,7 @@ from backstory.store.connection import APPLICATION_ID
 if TYPE_CHECKING:
     import apsw
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 DERIVED_VERSION = derived.VERSION
 
 MIGRATIONS: dict[int, str] = {
@@ -71,6 +71,9 @@ MIGRATIONS: dict[int, str] = {
           and e.seq <= t.last_seq and e.kind in ('UserMessage', 'AssistantText', 'Thinking', 'ToolCall', 'ToolResult',
           'Error', 'Plan', 'Compacted'))));
     end;
+    """,
+    3: """
+    alter table sessions add column elsewhere text;
     """,
 }
 """SQL that takes a store from the version before to the one it is filed under."""

@@ -41,7 +41,7 @@ create table texts(
   position    integer primary key autoincrement,  -- texts are taken in this order
   uid         text not null unique,               -- of the turn that it becomes
   session_uid text not null,
-  kind        text not null,                      -- steer | followup
+  kind        text not null,                      -- steer | followup | held
   content     text not null,                      -- as typed
   options     text not null,                      -- JSON: what the run is asked for beside its prompt
   queued      integer not null                    -- ms since 1970
@@ -57,6 +57,11 @@ create table owners(
 pragma application_id = {APPLICATION_ID};
 pragma user_version = {VERSION};
 """
+_ACTING = (
+    "select name from pragma_table_list where schema = 'main' and type <> 'table' union all "
+    "select name from sqlite_schema where type not in ('table', 'index') or sql like 'create%trigger%'"
+)
+"""Views and triggers: a queue of ours has none, and reading or writing one would do what they say."""
 _COLUMNS = "uid, session_uid, kind, content, options, queued"
 
 
@@ -65,6 +70,8 @@ class Kind(StrEnum):
 
     STEER = "steer"
     FOLLOWUP = "followup"
+    HELD = "held"
+    """It came with a store from elsewhere, and is the prompt of a run only when a person releases it."""
 
 
 class Options(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -160,13 +167,13 @@ class Queue:
         return self._write(insert)
 
     def texts(self, session_uid: str | None = None, kind: Kind | None = None) -> list[Text]:
-        """What waits, the first to be taken first."""
+        """What waits, the first to be taken first; what is held only when asked for that kind."""
 
         def select(db: apsw.Connection) -> list[Text]:
             rows: list[Any] = db.execute(
-                f"select {_COLUMNS} from texts where (?1 is null or session_uid = ?1) and (?2 is null or kind = ?2) "
-                "order by position",
-                (session_uid, kind.value if kind else None),
+                f"select {_COLUMNS} from texts where (?1 is null or session_uid = ?1) "
+                "and iif(?2 is null, kind <> ?3, kind = ?2) order by position",
+                (session_uid, kind.value if kind else None, Kind.HELD.value),
             ).fetchall()
             return [_text(row) for row in rows]
 
@@ -201,6 +208,30 @@ class Queue:
             return db.total_changes() - before
 
         return self._write_if_there(change, 0) if uids else 0
+
+    def hold_all(self) -> int:
+        """Have nothing that waits here be run before it is released; gives how much there is.
+
+        Of what a run was asked for, what may be done without asking and the folder are left to who releases it.
+        """
+
+        def hold(db: apsw.Connection) -> int:
+            rows: list[Any] = db.execute("select position, options from texts").fetchall()
+            db.executemany(
+                "update texts set kind = ?, options = ? where position = ?",
+                [(Kind.HELD.value, _harmless(options), position) for position, options in rows],
+            )
+            # Who ran a session where it comes from does not run it here.
+            db.execute("delete from owners")
+            return len(rows)
+
+        return self._write_if_there(hold, 0)
+
+    def release(self, uid: str) -> None:
+        """Have what was held be a prompt like any other."""
+        self._write_if_there(
+            lambda db: db.execute("update texts set kind = ? where uid = ?", (Kind.FOLLOWUP.value, uid)), None
+        )
 
     def has_changed(self) -> bool:
         """Whether it may hold something else than when this was last asked; cheap enough to ask ten times a second."""
@@ -329,7 +360,7 @@ class Queue:
         db = apsw.Connection(str(self.path), flags=how)
         try:
             db.set_busy_timeout(BUSY_TIMEOUT_MS)
-            db.execute("pragma synchronous = off")
+            db.execute("pragma synchronous = off; pragma trusted_schema = 0")
             if not self._is_ready(db):
                 if not begin:
                     db.close()
@@ -349,6 +380,8 @@ class Queue:
             raise errors.QueueUnusable(self.path, "another program's database")
         if version and db.pragma("application_id") != APPLICATION_ID:
             raise errors.QueueUnusable(self.path, "another program's database")
+        if acting := db.execute(_ACTING).get:
+            raise errors.QueueUnusable(self.path, f"its {acting!r} acts by itself, which nothing in a queue does")
         return version == VERSION
 
 
@@ -395,6 +428,15 @@ def _text(row: tuple[Any, ...]) -> Text:
         options=msgspec.json.decode(options, type=Options),
         queued=queued,
     )
+
+
+def _harmless(options: object) -> str:
+    """What a run is asked for, without what may be done unasked and where; nothing of what cannot be read."""
+    try:
+        known = msgspec.json.decode(str(options), type=Options)
+    except msgspec.DecodeError:
+        known = Options()
+    return msgspec.json.encode(msgspec.structs.replace(known, permissions=None, cwd=None)).decode()
 
 
 def _make_file(path: Path) -> None:

@@ -112,6 +112,8 @@ class Written(Struct, frozen=True, kw_only=True):
     refused: str | None = None
 
 
+UNTRUSTED = "elsewhere is not null and owner is null"
+"""A session that was taken from a store which nobody has trusted since."""
 STALE = "changed by another process"
 FORGOTTEN = "forgotten"
 EMPTY = "empty"
@@ -124,6 +126,7 @@ def write(db: apsw.Connection, piece: LogSlice) -> Written:
         "select 1 from forgotten where substr(uid, 11) = ?", (ids.session_identity(piece.session_uid),)
     ).fetchone():
         return Written(refused=FORGOTTEN)
+    _drop_taken(db, ids.session_identity(piece.session_uid))
     session = db.execute(
         "select id, next_seq from sessions where substr(uid, 11) = ?", (ids.session_identity(piece.session_uid),)
     ).fetchone()
@@ -142,6 +145,14 @@ def write(db: apsw.Connection, piece: LogSlice) -> Written:
     derived.write(db, session_id, piece.found, turn_ids, event_ids)
     is_new = session is None
     return Written(log_id=log_id, session_id=session_id, session_is_new=is_new, turn_uids=tuple(turn_ids))
+
+
+def _drop_taken(db: apsw.Connection, identity: str) -> None:
+    """Remove what a store from elsewhere told of a session: the agent's own log of it is here now."""
+    taken = db.execute(f"select id from sessions where substr(uid, 11) = ? and {UNTRUSTED}", (identity,)).get
+    if taken is not None:
+        delete_events(db, "session_id = ?", (taken,))
+        db.execute("delete from sessions where id = ?", (taken,))
 
 
 def _write_turns(db: apsw.Connection, session_id: int, piece: LogSlice) -> dict[str, int]:

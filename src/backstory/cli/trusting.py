@@ -1,0 +1,136 @@
+"""The gate before every acting command: a store from elsewhere is acted in when a person has said that it may be."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from backstory.cli import output
+from backstory.errors import BackstoryError, NotTrusted, StoreIsMachines
+from backstory.store import Taken
+from backstory.trust import Verdict
+
+if TYPE_CHECKING:
+    from backstory.cli.app import App
+    from backstory.ingest import Problem
+    from backstory.store import Store
+
+
+def _take_trust(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.obj.trusts = True
+
+
+trust_option = click.option(
+    "--trust",
+    is_flag=True,
+    expose_value=False,
+    callback=_take_trust,
+    help="Act in this project's store, though it came from elsewhere; said once.",
+)
+
+
+def may_act(app: App, acted_in: Store | None = None) -> None:
+    """Let an acting command go on in this project's store, or the one that was named.
+
+    ``acted_in``: where it acts, if that is not always so: the machine's own store needs no trust. One of ours is
+    noted as it lies now. For one from elsewhere a person is asked, once. Raises NotTrusted, StoreIsMachines, and what
+    reading the store raises.
+    """
+    if acted_in is not None and acted_in is app.machine_store:
+        return
+    store, verdict = app.project_store, app.verdict()
+    if verdict == Verdict.MACHINE:
+        raise StoreIsMachines(store.path)
+    if verdict == Verdict.ELSEWHERE:
+        if not (app.trusts or _is_trusted(store)):
+            raise NotTrusted(store.path)
+        _trust(app, store)
+    elif verdict == Verdict.OURS and store.path != app.machine_store.path:
+        app.known_projects.remember(store)
+
+
+def _is_trusted(store: Store) -> bool:
+    """Whether the person at the terminal, if one is there, trusts a store."""
+    what = output.clean(str(store.path))
+    question = f"{what} came from elsewhere: it was not made here. Act in it, and trust it from now on?"
+    return sys.stdin.isatty() and click.confirm(question, err=True)
+
+
+def _trust(app: App, store: Store) -> None:
+    """Have a store from elsewhere be ours. What waits in its queue goes on waiting, each for a word of its own."""
+    from backstory.store.queue import Queue
+
+    held = 0
+    if store.path.with_name(f"{store.path.name}.queue.db").exists():
+        with Queue(store.path) as queue:
+            held = queue.hold_all()
+    if store.exists:
+        dropped = store.disarm()
+        store.close()
+        app.known_projects.remember(store)
+    else:
+        dropped = []
+        app.known_projects.begin(store)
+    store.is_elsewhere = store.refuses_writes = False
+    for name in ("stores", "conflicts"):
+        # What was worked out of the stores while this one was a stranger's.
+        app.__dict__.pop(name, None)
+    output.talk(f"{store.path} is trusted from now on.")
+    if dropped:
+        output.talk(f"Taken out of it, because it acts by itself: {', '.join(dropped)}.")
+    if held:
+        output.talk(f"{held} queued with it wait until you release them: backstory queue list")
+    _tell_home(app, store)
+
+
+def _tell_home(app: App, store: Store) -> None:
+    """Have the machine's store hold what a store holds that is ours now."""
+    try:
+        if store.exists:
+            app.machine_store.catch_up(store)
+    except BackstoryError as refused:
+        output.talk(f"The machine's store does not have all of it: {refused}")
+
+
+def take_elsewhere(app: App) -> list[Problem]:
+    """Have the machine's store hold what this project's store from elsewhere has and it lacks; gives what it has not.
+
+    The store is not trusted by that, and nothing that is known here is changed.
+    """
+    store, home = app.project_store, app.machine_store
+    if not store.is_elsewhere or not store.exists or app.verdict() == Verdict.MACHINE:
+        return []
+    from backstory.ingest import Problem
+
+    told = Taken(elsewhere=str(store.path), project=app.project_key, folder=str(app.project_folder))
+    taken, problems, conflicts = 0, list[Problem](), list[str]()
+    for uid in _uids(store, problems):
+        if uid in app.conflicts:
+            conflicts.append(uid)
+        elif not home.origins([uid]):
+            try:
+                is_taken = home.take_elsewhere(store, uid, told)
+            except BackstoryError as refused:
+                problems.append(Problem(f"{store.path}: {uid}", str(refused)))
+            else:
+                taken += is_taken
+                conflicts += [] if is_taken else [uid]
+    if taken:
+        output.talk(f"{taken} taken from {store.path}, which came from elsewhere: they are marked so.")
+    if conflicts:
+        what = f"{len(conflicts)} in conflict, not touched: known here from another place: {', '.join(conflicts)}"
+        problems.append(Problem(str(store.path), what))
+    return problems
+
+
+def _uids(store: Store, problems: list[Problem]) -> list[str]:
+    from backstory.ingest import Problem
+
+    try:
+        return store.uids()
+    except BackstoryError as refused:
+        problems.append(Problem(str(store.path), str(refused)))
+        return []
