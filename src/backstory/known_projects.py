@@ -143,15 +143,19 @@ class KnownProjects:
         return copied
 
     def _pointers(self) -> list[tuple[Path, Place]]:
-        """Every note, with the file it is in; what is none is passed over."""
-        if not self._folder.is_dir():
-            return []
-        found = []
-        for each in sorted(self._folder.iterdir()):
-            if not each.name.startswith("."):
-                with suppress(OSError, ValueError):
-                    found.append((each, _place(each.name.partition(".")[0], each.read_bytes())))
-        return found
+        return noted(self._folder)
+
+
+def noted(folder: Path) -> list[tuple[Path, Place]]:
+    """Every note in BACKSTORY_HOME's folder for them, with the file it is in; what is none is passed over."""
+    if not folder.is_dir():
+        return []
+    found = []
+    for each in sorted(folder.iterdir()):
+        if not each.name.startswith("."):
+            with suppress(OSError, ValueError):
+                found.append((each, _place(each.name.partition(".")[0], each.read_bytes())))
+    return found
 
 
 def _place(store_id: str, note: bytes) -> Place:
