@@ -21,7 +21,7 @@ from tests.runs.conftest import Bench
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GOOD = {"say": "done"}
+GOOD = {"result": True}
 ACTING = [
     ["run", "-a", "claude", "hi"], ["steer", "hi"], ["followup", "hi"], ["queue", "run"], ["queue", "drop", "X"],
     ["queue", "clear"], ["checkout", "@1"], ["checkout", "S1"], ["branch", "name", "x"], ["branch", "unname", "x"],

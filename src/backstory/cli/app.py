@@ -178,7 +178,8 @@ class App:
     def _nearest(self, store: Store, session: Session) -> Found:
         """A session where it was found; one that was taken from this project's store from elsewhere as it is there."""
         project = self.project_store
-        if session.elsewhere == str(project.path) and project.is_elsewhere and store.path != project.path:
+        is_taken = project.is_elsewhere and session.elsewhere == str(project.path) and store.path != project.path
+        if is_taken and project.has(session.uid):
             store, session = project, project.session(session.uid)
         return Found(store, session, store.is_elsewhere and session.uid in self.conflicts)
 
