@@ -20,6 +20,7 @@ from backstory.errors import BackstoryError
 from backstory.spool import make_private_folder, write_private
 from backstory.store import open_store
 from backstory.trust import Place, Seen, Verdict, whose
+from backstory.whereabouts import file_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,7 @@ class KnownProjects:
 
     def _seen(self, store: Store, *, is_named: bool) -> Seen:
         path = store.path
-        is_machine = _file(path) is not None and _file(path) == _file(self._home_store.path)
+        is_machine = file_at(path) is not None and file_at(path) == file_at(self._home_store.path)
         seen = Seen(
             path=str(path),
             is_named=is_named,
@@ -50,7 +51,7 @@ class KnownProjects:
         )
         if seen.is_machine or not store.exists:
             return seen
-        device, inode = _file(path) or (None, None)
+        device, inode = file_at(path) or (None, None)
         return msgspec.structs.replace(seen, store_id=store.id, device=device, inode=inode)
 
     def begin(self, store: Store) -> None:
@@ -61,7 +62,7 @@ class KnownProjects:
 
     def remember(self, store: Store) -> None:
         """Note where a store of ours lies, with its file: one that was moved is known by that."""
-        device, inode = _file(store.path) or (None, None)
+        device, inode = file_at(store.path) or (None, None)
         self._note(Place(store_id=store.id, path=str(store.path), device=device, inode=inode))
 
     def _note(self, place: Place) -> None:
@@ -93,12 +94,14 @@ class KnownProjects:
                     return store
         return None
 
-    def at(self, device: int, inode: int) -> Path | None:
-        """Where a store's file was last noted."""
-        for _, place in self._pointers():
-            if (place.device, place.inode) == (device, inode) and _file(Path(place.path)) == (device, inode):
-                return Path(place.path)
-        return None
+    def at(self, file: tuple[int, int]) -> Path | None:
+        """Where the store with this device and inode lies, if it was noted there."""
+        found = (Path(place.path) for _, place in self._pointers() if (place.device, place.inode) == file)
+        return next((path for path in found if file_at(path) == file), None)
+
+    def is_noted(self, path: Path) -> bool:
+        """Whether a store of ours lies, or lay, at a path."""
+        return any(place.path == str(path) for _, place in self._pointers())
 
     def has_id(self, store: Store) -> bool:
         """Whether a store's id is that of one of ours, or of one that sessions of the machine's belong to."""
@@ -167,13 +170,4 @@ def _place(store_id: str, note: bytes) -> Place:
 def _is_moved(known: Place, place: Place) -> bool:
     """Whether the file that was noted at one place lies at another now."""
     is_same = known.inode is not None and (known.device, known.inode) == (place.device, place.inode)
-    return is_same and _file(Path(known.path)) != (place.device, place.inode)
-
-
-def _file(path: Path) -> tuple[int, int] | None:
-    """Device and inode of the file at a path."""
-    try:
-        told = path.stat()
-    except (OSError, ValueError):
-        return None
-    return told.st_dev, told.st_ino
+    return is_same and file_at(Path(known.path)) != (place.device, place.inode)

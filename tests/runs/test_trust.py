@@ -331,6 +331,17 @@ def test_a_taken_session_gives_way_to_the_agents_own_log_of_it(clone: Clone) -> 
     assert (machine(clone).session(uid).first_prompt, machine(clone).session(uid).elsewhere) == ("mine", None)
 
 
+def test_a_trusted_store_does_not_replace_a_session_that_is_anothers(here: Clone, original: Bench) -> None:
+    uid = original.store.session("S1").uid
+    change(
+        here.store.path, "update turns set prompt = 'lies'", "update sessions set owner = 'X'",
+        "update meta set value = 'X' where key = 'store_id'",
+    )  # fmt: skip
+    assert uid in ok(here.run("beta", GOOD, options=("--trust", "-n"))).stderr
+    ok(here.backstory("ingest"))
+    assert machine(here).session(uid).first_prompt == "alpha"
+
+
 # one made by an enemy --------------------------------------------------------------------------------------------
 
 
@@ -469,6 +480,30 @@ def test_what_waits_in_it_can_be_dropped(queued: Clone) -> None:
     ok(queued.backstory("queue", "drop", "--trust", "0000000A"))
     ok(queued.backstory("queue", "clear"))
     assert rows(queued, "queue", "list") == []
+
+
+def test_a_queue_that_came_without_a_store_is_held_too(queued: Clone) -> None:
+    queued.store.path.unlink()
+    assert "2 queued" in ok(queued.run("beta", GOOD)).stderr
+    assert [each["held"] for each in rows(queued, "queue", "list")] == [True, True]
+
+
+def test_a_queue_that_is_a_link_is_refused(queued: Clone) -> None:
+    queue = queued.store.path.with_name("sessions.bks.queue.db")
+    target = queue.rename(queued.root / "another.queue.db")
+    queue.symlink_to(target)
+    before = target.read_bytes()
+    assert queued.run("beta", GOOD, options=("--trust",)).returncode == 65
+    assert target.read_bytes() == before
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-journal", "-shm"])
+def test_what_sqlite_would_write_through_a_link_is_not_opened(clone: Clone, ending: str) -> None:
+    precious = clone.root / "precious"
+    precious.write_bytes(b"mine")
+    clone.store.path.with_name(f"sessions.bks{ending}").symlink_to(precious)
+    assert clone.run("beta", GOOD, options=("--trust",)).returncode == 65
+    assert precious.read_bytes() == b"mine"
 
 
 def test_a_queue_that_acts_by_itself_is_refused(queued: Clone) -> None:

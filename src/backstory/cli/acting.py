@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from backstory import projects
 from backstory.cli import output
 from backstory.cli.app import now_ms
+from backstory.cli.trusting import hold_strangers
 from backstory.known_projects import KnownProjects
 from backstory.store import Workplace
 from backstory.tree import get_ancestry
@@ -69,6 +70,7 @@ def here(app: App) -> Workplace:
 
 def ready_to_begin(app: App) -> None:
     """Note the project's store as ours, if it is about to be made, and have git ignore it."""
+    hold_strangers(app)
     app.known_projects.begin(app.project_store)
     if not app.store_path:
         projects.keep_out_of_git(app.project_folder, app.project_store.path.parent.name)

@@ -61,12 +61,7 @@ def _is_trusted(store: Store) -> bool:
 
 def _trust(app: App, store: Store) -> None:
     """Have a store from elsewhere be ours. What waits in its queue goes on waiting, each for a word of its own."""
-    from backstory.store.queue import Queue
-
-    held = 0
-    if store.path.with_name(f"{store.path.name}.queue.db").exists():
-        with Queue(store.path) as queue:
-            held = queue.hold_all()
+    held = _hold(store)
     if store.exists:
         dropped = store.disarm()
         store.close()
@@ -84,6 +79,21 @@ def _trust(app: App, store: Store) -> None:
     if held:
         output.talk(f"{held} queued with it wait until you release them: backstory queue list")
     _tell_home(app, store)
+
+
+def _hold(store: Store) -> int:
+    """Have what waits in a store's queue be run only when it is released; gives how much there is."""
+    from backstory.store.queue import Queue
+
+    with Queue(store.path) as queue:
+        return queue.hold_all()
+
+
+def hold_strangers(app: App) -> None:
+    """Have what waits where a store is about to be made for the first time wait for a word: nobody here left it."""
+    store = app.project_store
+    if not store.exists and not app.known_projects.is_noted(store.path) and (held := _hold(store)):
+        output.talk(f"{held} queued in {store.path.parent} wait until you release them: backstory queue list")
 
 
 def _tell_home(app: App, store: Store) -> None:

@@ -42,6 +42,11 @@ def is_interrupted(path: Path) -> bool:
     return path.with_name(path.name + "-journal").exists()
 
 
+def side_files(path: Path) -> list[Path]:
+    """The files that SQLite keeps beside a database while it is used."""
+    return [path.with_name(path.name + ending) for ending in ("-journal", "-wal", "-shm")]
+
+
 def open_reader(path: Path) -> apsw.Connection:
     """A connection that changes nothing; raises StoreNotFound, NotAStore and what ``translated`` raises."""
     if not exists(path):
@@ -184,6 +189,8 @@ def _check_header(path: Path) -> None:
         raise errors.StoreReadOnly(path) from refused
     except OSError as refused:
         raise errors.NotAStore(path, refused.strerror or str(refused)) from refused
+    if linked := next((each.name for each in side_files(path) if each.is_symlink()), None):
+        raise errors.NotAStore(path, f"{linked} beside it is a link, and what SQLite writes there would go elsewhere")
     if not header.startswith(SQLITE_HEADER):
         raise errors.NotAStore(path, "it is no SQLite file")
     # Asked of the bytes, because SQLite would checkpoint or roll back another program's file to answer.

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import errors
+from backstory.store import connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -348,6 +349,8 @@ class Queue:
             return False
 
     def _open(self, *, begin: bool) -> apsw.Connection | None:
+        if any(each.is_symlink() for each in (self.path, *connection.side_files(self.path))):
+            raise errors.QueueUnusable(self.path, "it, or a file beside it, is a link")
         if begin:
             _make_file(self.path)
         try:
