@@ -569,7 +569,7 @@ def _not_started(agent: str, executable: str, cwd: Path, refused: OSError) -> Ba
 
 
 def _is_there(store: Store, session_uid: str, file: tuple[int, int] | None) -> bool:
-    """Whether a run's store is where it was: the same file, or another with its session, as when it was brought back."""
+    """Whether a run's store is where it was: the same file, or another with its session: one brought back."""
     if not store.exists:
         return False
     if file is None or file_at(store.path) == file:

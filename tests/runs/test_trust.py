@@ -17,6 +17,7 @@ import pytest
 from backstory.store import Store, open_store
 from backstory.store.queue import Kind, Options, Queue, Text
 from tests.runs.conftest import Bench
+from tests.store.make_golden import GOLDEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -224,6 +225,19 @@ def test_a_session_of_the_machines_store_can_be_removed_inside_a_clone(clone: Cl
     change(clone.store.path, "delete from sessions")
     ok(clone.backstory("rm", "-y", uid))
     assert machine(clone).session_count() == 0
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_store_of_an_earlier_version_is_read_and_can_be_trusted(bench: Bench, version: int) -> None:
+    bench.store.path.parent.mkdir()
+    shutil.copy(GOLDEN / f"store-v{version}.bks", bench.store.path)
+    assert [each["number"] for each in rows(bench, "list")] == ["S3", "S1"]
+    assert rows(bench, "ingest")["errors"] == []
+    assert machine(bench).session_count() == 2
+    ok(bench.run("beta", GOOD, options=("--trust", "-S", "S1")))
+    assert bench.store.turn_count(bench.store.session("S1")) == 2
+    assert bench.store.verify().problems == []
+    assert machine(bench).verify().problems == []
 
 
 # what is read of it ----------------------------------------------------------------------------------------------
