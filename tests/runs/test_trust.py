@@ -284,6 +284,12 @@ def test_what_the_machine_took_keeps_its_mark_when_the_store_is_trusted(clone: C
     assert (taken.turns, taken.number, taken.elsewhere) == (2, 1, str(clone.store.path))
 
 
+def test_what_came_with_a_store_that_is_trusted_at_once_is_marked_and_what_is_made_then_is_not(clone: Clone) -> None:
+    ok(clone.run("beta", GOOD, options=("--trust", "-n")))
+    told = {each.first_prompt: each.elsewhere for each in machine(clone).sessions()}
+    assert told == {"alpha": str(clone.store.path), "beta": None}
+
+
 def test_a_clone_with_a_tombstone_and_a_changed_copy_of_ours_changes_nothing(here: Clone, original: Bench) -> None:
     uid = original.store.session("S1").uid
     change(

@@ -9,6 +9,7 @@ import click
 
 from backstory.cli import output
 from backstory.errors import BackstoryError, NotTrusted, StoreIsMachines
+from backstory.ids import session_identity
 from backstory.store import Taken
 from backstory.trust import Verdict
 
@@ -97,10 +98,17 @@ def hold_strangers(app: App) -> None:
 
 
 def _tell_home(app: App, store: Store) -> None:
-    """Have the machine's store hold what a store holds that is ours now."""
+    """Have the machine's store hold what a store holds that is ours now, marked as what came from elsewhere."""
+    home = app.machine_store
     try:
-        if store.exists:
-            app.machine_store.catch_up(store)
+        uids = store.uids() if store.exists else []
+        known = home.origins(uids)
+        if not uids:
+            return
+        try:
+            home.catch_up(store)
+        finally:
+            home.mark_elsewhere([uid for uid in uids if session_identity(uid) not in known], str(store.path))
     except BackstoryError as refused:
         output.talk(f"The machine's store does not have all of it: {refused}")
 

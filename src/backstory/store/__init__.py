@@ -363,6 +363,10 @@ class Store:
         identities = [ids.session_identity(uid) for uid in uids]
         return self._read_if_begun(lambda db: sessions.origins(db, identities), {})
 
+    def mark_elsewhere(self, uids: Sequence[str], elsewhere: str) -> None:
+        """Say of sessions, as far as they are here, which store from elsewhere they came with."""
+        self._change(lambda db: sessions.mark_elsewhere(db, uids, elsewhere))
+
     def uids(self) -> list[str]:
         """The uid of every session."""
         return self._read_if_begun(sessions.uids, [])

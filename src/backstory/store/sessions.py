@@ -222,6 +222,11 @@ def uids(db: apsw.Connection) -> list[str]:
     return [str(uid) for (uid,) in db.execute("select uid from sessions order by id")]
 
 
+def mark_elsewhere(db: apsw.Connection, uids: Sequence[str], elsewhere: str) -> None:
+    """Say of sessions which store from elsewhere they came with."""
+    db.executemany("update sessions set elsewhere = ? where uid = ?", [(elsewhere, uid) for uid in uids])
+
+
 def next_seq(db: apsw.Connection, identity: str) -> int:
     """The number that the next record of a session gets, from whichever log: one that is nobody's is begun anew."""
     taken = slices.UNTRUSTED if branches.has_column(db, "sessions", "elsewhere") else "0"
