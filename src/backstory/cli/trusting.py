@@ -49,8 +49,10 @@ def may_act(app: App, acted_in: Store | None = None) -> None:
         if not (app.trusts or _is_trusted(store)):
             raise NotTrusted(store.path)
         _trust(app, store)
-    elif verdict == Verdict.OURS and store.path != app.machine_store.path:
-        app.known_projects.remember(store)
+    elif verdict == Verdict.OURS:
+        _believe(app, store)
+        if store.path != app.machine_store.path:
+            app.known_projects.remember(store)
 
 
 def _is_trusted(store: Store) -> bool:
@@ -70,16 +72,20 @@ def _trust(app: App, store: Store) -> None:
     else:
         dropped = []
         app.known_projects.begin(store)
-    store.is_elsewhere = store.refuses_writes = False
-    for name in ("stores", "conflicts"):
-        # What was worked out of the stores while this one was a stranger's.
-        app.__dict__.pop(name, None)
+    _believe(app, store)
     output.talk(f"{store.path} is trusted from now on.")
     if dropped:
         output.talk(f"Taken out of it, because it acts by itself: {', '.join(dropped)}.")
     if held:
         output.talk(f"{held} queued with it wait until you release them: backstory queue list")
     _tell_home(app, store)
+
+
+def _believe(app: App, store: Store) -> None:
+    """Take a store for one of ours, also where it was taken for a stranger's before: it could not be read just then."""
+    store.is_elsewhere = store.refuses_writes = False
+    for name in ("stores", "conflicts"):
+        app.__dict__.pop(name, None)
 
 
 def _hold(store: Store) -> int:
