@@ -526,6 +526,23 @@ def test_what_sqlite_would_write_through_a_link_is_not_opened(clone: Clone, endi
     assert precious.read_bytes() == b"mine"
 
 
+@pytest.mark.parametrize(
+    "statement",
+    ["update meta set value = '../../x' where key = 'store_id'", "update sessions set uid = '../../../x'"],
+)
+def test_names_that_would_be_paths_are_not_trusted(clone: Clone, statement: str) -> None:
+    change(clone.store.path, statement)
+    before = sorted(clone.root.rglob("*"))
+    assert clone.run("beta", GOOD, options=("--trust",)).returncode == 65
+    assert sorted(clone.root.rglob("*")) == before
+
+
+def test_a_queued_text_whose_name_would_be_a_path_is_not_trusted(queued: Clone) -> None:
+    change(queued.store.path.with_name("sessions.bks.queue.db"), "update texts set uid = '../../' || uid")
+    assert queued.run("beta", GOOD, options=("--trust",)).returncode == 65
+    assert rows(queued, "ps") == []
+
+
 def test_a_queue_that_acts_by_itself_is_refused(queued: Clone) -> None:
     queue = queued.store.path.with_name("sessions.bks.queue.db")
     change(queue, "create trigger t after update on texts begin insert into texts select * from texts; end")

@@ -937,6 +937,7 @@ class Store:
 
     def _disarm(self, db: apsw.Connection) -> list[str]:
         foreign.check_tables(db, self.path)
+        foreign.check_uids(db, self.path)
         with connection.writing(db, self.path):
             dropped = foreign.take_out_triggers(db, self.path)
             # What a migration changes must not act meanwhile either, so ours come back with today's tables.

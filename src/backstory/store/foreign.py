@@ -92,6 +92,15 @@ def check_session(db: apsw.Connection, session_id: int, path: Path) -> None:
         raise errors.StoreDamaged(path, "a turn of a session has no uid")
 
 
+def check_uids(db: apsw.Connection, path: Path) -> None:
+    """Raise NotAStore where the store or a session has a uid that is none: files are named after them."""
+    rows: list[Any] = db.execute(
+        "select value from meta where key = 'store_id' union all select uid from sessions"
+    ).fetchall()
+    if not all(is_uid(uid) for (uid,) in rows):
+        raise errors.NotAStore(path, "it, or a session in it, has no uid")
+
+
 def is_uid(text: object) -> bool:
     """Whether this is written as our uids are."""
     return isinstance(text, str) and len(text) == ids.UID_LENGTH and set(text) <= set(ids.ALPHABET)

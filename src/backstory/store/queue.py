@@ -20,6 +20,7 @@ from msgspec import Struct, field
 
 from backstory import errors
 from backstory.store import connection
+from backstory.store.foreign import is_uid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -217,10 +218,13 @@ class Queue:
         """
 
         def hold(db: apsw.Connection) -> int:
-            rows: list[Any] = db.execute("select position, options from texts").fetchall()
+            rows: list[Any] = db.execute("select position, uid, options from texts").fetchall()
+            if not all(is_uid(uid) for _, uid, _ in rows):
+                # The folder of its run is named after it.
+                raise errors.QueueUnusable(self.path, "a text in it has no uid")
             db.executemany(
                 "update texts set kind = ?, options = ? where position = ?",
-                [(Kind.HELD.value, _harmless(options), position) for position, options in rows],
+                [(Kind.HELD.value, _harmless(options), position) for position, _, options in rows],
             )
             # Who ran a session where it comes from does not run it here.
             db.execute("delete from owners")
