@@ -94,6 +94,30 @@ class StoreTooNew(BackstoryError):
         )
 
 
+class NotTrusted(BackstoryError):
+    """A store that came from elsewhere was to be acted in, and nobody has said that it may be."""
+
+    exit_code = 77
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} came from elsewhere: it was not made here, and nobody has trusted it. Nothing was changed. Look "
+            "at it with `backstory list`; if it may be acted in, say the same with --trust, once."
+        )
+
+
+class StoreIsMachines(BackstoryError):
+    """What lies in the place of a project's store is the machine's own."""
+
+    exit_code = 77
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} leads to the machine's own store, which is no project's. Nothing was changed; remove that link, "
+            "and the project gets a store of its own."
+        )
+
+
 class StoreBusy(BackstoryError):
     """Another process kept the store locked for longer than we wait."""
 

@@ -39,6 +39,7 @@ from backstory.spool import LOCKS, MARKER, SPOOLS, Feed, Run, SessionLock, Spool
 from backstory.store import RunPiece, Store, open_store
 from backstory.store.queue import Kind
 from backstory.streaming import Followed, Shown, Told, native_id, program, runnable
+from backstory.whereabouts import Whereabouts, file_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -88,6 +89,8 @@ class Finished(Struct, frozen=True, kw_only=True):
     error: str | None = None
     waits: str | None = None
     """Why it could not be stored yet; it waits in the spool for the next command."""
+    moved: str | None = None
+    """Where it was stored instead, if its project was moved or removed meanwhile."""
 
 
 class Unstored(str):
@@ -295,6 +298,7 @@ class Runner:
         if listener is not None and feed is not None:
             command = listener.listening(command)
         with (
+            Whereabouts(store.path) as whereabouts,
             _Stopping(Spool(self._home / SPOOLS / run.turn_uid), request.silence_s) as stopping,
             nullcontext() if feed is None else closing(feed),
         ):
@@ -317,8 +321,9 @@ class Runner:
                 ended = self._follow(spool, process, reader, stopping, steering, show)
                 if steering is not None and steering.was_heard:
                     listeners.note(self._home, executable)
-        spool.note_exit(ended.code, ended.signal)
-        return self._finish(store, spool, run, ended, len(context))
+            spool.note_exit(ended.code, ended.signal)
+            moved_to = whereabouts.now()
+        return self._finish(store, spool, run, ended, len(context), moved_to)
 
     def _new_run(
         self, store: Store, session: Session, request: Request, agent: Runnable, prefix: str, after: Point | None
@@ -339,21 +344,26 @@ class Runner:
             prefix_sha256=hashlib.sha256(prefix.encode("utf-8", "surrogatepass")).hexdigest() if prefix else None,
             parent_uid=after.uid if after else None,
             parent_seq=after.seq if after else None,
+            store_file=file_at(store.path),
         )
 
-    def _finish(self, store: Store, spool: Spool, run: Run, ended: Exit, context_chars: int) -> Finished:
+    def _finish(
+        self, store: Store, spool: Spool, run: Run, ended: Exit, context_chars: int, moved_to: Path | None
+    ) -> Finished:
         """Store a run that is over, and say what it came to, also when it cannot be stored now."""
-        now, waits = self._now(), None
+        now, waits, moved = self._now(), None, None
         told = Told(spool, run, ended, now)
         try:
-            self._store(store, spool, told)
+            moved = self._store(store, spool, told, moved_to)
         except Exception as refused:
             if is_for_one_only(refused):
                 spool.note_trouble(in_words(refused))
             told, waits = Told(spool, run, ended, now), in_words(refused)
             for _ in told.pieces():
                 pass
-        return Finished(turn=told.turn, context_chars=context_chars, tools=told.tools, error=told.error, waits=waits)
+        return Finished(
+            turn=told.turn, context_chars=context_chars, tools=told.tools, error=told.error, waits=waits, moved=moved
+        )
 
     def _let_home_know(self, store: Store, session: Session) -> None:
         """A session is known to the machine's store at once: the project's may be gone before its first run ends."""
@@ -365,16 +375,39 @@ class Runner:
             # It is tried again when the run is stored.
             return
 
-    def _store(self, store: Store, spool: Spool, told: Told) -> None:
+    def _store(self, store: Store, spool: Spool, told: Told, moved_to: Path | None = None) -> str | None:
+        """Store a run where it belongs, also where that was moved to; gives where that is if it is elsewhere now.
+
+        A store that is gone from its project is brought back first. Where the project is gone, too, nothing is made in
+        its place: the machine's store has the run. Raises what keeps it from being stored.
+        """
+        file = told.run.store_file
+        if _is_there(store, told.session_uid, file):
+            self._store_in(store, spool, told)
+            return None
+        # What is open is a file without a name, or with another one.
+        store.close()
+        moved_to = moved_to or (self.projects.at(file) if file is not None else None)
+        if moved_to is not None:
+            with open_store(moved_to, now=self._now) as there:
+                self.projects.remember(there)
+                self._store_in(there, spool, told)
+            return f"Its project was moved while it ran; it is stored in {moved_to}."
+        if not store.path.parent.parent.exists() and self._home_store.has(told.session_uid):
+            for piece in told.pieces():
+                self._home_store.write_run(piece)
+            spool.remove()
+            return f"Its project is not where it was, so it is stored in {self._home_store.path} only."
+        self.projects.bring_back(store)
+        self._store_in(store, spool, told)
+        return None
+
+    def _store_in(self, store: Store, spool: Spool, told: Told) -> None:
         """Store a run where it belongs and in the machine's store; its spool goes only when both have it.
 
-        A project's store that is gone is brought back first. What the machine's store cannot take now is left for
-        the next command: the run is safe where it belongs. Raises what keeps it from being stored there.
+        What the machine's store cannot take now is left for the next command: the run is safe where it belongs. Raises
+        what keeps it from being stored there.
         """
-        if not store.exists:
-            # What is open is a file without a name: nobody would find what is written to it.
-            store.close()
-            self.projects.bring_back(store)
         uid, home = told.session_uid, self._home_store
         if store.is_forgotten(uid):
             for _ in told.pieces():
@@ -589,6 +622,16 @@ def _not_started(agent: str, executable: str, cwd: Path, refused: OSError) -> Ba
     if str(refused.filename) == str(cwd):
         return FolderNotUsable(cwd, detail)
     return AgentNotStarted(agent, executable, detail)
+
+
+def _is_there(store: Store, session_uid: str, file: tuple[int, int] | None) -> bool:
+    """Whether a run's store is where it was: the same file, or another with its session: one brought back."""
+    if not store.exists:
+        return False
+    if file is None or file_at(store.path) == file:
+        return True
+    store.close()
+    return store.has(session_uid)
 
 
 def _is_level(home: Store, uid: str, next_seq: int) -> bool:

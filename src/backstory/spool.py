@@ -55,6 +55,8 @@ class Run(Struct, frozen=True, kw_only=True):
     parent_uid: str | None = None
     """The turn that it follows, with the record; None: the session's newest, which is nothing in a new session."""
     parent_seq: int | None = None
+    store_file: tuple[int, int] | None = None
+    """Device and inode of the store, by which it is known where it was moved to."""
 
 
 class Word(Struct, frozen=True):

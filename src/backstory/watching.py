@@ -20,7 +20,7 @@ from backstory.agents import companions_of
 from backstory.discover import NEVER_KEPT, Candidate, CompanionFile, shown
 from backstory.errors import CannotWrite, DiskFull, StoreBusy, StoreFailed, StoreNotFound, StoreReadOnly
 from backstory.ingest import Report, ingest_these
-from backstory.known_projects import POINTERS
+from backstory.known_projects import POINTERS, noted
 from backstory.spool import SPOOLS, waiting
 from backstory.store import slices
 
@@ -492,13 +492,12 @@ def _refused(report: Report) -> set[str]:
 def _state_of_runs(home: Path) -> tuple[object, ...]:
     """What changes when there is a run to take up, or something to exchange with a project's store."""
     spools = [(spool.folder.name, spool.is_alive) for spool in waiting(home / SPOOLS)]
-    pointers = sorted((home / POINTERS).iterdir()) if (home / POINTERS).is_dir() else []
-    return spools, [(pointer.name, _changed_ns(pointer)) for pointer in pointers]
+    return spools, [(note.name, _changed_ns(Path(place.path))) for note, place in noted(home / POINTERS)]
 
 
-def _changed_ns(pointer: Path) -> int:
-    """When the store that a pointer names was last written."""
+def _changed_ns(store: Path) -> int:
+    """When a project's store was last written."""
     try:
-        return Path(os.fsdecode(pointer.read_bytes())).stat().st_mtime_ns
-    except OSError:
+        return store.stat().st_mtime_ns
+    except (OSError, ValueError):
         return 0

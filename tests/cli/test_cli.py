@@ -469,7 +469,7 @@ def test_sessions_that_a_store_owns_have_numbers_that_are_never_given_again(bare
             store.create_session(name)
     numbers = [each["number"] for each in bare("list", "--store", path, "--json").json()]
     assert sorted(numbers) == ["S1", "S2", "S3"]
-    assert bare("rm", "S3", "--yes", "--store", path).code == 0
+    assert bare("rm", "S3", "--yes", "--trust", "--store", path).code == 0
     with open_store(path) as store:
         store.create_session("four")
     assert bare("show", "s4", "--store", path, "--json").json()["session"]["number"] == "S4"

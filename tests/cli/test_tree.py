@@ -40,6 +40,7 @@ def forked(bench: Bench) -> Bench:
     store.checkout(session, store.place(session, 2).point)
     say(store, session.id, "third", "three")
     store.close()
+    bench.note_store()
     return bench
 
 

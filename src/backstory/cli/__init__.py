@@ -90,6 +90,7 @@ class Commands(click.Group):
 @click.option("--followup", metavar="TEXT", multiple=True, help="As the command `followup`, also several times.")
 @click.option("--name", metavar="NAME", help="With --steer and --followup: the session of this name.")
 @click.option("--session", "-S", "wanted", metavar="SESSION", help="With --steer and --followup: the session.")
+@click.option("--trust", is_flag=True, help="With --steer and --followup: as there.")
 @click.pass_context
 def cli(
     ctx: click.Context,
@@ -98,16 +99,18 @@ def cli(
     followup: tuple[str, ...],
     name: str | None,
     wanted: str | None,
+    trust: bool,
 ) -> None:
     """One store for every coding-agent session: keep every byte, find everything."""
     from backstory.cli.app import App
 
     is_said = bool(steer or followup)
-    if ctx.invoked_subcommand is not None and (is_said or name or wanted):
+    if ctx.invoked_subcommand is not None and (is_said or name or wanted or trust):
         raise click.UsageError("--steer and --followup are commands of their own: leave the other one out.")
     if ctx.invoked_subcommand is None and not is_said:
         raise click.exceptions.NoArgsIsHelpError(ctx)
     ctx.obj = App(os.environ, _current_folder(), store_path)
+    ctx.obj.trusts = trust
     if is_said:
         from backstory.cli.followup_command import say_all
 

@@ -384,6 +384,8 @@ class Driver:
 
     def _end(self, finished: Finished, context_max: int) -> None:
         self._printer.end(self._session, finished, context_max)
+        if finished.moved is not None:
+            output.talk(finished.moved)
         if finished.waits is not None:
             output.talk(
                 f"The run is kept, but not stored yet: {finished.waits} The next command of backstory stores it."

@@ -15,6 +15,7 @@ from backstory.bounds import OUT_OF_RANGE
 from backstory.cli import output
 from backstory.cli.app import App, now_ms
 from backstory.cli.options import json_option, store_option
+from backstory.cli.trusting import take_elsewhere
 from backstory.ingest import Problem, Report, Tally, ingest
 from backstory.reindex import reindex
 from backstory.runner import Runner, Unstored
@@ -129,9 +130,14 @@ def read_logs(app: App, only: Sequence[str] = (), *, quietly: bool = False) -> R
     chosen = _agents(app, only)
     runner = Runner(app.home, app.machine_store, app.environ, now_ms)
     unstored: list[Unstored] = []
+    is_begun = False
     if app.home_store is app.machine_store:
         runner.take_up(unstored.append)
-        runner.cleanup_orphans(app.project_store, output.talk)
+        if not app.project_store.is_elsewhere:
+            runner.cleanup_orphans(app.project_store, output.talk)
+    elif not app.home_store.exists:
+        app.known_projects.begin(app.home_store)
+        is_begun = True
     with app.home_store as store, _progress("Reading logs", quietly=quietly) as progress:
         report = ingest(
             store,
@@ -145,6 +151,9 @@ def read_logs(app: App, only: Sequence[str] = (), *, quietly: bool = False) -> R
         )
         if app.home_store is app.machine_store:
             runner.projects.exchange(output.talk)
+            report.errors += take_elsewhere(app)
+        if is_begun and store.exists:
+            app.known_projects.remember(store)
     with app.home_store as store, _progress("Deriving", quietly=quietly) as progress:
         for each in reindex(store, now=now_ms(), only_stale=True, progress=progress).failed:
             report.errors.append(Problem(each.session, each.reason))

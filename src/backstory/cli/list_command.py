@@ -42,13 +42,15 @@ def command(
     running = _tell_of_runs(app)
     outcomes = [None if each.session.uid in running else outcome_of(each) for each in shown]
     if as_json:
-        output.json([session_as_json(each.session, outcome) for each, outcome in zip(shown, outcomes, strict=True)])
+        told = zip(shown, outcomes, strict=True)
+        output.json([session_as_json(each.session, outcome) | {"conflict": each.is_conflict} for each, outcome in told])
         return
+    _tell_of_elsewhere(app)
     if not found:
         output.talk(_why_none(app, everything))
         return
     kept = next(columns for least, columns in COLUMNS if output.width() >= least)
-    rows = [_row(each.session, outcome) for each, outcome in zip(shown, outcomes, strict=True)]
+    rows = [_row(each, outcome) for each, outcome in zip(shown, outcomes, strict=True)]
     cells = [[row[n] for n in kept] for row in rows]
     head, *lines = output.table(cells, flexible=2, heads=[HEADS[n] for n in kept])
     output.data(head)
@@ -75,14 +77,18 @@ def _tell_of_runs(app: App) -> set[str]:
 
 def listed(app: App, *, everything: bool, agent: str | None, helpers: bool, unread: bool = False) -> list[Found]:
     """The sessions of the stores in use, each once, the last active first."""
-    found: dict[str, Found] = {}
+    found: dict[tuple[str, bool], Found] = {}
     for store in app.stores:
         if store.exists:
             # All that the project's own store holds is the project's, in whichever of its worktrees it was begun.
             is_own = not app.store_path and store.path == app.project_store.path
             project, folder = (None, None) if everything or is_own else (app.project_key, str(app.project_folder))
             for session in store.sessions(agent=agent, helpers=helpers, unread=unread, project=project, folder=folder):
-                found.setdefault(session.uid, Found(store, session))
+                # One in conflict stands beside the one that it says it is.
+                is_conflict = store.is_elsewhere and session.uid in app.conflicts
+                if store.is_elsewhere or (session.uid, is_conflict) not in found:
+                    # What the machine's store took from there is as old as that.
+                    found[session.uid, is_conflict] = Found(store, session, is_conflict)
     return sorted(found.values(), key=lambda each: (each.session.last_active or 0, each.session.uid), reverse=True)
 
 
@@ -120,6 +126,7 @@ def session_as_json(session: Session, outcome: str | None) -> dict[str, Any]:
         "native_id": session.native_id,
         "parent": session.parent_uid,
         "relation": session.relation,
+        "from_elsewhere": session.elsewhere is not None,
     }
 
 
@@ -128,11 +135,12 @@ COLUMNS = ((72, range(9)), (50, (0, 1, 2, 5, 6)), (0, (0, 1, 2, 6)))
 """Which of these a terminal of at least so many columns shows."""
 
 
-def _row(session: Session, outcome: str | None) -> tuple[str, ...]:
+def _row(found: Found, outcome: str | None) -> tuple[str, ...]:
+    session = found.session
     return (
         MARKS.get(outcome or "", ("", ""))[0],
         session.shown_number or session.uid[:12],
-        session.name or session.title or session.first_prompt or "",
+        f"{mark_of(found)}{session.name or session.title or session.first_prompt or ''}",
         ", ".join(session.agents),
         output.one_line((session.project or "").rstrip("/").rpartition("/")[2], PROJECT_COLUMNS),
         output.local(session.last_active),
@@ -140,6 +148,23 @@ def _row(session: Session, outcome: str | None) -> tuple[str, ...]:
         output.duration(session.duration_ms),
         "" if session.cost_usd is None else f"${session.cost_usd:.2f}",
     )
+
+
+def mark_of(found: Found) -> str:
+    """What stands before a session that people elsewhere made, or that claims to be one of ours."""
+    return "[conflict] " if found.is_conflict else "[from elsewhere] " if found.session.elsewhere is not None else ""
+
+
+def _tell_of_elsewhere(app: App) -> None:
+    """Say that this project's store is a stranger's, and what of it claims to be ours."""
+    store = app.project_store
+    if not store.is_elsewhere or not store.exists:
+        return
+    output.talk(f"{store.path} came from elsewhere: it is shown, and acted in only with --trust.")
+    if app.conflicts:
+        output.talk(
+            f"{len(app.conflicts)} in conflict: known here from another place, so the machine's store keeps its own."
+        )
 
 
 def _why_none(app: App, everything: bool) -> str:

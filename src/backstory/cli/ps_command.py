@@ -90,6 +90,9 @@ def _run_row(app: App, spool: Spool, run: Run, queues: _Queues) -> dict[str, Any
 
 def _queued_rows(app: App, queues: _Queues, shown: set[str]) -> list[dict[str, Any]]:
     """What waits in this project for sessions that do not run."""
+    if app.project_store.is_elsewhere:
+        # What waits there is run by nobody before it is released.
+        return []
     counts, owners = queues.of(app.project_store.path)
     return [
         {

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.app import now_ms
 from backstory.cli.options import sessions_argument, store_option
+from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import BackstoryError, NotConfirmed
-from backstory.known_projects import KnownProjects
 from backstory.spool import LOCKS, SPOOLS, SessionLock, waiting
 from backstory.store import copies as copying
 from backstory.store.queue import Queue
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 @sessions_argument(required=True)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--copies", is_flag=True, help="Also remove the sessions that hold copies of its turns, each as a whole.")
+@trust_option
 @store_option
 @click.pass_obj
 def command(app: App, sessions: tuple[str, ...], yes: bool, copies: bool) -> None:
@@ -37,6 +37,8 @@ def command(app: App, sessions: tuple[str, ...], yes: bool, copies: bool) -> Non
     forks hold copies of the turns: they are named, and removed only when asked for.
     """
     found = [app.find(each) for each in sessions]
+    for store in {id(each.store): each.store for each in found}.values():
+        may_act(app, store)
     stores = _stores(app, found)
     wanted = [each.session.uid for each in found]
     doomed = _doomed(stores, wanted)
@@ -64,8 +66,8 @@ def command(app: App, sessions: tuple[str, ...], yes: bool, copies: bool) -> Non
 
 def _stores(app: App, found: Sequence[Found]) -> list[Store]:
     """Where a session or a copy of it may be: the store it was found in, the machine's, the projects'."""
-    known = KnownProjects(app.home, app.machine_store, now_ms).stores()
-    everywhere = [*(each.store for each in found), app.machine_store, app.project_store, *known]
+    project = [] if app.project_store.is_elsewhere else [app.project_store]
+    everywhere = [*(each.store for each in found), app.machine_store, *project, *app.known_projects.stores()]
     return list({store.path: store for store in reversed(everywhere) if store.exists}.values())[::-1]
 
 

@@ -12,7 +12,7 @@ import msgspec
 from backstory import agents, model
 from backstory.cli import output
 from backstory.cli.app import now_ms
-from backstory.cli.list_command import MARKS, outcome_of, session_as_json
+from backstory.cli.list_command import MARKS, mark_of, outcome_of, session_as_json
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import RECORD, SEQ_MAX, find, meant
 from backstory.compact_form import compact_event
@@ -77,7 +77,8 @@ def command(
     in_tree = _in_tree(found)
     if as_json:
         head = {
-            "session": session_as_json(found.session, outcome_of(found)) | {"children": _children(found)},
+            "session": session_as_json(found.session, outcome_of(found))
+            | {"conflict": found.is_conflict, "children": _children(found)},
             "turns": [
                 turn_as_json(number, each) | in_tree.get(each.uid, {})
                 for number, each in turns.items()
@@ -278,6 +279,8 @@ def _lines(
     where = session.project or session.cwd or session.worktree
     facts = [session.uid, ", ".join(session.agents), where, session.branch, _count(session.turns)]
     yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
+    if mark_of(found):
+        yield output.style(output.one_liner(f"{mark_of(found)}{session.elsewhere}"), fg="yellow")
     if session.parent_uid:
         yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
     yield from _child_lines(found.store, session.id)

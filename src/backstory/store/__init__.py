@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,6 +27,7 @@ from backstory.store import (
     copying,
     erasing,
     events,
+    foreign,
     forks,
     logs,
     migrate,
@@ -44,6 +45,7 @@ from backstory.store.branches import Named, Place, TreeTurn
 from backstory.store.claims import UsageTold
 from backstory.store.companions import Beside, Kept, Mark
 from backstory.store.copies import Holder
+from backstory.store.copying import Taken
 from backstory.store.events import StoredEvent
 from backstory.store.logs import Log, Run, SeenPlace
 from backstory.store.orphans import Orphan
@@ -69,7 +71,7 @@ T = TypeVar("T")
 
 __all__ = [
     "Answer", "Filter", "Found", "Log", "LogSlice", "Named", "Orphan", "Place", "RunPiece", "SeenPlace", "Session",
-    "Store", "StoredEvent", "TreeTurn", "Verified", "Workplace", "Written", "cleanup_orphans",
+    "Store", "StoredEvent", "Taken", "TreeTurn", "Verified", "Workplace", "Written", "cleanup_orphans",
     "open_store",
 ]  # fmt: skip
 
@@ -124,6 +126,11 @@ class Store:
         self._reader: apsw.Connection | None = None
         self._writer: apsw.Connection | None = None
         self._id_to_take: str | None = None
+        self.is_elsewhere = False
+        """Nobody has trusted it: its sessions are told to be from elsewhere, their names count for nothing, and none
+        of its triggers acts."""
+        self.refuses_writes = False
+        """Writing raises NotTrusted."""
 
     def __enter__(self) -> Store:
         return self
@@ -162,6 +169,14 @@ class Store:
     def id(self) -> str:
         """The store's own id, kept in the file."""
         return self._read(lambda db: str(db.execute("select value from meta where key = 'store_id'").get))
+
+    def begin_as(self, store_id: str) -> None:
+        """Have a store that is not there yet begin with this id."""
+        self._id_to_take = store_id
+
+    def new_id(self) -> str:
+        """An id that no store has."""
+        return self._new_uid()
 
     # sessions -------------------------------------------------------------------------------------------------
 
@@ -237,7 +252,8 @@ class Store:
 
     def last_session(self, worktree: str | os.PathLike[str]) -> Session | None:
         """The numbered session that was last active in a worktree, else of all."""
-        return self._read_if_begun(lambda db: sessions.last_active(db, os.fspath(worktree)), None)
+        last = self._read_if_begun(lambda db: sessions.last_active(db, os.fspath(worktree)), None)
+        return None if last is None else self._told(last)
 
     def choose_session(self, session: Session | int, worktree: str | os.PathLike[str]) -> None:
         """Have ``last_session`` of a worktree be this one, until another is chosen there."""
@@ -346,6 +362,40 @@ class Store:
             raise errors.SessionDiverged(", ".join(differing))
         return copied
 
+    def origins(self, uids: Sequence[str]) -> dict[str, str | None]:
+        """Of those sessions that are known here, by identity, the store from elsewhere that each was taken from.
+
+        None for those that are this store's own, also when they were removed since.
+        """
+        identities = [ids.session_identity(uid) for uid in uids]
+        return self._read_if_begun(lambda db: sessions.origins(db, identities), {})
+
+    def mark_elsewhere(self, uids: Sequence[str], elsewhere: str) -> None:
+        """Say of sessions, as far as they are here, which store from elsewhere they came with."""
+        self._change(lambda db: sessions.mark_elsewhere(db, uids, elsewhere))
+
+    def uids(self) -> list[str]:
+        """The uid of every session."""
+        return self._read_if_begun(sessions.uids, [])
+
+    def take_elsewhere(self, source: Store, uid: str, told: Taken) -> bool:
+        """Copy a session that is not here out of a store from elsewhere; not one with a turn known from another place.
+
+        Raises StoreDamaged for one that is not as ours are made.
+        """
+        if not foreign.is_uid(uid):
+            raise errors.StoreDamaged(source.path, "a session has no uid")
+
+        def take(db: apsw.Connection, name: str) -> bool:
+            with _believed(source.path):
+                if copying.shared_turn(db, name, uid, told.elsewhere):
+                    return False
+                session_id = copying.take_elsewhere(db, name, uid, told)
+                foreign.check_session(db, session_id, source.path)
+            return True
+
+        return self._write_from(source, take)
+
     def usage_from_logs(self, store_id: str) -> list[UsageTold]:
         """Tokens of runs in sessions of another store that only the agents' own logs told."""
         nothing: list[UsageTold] = []
@@ -392,7 +442,7 @@ class Store:
 
         ``unread``: also the files that are kept and that nobody understands, each a session of its own.
         """
-        return self._read(
+        found = self._read(
             lambda db: sessions.listed(
                 db,
                 project=project,
@@ -404,10 +454,20 @@ class Store:
                 offset=offset,
             )
         )
+        return [self._told(each) for each in found]
 
     def session(self, wanted: str | int) -> Session:
         """The session meant by a number (S3), a name, an agent's own id or the start of a uid, or by its id here."""
-        return self._read(lambda db: sessions.get(db, sessions.find(db, wanted) if isinstance(wanted, str) else wanted))
+
+        def get(db: apsw.Connection) -> Session:
+            by_name = not self.is_elsewhere
+            return sessions.get(db, sessions.find(db, wanted, by_name=by_name) if isinstance(wanted, str) else wanted)
+
+        return self._told(self._read(get))
+
+    def _told(self, session: Session) -> Session:
+        """A session as this store may tell it: what people elsewhere called it counts for nothing."""
+        return msgspec.structs.replace(session, name="", elsewhere=str(self.path)) if self.is_elsewhere else session
 
     def told_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
         """The turns that lead to a record with their events, oldest first; so many as fill a context of that size.
@@ -422,7 +482,7 @@ class Store:
 
     def children(self, session: Session | int) -> list[Session]:
         """The sessions that come from this one."""
-        return self._read(lambda db: sessions.children(db, _id(session)))
+        return [self._told(each) for each in self._read(lambda db: sessions.children(db, _id(session)))]
 
     def folders(self) -> list[str]:
         """The folders that sessions began in, and the roots of their worktrees; none of a store that is not there."""
@@ -658,13 +718,7 @@ class Store:
 
     def next_seq(self, uid: str) -> int:
         """The number that the next record of a session gets; 1 for a session that is not here."""
-        found = self._read_if_begun(
-            lambda db: db.execute(
-                "select next_seq from sessions where substr(uid, 11) = ?", (ids.session_identity(uid),)
-            ).fetchone(),
-            None,
-        )
-        return int(found[0]) if found else 1
+        return self._read_if_begun(lambda db: sessions.next_seq(db, ids.session_identity(uid)), 1)
 
     def read_log(self, log_id: int, start: int, length: int, *, checked: bool = True) -> bytes:
         """Bytes of a log, checked unless it is only to look at them, which is quicker; raises StoreDamaged."""
@@ -906,7 +960,11 @@ class Store:
         return ids.new_uid(self._now(), self._randomness(10))
 
     def _read(self, question: Callable[[apsw.Connection], T]) -> T:
-        with connection.translated(self.path), _checked(self.path):
+        with (
+            _believed(self.path) if self.is_elsewhere else nullcontext(),
+            connection.translated(self.path),
+            _checked(self.path),
+        ):
             return question(self._reading_connection())
 
     def _read_if_begun(self, question: Callable[[apsw.Connection], T], otherwise: T) -> T:
@@ -955,16 +1013,38 @@ class Store:
         return self._reader
 
     def _writing_connection(self) -> apsw.Connection:
+        if self.refuses_writes:
+            raise errors.NotTrusted(self.path)
         if self._writer is None:
             db = connection.open_writer(self.path)
             try:
                 with connection.translated(self.path):
+                    if self.is_elsewhere:
+                        self._disarm(db)
                     self._make_ready(db)
             except BaseException:
                 db.close()
                 raise
             self._writer = db
         return self._writer
+
+    def disarm(self) -> list[str]:
+        """Take out the triggers that are not ours before anything is written; gives their names.
+
+        Raises NotAStore for a store in which not all is what it says.
+        """
+        with connection.translated(self.path), _believed(self.path), closing(connection.open_writer(self.path)) as db:
+            return self._disarm(db)
+
+    def _disarm(self, db: apsw.Connection) -> list[str]:
+        foreign.check_tables(db, self.path)
+        foreign.check_uids(db, self.path)
+        with connection.writing(db, self.path):
+            dropped = foreign.take_out_triggers(db, self.path)
+            # What a migration changes must not act meanwhile either, so ours come back with today's tables.
+            migrate.upgrade(db, self.path)
+            foreign.put_back_triggers(db)
+        return dropped
 
     def _make_ready(self, db: apsw.Connection) -> None:
         self._make_tables(db)
@@ -1028,6 +1108,20 @@ def _drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) -
         slices.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
         companions.move(db, log_id, in_favour_of)
         db.execute("delete from logs where id = ?", (log_id,))
+
+
+@contextmanager
+def _believed(path: Path) -> Iterator[None]:
+    """Rows that make no sense are damage of the file, where it was not ours that wrote them."""
+    import apsw
+
+    try:
+        yield
+    except (
+        apsw.SQLError, apsw.CorruptError, apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, ValueError,
+        TypeError, OverflowError,
+    ) as refused:  # fmt: skip
+        raise errors.StoreDamaged(path, f"it is not as ours are made: {refused}") from refused
 
 
 def _set_index(db: apsw.Connection, **settings: int) -> None:

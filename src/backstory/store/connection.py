@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from backstory import errors
-from backstory.store import ctrl_z, private
+from backstory.store import ctrl_z, foreign, private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +42,11 @@ def is_interrupted(path: Path) -> bool:
     return path.with_name(path.name + "-journal").exists()
 
 
+def side_files(path: Path) -> list[Path]:
+    """The files that SQLite keeps beside a database while it is used."""
+    return [path.with_name(path.name + ending) for ending in ("-journal", "-wal", "-shm")]
+
+
 def open_reader(path: Path) -> apsw.Connection:
     """A connection that changes nothing; raises StoreNotFound, NotAStore and what ``translated`` raises."""
     if not exists(path):
@@ -61,6 +66,11 @@ def open_reader(path: Path) -> apsw.Connection:
             # Its first transaction was interrupted, and SQLite has just undone what there was of it.
             db.close()
             raise errors.StoreNotFound(path)
+        try:
+            foreign.check_tables(db, path)
+        except BaseException:
+            db.close()
+            raise
     return db
 
 
@@ -172,7 +182,7 @@ def _begin_file(path: Path) -> None:
 def _prepare(db: apsw.Connection) -> None:
     # The timeout comes first: even reading a pragma needs a lock.
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
-    db.execute(f"pragma foreign_keys = 1; pragma cache_size = -{CACHE_KIB}")
+    db.execute(f"pragma foreign_keys = 1; pragma trusted_schema = 0; pragma cache_size = -{CACHE_KIB}")
 
 
 def _check_header(path: Path) -> None:
@@ -183,6 +193,8 @@ def _check_header(path: Path) -> None:
         raise errors.StoreReadOnly(path) from refused
     except OSError as refused:
         raise errors.NotAStore(path, refused.strerror or str(refused)) from refused
+    if linked := next((each.name for each in side_files(path) if each.is_symlink()), None):
+        raise errors.NotAStore(path, f"{linked} beside it is a link, and what SQLite writes there would go elsewhere")
     if not header.startswith(SQLITE_HEADER):
         raise errors.NotAStore(path, "it is no SQLite file")
     # Asked of the bytes, because SQLite would checkpoint or roll back another program's file to answer.

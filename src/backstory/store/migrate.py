@@ -47,7 +47,7 @@ MIGRATIONS: dict[int, str] = {
       created    integer not null,
       unique (session_id, name)
     );
-    drop trigger session_gone;
+    drop trigger if exists session_gone;
     create trigger session_gone after delete on sessions begin
       delete from events where session_id = old.id;
       delete from turns where session_id = old.id;
@@ -56,7 +56,7 @@ MIGRATIONS: dict[int, str] = {
       delete from compactions where session_id = old.id;
       update sessions set parent_id = null where parent_id = old.id;
     end;
-    drop trigger log_gone;
+    drop trigger if exists log_gone;
     create trigger log_gone after delete on logs begin
       delete from chunks where log_id = old.id;
       delete from numbers where log_id = old.id;
@@ -77,6 +77,7 @@ MIGRATIONS: dict[int, str] = {
     alter table log_places add column ctime_ns integer;
     -- What nobody understands is kept, too: it is looked at once more.
     update log_places set reason = null where reason = 'not_a_log';
+    alter table sessions add column elsewhere text;
     """,
 }
 """SQL that takes a store from the version before to the one it is filed under."""

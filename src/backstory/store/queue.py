@@ -21,7 +21,8 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import errors
-from backstory.store import unlocked
+from backstory.store import connection, unlocked
+from backstory.store.foreign import is_uid
 from backstory.store.waiting import BRIEF_MS, Patience, unstopped
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ create table texts(
   position    integer primary key autoincrement,  -- texts are taken in this order
   uid         text not null unique,               -- of the turn that it becomes
   session_uid text not null,
-  kind        text not null,                      -- steer | followup
+  kind        text not null,                      -- steer | followup | held
   content     text not null,                      -- as typed
   options     text not null,                      -- JSON: what the run is asked for beside its prompt
   queued      integer not null                    -- ms since 1970
@@ -62,6 +63,11 @@ create table owners(
 pragma application_id = {APPLICATION_ID};
 pragma user_version = {VERSION};
 """
+_ACTING = (
+    "select name from pragma_table_list where schema = 'main' and type <> 'table' union all "
+    "select name from sqlite_schema where type not in ('table', 'index') or sql like 'create%trigger%'"
+)
+"""Views and triggers: a queue of ours has none, and reading or writing one would do what they say."""
 _COLUMNS = "uid, session_uid, kind, content, options, queued"
 
 
@@ -70,6 +76,8 @@ class Kind(StrEnum):
 
     STEER = "steer"
     FOLLOWUP = "followup"
+    HELD = "held"
+    """It came with a store from elsewhere, and is the prompt of a run only when a person releases it."""
 
 
 class Options(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -170,13 +178,13 @@ class Queue:
         return self._write(insert)
 
     def texts(self, session_uid: str | None = None, kind: Kind | None = None) -> list[Text]:
-        """What waits, the first to be taken first."""
+        """What waits, the first to be taken first; what is held only when asked for that kind."""
 
         def select(db: apsw.Connection) -> list[Text]:
             rows: list[Any] = db.execute(
-                f"select {_COLUMNS} from texts where (?1 is null or session_uid = ?1) and (?2 is null or kind = ?2) "
-                "order by position",
-                (session_uid, kind.value if kind else None),
+                f"select {_COLUMNS} from texts where (?1 is null or session_uid = ?1) "
+                "and iif(?2 is null, kind <> ?3, kind = ?2) order by position",
+                (session_uid, kind.value if kind else None, Kind.HELD.value),
             ).fetchall()
             return [_text(row) for row in rows]
 
@@ -218,6 +226,33 @@ class Queue:
             return db.total_changes() - before
 
         return self._write_if_there(change, 0) if uids else 0
+
+    def hold_all(self) -> int:
+        """Have nothing that waits here be run before it is released; gives how much there is.
+
+        Of what a run was asked for, what may be done without asking and the folder are left to who releases it.
+        """
+
+        def hold(db: apsw.Connection) -> int:
+            rows: list[Any] = db.execute("select position, uid, options from texts").fetchall()
+            if not all(is_uid(uid) for _, uid, _ in rows):
+                # The folder of its run is named after it.
+                raise errors.QueueUnusable(self.path, "a text in it has no uid")
+            db.executemany(
+                "update texts set kind = ?, options = ? where position = ?",
+                [(Kind.HELD.value, _harmless(options), position) for position, _, options in rows],
+            )
+            # Who ran a session where it comes from does not run it here.
+            db.execute("delete from owners")
+            return len(rows)
+
+        return self._write_if_there(hold, 0)
+
+    def release(self, uid: str) -> None:
+        """Have what was held be a prompt like any other."""
+        self._write_if_there(
+            lambda db: db.execute("update texts set kind = ? where uid = ?", (Kind.FOLLOWUP.value, uid)), None
+        )
 
     def has_changed(self) -> bool:
         """Whether it may hold something else than when this was last asked; takes no lock, and is cheap."""
@@ -371,6 +406,8 @@ class Queue:
 
     def _open(self, *, begin: bool) -> apsw.Connection | None:
         """A connection that has not looked at the file yet: that takes a lock."""
+        if any(each.is_symlink() for each in (self.path, *connection.side_files(self.path))):
+            raise errors.QueueUnusable(self.path, "it, or a file beside it, is a link")
         if begin:
             _make_file(self.path)
         try:
@@ -384,8 +421,8 @@ class Queue:
         how = apsw.SQLITE_OPEN_READWRITE if os.access(self.path, os.W_OK) else apsw.SQLITE_OPEN_READONLY
         db = apsw.Connection(str(self.path), flags=how)
         db.set_busy_timeout(BRIEF_MS)
-        # What was taken out of the queue must not stay in its file.
-        db.execute("pragma secure_delete = 1")
+        # What was taken out of the queue must not stay in its file, and what another made of it must not act.
+        db.execute("pragma secure_delete = 1; pragma trusted_schema = 0")
         self._inode, self._is_lasting = told.st_ino, None
         return db
 
@@ -404,6 +441,8 @@ class Queue:
             raise errors.QueueUnusable(self.path, "another program's database")
         if version and db.pragma("application_id") != APPLICATION_ID:
             raise errors.QueueUnusable(self.path, "another program's database")
+        if acting := db.execute(_ACTING).get:
+            raise errors.QueueUnusable(self.path, f"its {acting!r} acts by itself, which nothing in a queue does")
         return version == VERSION
 
 
@@ -455,6 +494,15 @@ def _text(row: tuple[Any, ...]) -> Text:
         options=msgspec.json.decode(options, type=Options),
         queued=queued,
     )
+
+
+def _harmless(options: object) -> str:
+    """What a run is asked for, without what may be done unasked and where; nothing of what cannot be read."""
+    try:
+        known = msgspec.json.decode(str(options), type=Options)
+    except msgspec.DecodeError:
+        known = Options()
+    return msgspec.json.encode(msgspec.structs.replace(known, permissions=None, cwd=None)).decode()
 
 
 def _make_file(path: Path) -> None:

@@ -42,6 +42,7 @@ create table sessions(
   leaf_uid         text,                 -- uid of the turn that the next prompt follows
   leaf_seq         integer,              -- the record it follows, where a person chose one; NULL = the turn's last
   next_seq         integer not null default 1,  -- the number its next record gets
+  elsewhere        text,                 -- path of the store from elsewhere that it was taken from; NULL = it was not
   unique (owner, number)
 );
 create unique index idx_sessions_identity on sessions(substr(uid, 11));

@@ -116,6 +116,8 @@ class Written(Struct, frozen=True, kw_only=True):
     refused: str | None = None
 
 
+UNTRUSTED = "elsewhere is not null and owner is null"
+"""A session that was taken from a store which nobody has trusted since."""
 STALE = "changed by another process"
 FORGOTTEN = "forgotten"
 EMPTY = "empty"
@@ -147,6 +149,7 @@ def write(db: apsw.Connection, piece: LogSlice, waiting: Waiting) -> Written:
         "select 1 from forgotten where substr(uid, 11) = ?", (ids.session_identity(piece.session_uid),)
     ).fetchone():
         return Written(refused=FORGOTTEN)
+    _drop_taken(db, ids.session_identity(piece.session_uid))
     session = db.execute(
         "select id, next_seq from sessions where substr(uid, 11) = ?", (ids.session_identity(piece.session_uid),)
     ).fetchone()
@@ -193,6 +196,14 @@ def _keep_untold(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
             piece.expected_read_to, log_id,
         ),
     )  # fmt: skip
+
+
+def _drop_taken(db: apsw.Connection, identity: str) -> None:
+    """Remove what a store from elsewhere told of a session: the agent's own log of it is here now."""
+    taken = db.execute(f"select id from sessions where substr(uid, 11) = ? and {UNTRUSTED}", (identity,)).get
+    if taken is not None:
+        delete_events(db, "session_id = ?", (taken,))
+        db.execute("delete from sessions where id = ?", (taken,))
 
 
 def _write_turns(db: apsw.Connection, session_id: int, piece: LogSlice) -> dict[str, int]:
