@@ -15,7 +15,7 @@ _HASH = re.compile(r"[0-9a-f]{4,64}")
 
 
 def conditions(wanted: Filter) -> tuple[list[str], list[object]]:
-    """Conditions on a session ``s``, with their values."""
+    """Conditions on a session ``s``, with their values. When it ended is the events' to tell."""
     conditions, values = sessions.of_kind(project=wanted.project, folder=wanted.folder, agent=wanted.agent)
     for told, condition in (
         (wanted.repository, _of_repository), (wanted.branch, _of_branch), (wanted.path, _of_path), (wanted.ref, _of_ref)
@@ -27,10 +27,6 @@ def conditions(wanted: Filter) -> tuple[list[str], list[object]]:
     if wanted.since is not None:
         conditions.append("coalesce(s.last_active, ?) >= ?")
         values += [wanted.since, wanted.since]
-    if wanted.until is not None:
-        began = "(select at from events where session_id = s.id and at is not null order by seq limit 1)"
-        conditions.append(f"coalesce({began}, s.last_active, 0) < ?")
-        values.append(wanted.until)
     if wanted.session_id is not None:
         conditions.append("s.id = ?")
         values.append(wanted.session_id)
@@ -69,6 +65,12 @@ def _glob_quoted(text: str) -> str:
 
 def _of_ref(told: str) -> tuple[str, list[object]]:
     """Sessions that name a pull request, issue or commit."""
+    condition, values = of_ref(told)
+    return f"s.id in (select session_id from session_refs where {condition})", values
+
+
+def of_ref(told: str) -> tuple[str, list[object]]:
+    """A condition on ``session_refs``: rows that name a pull request, issue or commit; with its values."""
     kind, repository, value = _named(told)
     conditions, values = list[str](), list[object]()
     if value.isdecimal() and kind != "commit":
@@ -88,7 +90,7 @@ def _of_ref(told: str) -> tuple[str, list[object]]:
     if repository:
         sentence = f"({sentence}) and lower(repository) = ?"
         values.append(repository)
-    return f"s.id in (select session_id from session_refs where {sentence})", values
+    return f"({sentence})", values
 
 
 def _named(told: str) -> tuple[str, str, str]:
