@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class BackstoryError(Exception):
     """The family. ``str(error)`` is the sentence to show; ``exit_code`` is what the command ends with."""
 
-    exit_code: ClassVar[int] = 1
+    exit_code: ClassVar[int] = 70
+    """An error is never 1: that is the answer of a search that found nothing, and of a check that found something."""
 
 
 class SessionNotFound(BackstoryError):

@@ -9,7 +9,7 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from backstory.extract import identifier_parts, index_text
-from backstory.store.search import terms
+from backstory.store.query import HASH, other_forms, terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,7 +79,7 @@ class _Look:
 
     def __init__(self, term: str) -> None:
         folded = fold(term)
-        self._is_prefix = term.endswith("*") and term[:-1].isalnum()
+        self._is_prefix = (term.endswith("*") and term[:-1].isalnum()) or HASH.fullmatch(term) is not None
         self._tokens = (_TOKEN if term.isascii() else _query_token()).findall(folded)
         self._parts = [fold(part) for part in identifier_parts(term)] if term.isalnum() else []
         self._is_plain_word = len(self._tokens) == 1 and not self._parts and not _has_cjk(folded)
@@ -87,6 +87,7 @@ class _Look:
         self._typed = [re.compile(re.escape(folded))] if has_signs else []
         single = self._tokens[0] if len(self._tokens) == 1 and self._tokens[0].isascii() else None
         self._part = re.compile(re.escape(single)) if single else None
+        self._forms = [_TOKEN.findall(form) for form in other_forms(term)] if not has_signs else []
         self._known: dict[str, tuple[list[re.Pattern[str]], list[re.Pattern[str]]]] = {}
 
     def places(self, text: str, folded: str) -> list[tuple[int, int]]:
@@ -111,6 +112,7 @@ class _Look:
             together = [_together(self._tokens, word, is_prefix=self._is_prefix)] if self._tokens else []
             if self._parts:
                 together.append(_together(self._parts, word, is_prefix=False))
+            together += [_together(form, word, is_prefix=False) for form in self._forms]
             tokens = self._tokens if len(self._tokens) > 1 else []
             self._known[word] = together, [_together([token], word, is_prefix=False) for token in tokens]
         return self._known[word]

@@ -31,7 +31,7 @@ _WORDS = re.compile(r'"([^"]*)"|([^\s"]+)')
 _LETTERS = re.compile(r"[^\W_]", re.UNICODE)
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _LIKE_PARTS = re.compile(r"[A-Za-z0-9]+(?:[ _-]+[A-Za-z0-9]+)*")
-_HEX = re.compile(r"(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{7,40}")
+HASH = re.compile(r"(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{7,40}")
 _NUMBER = re.compile(r"(?:[\w.-]+/[\w.-]+)?[#!][1-9][0-9]{0,8}")
 
 
@@ -100,11 +100,11 @@ def term_of(typed: str, *, with_forms: bool = True) -> Term:
     if len(words) == 1 and (signed := signed_words(typed)):
         # The letter alone is what an older index has of it.
         return Term(typed, f'"{signed[0]}"', ((f'"{text}"', LETTER_WEIGHT),))
-    if _HEX.fullmatch(typed):
+    if HASH.fullmatch(typed):
         # Git and people print as much of a hash as they like. A number may be a hash, but mostly is a number.
         beginning = f'"{text}"*'
         return Term(typed, f'"{text}"', ((beginning, 1.0),)) if typed.isdigit() else Term(typed, beginning)
-    others = [(f'"{other}"', FORM_WEIGHT) for other in _other_forms(typed)] if with_forms else []
+    others = [(f'"{other}"', FORM_WEIGHT) for other in other_forms(typed)] if with_forms else []
     if parts_of_one := identifier_parts(typed) if typed.isalnum() else []:
         # An identifier is also meant where it is written with other signs between its parts.
         others += [(f'"{" ".join(parts_of_one)}"', PARTS_WEIGHT), (f'"{as_parts(parts_of_one)}"', PARTS_WEIGHT)]
@@ -120,7 +120,7 @@ def _cut(term: str) -> str:
     return re.sub(r"[^\W_]+$", "", term[:PHRASE_CHARS_MAX]) or term
 
 
-def _other_forms(typed: str) -> list[str]:
+def other_forms(typed: str) -> list[str]:
     """A word in its other forms; of a phrase its last word."""
     if (other := wordforms.respelt(typed)) is not None:
         return [other]

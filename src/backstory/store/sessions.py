@@ -56,6 +56,11 @@ class Session(Struct, frozen=True, kw_only=True):
         """What it is called: its name, its number, its agent's title for it, or nothing."""
         return self.name or self.shown_number or self.title or ""
 
+    @property
+    def shown_title(self) -> str:
+        """What it is about, in a line: its name, its agent's title for it, or how its first prompt begins."""
+        return self.name or self.title or " ".join((self.first_prompt or "").split())
+
 
 class Workplace(Struct, frozen=True, kw_only=True):
     """Where a session is at work: its project's key, the branch, the folder, the root of the worktree."""
