@@ -204,7 +204,7 @@ class BadTime(BackstoryError):
 class NotConfirmed(BackstoryError):
     """A question that had to be answered yes was not."""
 
-    exit_code = 1
+    exit_code = 64
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} was not confirmed, so nothing was changed. Add --yes to skip the question.")

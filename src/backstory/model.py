@@ -261,8 +261,17 @@ class SessionFacts(Struct, kw_only=True):
     branch: str | None = None
     repository: str | None = None
     agent_version: str | None = None
+    branches: list[str] = []
+    """Every git branch that it was on; ``branch`` is the last."""
     leaf: tuple[str, int] | None = None
     """The turn, by its uid, and the record that the next prompt follows, where that is not the newest."""
+
+    def on_branch(self, name: str) -> None:
+        """Note the git branch that the session is on from here on."""
+        if name != self.branch or not self.branches:
+            self.branch = name
+            if name not in self.branches:
+                self.branches.append(name)
 
 
 class Relation(StrEnum):

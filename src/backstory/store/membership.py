@@ -27,7 +27,7 @@ GROUPED_SESSIONS_MAX = 20_000
 """In a store with more sessions only the newest are told of, and how many there are."""
 NEWEST_SESSIONS = 200
 """So many of these at least."""
-TOLD_BY_PROMPT_HITS_MAX = 100_000
+TOLD_BY_PROMPT_HITS_MAX = 50_000
 """Of a word with more hits it is not asked in which sessions' prompts it stands."""
 _JOINED = "search_index f join search_index_content c on c.id = f.rowid"
 
@@ -75,7 +75,7 @@ class Reach:
         self._db, self._wanted, self._scopes = db, wanted, scopes
         self._claimed = claims.all_claimed(db)
         self._hidden = {*self._claimed, *wanted.without}
-        self._of_session, self._values = session_filter.conditions(wanted)
+        self._of_session, self._values = session_filter.conditions(db, wanted)
 
     # sessions ---------------------------------------------------------------------------------------------------
 
@@ -120,8 +120,10 @@ class Reach:
     # events -----------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _is_timed(self) -> bool:
-        return self._wanted.since is not None or self._wanted.until is not None
+    def _timed(self) -> str:
+        """The session ``t`` of a hit ``c``, joined if times are asked for."""
+        is_timed = self._wanted.since is not None or self._wanted.until is not None
+        return " cross join sessions t on t.id = c.c1" if is_timed else ""
 
     @cached_property
     def _removed(self) -> str | None:
@@ -134,7 +136,7 @@ class Reach:
         return json.dumps([event_id for (event_id,) in rows]) if rows else None
 
     def _of_event(self) -> tuple[list[str], list[object]]:
-        """Conditions on a hit ``c`` (and its event ``e``, if times are asked for), with their values."""
+        """Conditions on a hit ``c``, with their values."""
         conditions, values = list[str](), list[object]()
         if self._scopes is not None:
             conditions.append(f"c.c4 in ({', '.join('?' * len(self._scopes))})")
@@ -142,23 +144,22 @@ class Reach:
         if self._wanted.session_id is not None:
             conditions.append("c.c1 = ?")
             values.append(self._wanted.session_id)
-        if self._is_timed:
-            # A record without a time is as old as its session. Sessions that are too old need no look at their events.
-            at = "coalesce(e.at, (select last_active from sessions where id = c.c1), 0)"
-            for moment, sign in ((self._wanted.since, ">="), (self._wanted.until, "<")):
-                if moment is not None:
-                    conditions.append(f"{at} {sign} ?")
-                    values.append(moment)
+        if self._timed:
+            # A record without a time is as old as its session. Mostly that tells enough of all its events.
+            at = "coalesce((select at from events where id = c.id), t.last_active, 0)"
             if self._wanted.since is not None:
-                conditions.insert(0, "c.c1 in (select id from sessions where coalesce(last_active, ?) >= ?)")
-                values[:0] = [self._wanted.since, self._wanted.since]
+                conditions += ["t.last_active >= ?", f"{at} >= ?"]
+                values += [self._wanted.since] * 2
+            if self._wanted.until is not None:
+                conditions.append(f"(t.last_active < ? or {at} < ?)")
+                values += [self._wanted.until] * 2
         if self._removed is not None:
             conditions.append("c.id not in (select value from json_each(?))")
             values.append(self._removed)
         return conditions, values
 
     def _source(self, *, with_events: bool = False) -> str:
-        return _JOINED + (" cross join events e on e.id = c.id" if with_events or self._is_timed else "")
+        return _JOINED + self._timed + (" cross join events e on e.id = c.id" if with_events else "")
 
     def rows(
         self,
@@ -201,8 +202,8 @@ class Reach:
         """Events of a session that have a text, so many of the newest, in the order of their ids."""
         conditions, values = self._of_event()
         found: list[tuple[Any, ...]] = self._db.execute(
-            "select c.id, c.c1, c.c4, 0.0 from events e cross join search_index_content c on c.id = e.id "
-            f"{_where(['e.session_id = ?', 'c.c1 = e.session_id', *conditions])} order by c.id desc limit ?",
+            "select c.id, c.c1, c.c4, 0.0 from events e cross join search_index_content c on c.id = e.id"
+            f"{self._timed} {_where(['e.session_id = ?', 'c.c1 = e.session_id', *conditions])} order by c.id desc limit ?",
             (session_id, *values, newest),
         ).fetchall()
         return [Row(*each) for each in reversed(found)]
@@ -280,7 +281,7 @@ class Reach:
         rows: list[tuple[Any, ...]] = self._db.execute(
             "select c.id, c.c1, c.c4, 0.0 from session_refs r "
             "cross join events e on e.session_id = r.session_id and e.seq = r.seq "
-            f"cross join search_index_content c on c.id = e.id {_where([condition, *conditions])} "
+            f"cross join search_index_content c on c.id = e.id{self._timed} {_where([condition, *conditions])} "
             "order by r.session_id desc, e.part",
             (*bound, *values),
         ).fetchall()
@@ -290,8 +291,8 @@ class Reach:
         """The first prompt of a session, or the first event that has a text."""
         conditions, values = self._of_event()
         found: Any = self._db.execute(
-            "select c.id, c.c1, c.c4, 0.0 from events e cross join search_index_content c on c.id = e.id "
-            f"{_where(['e.session_id = ?', *conditions])} order by c.c4 <> ?, e.seq, e.part limit 1",
+            "select c.id, c.c1, c.c4, 0.0 from events e cross join search_index_content c on c.id = e.id"
+            f"{self._timed} {_where(['e.session_id = ?', *conditions])} order by c.c4 <> ?, e.seq, e.part limit 1",
             (session_id, *values, Scope.PROMPT),
         ).fetchone()
         return None if found is None else Row(*found)

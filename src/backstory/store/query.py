@@ -32,7 +32,7 @@ _LETTERS = re.compile(r"[^\W_]", re.UNICODE)
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _LIKE_PARTS = re.compile(r"[A-Za-z0-9]+(?:[ _-]+[A-Za-z0-9]+)*")
 HASH = re.compile(r"(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{7,40}")
-_NUMBER = re.compile(r"(?:[\w.-]+/[\w.-]+)?[#!][1-9][0-9]{0,8}")
+_NUMBER = re.compile(r"(?:[\w.-]+/[\w.-]+)?[#!][1-9][0-9]{0,8}|[A-Za-z][A-Za-z0-9]{1,9}-[1-9][0-9]{0,5}")
 
 
 class Term(Struct, frozen=True):
@@ -131,7 +131,11 @@ def other_forms(typed: str) -> list[str]:
 
 
 def expression(wanted: list[Term], joined: str = " AND ", *, in_any_way: bool = False) -> Expression:
-    """Terms as one expression, as they were typed or in any way."""
+    """Terms as one expression, as they were typed or in any way; a single one in any other way."""
+    if in_any_way and len(wanted) == 1 and wanted[0].others:
+        # What has the word as it was typed is found already, and may be everywhere.
+        others = wanted[0].others
+        return Expression(" OR ".join(other for other, _ in others), [(0, weight) for _, weight in others])
     if not in_any_way:
         return Expression(joined.join(term.literal for term in wanted), [(n, 1.0) for n in range(len(wanted))])
     weights = [(1.0, *(weight for _, weight in term.others)) for term in wanted]
