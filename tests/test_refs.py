@@ -145,7 +145,7 @@ def test_clear_words_name_a_ref(text: str, named: list[str]) -> None:
         "suffix #12",
         "compromise #12",
         "GH-12.5",
-        "XGH-12",
+        "aGH-12",
         "hi!12",
         "commit main",
         "commit deadbeef",

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from backstory import times
+from backstory.cli.search_command import NOTHING_FOUND
 from backstory.errors import BadPattern, BadTime
 from backstory.finding import PATTERN_SECONDS_MAX, Findings, find, find_exact, find_pattern, words_of_pattern
 from backstory.model import AssistantText, Event, ToolCall, ToolResult, UserMessage
@@ -160,8 +161,9 @@ def test_only_words_that_every_match_has_are_looked_up(pattern: str, words: str)
 
 def hits(shell: Shell, *args: str, **environ: str) -> list[str]:
     done = shell("search", "--json", *args, **environ)
-    assert done.code == 0, done.err
-    return [hit["session"] for hit in done.json()["hits"]]
+    found = done.json()["hits"]
+    assert done.code == (0 if found else NOTHING_FOUND), done.err
+    return [hit["session"] for hit in found]
 
 
 def test_json_says_where_each_match_stands(talks: Shell) -> None:

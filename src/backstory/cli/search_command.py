@@ -2,12 +2,12 @@
 
 ``--json`` prints ``query``, ``total`` (events, with those that fit nearly), ``truncated`` (there is more), ``relaxed``
 (no event has every word), ``stopped`` (the time was up), ``instead`` (words that occur nowhere, each with what was
-looked for in its place), ``totals`` and ``hits``. ``totals``: ``sessions`` that hold what was asked for, the ``hits`` in
+looked for in its place), ``totals`` and ``hits``. ``totals``: ``sessions`` that hold what was asked for, ``hits`` in
 them, ``near_sessions`` that hold it in another way only, and ``at_least``: whether there may be more. Each hit has:
 
 - ``session`` (what to call it: number, name or uid), ``uid``, ``number``, ``name``, ``title`` (or how its first prompt
-  begins), ``agent``, ``project``, ``repository``, ``branch`` of the session that holds the event; ``parent``: the uid of
-  the session whose helper it is;
+  begins), ``agent``, ``project``, ``repository``, ``branch`` of the session that holds the event; ``parent``: the uid
+  of the session whose helper it is;
 - ``near``: it has what was asked for in another way only: other forms of the words, the parts of an identifier, the
   words in different events; ``copy``: it is in a copy of a turn that an older session, which was found too, has itself;
 - ``at``, ``seq``, ``part``, ``kind``, ``scope`` of the event, and its ``score``: of this search only. Hits are in their
@@ -19,6 +19,7 @@ them, ``near_sessions`` that hold it in another way only, and ``at_least``: whet
 from __future__ import annotations
 
 import os
+import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,8 @@ def command(ctx: click.Context, /, query: tuple[str, ...], exact: bool, regex: b
             _tell(excerpt)
         if word := _last_word(app, text, findings, by_words=not (exact or regex)):
             output.talk(word)
+        if findings.excerpts and text and not regex:
+            _tell_how_to_read(app, text, findings)
     if not findings.excerpts:
         ctx.exit(NOTHING_FOUND)
 
@@ -225,6 +228,18 @@ def _tell(found: Excerpt) -> None:
     output.data(f"    {_marked(found.snippet, found.marks)}")
 
 
+def _tell_how_to_read(app: App, text: str, findings: Findings) -> None:
+    """How to see more of a hit, on a terminal: there ``show`` marks the same words."""
+    if not sys.stdout.isatty():
+        return
+    from backstory.cli import record_view
+
+    best = findings.excerpts[0]
+    hits = [(each.session.uid, each.stored.seq) for each in findings.excerpts]
+    record_view.remember(app.cache_folder, text, hits)
+    output.talk(f"Read one: backstory show {_label(best.session)} @{best.stored.seq}")
+
+
 def _label(session: Session) -> str:
     return session.shown_number or session.uid[:12]
 
@@ -245,7 +260,8 @@ def _last_word(app: App, text: str, findings: Findings, *, by_words: bool) -> st
         return "Nothing has all of these words; what is shown has some of them."
     if not by_words:
         return f"The first {count}; --limit shows more." if findings.truncated else ""
-    return _counted(findings)
+    is_told = findings.truncated or findings.near or sys.stdout.isatty()
+    return _counted(findings) if is_told else ""
 
 
 def _counted(findings: Findings) -> str:

@@ -203,7 +203,8 @@ class Reach:
         conditions, values = self._of_event()
         found: list[tuple[Any, ...]] = self._db.execute(
             "select c.id, c.c1, c.c4, 0.0 from events e cross join search_index_content c on c.id = e.id"
-            f"{self._timed} {_where(['e.session_id = ?', 'c.c1 = e.session_id', *conditions])} order by c.id desc limit ?",
+            f"{self._timed} {_where(['e.session_id = ?', 'c.c1 = e.session_id', *conditions])} "
+            "order by c.id desc limit ?",
             (session_id, *values, newest),
         ).fetchall()
         return [Row(*each) for each in reversed(found)]

@@ -131,13 +131,14 @@ def other_forms(typed: str) -> list[str]:
 
 
 def expression(wanted: list[Term], joined: str = " AND ", *, in_any_way: bool = False) -> Expression:
-    """Terms as one expression, as they were typed or in any way; a single one in any other way."""
-    if in_any_way and len(wanted) == 1 and wanted[0].others:
-        # What has the word as it was typed is found already, and may be everywhere.
-        others = wanted[0].others
-        return Expression(" OR ".join(other for other, _ in others), [(0, weight) for _, weight in others])
+    """Terms as one expression, as they were typed or in any way."""
     if not in_any_way:
         return Expression(joined.join(term.literal for term in wanted), [(n, 1.0) for n in range(len(wanted))])
     weights = [(1.0, *(weight for _, weight in term.others)) for term in wanted]
     phrases = [(n, weight) for n, each in enumerate(weights) for weight in each]
     return Expression(joined.join(term.any for term in wanted), phrases)
+
+
+def otherwise(wanted: Term) -> Expression:
+    """A term in any way but as it was typed, which may be everywhere."""
+    return Expression(" OR ".join(other for other, _ in wanted.others), [(0, weight) for _, weight in wanted.others])

@@ -220,11 +220,11 @@ class _Search:
         return is_relaxed
 
     def _all(self, asked: list[Term], *, in_any_way: bool = False) -> Held:
-        if in_any_way and len(asked) == 1 and not asked[0].others:
-            return NOTHING
+        if in_any_way and len(asked) == 1 and self._ranker.count(asked[0].literal):
+            # What has it as it was typed is found already.
+            others = query.otherwise(asked[0])
+            return self._ranker.held(others, [others.text]) if others.phrases else NOTHING
         expression = query.expression(asked, in_any_way=in_any_way)
-        if len(asked) == 1:
-            return self._ranker.held(expression, [expression.text])
         return self._ranker.held(expression, [term.any if in_any_way else term.literal for term in asked])
 
     def _any(self, asked: list[Term], of: set[int] | None = None) -> Held:
