@@ -17,7 +17,10 @@ LETTERS_LEAST = 3
 """A shorter beginning may begin anything."""
 EDITED_LEAST = 4
 """A shorter word with one letter changed is any other word."""
+BEGUN_AND_EDITED_LEAST = 6
+"""A shorter beginning with one letter changed may begin anything."""
 _WORD = re.compile(r"[A-Za-z]+")
+_PARTS = re.compile(r"[A-Za-z0-9]+")
 
 
 def meant(count: Callable[[str], int], asked: list[Term]) -> tuple[list[Term], tuple[tuple[str, str], ...]]:
@@ -28,22 +31,32 @@ def meant(count: Callable[[str], int], asked: list[Term]) -> tuple[list[Term], t
     terms: list[Term] = []
     instead: list[tuple[str, str]] = []
     for term in asked:
-        nearest = None if count(term.any) else _nearest(count, term.typed)
-        terms.append(nearest or term)
-        if nearest is not None:
-            instead.append((term.typed, nearest.typed))
+        nearest = [] if count(term.any) else _nearest(count, term.typed)
+        terms += nearest or [term]
+        if nearest:
+            instead.append((term.typed, " ".join(each.typed for each in nearest)))
     return terms, tuple(instead)
 
 
-def _nearest(count: Callable[[str], int], typed: str) -> Term | None:
-    """What a word is the beginning of, else the most frequent word that one slip of a finger makes of it."""
-    word = typed.strip(".,;:!?()'")
-    if not _WORD.fullmatch(word) or len(word) < LETTERS_LEAST:
-        return None
+def _nearest(count: Callable[[str], int], typed: str) -> list[Term]:
+    """The words of a phrase by themselves; what a word is the beginning of, or would be but for a slip of a finger."""
+    words = _PARTS.findall(typed)
+    if len(words) > 1:
+        alone = [term_of(word) for word in dict.fromkeys(words)]
+        return alone if all(count(term.any) for term in alone) else []
+    word = words[0] if words else ""
+    if len(word) < LETTERS_LEAST or not _WORD.fullmatch(word):
+        return []
     begun = term_of(f"{word}*")
     if count(begun.any):
-        return begun
-    if len(word) < EDITED_LEAST:
-        return None
-    hits, best = max((count(f'"{each}"'), each) for each in wordforms.edited(word) or [word])
-    return term_of(best) if hits else None
+        return [begun]
+    found = _edited(count, word, "") if len(word) >= EDITED_LEAST else None
+    if found is None and len(word) >= BEGUN_AND_EDITED_LEAST:
+        found = _edited(count, word, "*")
+    return [] if found is None else [found]
+
+
+def _edited(count: Callable[[str], int], word: str, ending: str) -> Term | None:
+    """The most frequent word that one slip of a finger makes of this one; with "*" as its ending, that begins so."""
+    hits, best = max((count(f'"{each}"{ending}'), each) for each in wordforms.edited(word) or [word])
+    return term_of(f"{best}{ending}") if hits else None

@@ -190,6 +190,7 @@ class _Search:
 
     def __init__(self, reach: Reach, ranker: Ranker, *, every_hit: bool, room: int) -> None:
         self._reach, self._ranker, self._every_hit, self._room = reach, ranker, every_hit, room
+        self._typed: list[Term] = []
 
     def is_full(self, held: list[Held]) -> bool:
         """Whether there is more than is wanted."""
@@ -197,6 +198,7 @@ class _Search:
 
     def exactly(self, asked: list[Term], *, with_refs: bool) -> Held:
         """What has all terms in one event, as they were typed; first of it what names a number that is asked for."""
+        self._typed = asked
         numbers = [term for term in asked if term.is_number] if with_refs else []
         naming = [row for term in numbers for row in self._reach.naming(term.typed)]
         return self._ranker.with_named(self._all(asked), naming, is_enough=len(asked) == 1)
@@ -220,7 +222,7 @@ class _Search:
         return is_relaxed
 
     def _all(self, asked: list[Term], *, in_any_way: bool = False) -> Held:
-        if in_any_way and len(asked) == 1 and self._ranker.count(asked[0].literal):
+        if in_any_way and len(asked) == 1 and asked == self._typed:
             # What has it as it was typed is found already.
             others = query.otherwise(asked[0])
             return self._ranker.held(others, [others.text]) if others.phrases else NOTHING
