@@ -266,11 +266,13 @@ def _last_word(app: App, text: str, findings: Findings, *, by_words: bool) -> st
 
 def _counted(findings: Findings) -> str:
     """How many sessions and hits there are, and how many of them are shown."""
+    more = f"; {len({each.shown.uid for each in findings.excerpts}):,} shown, --limit shows more"
+    more = more if findings.truncated else ""
+    if not findings.sessions:
+        return f"Nowhere as typed; nearly in {_number(findings.near, 'session')}{more}."
     near = f", {findings.near:,} more nearly (marked: near)" if findings.near else ""
     least = "at least " if findings.at_least else ""
     sessions, hits = _number(findings.sessions, "session"), _number(findings.events, "hit")
-    shown = len({each.shown.uid for each in findings.excerpts})
-    more = f"; {shown:,} shown, --limit shows more" if findings.truncated else ""
     return f"Found in {least}{sessions}, {hits}{near}{more}."
 
 

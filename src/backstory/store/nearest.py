@@ -39,9 +39,12 @@ def meant(count: Callable[[str], int], asked: list[Term]) -> tuple[list[Term], t
 
 
 def _nearest(count: Callable[[str], int], typed: str) -> list[Term]:
-    """The words of a phrase by themselves; what a word is the beginning of, or would be but for a slip of a finger."""
+    """The words of a name by themselves; what a word is the beginning of, or would be but for a slip of a finger."""
     words = _PARTS.findall(typed)
     if len(words) > 1:
+        if " " in typed:
+            # Who puts words together in quotes means them together.
+            return []
         alone = [term_of(word) for word in dict.fromkeys(words)]
         return alone if all(count(term.any) for term in alone) else []
     word = words[0] if words else ""
