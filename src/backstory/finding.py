@@ -112,7 +112,7 @@ def find_listed(store: Store, wanted: Filter, *, limit: int) -> Findings:
 
 def find_exact(
     store: Store, literal: str, wanted: Filter, *, limit: int, hits_per_session: int | None = 1,
-    seconds: float = PATTERN_SECONDS_MAX,
+    seconds: float = PATTERN_SECONDS_MAX, sort: str = BY_SCORE,
 ) -> Findings:  # fmt: skip
     """Events whose text holds ``literal`` to the letter, best first. Its first and last word are whole words."""
     if not terms(literal):
@@ -121,8 +121,12 @@ def find_exact(
             store, pattern, wanted, limit=limit, hits_per_session=hits_per_session, seconds=seconds
         )  # fmt: skip
     phrase = '"{}"'.format(literal.replace('"', " "))
-    hits = _best_then_all(store, phrase, wanted)
+    hits = _best_then_all(store, phrase, wanted) if sort == BY_SCORE else _newest_first(store, phrase, wanted)
     return _looked_through(store, hits, re.compile(re.escape(literal)), limit, hits_per_session, seconds)
+
+
+def _newest_first(store: Store, query: str, wanted: Filter) -> Iterator[Hit]:
+    return iter(store.search(query, wanted, limit=PATTERN_HITS_MAX, ranked=False).hits)
 
 
 def _best_then_all(store: Store, query: str, wanted: Filter) -> Iterator[Hit]:
@@ -131,8 +135,7 @@ def _best_then_all(store: Store, query: str, wanted: Filter) -> Iterator[Hit]:
     yield from found.hits
     if found.truncated:
         known = {hit.event_id for hit in found.hits}
-        others = store.search(query, wanted, limit=PATTERN_HITS_MAX, ranked=False)
-        yield from (hit for hit in others.hits if hit.event_id not in known)
+        yield from (hit for hit in _newest_first(store, query, wanted) if hit.event_id not in known)
 
 
 def find_pattern(
@@ -146,8 +149,8 @@ def find_pattern(
     compiled = compile_pattern(pattern)
     words = words_of_pattern(pattern)
     if words:
-        found = store.search(words, wanted, limit=PATTERN_HITS_MAX, ranked=False)
-        return _looked_through(store, iter(found.hits), compiled, limit, hits_per_session, seconds)
+        hits = _newest_first(store, words, wanted)
+        return _looked_through(store, hits, compiled, limit, hits_per_session, seconds)
     return _looked_through(store, None, compiled, limit, hits_per_session, seconds, wanted)
 
 

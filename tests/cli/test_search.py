@@ -317,7 +317,7 @@ def test_the_words_of_a_search_are_marked_in_the_record(talks: Shell) -> None:
     assert lines[0] == "first"
     assert "@5 · turn 3 · result of Bash (cat x)" in lines[1]
     assert [line[:2] for line in lines if line.startswith("@")] == ["@3", "@4", "@5", "@6", "@7"]
-    at = lines.index("         the flange")
+    at = lines.index("       > the flange")
     assert "line 299" in lines[at - 1]
     assert any("--full shows all" in line for line in lines)
     assert len(lines) < 50

@@ -142,7 +142,8 @@ def body_lines(event: Event, searched: str, *, full: bool) -> Iterator[str]:
     if first:
         yield output.style(f"         (+{first} lines above)", dim=True)
     for line, places in lines[first:last]:
-        yield f"         {_styled(line, places, full=full)}"
+        # Also where there is no colour it is seen which lines were meant.
+        yield f"       {'>' if places else ' '} {_styled(line, places, full=full)}"
     if last < len(lines):
         yield output.style(f"         (+{len(lines) - last} lines; --full shows all)", dim=True)
 

@@ -105,8 +105,10 @@ def _found(
         return Findings(total=0, truncated=False, excerpts=[])
     if not text:
         return find_listed(store, wanted, limit=most)
-    if exact or regex:
-        return (find_pattern if regex else find_exact)(store, text, wanted, limit=most, hits_per_session=each)
+    if regex:
+        return find_pattern(store, text, wanted, limit=most, hits_per_session=each)
+    if exact:
+        return find_exact(store, text, wanted, limit=most, hits_per_session=each, sort=sort)
     return find(store, text, wanted, limit=most, hits_per_session=each, near=not no_near, sort=sort)
 
 

@@ -117,6 +117,11 @@ class Reach:
             return min(seen)
         return claims.shown_as(self._db, above) if above in self._claimed else above
 
+    @property
+    def asks_events(self) -> bool:
+        """Whether the filter is about events too, and not about sessions alone."""
+        return bool(self._scopes is not None or self._timed or self._removed)
+
     # events -----------------------------------------------------------------------------------------------------
 
     @cached_property

@@ -161,7 +161,8 @@ class Ranker:
 
     def _many(self, expression: Expression, hits: int, of: set[int] | None) -> Held:
         """Hits of the likeliest sessions are ranked, of as many as are wanted."""
-        members = self._reach.holding(expression.text, hits, newest=self._room + len(self._seen) + 1)
+        newest = self._room + len(self._seen) + 1 if of is None else -1
+        members = self._reach.holding(expression.text, hits, newest=newest)
         gathered: dict[int, list[Member]] = {}
         for member in members.known:
             shown_id = member.place.shown_id
@@ -261,10 +262,6 @@ class Ranker:
 
     def _score(self, row: Row, place: Place) -> float:
         return row.relevance * _WEIGHT_OF.get(row.scope, 1.0) * _recency(place.last_active, self._now)
-
-    def first_there(self, hits: list[Scored]) -> Scored | None:
-        """The first hit whose event is there."""
-        return hits[0] if hits else None
 
     def is_original(self, row: Row) -> bool:
         """Whether a hit is not in a copy of a turn that an older session, which is wanted too, has itself."""

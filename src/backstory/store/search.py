@@ -176,12 +176,15 @@ def listed(db: apsw.Connection, wanted: Filter, *, limit: int) -> Found:
     """
     reach = Reach(db, wanted, _scopes(wanted))
     named = {row.session_id: row for row in reversed(reach.naming(wanted.ref))} if wanted.ref is not None else {}
-    hits = dict[int, Hit]()
-    for session_id, place in reach.places().items():
+    places, hits = reach.places(), dict[int, Hit]()
+    for session_id, place in places.items():
+        if len(hits) > limit and not reach.asks_events:
+            break
         if place.shown_id not in hits and (row := named.get(session_id) or reach.opening(session_id)) is not None:
             hits[place.shown_id] = _hit(Scored(row, 0.0), place.shown_id)
     found = list(hits.values())
-    count = len(found)
+    shown = found if len(hits) <= limit or reach.asks_events else {place.shown_id for place in places.values()}
+    count = len(shown)
     return Found(total=count, truncated=count > limit, hits=found[:limit], sessions=count, events=count)
 
 
@@ -213,7 +216,8 @@ class _Search:
         if len(telling) < len(asked) and sum(each.sessions for each in held) < FEW_SESSIONS:
             held.append(self._all(telling, in_any_way=True))
         in_one_event = any(each.sessions for each in held)
-        if len(telling) > 1 and not self.is_full(held):
+        # Of words that stand apart it is the session that is found, not each of their many events.
+        if len(telling) > 1 and not self._every_hit and not self.is_full(held):
             held.append(self._apart(telling))
         if in_one_event or len(asked) == 1 or not (some := self._rarest(asked)):
             return False
@@ -270,8 +274,8 @@ def _chosen(ranker: Ranker, held: list[Held], hits_per_session: int | None, most
                 return hits
             own = islice((hit for hit in scored if ranker.is_original(hit.row)), hits_per_session)
             found = [_hit(hit, family.shown_id, near=n > 0, score=family.score) for hit in own]
-            if not found and hits_per_session is not None and (there := ranker.first_there(scored)) is not None:
-                copies.append(_hit(there, family.shown_id, near=n > 0, copied=True))
+            if not found and hits_per_session is not None:
+                copies.append(_hit(scored[0], family.shown_id, near=n > 0, copied=True))
             hits += found
         hits += copies
     return hits
