@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import re
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from backstory import wordforms
 from backstory.extract import as_parts, identifier_parts, index_text, signed_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TERMS_MAX = 64
 """So many different words of a query count: an event that has them is the one that was meant."""
@@ -139,6 +143,10 @@ def expression(wanted: list[Term], joined: str = " AND ", *, in_any_way: bool = 
     return Expression(joined.join(term.any for term in wanted), phrases)
 
 
-def otherwise(wanted: Term) -> Expression:
-    """A term in any way but as it was typed, which may be everywhere."""
-    return Expression(" OR ".join(other for other, _ in wanted.others), [(0, weight) for _, weight in wanted.others])
+def otherwise(wanted: Term, count: Callable[[str, int], int]) -> Expression:
+    """A term in any way but as it was typed, which may be everywhere; ways that no text has are left out.
+
+    ``count`` tells how many events hold an expression, up to so many.
+    """
+    others = [(other, weight) for other, weight in wanted.others if count(other, 1)]
+    return Expression(" OR ".join(other for other, _ in others), [(0, weight) for _, weight in others])

@@ -238,6 +238,7 @@ class Ranker:
         """Hits by the session that they count for, those that were found before left out."""
         places = self._places_of(rows)
         gathered: dict[int, Family] = {}
+        recencies: dict[int, float] = {}
         for row in rows:
             place = places.get(row.session_id)
             if place is None or (of is not None and place.shown_id not in of):
@@ -246,9 +247,12 @@ class Ranker:
                 continue
             if self._wanted.tool is not None and not self._is_of_tool(row):
                 continue
-            family = gathered.setdefault(place.shown_id, Family(place.shown_id, 0, []))
-            family.last_active = max(family.last_active, place.last_active or 0)
-            family.hits.append(Scored(row, self._score(row, place)))
+            if (family := gathered.get(place.shown_id)) is None:
+                family = gathered[place.shown_id] = Family(place.shown_id, 0, [])
+            if (recency := recencies.get(row.session_id)) is None:
+                recency = recencies[row.session_id] = _recency(place.last_active, self._now)
+                family.last_active = max(family.last_active, place.last_active or 0)
+            family.hits.append(Scored(row, row.relevance * _WEIGHT_OF.get(row.scope, 1.0) * recency))
         for family in gathered.values():
             # Rows come in the order of their ids, so that of equals the older is first.
             family.hits.sort(key=attrgetter("score"), reverse=True)
@@ -259,9 +263,6 @@ class Ranker:
         if new := ids - self._places.keys():
             self._places |= self._reach.places(new)
         return self._places
-
-    def _score(self, row: Row, place: Place) -> float:
-        return row.relevance * _WEIGHT_OF.get(row.scope, 1.0) * _recency(place.last_active, self._now)
 
     def is_original(self, row: Row) -> bool:
         """Whether a hit is not in a copy of a turn that an older session, which is wanted too, has itself."""

@@ -228,7 +228,7 @@ class _Search:
     def _all(self, asked: list[Term], *, in_any_way: bool = False) -> Held:
         if in_any_way and len(asked) == 1 and asked == self._typed:
             # What has it as it was typed is found already.
-            others = query.otherwise(asked[0])
+            others = query.otherwise(asked[0], self._reach.count)
             return self._ranker.held(others, [others.text]) if others.phrases else NOTHING
         expression = query.expression(asked, in_any_way=in_any_way)
         return self._ranker.held(expression, [term.any if in_any_way else term.literal for term in asked])
