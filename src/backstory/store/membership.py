@@ -102,7 +102,9 @@ class Reach:
     def _shown(self) -> dict[int, int]:
         """Of each helper the session that its hits count for."""
         rows: list[Any] = self._db.execute(
-            "select id, parent_id from sessions where parent_id is not null and relation = ?", (Relation.SUBAGENT,)
+            # Greater than nothing, and not only there, because for that the index would not be asked.
+            "select id, parent_id from sessions where parent_id > 0 and relation = ?",
+            (Relation.SUBAGENT,),
         ).fetchall()
         parents: dict[int, int] = dict(rows)
         return {helper: self._top(helper, parents) for helper in parents}
