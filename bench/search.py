@@ -13,8 +13,9 @@ sessions) and made-up ones (102 MB, 430 sessions). Known items, real logs: whole
 words 0.956 (hit@5 0.997), commits 1.0; with all scopes weighed alike 0.90 and 0.978, with a LENGTH_WEIGHT of 0.75
 0.95 and 0.978. Times, real logs, p50 / p95: rare 0.2 / 1.0, phrase 0.4 / 1.8, common 6 / 7, filtered 3 / 8, every
 session of a common word 13 / 19, 20 excerpts 3 / 5. Made-up logs of 1 GB (1,700 sessions, 311,000 events): rare
-0.3 / 1.0, common 23 / 36, filtered 27 / 38: nearly all of it is listing a word's hits and grouping them by session, 0.15 to 0.3 ms
-for 1,000 hits. 100,000 sessions of two events each: common 21 / 53, with --agent 170. Processes, real logs: 95 to 106.
+0.3 / 1.0, common 23 / 36, filtered 27 / 38: nearly all of it is listing a word's hits and grouping them by session,
+0.15 to 0.3 ms for 1,000 hits. 100,000 sessions of two events each: common 21 / 53, with --agent 170. Processes, real
+logs: 95 to 106.
 """
 
 from __future__ import annotations
