@@ -13,6 +13,7 @@ them, ``near_sessions`` that hold it in another way only, and ``at_least``: whet
 - ``at``, ``seq``, ``part``, ``kind``, ``scope`` of the event, and its ``score``: of this search only. Hits are in their
   order: by score, where signs were typed those that have them first, for ``--regex`` the newest sessions first; those
   that are near after the others;
+- ``from_elsewhere``: whether the session came with a store that nobody had trusted;
 - ``snippet``: one line of its text, and ``marks``: [start, end] of each match in it, in characters (code points).
 """
 
@@ -212,6 +213,7 @@ def _as_json(found: Excerpt) -> dict[str, Any]:
         "snippet": found.snippet,
         "marks": found.marks,
         "score": round(found.score, 4),
+        "from_elsewhere": session.elsewhere is not None,
     }
 
 
@@ -220,8 +222,9 @@ def _tell(found: Excerpt) -> None:
     agent, project = ", ".join(session.agents), (session.project or "").rpartition("/")[2]
     helper = f"helper of {_label(found.shown)}" if found.shown.uid != session.uid else ""
     day = output.local(found.stored.at if found.stored.at is not None else session.last_active)[:10]
+    origin = "from elsewhere" if session.elsewhere is not None else ""
     marks = [("near", found.near), ("a copy", found.copied)]
-    facts = [agent, project, day, found.scope, helper, *(mark for mark, is_so in marks if is_so)]
+    facts = [origin, agent, project, day, found.scope, helper, *(mark for mark, is_so in marks if is_so)]
     told = "  ".join(each for each in facts if each)
     label = f"{_label(session)} @{found.stored.seq}"
     room = output.width() - output.columns(f"{label}    {told}")
