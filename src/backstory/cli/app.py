@@ -62,15 +62,6 @@ class App:
             raise NoHome from refused
 
     @cached_property
-    def cache_folder(self) -> Path:
-        """What may be lost at any time: XDG_CACHE_HOME, else the platform's folder for such data."""
-        if chosen := self.environ.get("XDG_CACHE_HOME"):
-            return Path(chosen) / "backstory"
-        import platformdirs
-
-        return Path(platformdirs.user_cache_dir("backstory", appauthor=False))
-
-    @cached_property
     def home_store(self) -> Store:
         """The store named with --store, else the machine's."""
         if not self.store_path:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +13,6 @@ from backstory.snippet import places_of, readable_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from backstory.model import Event
 
@@ -28,39 +24,6 @@ NEIGHBOUR_LINES = 3
 """Of a record before or after so many lines."""
 CUT_AFTER_CHARS = 1_000_000
 """A longer text is shown from its beginning only."""
-
-
-REMEMBERED_S = 3600
-"""So long after a search its words are marked in what it found."""
-REMEMBERED_HITS_MAX = 200
-_FILE = "searched.json"
-
-
-class _Searched(Struct, frozen=True):
-    """What was searched for on a terminal, and the records that were shown for it."""
-
-    words: str
-    at: float
-    hits: list[tuple[str, int]]
-
-
-def remember(cache: Path, words: str, hits: list[tuple[str, int]]) -> None:
-    """Note what was searched for, for ``show`` to mark it: in the cache folder, since the stores are only read."""
-    told = msgspec.json.encode(_Searched(words, time.time(), hits[:REMEMBERED_HITS_MAX]))
-    with suppress(OSError):
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(os.open(cache / _FILE, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
-            file.write(told)
-
-
-def last_searched(cache: Path, uid: str, seq: int) -> str:
-    """The words of the last search, if it was not long ago and found this record."""
-    try:
-        told = msgspec.json.decode((cache / _FILE).read_bytes(), type=_Searched)
-    except (OSError, msgspec.DecodeError):
-        return ""
-    is_fresh = 0 <= time.time() - told.at < REMEMBERED_S
-    return told.words if is_fresh and (uid, seq) in told.hits else ""
 
 
 class Head(Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ them, ``near_sessions`` that hold it in another way only, and ``at_least``: whet
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -92,7 +93,7 @@ def command(ctx: click.Context, /, query: tuple[str, ...], exact: bool, regex: b
         if word := _last_word(app, text, findings, by_words=not (exact or regex)):
             output.talk(word)
         if findings.excerpts and text and not regex:
-            _tell_how_to_read(app, text, findings)
+            _tell_how_to_read(text, findings)
     if not findings.excerpts:
         ctx.exit(NOTHING_FOUND)
 
@@ -233,16 +234,13 @@ def _tell(found: Excerpt) -> None:
     output.data(f"    {_marked(found.snippet, found.marks)}")
 
 
-def _tell_how_to_read(app: App, text: str, findings: Findings) -> None:
-    """How to see more of a hit, on a terminal: there ``show`` marks the same words."""
+def _tell_how_to_read(text: str, findings: Findings) -> None:
+    """How to see more of a hit, on a terminal, with the same words marked."""
     if not sys.stdout.isatty():
         return
-    from backstory.cli import record_view
-
     best = findings.excerpts[0]
-    hits = [(each.session.uid, each.stored.seq) for each in findings.excerpts]
-    record_view.remember(app.cache_folder, text, hits)
-    output.talk(f"Read one: backstory show {_label(best.session)} @{best.stored.seq}")
+    marked = f" --find {shlex.quote(text)}" if text else ""
+    output.talk(output.one_liner(f"Read one: backstory show {_label(best.session)} @{best.stored.seq}{marked}"))
 
 
 def _label(session: Session) -> str:

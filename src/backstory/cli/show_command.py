@@ -117,8 +117,7 @@ def _show_record(app: App, found: Found, named: str, searched: str | None, *, fu
         return
     if not any(record_view.text_of(event).strip() for _, event, _ in events):
         output.talk(f"@{seq} has nothing to show: {', '.join(each.kind for each in stored)}")
-    words = record_view.last_searched(app.cache_folder, found.session.uid, seq) if searched is None else searched
-    output.pages(_record_lines(found, events, window, words, full=full))
+    output.pages(_record_lines(found, events, window, searched or "", full=full))
 
 
 def _record_lines(
