@@ -101,7 +101,7 @@ def test_the_program_that_its_person_set_is_looked_for(file: Path, tmp_path: Pat
 @pytest.mark.parametrize("program", ["./claude", "bin/claude", "../claude"])
 def test_a_program_is_never_taken_from_the_current_folder(file: Path, program: str) -> None:
     config = Config(written(file, f"[agents]\nclaude = '{program}'\n"))
-    with pytest.raises(ConfigBroken, match="agents.claude: a program is its whole path, or a name on PATH"):
+    with pytest.raises(ConfigBroken, match=r"agents\.claude: a program is its whole path, or a name on PATH"):
         config.get("agents.claude")
     assert config.get("agents.codex") == ""
 

@@ -61,7 +61,9 @@ SETTINGS = (
 OF_PROJECTS = frozenset({AGENT, CONTEXT_CHARS, SILENCE_S})
 """What a project's file may set, within bounds."""
 AGENT_PROGRAM = Setting(
-    "agents.NAME", "", "the program that runs the agent NAME: its whole path, or a name on PATH; empty = the one on PATH"
+    "agents.NAME",
+    "",
+    "the program that runs the agent NAME: its whole path, or a name on PATH; empty = the one on PATH",
 )
 NO_PROGRAM = "a program is its whole path, or a name on PATH; from the current folder a clone could bring its own"
 _BY_KEY = {setting.key: setting for setting in SETTINGS}
@@ -296,7 +298,7 @@ def _wrong(setting: Setting, value: Any) -> str | None:
 
 def _is_relative(program: str) -> bool:
     """Whether a program would be looked for from the current folder on."""
-    return bool(os.path.dirname(program)) and not os.path.isabs(program)
+    return program != Path(program).name and not Path(program).is_absolute()
 
 
 def _known(key: str) -> Setting:

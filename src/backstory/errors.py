@@ -20,6 +20,8 @@ class BackstoryError(Exception):
     """The family. ``str(error)`` is the sentence to show; ``exit_code`` is what the command ends with."""
 
     exit_code: ClassVar[int] = 1
+    below: Sequence[str] = ()
+    """Lines to show below the sentence, each by itself: commands to copy."""
 
 
 class SessionNotFound(BackstoryError):
@@ -144,8 +146,8 @@ class NotQueuedNow(BackstoryError):
     exit_code = 75
 
     def __init__(self, refused: QueueBusy, commands: Sequence[str]) -> None:
-        listed = "\n  ".join(commands)
-        super().__init__(f"{refused} Your text is not lost. To queue it:\n  {listed}")
+        super().__init__(f"{refused} Your text is not lost. To queue it:")
+        self.below = commands
 
 
 class NotErased(BackstoryError):
