@@ -789,10 +789,6 @@ class Store:
 
         return self._write(write)
 
-    def take_back_untold(self, log_id: int) -> None:
-        """Let go of what is kept of a log as bytes only, so that it is read once more."""
-        self._write(lambda db: logs.take_back(db, log_id))
-
     def mark_stale(self, log_id: int) -> None:
         """Have what a log says derived again by the next ingest."""
         self._write(lambda db: db.execute("update logs set derived = 0 where id = ?", (log_id,)))
@@ -824,14 +820,18 @@ class Store:
 
         self._write(lambda db: _drop_logs(db, log_ids, in_favour_of))
 
-    def replace_unread(self, log_id: int, understood: int) -> None:
-        """Remove a log that nobody understood, and its session, now that another one holds its bytes."""
+    def replace_unread(self, log_id: int, understood: int) -> bool:
+        """Remove a log that nobody understood, and its session, if another one holds all of its bytes by now."""
 
-        def replace(db: apsw.Connection) -> None:
+        def replace(db: apsw.Connection) -> bool:
+            old, new = logs.get(db, log_id), logs.get(db, understood)
+            if old is None or new is None or new.read_to < old.read_to:
+                return False
             _drop_logs(db, [log_id], understood)
             sessions.drop_read(db, understood)
+            return True
 
-        self._write(replace)
+        return self._write(replace)
 
     def fold_idle(self, before: int) -> int:
         """Fold the small chunks of logs that were last written before this time (ms); gives how many logs."""
