@@ -21,6 +21,8 @@ class BackstoryError(Exception):
 
     exit_code: ClassVar[int] = 70
     """An error is never 1: that is the answer of a search that found nothing, and of a check that found something."""
+    below: Sequence[str] = ()
+    """Lines to show below the sentence, each by itself: commands to copy."""
 
 
 class SessionNotFound(BackstoryError):
@@ -145,8 +147,8 @@ class NotQueuedNow(BackstoryError):
     exit_code = 75
 
     def __init__(self, refused: QueueBusy, commands: Sequence[str]) -> None:
-        listed = "\n  ".join(commands)
-        super().__init__(f"{refused} Your text is not lost. To queue it:\n  {listed}")
+        super().__init__(f"{refused} Your text is not lost. To queue it:")
+        self.below = commands
 
 
 class NotErased(BackstoryError):

@@ -227,6 +227,15 @@ class OwnLine(Struct, frozen=True, kw_only=True):
     event: msgspec.Raw = msgspec.Raw(b"")
 
 
+class Permissions(StrEnum):
+    """What a run may do without asking. AGENT leaves it to the agent's own settings."""
+
+    AGENT = "agent"
+    ASK = "ask"
+    EDIT = "edit"
+    ALL = "all"
+
+
 class Tokens(Struct, kw_only=True):
     """Tokens of one turn; None where the log does not say."""
 

@@ -18,7 +18,6 @@ import msgspec
 
 from backstory import errors, ids
 from backstory.store import (
-    backup,
     branches,
     claims,
     companions,
@@ -869,6 +868,8 @@ class Store:
 
     def backup(self, target: Path) -> int:
         """Copy the store as it is now into a single new file; gives its size in bytes."""
+        from backstory.store import backup
+
         return backup.write(self.path, target)
 
     # telling again ---------------------------------------------------------------------------------------------
