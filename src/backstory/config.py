@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.agents import Permissions
 from backstory.errors import CannotWrite, ConfigBroken, SettingNotHere, UnknownSetting
+from backstory.model import Permissions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

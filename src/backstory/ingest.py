@@ -8,21 +8,21 @@ and a log that was rewritten is read anew beside it, its records known again by 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections import Counter, deque
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from backstory import agents, ids, unread
 from backstory.agents import documents_of
-from backstory.companions import gather
+from backstory.companions import gather, tell_again
 from backstory.databases import ROWS_OF, Done, Rows, Unread, sessions_without_logs
 from backstory.discover import Candidate, Looked, discover
 from backstory.errors import in_words, is_for_one_only
+from backstory.model import LogIdentity
 from backstory.parsing import Job, Outcome, Worker, WorkerLost, outcomes
 from backstory.projects import project_key, worktree_root
 from backstory.slicing import (
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
 
     from backstory.agents import Agent
-    from backstory.model import LogIdentity
     from backstory.store import Log, LogSlice, Store, Written
 
 BULK_BYTES = 32 * 1024 * 1024
@@ -130,8 +129,8 @@ def ingest(
     work.report.looked = looked
     for each in looked:
         work.report.gave_nothing += [Problem(path, reason) for path, reason in each.passed_over]
+    work.tell_kept()
     work.run(candidates)
-    work.read_untold()
     work.read_databases(agents, environ, home, [*places, *map(Path, store.folders())])
     if store.exists:
         work.fold_idle(now - IDLE_MS)
@@ -223,31 +222,39 @@ class _Ingest:
             self._end_worker()
         self.report.errors += [Problem(each.path, slices.STALE) for each in changed]
 
-    def read_untold(self) -> None:
-        """Read once more what is kept as bytes only, of logs whose files are gone: from those bytes."""
-        for log in self.store.untold_logs():
-            if log.id not in self._tried and log.id in self._untold and not Path(log.path).exists():
-                try:
-                    self._read_kept(log)
-                except Exception as refused:
-                    self._note_failure(log.path, refused)
-        self._flush()
+    def tell_kept(self) -> None:
+        """Tell what is kept as bytes only, whether the files that it came from are there or gone."""
+        for log_id in sorted(self._untold):
+            log = self.store.log(log_id)
+            if log is not None:
+                self._tell_kept(log)
 
-    def _read_kept(self, log: Log) -> None:
-        each = Candidate(
-            agent=agents.load(log.agent),
-            path=log.path,
-            relpath=log.relpath,
-            device=0,
-            inode=0,
-            size=log.read_to,
-            mtime_ns=(log.modified or 0) * 1_000_000,
-        )
-        with tempfile.SpooledTemporaryFile(max_size=SLICE_BYTES) as file:
-            for data in self.store.stream_log(log.id):
-                file.write(data)
-            file.seek(0)
-            self._read_open(each, cast("IO[bytes]", file))
+    def _tell_kept(self, log: Log) -> Log:
+        """Tell what is kept of a log as bytes only, once in an ingest; gives the log as it is then."""
+        if log.id not in self._untold - self._tried:
+            return log
+        try:
+            self._tell(log)
+        except Exception as refused:
+            self._note_failure(log.path, refused, BYTES_ONLY)
+        return self.store.log(log.id) or log
+
+    def _tell(self, log: Log) -> None:
+        agent = agents.load(log.agent)
+        each = _kept_candidate(log, agent)
+        with kept_bytes(self.store, log) as file:
+            identity, head = unread.identified(agent, Path(each.path), partial(_read_at, file))
+            if identity is not None and self._is_running(each, identity):
+                return
+            self._tried.add(log.id)
+            if identity is None or identity.native_id != log.native_id:
+                # Where its beginning does not say whose it is any more, it did when its bytes were kept.
+                identity = LogIdentity(native_id=log.native_id)
+            others = [other for other in self.store.logs_of(log.agent, log.native_id) if other.id != log.id]
+            reading = _Reading(each=each, others=others, is_kept=True)
+            self._read_here(reading, _source(each, identity, head, log), log, _first_hash(head), file)
+        self._flush()
+        tell_again(self.store, log)
 
     def fold_idle(self, before: int) -> None:
         """Fold logs that were last written before this time (ms)."""
@@ -415,23 +422,13 @@ class _Ingest:
 
     def read_kept(self, log: Log, agent: Agent, identity: LogIdentity) -> bool:
         """Read a log that is kept and that nobody understood anew, as this one; it takes that one's place."""
-        each = Candidate(
-            agent=agent,
-            path=log.path or log.relpath,
-            relpath=log.relpath,
-            device=0,
-            inode=0,
-            size=log.read_to,
-            mtime_ns=(log.modified or 0) * 1_000_000,
-        )
+        each = _kept_candidate(log, agent)
         with kept_bytes(self.store, log) as file:
             _, head = unread.identified(agent, Path(each.path), partial(_read_at, file))
             self._read_as(each, identity, head, file, is_kept=True)
         self._flush()
         understood = self._read_now.pop(each.path, None)
-        if understood is not None:
-            self.store.replace_unread(log.id, understood)
-        return understood is not None
+        return understood is not None and self.store.replace_unread(log.id, understood)
 
     def _read_as(
         self, each: Candidate, identity: LogIdentity, head: bytes, file: IO[bytes], *, is_kept: bool = False
@@ -440,10 +437,8 @@ class _Ingest:
         first_hash = _first_hash(head)
         kept = self.store.logs_of(each.agent.name, identity.native_id)
         log = self._matching_log(each, file, first_hash, kept)
-        if log is not None and log.id in self._untold - self._tried:
-            self._tried.add(log.id)
-            self.store.take_back_untold(log.id)
-            log = self.store.log(log.id)
+        if log is not None:
+            log = self._tell_kept(log)
         if log is not None and _size(file) <= log.read_to:
             if is_kept:
                 self._read_now[each.path] = log.id
@@ -453,20 +448,17 @@ class _Ingest:
                 self._moved.append((log.id, each.path, _relpath(each)))
             return
         others = [other for other in kept if log is None or other.id != log.id]
-        created = _started_ms(each, head) or ids.first_timestamp_ms(head)
-        source = Source(
-            agent=each.agent,
-            identity=identity,
-            session_uid=ids.session_uid(each.agent.name, identity.native_id, created),
-            created=created,
-            path=Path(each.path),
-            relpath=_relpath(each),
-            place=_as_place(each, log.id if log else None),
-        )
+        source = _source(each, identity, head, log)
         if not (kept or is_kept) and self._should_hand_over(each):
             self._hand_over(each, _job(source, self.store.next_seq(source.session_uid), first_hash))
             return
-        self._read_here(_Reading(each=each, others=others, is_kept=is_kept), source, log, first_hash, file)
+        reading = _Reading(each=each, others=others, is_kept=is_kept)
+        if log is not None and log.told_to is not None:
+            # Behind what could not be told nothing is: that is kept like it.
+            reading.log_id = log.id
+            self._keep_untold(reading, source, log, first_hash, file)
+            return
+        self._read_here(reading, source, log, first_hash, file)
 
     def _read_here(
         self, reading: _Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
@@ -481,11 +473,13 @@ class _Ingest:
             raise
         except Exception as refused:
             self._note_failure(reading.each.path, refused, BYTES_ONLY)
-            self._keep_untold(reading, source, start, file)
+            reading.is_untold = True
+            if log is None or log.told_to is None:
+                self._keep_untold(reading, source, log, first_hash, file)
         if reading.others:
             self._flush()
             # A log that goes on may have left the telling of its first records to another one.
-            if (log is None or log.read_to == 0) and not reading.is_untold:
+            if (log is None or log.told_end == 0) and not (reading.is_untold or reading.is_refused):
                 self._drop_superseded(reading)
 
     def _is_running(self, each: Candidate, identity: LogIdentity) -> bool:
@@ -522,9 +516,9 @@ class _Ingest:
         next_seq = self.store.next_seq(uid)
         if log is None:
             return Start(log=None, next_seq=next_seq, generation=generation, first_hash=first_hash, known=known)
-        file.seek(max(log.read_to - logs.TAIL_BYTES, 0))
-        tail = file.read(min(logs.TAIL_BYTES, log.read_to))
-        unfinished = log.read_to - log.parsed_to
+        file.seek(max(log.told_end - logs.TAIL_BYTES, 0))
+        tail = _read_exactly(file, min(logs.TAIL_BYTES, log.told_end))
+        unfinished = log.told_end - log.parsed_to
         carry = self.store.read_log(log.id, log.parsed_to, unfinished) if unfinished <= LINE_BYTES_MAX else b""
         return Start(
             log=log,
@@ -596,7 +590,7 @@ class _Ingest:
             if outcome.is_last and piece.is_told and not reading.is_kept:
                 piece.place = _as_place(reading.each, None, self._why(reading.each))
             self._pending.append((reading, outcome, piece))
-            self._pending_bytes += _bytes_in(piece)
+            self._pending_bytes += piece.length
             if not outcome.is_last or self._pending_bytes >= SLICE_BYTES or len(self._pending) >= BATCH_LOGS:
                 self._flush()
         if outcome.is_last and not reading.is_kept:
@@ -640,6 +634,10 @@ class _Ingest:
             failure = refused
             if not is_for_one_only(refused):
                 raise
+        if piece.is_kept:
+            reading.is_refused = True
+            self._note_failure(reading.each.path, failure, BYTES_ONLY)
+            return
         try:
             bytes_only = slices.without_words(piece)
             self._written(reading, outcome, bytes_only, self.store.write_slices([bytes_only])[0])
@@ -650,17 +648,17 @@ class _Ingest:
         reading.is_untold = True
         self._note_failure(reading.each.path, failure, BYTES_ONLY)
 
-    def _keep_untold(self, reading: _Reading, source: Source, start: Start, file: IO[bytes]) -> None:
-        """Keep the bytes of a log that nobody understands, behind what is stored of it by now."""
+    def _keep_untold(
+        self, reading: _Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
+    ) -> None:
+        """Keep the bytes of a log that cannot be told, behind what is kept of it by now."""
         self._flush()
         if reading.is_refused:
             return
         reading.is_untold = True
-        log = self.store.log(reading.log_id) if reading.log_id is not None else None
-        if log is not None:
-            file.seek(max(log.read_to - logs.TAIL_BYTES, 0))
-            start.tail = _read_exactly(file, min(logs.TAIL_BYTES, log.read_to))
-        start.log, start.next_seq = log, self.store.next_seq(source.session_uid)
+        if reading.log_id is not None:
+            log = self.store.log(reading.log_id)
+        start = self._start(source.agent, log, source.session_uid, first_hash, reading.others, file)
         for piece in untold_slices(source, start, file):
             self._take(reading, Outcome(piece=piece))
 
@@ -674,11 +672,11 @@ class _Ingest:
         if written.refused:
             self._again.append(each)
             return
-        if written.log_id is not None:
+        if written.log_id is not None and not piece.is_kept:
             self._read_now[each.path] = written.log_id
         tally = self._tally(each.agent.name)
-        if not reading.is_kept:
-            tally.bytes_read += _bytes_in(piece)
+        if piece.is_kept or not reading.is_kept:
+            tally.bytes_read += piece.length
             tally.logs_read += outcome.is_last
         if unread.is_unread(piece.identity.native_id):
             return
@@ -693,7 +691,8 @@ class _Ingest:
         new = self.store.log(reading.log_id) if reading.log_id is not None else None
         if new is None:
             return
-        gone = [log for log in reading.others if log.path == each.path or not Path(log.path).exists()]
+        older = [log for log in reading.others if log.generation < new.generation]
+        gone = [log for log in older if log.path == each.path or not Path(log.path).exists()]
         if gone:
             has = self._lines(new)
             lacks_nothing = [log.id for log in gone if self._lines(log) <= has]
@@ -736,6 +735,32 @@ class _Ingest:
 
 def _relpath(each: Candidate) -> str:
     return each.relpath.removesuffix(".zst")
+
+
+def _kept_candidate(log: Log, agent: Agent) -> Candidate:
+    """A log that is read from what is kept of it, as if it were found."""
+    return Candidate(
+        agent=agent,
+        path=log.path or log.relpath,
+        relpath=log.relpath,
+        device=0,
+        inode=0,
+        size=log.read_to,
+        mtime_ns=(log.modified or 0) * 1_000_000,
+    )
+
+
+def _source(each: Candidate, identity: LogIdentity, head: bytes, log: Log | None) -> Source:
+    created = _started_ms(each, head) or ids.first_timestamp_ms(head)
+    return Source(
+        agent=each.agent,
+        identity=identity,
+        session_uid=ids.session_uid(each.agent.name, identity.native_id, created),
+        created=created,
+        path=Path(each.path),
+        relpath=_relpath(each),
+        place=_as_place(each, log.id if log else None),
+    )
 
 
 def _started_ms(each: Candidate, head: bytes) -> int:
@@ -807,10 +832,6 @@ def _read_exactly(file: IO[bytes], length: int) -> bytes:
         pieces.append(piece)
         length -= len(piece)
     return b"".join(pieces)
-
-
-def _bytes_in(piece: LogSlice) -> int:
-    return sum(chunk.length for chunk in piece.chunks)
 
 
 def _job(source: Source, next_seq: int, first_hash: str | None) -> Job:

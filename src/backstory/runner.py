@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from backstory import ids, listeners
-from backstory.agents import Exit, Permissions, steerable, stream_reader_of
+from backstory.agents import Exit, steerable, stream_reader_of
 from backstory.context import PREFIX_CHARS, build_context, context_prefix
 from backstory.errors import (
     AgentNotStarted,
@@ -33,7 +33,7 @@ from backstory.errors import (
     is_for_one_only,
 )
 from backstory.known_projects import KnownProjects
-from backstory.model import Turn
+from backstory.model import Permissions, Turn
 from backstory.queueing import Hold, Steering, settle, still_waits
 from backstory.spool import LOCKS, MARKER, SPOOLS, Feed, Run, SessionLock, Spool, waiting
 from backstory.store import RunPiece, Store, open_store

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory import agents, model
-from backstory.agents import Permissions, steerable
+from backstory.agents import steerable
 from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.repeating import command_for
 from backstory.errors import BackstoryError, NotQueuedNow, QueueBusy, SessionBusy, SessionElsewhere
+from backstory.model import Permissions
 from backstory.queueing import is_held, leave, still_waiting, texts_for
 from backstory.runner import INTERRUPT_S, LOCK_S, POLL_S, Request, Runner
 from backstory.spool import LOCKS, MARKER, SPOOLS, SessionLock, waiting
