@@ -427,13 +427,14 @@ def test_values_of_any_type_are_told_or_kept_and_raise_nothing(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, f"{SESSION}.db")
         path.write_bytes(templates[name])
-        columns = values_of(path)
+        # All is drawn before the database is touched, so that nothing but the draws decides what is drawn.
+        changes = st.lists(st.tuples(st.sampled_from(values_of(path)), ANYTHING), min_size=1, max_size=8)
+        drawn = data.draw(changes)
         with closing(sqlite3.connect(path)) as db, db:
             db.execute("pragma synchronous = off")
-            for table, column in data.draw(st.lists(st.sampled_from(columns), min_size=1, max_size=8)):
+            for (table, column), value in drawn:
                 # What a column of numbers refuses cannot stand in it.
                 with suppress(sqlite3.IntegrityError):
-                    value = data.draw(ANYTHING)
                     db.execute(f"update or ignore {table} set {column} = ? where rowid % 2", (value,))
         keeper = agents.rows_of(agents.load(name))
         assert keeper is not None
