@@ -298,10 +298,7 @@ def untold_slices(source: Source, start: Start, file: IO[bytes]) -> Iterator[Log
     log = start.log
     at = log.read_to if log else 0
     file.seek(max(at - logs.TAIL_BYTES, 0))
-    tail = b""
-    while len(tail) < min(at, logs.TAIL_BYTES) and (more := file.read(min(at, logs.TAIL_BYTES) - len(tail))):
-        tail += more
-    file.seek(at)
+    tail = read_exactly(file, min(at, logs.TAIL_BYTES))
     while data := file.read(SLICE_BYTES):
         chunks = [logs.pack(at + n, data[n : n + BLOCK_BYTES]) for n in range(0, len(data), BLOCK_BYTES)]
         tail = (tail + data)[-logs.TAIL_BYTES :]
@@ -329,6 +326,15 @@ def untold_slices(source: Source, start: Start, file: IO[bytes]) -> Iterator[Log
             is_told=False,
         )
         at += len(data)
+
+
+def read_exactly(file: IO[bytes], length: int) -> bytes:
+    """So many bytes of a file from where it stands, or as many as there are."""
+    pieces = []
+    while length > 0 and (piece := file.read(length)):
+        pieces.append(piece)
+        length -= len(piece)
+    return b"".join(pieces)
 
 
 def opened(path: Path) -> IO[bytes]:

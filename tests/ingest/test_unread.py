@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from backstory.ingest import Report
+    from backstory.ingest_report import Report
     from backstory.model import Event
 
 LOG = claude_log("odd")

@@ -345,10 +345,13 @@ class Store:
             self.take_session(source, uid)
 
     def catch_up(self, source: Store) -> int:
-        """Have the sessions that another store owns as they are there; gives how many were copied."""
+        """Have the sessions that another store owns as they are there; gives how many were copied.
+
+        Those that cannot be copied are named when the others are: raises SessionsNotCopied, SessionDiverged.
+        """
         here: dict[str, tuple[object, ...]] = self._read_if_begun(lambda db: sessions.states(db, source.id), {})
         copied = 0
-        differing: list[str] = []
+        differing, failed = list[str](), dict[str, str]()
         for uid, state in source._read(lambda db: sessions.states(db, source.id)).items():
             if here.get(uid) == state or self.is_forgotten(uid):
                 continue
@@ -357,6 +360,12 @@ class Store:
                 copied += 1
             except errors.SessionDiverged:
                 differing.append(uid)
+            except Exception as refused:
+                if not errors.is_for_one_only(refused):
+                    raise
+                failed[uid] = errors.in_words(refused)
+        if failed:
+            raise errors.SessionsNotCopied(source.path, failed | dict.fromkeys(differing, "it has other turns here"))
         if differing:
             raise errors.SessionDiverged(", ".join(differing))
         return copied
