@@ -519,6 +519,14 @@ def test_sorting_a_thousand_million_rows_ends_at_the_deadline(told: Store) -> No
         told.execute_read_only(f"{ENDLESS.format('x')} order by x desc", timeout_s=0.05)
 
 
+def test_the_deadline_holds_where_one_of_sqlites_steps_takes_long(told: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readonly, "STEPS_BETWEEN_LOOKS", 300_000_000)
+    began = time.thread_time()
+    with pytest.raises(errors.SqlTooSlow):
+        told.execute_read_only(ENDLESS.format("count(*)"), timeout_s=0.5)
+    assert time.thread_time() - began < 1.0
+
+
 def test_rows_found_before_the_deadline_are_given(told: Store) -> None:
     sql = "select 1 union all select * from (with recursive n(x) as (select 1 union all select x + 1 from n) "
     answer = told.execute_read_only(f"{sql} select count(*) from n)", timeout_s=1.0)
