@@ -211,6 +211,10 @@ class OwnLine(Struct, frozen=True, kw_only=True):
     event: msgspec.Raw = msgspec.Raw(b"")
 
 
+PARTIAL = "partial"
+"""A turn's ``tokens_source`` where the final count of an answer is missing: its output is at least what is told."""
+
+
 class Tokens(Struct, kw_only=True):
     """Tokens of one turn; None where the log does not say."""
 

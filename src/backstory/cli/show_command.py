@@ -313,7 +313,7 @@ def _count(turns: int) -> str:
 
 def _turn_line(number: int, turn: Turn) -> str:
     tokens = turn.tokens
-    used = [] if tokens.output is None else [f"{_input_tokens(tokens):,} in, {tokens.output:,} out"]
+    used = [] if tokens.output is None else [f"{_input_tokens(tokens)} in, {_output_tokens(turn)} out"]
     cost = [] if turn.cost_usd is None else [f"${turn.cost_usd:.4f}"]
     mark, colour = MARKS.get(turn.outcome or "", ("", "white"))
     facts = [turn.agent, turn.model, output.local(turn.started), output.duration(turn.duration_ms), *used, *cost]
@@ -322,8 +322,13 @@ def _turn_line(number: int, turn: Turn) -> str:
     return output.style(title, bold=True) + output.style("  " + " · ".join(each for each in facts if each), dim=True)
 
 
-def _input_tokens(tokens: model.Tokens) -> int:
-    return (tokens.input or 0) + (tokens.cache_read or 0) + (tokens.cache_write or 0)
+def _input_tokens(tokens: model.Tokens) -> str:
+    known = [each for each in (tokens.input, tokens.cache_read, tokens.cache_write) if each is not None]
+    return f"{sum(known):,}" if known else "–"
+
+
+def _output_tokens(turn: Turn) -> str:
+    return f"{'≥ ' if turn.tokens_source == model.PARTIAL else ''}{turn.tokens.output or 0:,}"
 
 
 def event_lines(seq: int | None, event: Event, *, full: bool) -> Iterator[str]:

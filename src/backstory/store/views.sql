@@ -87,7 +87,7 @@ create temp view turns(
   cache_read_tokens,  -- read from a cache
   cache_write_tokens, -- written to a cache
   reasoning_tokens,   -- part of output_tokens
-  tokens_source,      -- reported: by the agent; log: only its own log told; run: of several turns, told with the last
+  tokens_source,      -- reported: by the agent; partial: output is at least this; log: only its own log told; run: of several turns
   cost_usd,           -- as far as known
   cost_source,        -- reported: as the agent said
   prefix_chars,       -- length of the context that was sent before the prompt
@@ -253,14 +253,14 @@ create temp view usage(
   cost_usd,           -- NULL where it is unknown
   cost_kind,          -- exact: as the agent said; computed: from tokens and prices; unknown
   duration_ms,        -- how long the turn took
-  tokens_kind         -- exact: as the agent counted; shared: of several turns, told with the last of them; unknown
+  tokens_kind         -- exact: as the agent counted; partial: output is at least this; shared: told with the last of several turns; unknown
 ) as
 select t.session_id, t.turn_index, t.uid, t.agent, t.model, t.timestamp, t.input_tokens, t.output_tokens,
   t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens, t.cost_usd,
   case when t.cost_usd is null then 'unknown' when t.cost_source = 'reported' then 'exact' else 'computed' end,
   t.duration_ms,
   case when coalesce(t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens) is null then 'unknown'
-    when t.tokens_source = 'run' then 'shared' else 'exact' end
+    when t.tokens_source = 'run' then 'shared' when t.tokens_source = 'partial' then 'partial' else 'exact' end
 from temp.turns t
 where not t.is_copy;
 
