@@ -86,6 +86,8 @@ class ToolResult(Event, frozen=True, kw_only=True, omit_defaults=True):
     file_path: str | None = None
     content: str = ""
     is_error: bool = False
+    changes: dict[str, str] = field(default_factory=dict)
+    """Files that a command changed, where the agent says so: ``create``, ``edit`` or ``delete`` by path."""
 
 
 class Error(Event, frozen=True, kw_only=True, omit_defaults=True):

@@ -609,3 +609,14 @@ def test_the_state_stays_small_however_long_the_log() -> None:
     for seq, line in enumerate(lines, start=1):
         reader.read(line, seq)
     assert len(reader.state()) < 500_000
+
+
+def test_files_that_a_command_changed_are_told_as_the_client_saw_them() -> None:
+    call = assistant({"type": "tool_use", "id": "b1", "name": "Bash", "input": {"command": "make"}})
+    diff = {
+        "files": [{"filePath": "/w/new.txt", "created": True}, {"filePath": "/w/old.txt", "hunks": []}],
+        "moreFiles": 1,
+        "changedFiles": ["/w/new.txt", "/w/old.txt", "/w/third.txt"],
+    }
+    what = said(user("go"), call, result("ok", "b1", toolUseResult={"stdout": "ok", "bashEditDiff": diff}))
+    assert only(what, ToolResult).changes == {"/w/new.txt": "create", "/w/old.txt": "edit", "/w/third.txt": "edit"}

@@ -356,7 +356,10 @@ def test_a_prompt_that_only_the_model_was_sent_is_a_prompt() -> None:
     what = said(meta(), task(FIRST), user("<environment_context>x"), user("go"), answer("ok"), count(usage(9, 3)))
     (turn,) = what.in_order()
     assert (turn.prompt, turn.tokens.output) == ("go", 3)
-    assert what.prompts() == ["go"]
+    assert [event.kind for *_, event in sorted(what.events, key=lambda each: each[:2])][-2:] == [
+        "UserMessage",
+        "AssistantText",
+    ]
 
 
 def test_a_prompt_that_is_told_after_the_models_copy_of_it_is_told_once() -> None:

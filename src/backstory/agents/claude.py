@@ -168,6 +168,7 @@ _NOTIFICATIONS = (
 _NOT_OF_A_COMMAND = ("<", "Caveat: ", "Continue from where you left off")
 _REFUSED = re.compile(r"the user said:\n(?!The user wants to clarify these questions)(.+)", re.DOTALL)
 _ASKING = "AskUserQuestion"
+_DIFF = b'"bashEditDiff"'
 _PLANNING = "ExitPlanMode"
 _PLANS_OPEN_MAX = 4
 _USER_REFUSED = "The user doesn't want to proceed"
@@ -204,6 +205,23 @@ class _Answered(Struct):
     """A result of the tool that asks the user."""
 
     answers: dict[str, Any] = field(default_factory=dict)
+
+
+class _ChangedFile(Struct):
+    path: str = field(name="filePath")
+    created: bool = False
+    deleted: bool = False
+
+
+class _Diff(Struct):
+    files: list[_ChangedFile] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list, name="changedFiles")
+
+
+class _Ran(Struct):
+    """A result of the shell, of a build that watches the files of a repository."""
+
+    diff: _Diff = field(default_factory=_Diff, name="bashEditDiff")
 
 
 class _Message(Struct):
@@ -300,6 +318,7 @@ class _StreamEvent(Struct):
 
 class _StreamLine(Struct):
     type: str = ""
+    tool_use_result: msgspec.Raw = msgspec.Raw()
     subtype: str | None = None
     command_uuid: str | None = None
     state: Any = None
@@ -469,8 +488,10 @@ class Reader:
             at = ids.parse_time_ms(record.timestamp)
             events += self._record(record, at, seq)
         turn = self._turn_at(seq)
-        if turn is not None and events:
-            self._close(turn, events, at)
+        # A plan stands behind the result that tells its call did not fail, and ends nothing.
+        said = [event for event in events if not isinstance(event, Plan)]
+        if turn is not None and said:
+            self._close(turn, said, at)
         return Parsed(at, list(enumerate(events)), turn)
 
     def _record(self, record: _Line, at: int | None, seq: int) -> list[Event]:
@@ -702,7 +723,7 @@ class Reader:
         if isinstance(content, list):
             for block in content:
                 if isinstance(block, _Block) and block.type == "tool_result":
-                    events += self._result(block, record.tool_use_result)
+                    events += self._result(block, bytes(record.tool_use_result))
         if record.is_meta:
             return events + self._expanded(record, _text_of(content), seq, nearest)
         typed = self._typed(record, _text_of(content), at, seq, nearest)
@@ -773,15 +794,17 @@ class Reader:
                 self._state.turn.duration_ms = (self._state.turn.duration_ms or 0) + int(duration_ms)
         return [] if kind in KEPT_SYSTEM else [self._unknown(f"system/{kind}")]
 
-    def _result(self, block: _Block, told: msgspec.Raw) -> list[Event]:
+    def _result(self, block: _Block, told: bytes) -> list[Event]:
         """A tool's result, what the user said in it, and the plan that the call put before the user."""
         result = self._tool_result(block)
+        if _DIFF in told:
+            result = msgspec.structs.replace(result, changes=_changes(told))
         words = _refusal(result) if result.is_error else "\n".join(_answers(result, told))
         events: list[Event] = [result, UserMessage(content=words)] if words.strip() else [result]
         plan = self._state.plans.pop(result.tool_use_id, None)
         if plan is not None and (not result.is_error or _USER_REFUSED in result.content):
             # A call that failed showed its plan to nobody.
-            events.insert(0, Plan(name=_PLANNING, content=plan))
+            events.append(Plan(name=_PLANNING, content=plan))
         return events
 
     def _tool_result(self, block: _Block) -> ToolResult:
@@ -833,7 +856,7 @@ class Reader:
         if at is not None and not isinstance(events[-1], Hook | Command):
             turn.ended = at if turn.ended is None else max(turn.ended, at)
         match events[-1]:
-            case AssistantText() | Plan():
+            case AssistantText():
                 turn.outcome = Outcome.COMPLETED
             case Error(code="interrupted"):
                 turn.outcome = Outcome.CANCELLED
@@ -981,7 +1004,7 @@ class StreamReader:
         blocks = [block for block in content or () if isinstance(block, _Block)]
         events: list[Event] = []
         for block in blocks:
-            events += self._blocks._result(block, msgspec.Raw()) if block.type == "tool_result" else []
+            events += self._blocks._result(block, bytes(record.tool_use_result)) if block.type == "tool_result" else []
         text = _text_of(content)
         if record.is_synthetic or not text.strip():
             return events
@@ -1113,7 +1136,7 @@ def _refusal(result: ToolResult) -> str:
     return found.group(1).strip() if found else ""
 
 
-def _answers(result: ToolResult, told: msgspec.Raw) -> list[str]:
+def _answers(result: ToolResult, told: bytes) -> list[str]:
     """What the user answered to the agent's questions."""
     if result.tool_name != _ASKING and not result.content.startswith(_ANSWERED):
         return []
@@ -1124,6 +1147,18 @@ def _answers(result: ToolResult, told: msgspec.Raw) -> list[str]:
     if answers:
         return [_plain(each) for each in answers.values()]
     return _ANSWER.findall(result.content) if result.content.startswith(_ANSWERED) else []
+
+
+def _changes(told: bytes) -> dict[str, str]:
+    """The files that a command changed, as the client saw them; it looks only in git repositories."""
+    try:
+        seen = msgspec.json.decode(told, type=_Ran).diff
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    changes = dict.fromkeys(seen.changed, "edit")
+    for each in seen.files:
+        changes[each.path] = "create" if each.created else "delete" if each.deleted else "edit"
+    return changes
 
 
 def _plain(value: Any) -> str:

@@ -424,16 +424,17 @@ class Reader:
             records = _jsonl.decode(line, _decoder)
         except _jsonl.NotJson:
             return Parsed(None, [(0, self._unknown("not JSON"))], self._turn_at(seq))
-        at, slots = None, list[Event | None]()
+        at, slots, untold = None, list[Event | None](), list[Event | None]()
         for record in records:
             at = ids.parse_time_ms(record.timestamp)
             record = self._early(record, line)
-            slots += self._untold_prompts(record, at, seq)
+            untold += self._untold_prompts(record, at, seq)
             slots += self._record(record, at, seq)
         # From a copy to the next prompt records make no turn longer.
         turn = None if self._state.path_copied else self._turn_at(seq)
         # A telling that repeats another leaves its slot empty, so that parts never depend on what came before.
-        events = [(part, event) for part, event in enumerate(slots) if event is not None]
+        # A prompt that an earlier record held stands before the record's own parts, whose numbers stay theirs.
+        events = [(part, event) for part, event in enumerate(untold + slots, -len(untold)) if event is not None]
         if turn is not None and events:
             self._close(turn, events[-1][1], at)
         return Parsed(at, events, turn)

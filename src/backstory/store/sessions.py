@@ -75,7 +75,7 @@ _COLUMNS = (
     "s.project, s.repository, s.branch, s.cwd, s.worktree, s.created, s.last_active, "
     "(select count(*) from turns where session_id = s.id), (select count(*) from events where session_id = s.id), "
     "s.completed, s.duration_ms, s.cost_usd, p.uid, s.relation, s.native_id, "
-    "(select substr(prompt, 1, 200) from turns where session_id = s.id order by first_seq, id limit 1)"
+    "(select substr(prompt, 1, 200) from turns where session_id = s.id and prompt <> '' order by first_seq, id limit 1)"
 )
 _FROM = "from sessions s left join sessions p on p.id = s.parent_id"
 
