@@ -237,7 +237,7 @@ select e.id, e.session_id,
 from main.events e left join main.call_results c on c.call_id = e.id left join main.events r on r.id = c.result_id
 where e.kind = 'ToolCall' and e.session_id not in (select id from temp.claimed);
 
--- usage: One row per turn: what it used. A turn that is in several sessions counts in the earliest.
+-- usage: One row per turn: what it used. A turn that is in several sessions counts in the earliest that tells what it used.
 create temp view usage(
   session_id,         -- sessions.id
   turn_index,         -- turns.turn_index
@@ -262,7 +262,10 @@ select t.session_id, t.turn_index, t.uid, t.agent, t.model, t.timestamp, t.input
   case when coalesce(t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens) is null then 'unknown'
     when t.tokens_source = 'run' then 'shared' when t.tokens_source = 'partial' then 'partial' else 'exact' end
 from temp.turns t
-where not t.is_copy;
+-- A copy that alone tells what was used is no copy of that: a review's turn is in its parent's log, too, without tokens.
+where not t.is_copy or (t.tokens_source is not null and not exists (select 1 from main.turns o
+  join main.sessions os on os.id = o.session_id where o.uid = t.uid and o.tokens_source is not null and o.id <> t.id
+  and os.uid < (select uid from main.sessions where id = t.session_id) and os.id not in (select id from temp.claimed)));
 
 -- events: One row per event: the smallest fact shown.
 create temp view events(
