@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,7 +16,6 @@ from backstory.store import Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 # How fast examples are made says how busy the machine is, not whether the code is right.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -19,6 +23,15 @@ settings.load_profile("any-machine")
 
 NOW = 1_790_000_000_000
 """The tests' present: 2026-09-21, in ms since 1970."""
+
+
+ENDS_S = 120
+"""So long a process that is killed may take to be gone."""
+
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # A shell has what it runs in the background ignore interrupts, and so would all that tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Clock:
@@ -45,3 +58,42 @@ def store_path(tmp_path: Path) -> Path:
 def store(store_path: Path, clock: Clock) -> Iterator[Store]:
     with open_store(store_path, now=clock) as opened:
         yield opened
+
+
+@pytest.fixture(autouse=True)
+def no_process_outlives_its_test(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """What a test started is ended with it, also when it fails: a pipe that is open would fail a test that follows."""
+    started: list[subprocess.Popen[Any]] = []
+    homes = set[str]()
+
+    class Noted(subprocess.Popen[Any]):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            started.append(self)
+            homes.add(str((named.get("env") or {}).get("BACKSTORY_HOME", "")))
+
+    monkeypatch.setattr(subprocess, "Popen", Noted)
+    yield
+    for process in started:
+        process.kill()
+    for pid in family({home for home in homes if home.startswith(str(tmp_path_factory.getbasetemp()))}):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for process in started:
+        process.wait(ENDS_S)
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+
+def family(homes: set[str]) -> list[int]:
+    """The processes that have one of these folders as their BACKSTORY_HOME: agents outlive who started them."""
+    wanted, found = {f"BACKSTORY_HOME={home}".encode() for home in homes}, []
+    for entry in Path("/proc").glob("[0-9]*") if wanted else []:
+        with suppress(OSError):
+            if wanted & set((entry / "environ").read_bytes().split(b"\0")):
+                found.append(int(entry.name))
+    return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.config import SETTINGS, Config, parse, write
-from backstory.errors import CannotWrite, ConfigBroken, UnknownSetting
+from backstory.config import ONLY_OWN, REMARKS_MAX, SETTINGS, Config, parse, write
+from backstory.errors import CannotWrite, ConfigBroken, SettingNotHere, UnknownSetting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,56 +25,200 @@ def written(file: Path, text: str) -> Path:
     return file
 
 
+def ask_all(config: Config) -> None:
+    for each in SETTINGS:
+        config.get(each.key)
+
+
+def projects(tmp_path: Path, text: str) -> Path:
+    """A project's file."""
+    return written(tmp_path / "project" / ".backstory" / "config.toml", text)
+
+
 def test_without_a_file_everything_is_as_it_is_unless_set(file: Path) -> None:
-    config = Config([file])
+    config = Config(file)
     assert {each.key: config.get(each.key) for each in SETTINGS} == {each.key: each.default for each in SETTINGS}
     assert config.origin("list.limit") is None
 
 
-def test_the_nearer_file_wins(file: Path, tmp_path: Path) -> None:
-    far, near = (
-        written(file, "[list]\nlimit = 5\n[search]\nlimit = 6\n"),
-        written(tmp_path / "near", "[list]\nlimit = 7\n"),
+def test_what_a_project_may_set_wins(file: Path, tmp_path: Path) -> None:
+    own = written(file, "[list]\nlimit = 5\n[run]\nsilence_s = 6\n")
+    near = projects(tmp_path, "[run]\nsilence_s = 7\nagent = 'claude'\ncontext_chars = 8\n")
+    config = Config(own, near)
+    assert (config.get("run.silence_s"), config.origin("run.silence_s")) == (7, near)
+    assert (config.get("run.agent"), config.get("run.context_chars")) == ("claude", 8)
+    assert (config.get("list.limit"), config.origin("list.limit")) == (5, own)
+    assert config.remarks == []
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "why"),
+    [
+        ("[agents]\nclaude = './evil.sh'\n", "agents.claude", ONLY_OWN),
+        ("[run]\npermissions = 'all'\n", "run.permissions", ONLY_OWN),
+        ("[ingest]\nexclude = ['*']\n", "ingest.exclude", ONLY_OWN),
+        ("[ingest]\nagents = ['codex']\n", "ingest.agents", ONLY_OWN),
+        ("[list]\nlimit = 1\n", "list.limit", ONLY_OWN),
+        ("[search]\nlimit = 1\n", "search.limit", ONLY_OWN),
+        ("[run]\ncontext_chars = 400001\n", "run.context_chars", "a project may only lower it, and it is 400000"),
+        ("[run]\ncontext_chars = 'all'\n", "run.context_chars", "it must be a int"),
+        ("[run]\ncontext_chars = -1\n", "run.context_chars", "it must be from 0 to 2147483647"),
+        ("[run]\nsilence_s = 99999999999\n", "run.silence_s", "it must be from 0 to 2147483647"),
+        ("[run]\nagent = 'other'\n", "run.agent", "no agent of this name is installed"),
+    ],
+)
+def test_what_a_project_may_not_set_is_named_and_ignored(
+    file: Path, tmp_path: Path, text: str, key: str, why: str
+) -> None:
+    near = projects(tmp_path, text)
+    config = Config(file, near, is_installed=lambda name, program: name == "claude")
+    assert config.remarks == [f"{key} in {near} is ignored: {why}."]
+    assert config.get(key) == Config(file).get(key)
+    assert config.origin(key) is None
+
+
+def test_a_context_that_its_person_made_smaller_is_not_made_larger_by_a_project(file: Path, tmp_path: Path) -> None:
+    config = Config(written(file, "[run]\ncontext_chars = 10\n"), projects(tmp_path, "[run]\ncontext_chars = 11\n"))
+    assert (config.get("run.context_chars"), config.origin("run.context_chars")) == (10, file)
+    assert len(config.remarks) == 1
+
+
+def test_the_program_that_its_person_set_is_looked_for(file: Path, tmp_path: Path) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def ask(name: str, program: str) -> bool:
+        asked.append((name, program))
+        return True
+
+    Config(
+        written(file, "[agents]\nclaude = '/opt/claude'\n"),
+        projects(tmp_path, "[run]\nagent = 'claude'\n"),
+        is_installed=ask,
     )
-    config = Config([far, near])
-    assert (config.get("list.limit"), config.origin("list.limit")) == (7, near)
-    assert (config.get("search.limit"), config.origin("search.limit")) == (6, far)
+    assert asked == [("claude", "/opt/claude")]
 
 
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("[list]\nlimt = 5\n", "list.limt"),
-        ("[lst]\nlimit = 5\n", "lst.limit"),
-        ("limit = 5\n", "limit"),
-        ("[list]\nlimit = 'five'\n", "list.limit must be a int"),
-        ("[list]\nlimit = true\n", "list.limit must be a int"),
-        ("[ingest]\nagents = 'claude'\n", "ingest.agents must be a list"),
-        ("[list\nlimit = 5\n", "config.toml"),
-        ("[list.limit]\nx = 5\n", "list.limit"),
+        ("[list]\nlimt = 5\n", "'list.limt'"),
+        ("[lst]\nlimit = 5\n", "'lst.limit'"),
+        ("limit = 5\n", "'limit'"),
+        ("[list.limit.x]\ny = 5\n[run.x]\n", "'run.x'"),
+        ('"a\\u001b]0;b\\u202e" = 1\n', r"'a\x1b]0;b\u202e'"),
     ],
 )
-def test_a_file_that_means_nothing_is_named_with_what_is_wrong(file: Path, text: str, named: str) -> None:
+def test_a_setting_that_nobody_knows_is_named_and_stops_nothing(
+    file: Path, tmp_path: Path, text: str, named: str
+) -> None:
+    near = projects(tmp_path, text)
+    config = Config(file, near)
+    ask_all(config)
+    assert f"{named} in {near} is ignored: there is no such setting." in config.remarks
+    if "limit.x" not in text:
+        own = Config(written(file, text))
+        ask_all(own)
+        assert own.remarks == [f"{named} in {file} is ignored: there is no such setting."]
+
+
+def test_of_many_ignored_settings_some_are_named(file: Path, tmp_path: Path) -> None:
+    config = Config(file, projects(tmp_path, "".join(f"x{n} = 1\n" for n in range(1_000))))
+    assert len(config.remarks) == REMARKS_MAX + 1
+    assert config.remarks[-1] == "… and 995 more settings are ignored."
+
+
+def test_a_name_without_end_is_cut(file: Path, tmp_path: Path) -> None:
+    (remark,) = Config(file, projects(tmp_path, f"{'x' * 10_000} = 1\n")).remarks
+    assert len(remark) < 300 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[list\n", "Expected"),
+        ("x = " + "[" * 5_000, "it is nested too deeply"),
+        ("x = " + "9" * 5_000, "Exceeds the limit"),
+        ("#" * 17_000, "it is larger than 16 KB"),
+    ],
+)
+def test_a_projects_file_that_cannot_be_read_is_named_and_stops_nothing(
+    file: Path, tmp_path: Path, text: str, why: str
+) -> None:
+    near = projects(tmp_path, text)
+    config = Config(file, near)
+    ask_all(config)
+    (remark,) = config.remarks
+    assert remark.startswith(f"{near} is ignored: {why}")
+
+
+def test_a_pipe_in_a_projects_place_is_not_waited_for(file: Path, tmp_path: Path) -> None:
+    near = projects(tmp_path, "")
+    near.unlink()
+    os.mkfifo(near)
+    assert Config(file, near).remarks == [f"{near} is ignored: it is no regular file."]
+
+
+@pytest.mark.parametrize("linked", ["config.toml", ".backstory"])
+def test_a_link_out_of_the_project_is_not_followed(file: Path, tmp_path: Path, linked: str) -> None:
+    near = projects(tmp_path, "")
+    elsewhere = written(tmp_path / "elsewhere" / "config.toml", "[run]\nsilence_s = 1\n")
+    near.unlink()
+    if linked == ".backstory":
+        near.parent.rmdir()
+        near.parent.symlink_to(elsewhere.parent)
+    else:
+        near.symlink_to(elsewhere)
+    config = Config(file, near)
+    assert config.get("run.silence_s") == 3_600
+    assert config.remarks == [f"{near} is ignored: it is a link that leads out of the project."]
+    with pytest.raises(ConfigBroken, match="leads out of the project"):
+        config.set("run.silence_s", "5", here=True)
+    assert elsewhere.read_text() == "[run]\nsilence_s = 1\n"
+
+
+def test_a_link_inside_the_project_is_followed(file: Path, tmp_path: Path) -> None:
+    near = projects(tmp_path, "")
+    near.unlink()
+    near.symlink_to(written(near.parent.parent / "shared.toml", "[run]\nsilence_s = 1\n"))
+    assert Config(file, near).get("run.silence_s") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "named"),
+    [
+        ("[list]\nlimit = 'five'\n", "list.limit", "list.limit: it must be a int"),
+        ("[list]\nlimit = true\n", "list.limit", "list.limit: it must be a int"),
+        ("[ingest]\nagents = 'claude'\n", "ingest.agents", "ingest.agents: it must be a list"),
+        ("[ingest]\nexclude = [1]\n", "ingest.exclude", "ingest.exclude: it must be a list of texts"),
+        ("[ingest]\nagents = [['x']]\n", "ingest.agents", "ingest.agents: it must be a list of texts"),
+        ("[list.limit]\nx = 5\n", "list.limit", "list.limit: it must be a int"),
+        ("[run]\npermissions = 'al'\n", "run.permissions", "it must be one of agent, ask, edit, all"),
+    ],
+)
+def test_a_wrong_value_of_ones_own_is_an_error_where_it_is_asked_for(
+    file: Path, text: str, key: str, named: str
+) -> None:
+    config = Config(written(file, text))
+    assert config.get("run.silence_s") == 3_600
     with pytest.raises(ConfigBroken, match=named.replace(".", r"\.")) as refused:
-        Config([written(file, text)])
+        config.get(key)
     assert str(file) in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["[ingest]\nexclude = [1]\n", "[ingest]\nagents = [['x']]\n"])
-def test_a_list_of_something_else_is_refused(file: Path, text: str) -> None:
-    with pytest.raises(ConfigBroken, match="must be a list of texts"):
-        Config([written(file, text)])
+def test_a_file_of_ones_own_that_cannot_be_read_is_an_error(file: Path) -> None:
+    with pytest.raises(ConfigBroken, match="config"):
+        Config(written(file, "[list\nlimit = 5\n"))
 
 
 def test_bytes_that_are_no_text_are_named(file: Path) -> None:
     written(file, "").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigBroken, match="config"):
-        Config([file])
+        Config(file)
 
 
 def test_a_setting_that_does_not_exist_is_named_with_those_that_do(file: Path) -> None:
     with pytest.raises(UnknownSetting, match=r"list\.limt.*list\.limit"):
-        Config([]).get("list.limt")
+        Config(file).get("list.limt")
     with pytest.raises(UnknownSetting):
         write(file, "list.limt", 3)
     assert not file.exists()
@@ -93,7 +238,7 @@ def test_a_value_of_another_type_is_refused() -> None:
 def test_what_is_written_is_read_again(file: Path) -> None:
     write(file, "list.limit", 7)
     write(file, "ingest.exclude", ["*/tmp/*", 'a"b'])
-    config = Config([file])
+    config = Config(file)
     assert (config.get("list.limit"), config.get("ingest.exclude")) == (7, ["*/tmp/*", 'a"b'])
 
 
@@ -119,3 +264,33 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "in-the-way").write_text("")
     with pytest.raises((CannotWrite, ConfigBroken), match="in-the-way"):
         write(tmp_path / "in-the-way" / "config.toml", "list.limit", 7)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("list.limit", "3"), ("run.permissions", "all"), ("run.context_chars", "11")]
+)
+def test_what_would_be_ignored_is_not_set_for_a_project(file: Path, tmp_path: Path, key: str, value: str) -> None:
+    near = projects(tmp_path, "[run]\ncontext_chars = 5\n")
+    with pytest.raises(SettingNotHere, match=key.replace(".", r"\.")):
+        Config(written(file, "[run]\ncontext_chars = 10\n"), near).set(key, value, here=True)
+    assert near.read_text() == "[run]\ncontext_chars = 5\n"
+
+
+def test_what_a_project_may_set_is_set_for_it(file: Path, tmp_path: Path) -> None:
+    near = projects(tmp_path, "")
+    assert Config(file, near).set("run.context_chars", "9", here=True) == near
+    assert Config(file, near).get("run.context_chars") == 9
+    assert not file.exists()
+
+
+def test_a_value_in_a_tables_place_is_not_written_over(file: Path) -> None:
+    written(file, "list = 5\n")
+    with pytest.raises(ConfigBroken, match="list is no table"):
+        write(file, "list.limit", 7)
+    assert file.read_text("utf-8") == "list = 5\n"
+
+
+def test_a_file_of_ones_own_that_lies_in_a_project_is_ones_own(tmp_path: Path) -> None:
+    own = projects(tmp_path, "[list]\nlimit = 5\n")
+    config = Config(own, own)
+    assert (config.get("list.limit"), config.remarks) == (5, [])

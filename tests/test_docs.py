@@ -11,13 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 import backstory
-from backstory import config
-from backstory.cli import COMMANDS, cli
+from backstory import config, errors
+from backstory.cli import COMMANDS, INTERRUPTED, PIPE_CLOSED, cli
 from backstory.store import open_store, readonly
 
 ROOT = Path(__file__).parent.parent
 FILE_FORMAT = (ROOT / "docs" / "file-format.md").read_text("utf-8")
 COMING_FROM = (ROOT / "docs" / "coming-from.md").read_text("utf-8")
+EXIT_CODES = (ROOT / "docs" / "exit-codes.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
 
 
@@ -58,6 +59,12 @@ def test_the_column_lists_name_no_column_that_is_not_there(columns: dict[str, li
         listed = re.match(r"### \w+.*?\n(?:\n)?((?:`[a-z_0-9]+`(?:, |,\n|\.\n|\.| ))+)", section(table))
         if listed:
             assert set(re.findall(r"`(\w+)`", listed.group(1))) - set(names) == set()
+
+
+def test_every_exit_code_is_listed() -> None:
+    listed = {int(code) for code in re.findall(r"^\| (\d+) \|", EXIT_CODES, re.MULTILINE)}
+    ours = {each.exit_code for each in vars(errors).values() if isinstance(each, type) and hasattr(each, "exit_code")}
+    assert listed == ours | {0, 1, 2, INTERRUPTED, PIPE_CLOSED}
 
 
 def test_the_examples_for_other_programs_run(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from backstory.agents import names
 SOURCE = Path(__file__).parent.parent / "src" / "backstory"
 CORE = {
     "errors", "ids", "model", "tree", "extract", "render", "context", "compaction", "compact_form", "reader",
-    "_version", "deriving", "found", "remotes", "shell", "touches", "refs",
+    "_version", "bounds", "deriving", "found", "remotes", "shell", "touches", "refs", "sqlite_memory", "trust",
 }  # fmt: skip
 FACES = {"tui", "web", "mcp", "server"}
 LAYERS = ("core", "agents", "store", "work", "faces", "cli")
@@ -25,8 +25,9 @@ MAY_IMPORT = {
     "faces": {"core", "agents", "store", "work", "faces"},
     "cli": set(LAYERS),
 }
-HOMES = {
-    "apsw": "store/", "zstandard": "store/codec.py", "click": "cli/", "rich": "cli/", "tomlkit": "config.py",
+HOMES: dict[str, str | tuple[str, ...]] = {
+    "apsw": ("store/", "agents/_foreign.py", "sqlite_memory.py"), "zstandard": "store/codec.py", "click": "cli/",
+    "rich": "cli/", "tomlkit": "config.py",
     "platformdirs": "cli/", "watchfiles": "watching.py", "textual": "tui/", "starlette": "server/",
     "psycopg": "server/",
 }  # fmt: skip

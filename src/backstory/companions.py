@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from backstory import agents
+from backstory.errors import in_words, is_for_one_only
 from backstory.model import LogIdentity, SessionFacts
 from backstory.projects import project_key, worktree_root
 from backstory.store import SeenPlace
@@ -63,7 +64,10 @@ def gather(
     """
     work = _Gathering(store, places)
     for each, log_id in found:
-        work.look(each, log_id, was_read=log_id in read)
+        try:
+            work.look(each, log_id, was_read=log_id in read)
+        except Exception as refused:
+            work.note_failure(each.path, refused)
     work.flush()
     return work.gathered
 
@@ -83,7 +87,7 @@ class _Gathering:
         self._marks = store.companion_marks()
         self._logs_with_companions = {log_id for log_id, _ in self._marks}
         self._met: set[tuple[int, str]] = set()
-        self._pending: list[Beside] = []
+        self._pending: list[tuple[str, Beside]] = []
         self._pending_bytes = 0
         self.gathered = Gathered()
 
@@ -107,9 +111,32 @@ class _Gathering:
 
     def flush(self) -> None:
         """Write what is pending."""
-        if self._pending:
-            self._store.keep_beside(self._pending)
-        self._pending, self._pending_bytes = [], 0
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        if not pending:
+            return
+        try:
+            self._store.keep_beside([piece for _, piece in pending])
+        except Exception as refused:
+            if not is_for_one_only(refused):
+                raise
+            # One of them is to blame: it is found by writing each by itself.
+            for path, piece in pending:
+                self._write_alone(path, piece)
+
+    def _write_alone(self, path: str, piece: Beside) -> None:
+        try:
+            self._store.keep_beside([piece])
+        except Exception as refused:
+            self.note_failure(path, refused)
+            if piece.told is not None:
+                # What could not be told now is told when the log is derived again.
+                self._store.mark_stale(piece.log_id)
+
+    def note_failure(self, path: str, refused: Exception) -> None:
+        """List what went wrong beside one log; raises what concerns the store itself."""
+        if not is_for_one_only(refused):
+            raise refused
+        self.gathered.problems.append((path, in_words(refused)))
 
     def _take(self, each: Candidate, log_id: int, file: CompanionFile) -> bytes | None:
         try:
@@ -117,14 +144,14 @@ class _Gathering:
         except FileNotFoundError:
             # It vanished after it was seen: what is kept of it stays.
             return None
-        except OSError as refused:
-            self.gathered.problems.append((file.path, refused.strerror or str(refused)))
+        except Exception as refused:
+            self.note_failure(file.path, refused)
             return None
         if taken is None:
             return None
         content, mtime_ns = taken
         self.gathered.read[each.agent.name] = self.gathered.read.get(each.agent.name, 0) + 1
-        self._add(Beside(log_id=log_id, companions=[pack(file.name, mtime_ns, content)]), len(content))
+        self._add(file.path, Beside(log_id=log_id, companions=[pack(file.name, mtime_ns, content)]), len(content))
         return content
 
     def _content(self, each: Candidate, file: CompanionFile) -> tuple[bytes, int] | None:
@@ -170,10 +197,10 @@ class _Gathering:
     def _tell(self, keeper: KeepsCompanions, log_id: int, changed: dict[str, bytes]) -> None:
         log = self._store.log(log_id)
         if log is not None and (contents := _telling(self._store, keeper, log_id) | changed):
-            self._add(Beside(log_id=log_id, told=_told(log, keeper, contents)), 0)
+            self._add(log.path, Beside(log_id=log_id, told=_told(log, keeper, contents)), 0)
 
-    def _add(self, piece: Beside, length: int) -> None:
-        self._pending.append(piece)
+    def _add(self, path: str, piece: Beside, length: int) -> None:
+        self._pending.append((path, piece))
         self._pending_bytes += length
         if self._pending_bytes >= BATCH_BYTES or len(self._pending) >= BATCH_LOGS:
             self.flush()

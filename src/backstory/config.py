@@ -1,122 +1,292 @@
-"""Settings: ``config.toml`` in the home folder, then in the project's ``.backstory/``; the nearer one wins.
+"""Settings: ``config.toml`` in the home folder, and what a project's ``.backstory/`` may set of them.
 
-Every setting is here with its type, what it is unless set, and what it means. A key that is not here is an
-error that names it, in whichever file it stands.
+Every setting is here with its type, what it is unless set, and what it means. A project's file comes with a clone, so
+it may only choose among the agents that are installed, how long a run may be silent, and a smaller context. What else
+it says, and what nobody knows, is named and ignored; only a wrong value in the person's own file is an error, and only
+where it is asked for.
 """
 
 from __future__ import annotations
 
+import os
+import stat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.errors import CannotWrite, ConfigBroken, UnknownSetting
+from backstory.agents import Permissions
+from backstory.errors import CannotWrite, ConfigBroken, SettingNotHere, UnknownSetting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping
 
 FILE_NAME = "config.toml"
+OWN_BYTES_MAX = 1024 * 1024
+PROJECT_BYTES_MAX = 16 * 1024
+"""So much of a clone's file is taken apart in half a second, whatever stands in it."""
+NUMBER_MAX = 2**31 - 1
+REMARKS_MAX = 5
+"""So many ignored settings are named one by one."""
+KEY_SHOWN, WHY_SHOWN = 60, 200
+ONLY_OWN = "only your own config may set it"
+UNKNOWN = "there is no such setting"
 
 
 class Setting(Struct, frozen=True):
-    """One setting: its key as ``table.name``, its value unless set, what it means."""
+    """One setting: its key as ``table.name``, its value unless set, what it means, what it may be."""
 
     key: str
     default: Any
     meaning: str
+    choices: tuple[str, ...] = ()
 
 
+AGENT, CONTEXT_CHARS, SILENCE_S = "run.agent", "run.context_chars", "run.silence_s"
 SETTINGS = (
     Setting("ingest.agents", [], "agents whose logs are read; empty = all that are known"),
     Setting("ingest.exclude", [], "logs that are never read: shell patterns for their whole path"),
-    Setting("run.agent", "", "the agent that `run` uses unless told; empty = that of the session's last turn"),
-    Setting("run.permissions", "agent", "what a run may do without asking: agent (its own settings), ask, edit, all"),
-    Setting("run.context_chars", 400_000, "how much of a session a run is told at most, in characters"),
-    Setting("run.silence_s", 3_600, "after so many seconds without a word a run is stopped; 0 = never"),
+    Setting(AGENT, "", "the agent that `run` uses unless told; empty = that of the session's last turn"),
+    Setting(
+        "run.permissions",
+        "agent",
+        "what a run may do without asking: agent (its own settings), ask, edit, all",
+        tuple(each.value for each in Permissions),
+    ),
+    Setting(CONTEXT_CHARS, 400_000, "how much of a session a run is told at most, in characters"),
+    Setting(SILENCE_S, 3_600, "after so many seconds without a word a run is stopped; 0 = never"),
     Setting("list.limit", 50, "how many sessions `list` shows unless told"),
     Setting("search.limit", 20, "how many sessions `search` shows unless told"),
 )
+OF_PROJECTS = frozenset({AGENT, CONTEXT_CHARS, SILENCE_S})
+"""What a project's file may set, within bounds."""
 AGENT_PROGRAM = Setting("agents.NAME", "", "the program that runs the agent NAME; empty = the one on PATH")
 _BY_KEY = {setting.key: setting for setting in SETTINGS}
 
 
-class Config:
-    """The settings in force, and the files they come from."""
+class _Unusable(Exception):
+    """A file that gives no settings, and why."""
 
-    def __init__(self, files: Sequence[Path]) -> None:
-        self.files = tuple(files)
-        self._values: dict[str, tuple[Any, Path]] = {}
-        for file in files:
-            for key, value in _read(file).items():
-                self._values[key] = (value, file)
+
+class Config:
+    """The settings in force, and the files they come from. ``own``: the person's file, ``project``: the project's.
+
+    ``is_installed`` is asked of an agent that the project chooses, with the program that the person set for it.
+    """
+
+    def __init__(
+        self,
+        own: Path,
+        project: Path | None = None,
+        *,
+        is_installed: Callable[[str, str], bool] = lambda name, program: True,
+    ) -> None:
+        # In the home folder's own project both may be one file.
+        is_own = project is not None and os.path.realpath(project) == os.path.realpath(own)
+        self.own, self.project = own, None if is_own else project
+        self._is_installed = is_installed
+        self._wrong: dict[str, str] = {}
+        self._own: dict[str, Any] = {}
+        self._projects: dict[str, Any] = {}
+        self._ignored: list[str] = []
+        self._take_own()
+        if self.project is not None:
+            self._take_projects(self.project)
+
+    def _take_own(self) -> None:
+        for key, value in _read_own(self.own).items():
+            if (setting := _setting(key)) is None:
+                self._ignore(self.own, key, UNKNOWN)
+            elif wrong := _wrong(setting, value):
+                self._wrong[key] = wrong
+            else:
+                self._own[key] = value
+
+    def _take_projects(self, file: Path) -> None:
+        try:
+            values = _read_projects(file)
+        except _Unusable as refused:
+            self._ignored.append(f"{file} is ignored: {refused}.")
+            return
+        for key, value in values.items():
+            if why := self._refused(key, value):
+                self._ignore(file, key, why)
+            else:
+                self._projects[key] = value
+
+    def _refused(self, key: str, value: Any) -> str | None:
+        """Why a project may not set this; None where it may."""
+        setting = _setting(key)
+        if setting is None:
+            return UNKNOWN
+        if key not in OF_PROJECTS:
+            return ONLY_OWN
+        if wrong := _wrong(setting, value):
+            return wrong
+        if isinstance(value, int) and not 0 <= value <= NUMBER_MAX:
+            return f"it must be from 0 to {NUMBER_MAX}"
+        if key == AGENT and value and not self._has_agent(value):
+            return "no agent of this name is installed"
+        if key == CONTEXT_CHARS and value > (most := self._own_value(key)):
+            return f"a project may only lower it, and it is {most}"
+        return None
+
+    def _has_agent(self, name: str) -> bool:
+        return self._is_installed(name, self._own_value(f"agents.{name}") if name.isidentifier() else "")
+
+    def _own_value(self, key: str) -> Any:
+        return self._own.get(key, _known(key).default)
+
+    def _ignore(self, file: Path, key: str, why: str) -> None:
+        named = key if _setting(key) is not None else repr(key)
+        self._ignored.append(f"{named:.{KEY_SHOWN}} in {file} is ignored: {why}.")
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is said of settings that are ignored."""
+        more = len(self._ignored) - REMARKS_MAX
+        return self._ignored[:REMARKS_MAX] + ([f"… and {more} more settings are ignored."] if more > 0 else [])
 
     def get(self, key: str) -> Any:
-        """The value of a setting; raises UnknownSetting."""
-        default = _known(key).default
-        return self._values.get(key, (default, None))[0]
+        """The value of a setting; raises UnknownSetting, and ConfigBroken where the person's own file is wrong."""
+        own = self._own_value(key)
+        if key in self._wrong:
+            raise ConfigBroken(self.own, f"{key}: {self._wrong[key]}")
+        return self._projects.get(key, own)
 
     def origin(self, key: str) -> Path | None:
         """The file that sets it; None when no file does."""
-        return self._values.get(key, (None, None))[1]
+        return self.project if key in self._projects else self.own if key in self._own else None
+
+    def settings(self) -> Iterator[Setting]:
+        """Every setting, and the programs that are set."""
+        yield from SETTINGS
+        for key in self._own:
+            if key not in _BY_KEY:
+                yield Setting(key, AGENT_PROGRAM.default, AGENT_PROGRAM.meaning.replace("NAME", key.partition(".")[2]))
+
+    def set(self, key: str, text: str, *, here: bool = False) -> Path:
+        """Set a value as it is typed, for the person or only ``here``; gives the file. Raises as ``write`` does.
+
+        Raises SettingNotHere for what would be ignored.
+        """
+        value = parse(key, text)
+        if not here or self.project is None:
+            write(self.own, key, value)
+            return self.own
+        if why := self._refused(key, value):
+            raise SettingNotHere(key, why)
+        write(self.project, key, value, is_projects=True)
+        return self.project
 
 
 def parse(key: str, text: str) -> Any:
     """A value given on the command line, in the setting's type: lists are separated by commas."""
-    default = _known(key).default
-    if isinstance(default, list):
+    setting = _known(key)
+    if isinstance(setting.default, list):
         return [each.strip() for each in text.split(",") if each.strip()]
+    if setting.choices and text not in setting.choices:
+        raise UnknownSetting(f"{key} = {text}", [f"{key} ({', '.join(setting.choices)})"])
     try:
-        return type(default)(text)
+        return type(setting.default)(text)
     except ValueError as refused:
-        raise UnknownSetting(f"{key} = {text}", [f"{key} (a {type(default).__name__})"]) from refused
+        raise UnknownSetting(f"{key} = {text}", [f"{key} (a {type(setting.default).__name__})"]) from refused
 
 
-def write(file: Path, key: str, value: Any) -> None:
+def write(file: Path, key: str, value: Any, *, is_projects: bool = False) -> None:
     """Set one key in a file, whose other lines and comments stay as they are."""
     import tomlkit
 
+    from backstory.store.private import make_folder
+
     _known(key)
-    _read(file)
-    document = tomlkit.parse(file.read_text("utf-8")) if file.exists() else tomlkit.document()
+    try:
+        text = _text(file, PROJECT_BYTES_MAX) if is_projects and _is_inside(file) else _text(file, OWN_BYTES_MAX)
+        _values_in(text)
+    except _Unusable as refused:
+        raise ConfigBroken(file, str(refused)) from refused
+    document = tomlkit.parse(text)
     table, _, name = key.partition(".")
-    if table not in document:
-        document[table] = tomlkit.table()
+    if not isinstance(document.setdefault(table, tomlkit.table()), dict):
+        raise ConfigBroken(file, f"{table} is no table")
     document[table][name] = value
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(file.parent)
+        os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
         file.write_text(tomlkit.dumps(document), "utf-8")
         file.chmod(0o600)
     except OSError as refused:
         raise CannotWrite(file, refused.strerror or str(refused)) from refused
 
 
-def _read(file: Path) -> dict[str, Any]:
+# files --------------------------------------------------------------------------------------------------------
+
+
+def _read_own(file: Path) -> Mapping[str, Any]:
     try:
-        text = file.read_text("utf-8")
-    except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError) as refused:
+        return _values_in(_text(file, OWN_BYTES_MAX))
+    except _Unusable as refused:
         raise ConfigBroken(file, str(refused)) from refused
+
+
+def _read_projects(file: Path) -> Mapping[str, Any]:
+    _is_inside(file)
+    return _values_in(_text(file, PROJECT_BYTES_MAX))
+
+
+def _is_inside(file: Path) -> bool:
+    """Whether a project's file lies in the project; raises _Unusable where links lead out of it."""
+    # A clone may bring a link to any file of the user's.
+    if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(file.parent.parent)):
+        raise _Unusable("it is a link that leads out of the project")
+    return True
+
+
+def _text(file: Path, bytes_max: int) -> str:
+    """What stands in a file, nothing where there is none; never waits for a pipe."""
+    try:
+        with os.fdopen(os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                raise _Unusable("it is no regular file")
+            data = opened.read(bytes_max + 1)
+        if len(data) > bytes_max:
+            raise _Unusable(f"it is larger than {bytes_max >> 10} KB")
+        return data.decode("utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as refused:
+        raise _Unusable(getattr(refused, "strerror", None) or "it is not UTF-8 text") from refused
+
+
+def _values_in(text: str) -> dict[str, Any]:
+    """The values of a file's tables by ``table.name``."""
+    if not text:
+        return {}
     import tomllib  # only where there is a file
 
     try:
         tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as refused:
-        raise ConfigBroken(file, str(refused)) from refused
-    values = {}
+    except RecursionError as refused:
+        raise _Unusable("it is nested too deeply") from refused
+    except ValueError as refused:
+        # Also of a number with thousands of digits.
+        raise _Unusable(f"{refused!s:.{WHY_SHOWN}}") from refused
+    values: dict[str, Any] = {}
     for table, content in tables.items():
         for name, value in content.items() if isinstance(content, dict) else [("", content)]:
-            key = f"{table}.{name}" if name else table
-            setting = _setting(key)
-            if setting is None:
-                raise ConfigBroken(file, f"there is no setting {key!r} (known: {', '.join(_BY_KEY)})")
-            if type(value) is not type(setting.default):
-                raise ConfigBroken(file, f"{key} must be a {type(setting.default).__name__}")
-            if isinstance(value, list) and not all(isinstance(each, str) for each in value):
-                raise ConfigBroken(file, f"{key} must be a list of texts")
-            values[key] = value
+            values[f"{table}.{name}" if name else table] = value
     return values
+
+
+def _wrong(setting: Setting, value: Any) -> str | None:
+    """What is wrong with a value; None when nothing is."""
+    if type(value) is not type(setting.default):
+        return f"it must be a {type(setting.default).__name__}"
+    if isinstance(value, list) and not all(isinstance(each, str) for each in value):
+        return "it must be a list of texts"
+    if setting.choices and value not in setting.choices:
+        return f"it must be one of {', '.join(setting.choices)}"
+    return None
 
 
 def _known(key: str) -> Setting:

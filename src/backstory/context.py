@@ -29,6 +29,19 @@ EDIT_CHARS_MAX = 4_000
 INPUT_CHARS_MAX = 500
 
 _TAGS = re.compile(rf"<(/?)({TAG}|{FOREIGN_TAG})>")
+_UNSEEN = (
+    "[\\s\u00ad\u034f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e01ef]*+"
+)
+"""Blanks, and characters that nobody sees: an agent may read a tag with them as the tag."""
+_LIKE_TAGS = re.compile(
+    rf"<(?={_UNSEEN}(?:/{_UNSEEN})?(?:"
+    + "|".join(
+        _UNSEEN.join(tag.replace("-", "~")).replace("~", "[-_\u2010-\u2015\u2212]") for tag in (TAG, FOREIGN_TAG)
+    )
+    + "))",
+    re.IGNORECASE,
+)
+"""Where anything begins that could be taken for a tag of a context, however it goes on."""
 
 
 class ToldTurn(Struct, frozen=True, kw_only=True):
@@ -118,7 +131,7 @@ def strip_context(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return _TAGS.sub(r"&lt;\1\2>", text)
+    return _LIKE_TAGS.sub("&lt;", text)
 
 
 def _left_out(turns: int) -> str:

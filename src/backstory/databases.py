@@ -1,13 +1,14 @@
 """Databases of agents: what stands in them of sessions whose logs are gone. They are copied aside, never opened.
 
 Even to read a database in place can leave files beside it or change them, so it is copied with its journal, and the
-copy counts only if nothing was written meanwhile. A database that is as it was is not copied again.
+copy counts only if nothing was written meanwhile. A database that is as it was is not copied again. Whatever goes wrong
+with one, or with a session in it, is told, and the others are read.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-import shutil
 import stat
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from msgspec import Struct
 
 from backstory import agents, projects
+from backstory.errors import in_words
 from backstory.store import SeenPlace
 
 if TYPE_CHECKING:
@@ -24,11 +26,17 @@ if TYPE_CHECKING:
     from backstory.agents import Agent, KeepsRows
 
 DATABASE_BYTES_MAX = 2 * 1024 * 1024 * 1024
+COPY_BYTES = 1024 * 1024
 COPIES_MAX = 5
 """So often a database that is written meanwhile is copied again."""
 JOURNALS = ("-wal", "-journal")
+_BINARY = getattr(os, "O_BINARY", 0)
+_FROM = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY
+_TO = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY
 ROWS_OF = "#"
 """What stands between a database's name and its session's id in the name of a log of rows."""
+NAME_BYTES_MAX = 200
+"""A longer name of a log of rows is shortened, because a file that it is restored to must be possible."""
 READ = "database"
 """Why a database itself is no log; see log_places."""
 
@@ -120,33 +128,69 @@ def _up_to_the_root(folder: Path) -> list[Path]:
 
 
 def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, SeenPlace]) -> Iterator[Rows | Unread | Done]:
-    keeper = agents.rows_of(agent)
-    assert keeper is not None
+    if (named := os.fsencode(database).decode("utf-8", "replace")) != str(database):
+        # What the store notes of a file is text.
+        yield Unread(path=named, reason="its name is not UTF-8 text")
+        return
     try:
         before = _files(agent, database)
         if not before or all(seen.get(each.path) == each for each in before):
             return
         with tempfile.TemporaryDirectory(prefix="backstory-") as folder:
             before = _copied(agent, database, Path(folder))
-            mtime_ns = max(each.mtime_ns for each in before)
-            for found in keeper.sessions_without_logs(database, Path(folder, database.name)):
-                name = f"{database.name}{ROWS_OF}{found.native_id}"
-                path = str(database.with_name(name))
-                yield Rows(
-                    agent=agent,
-                    native_id=found.native_id,
-                    path=path,
-                    relpath=name,
-                    mtime_ns=mtime_ns,
-                    content=found.content,
-                )
-        yield Done(places=before)
+            yield from _sessions_in(agent, database, Path(folder, database.name), before)
     except _Changed:
         yield Unread(path=str(database), reason="it was written all the time; it is read the next time")
     except agents.UnreadableDatabase as refused:
         yield Unread(path=str(database), reason=str(refused))
-    except OSError as refused:
-        yield Unread(path=str(database), reason=refused.strerror or str(refused))
+    except Exception as unforeseen:
+        # Values of any type may stand in any column, and what one database holds must not cost the others.
+        yield Unread(path=str(database), reason=in_words(unforeseen))
+
+
+def _sessions_in(agent: Agent, database: Path, copy: Path, files: list[SeenPlace]) -> Iterator[Rows | Unread | Done]:
+    """The sessions of a copy; ``files`` are what was copied. Only what was read whole counts as done."""
+    keeper = agents.rows_of(agent)
+    assert keeper is not None
+    mtime_ns = max(each.mtime_ns for each in files)
+    is_whole = True
+    for found in keeper.sessions_without_logs(database, copy):
+        name = row_log_name(database.name, found.native_id) if found.native_id is not None else database.name
+        path = f"{database.parent}{os.sep}{name}"
+        if isinstance(found, agents.UnreadRows):
+            is_whole = False
+            yield Unread(path=path, reason=found.reason)
+        else:
+            yield Rows(
+                agent=agent, native_id=found.native_id, path=path, relpath=name, mtime_ns=mtime_ns,
+                content=found.content,
+            )  # fmt: skip
+    if is_whole:
+        yield Done(places=files)
+
+
+def row_log_name(database: str, native_id: str) -> str:
+    """What the log of a session's rows is called: a name for a file, whatever the session's id is."""
+    safe = "".join(letter if _is_plain(letter) else _escaped(letter) for letter in native_id)
+    name = f"{database}{ROWS_OF}{safe}"
+    if len(os.fsencode(name)) <= NAME_BYTES_MAX:
+        return name
+    room = NAME_BYTES_MAX // 2 - 16
+    digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
+    return f"{_beginning(database, room)}{ROWS_OF}{_beginning(safe, room)}~{digest}"
+
+
+def _is_plain(letter: str) -> bool:
+    return letter.isprintable() and letter not in "/\\%"
+
+
+def _escaped(letter: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in letter.encode("utf-8", "surrogatepass"))
+
+
+def _beginning(text: str, size: int) -> str:
+    """As much of a text as fits into so many bytes."""
+    return os.fsencode(text)[:size].decode("utf-8", "ignore")
 
 
 def _files(agent: Agent, database: Path) -> list[SeenPlace]:
@@ -176,14 +220,29 @@ def _copied(agent: Agent, database: Path, folder: Path) -> list[SeenPlace]:
     for _ in range(COPIES_MAX):
         before = _files(agent, database)
         if sum(each.size for each in before) > DATABASE_BYTES_MAX:
-            raise OSError("it is larger than 2 GB")
+            raise OSError(f"it is larger than {DATABASE_BYTES_MAX >> 30} GB")
         for old in folder.iterdir():
             old.unlink()
         try:
             for each in before:
-                shutil.copyfile(each.path, folder / Path(each.path).name)
+                _copy(Path(each.path), folder / Path(each.path).name, each.size)
         except FileNotFoundError:
             continue
         if before and _files(agent, database) == before:
             return before
     raise _Changed
+
+
+def _copy(source: Path, target: Path, size: int) -> None:
+    """Copy the first ``size`` bytes of a file, for us alone; raises OSError."""
+    # What was a file a moment ago may be a pipe by now, which would be waited for.
+    with os.fdopen(os.open(source, _FROM), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("it is no regular file")
+        try:
+            with os.fdopen(os.open(target, _TO, 0o600), "wb") as copy:
+                while size > 0 and (data := file.read(min(size, COPY_BYTES))):
+                    copy.write(data)
+                    size -= len(data)
+        except OSError as refused:
+            raise OSError(f"it could not be copied aside: {refused.strerror}") from refused

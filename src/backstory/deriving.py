@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from backstory.bounds import INTEGER_MAX
 from backstory.found import At, Found, FoundCheckpoint, FoundRef, FoundResult, FoundTouch, Ref
-from backstory.model import AssistantText, Compacted, ToolCall, ToolResult, UserMessage
+from backstory.model import AssistantText, Compacted, ToolCall, ToolResult, UserMessage, encoded
 from backstory.refs import refs_in_call, refs_in_text
 from backstory.touches import settle
 
@@ -26,7 +27,7 @@ WAITING_MAX = 200
 WAITING_INPUT_MAX = 64 * 1024
 """A waiting call's input is kept up to about so many characters for each of its texts."""
 _EXIT = re.compile(
-    r"(?:\A|\n|<)(?:Process |Command |)(?:[Ee]xit(?:ed with)?(?: exit)? code:?|EXIT_CODE=) ?(-?\d{1,5})\b"
+    r"(?:\A|\n|<)(?:Process |Command |)(?:[Ee]xit(?:ed with)?(?: exit)? code:?|EXIT_CODE=) ?(-?\d{1,19})\b"
 )
 _EXIT_CHARS = 400
 
@@ -70,7 +71,7 @@ class Deriver:
         """The calls that wait for their results; None when there are none."""
         if not self._waiting:
             return None
-        return msgspec.json.encode({key: _shortened(waiting) for key, waiting in self._waiting.items()})
+        return encoded({key: _shortened(waiting) for key, waiting in self._waiting.items()})
 
     def _result(self, result: ToolResult, where: At, cwd: str | None) -> None:
         waiting = self._waiting.pop(result.tool_use_id, None)
@@ -97,7 +98,8 @@ def exit_code(output: str) -> int | None:
     for text in (output[:_EXIT_CHARS], output[-_EXIT_CHARS:]):
         found = _EXIT.search(text) if "xit" in text or "EXIT" in text else None
         if found:
-            return int(found.group(1))
+            code = int(found.group(1))
+            return code if -INTEGER_MAX - 1 <= code <= INTEGER_MAX else None
     return None
 
 

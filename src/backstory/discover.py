@@ -47,6 +47,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     inode: int
     size: int
     mtime_ns: int
+    ctime_ns: int | None = None
     companions: tuple[CompanionFile, ...] = ()
 
 
@@ -124,6 +125,7 @@ def _logs_below(agent: Agent, place: Place, report: Looked, beside: _Beside) -> 
                     inode=told.st_ino,
                     size=told.st_size,
                     mtime_ns=told.st_mtime_ns,
+                    ctime_ns=told.st_ctime_ns,
                 )
 
 

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+REASON_CHARS_MAX = 200
+"""So much is told of an error that is none of ours."""
+
 
 class BackstoryError(Exception):
     """The family. ``str(error)`` is the sentence to show; ``exit_code`` is what the command ends with."""
@@ -37,6 +40,17 @@ class SessionDiverged(BackstoryError):
         super().__init__(
             f"Session {uid} has turns in one store that it lacks in the other, so neither was replaced: nothing is "
             f"lost. Compare them with `backstory show {uid}` and `backstory show --store FILE {uid}`."
+        )
+
+
+class NotASession(BackstoryError):
+    """A call of the Python API was given something else where a session belongs."""
+
+    exit_code = 64
+
+    def __init__(self, given: object) -> None:
+        super().__init__(
+            f"{given!r:.200} is no session. Look it up first: store.session('S5') takes numbers and names."
         )
 
 
@@ -80,6 +94,30 @@ class StoreTooNew(BackstoryError):
         )
 
 
+class NotTrusted(BackstoryError):
+    """A store that came from elsewhere was to be acted in, and nobody has said that it may be."""
+
+    exit_code = 77
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} came from elsewhere: it was not made here, and nobody has trusted it. Nothing was changed. Look "
+            "at it with `backstory list`; if it may be acted in, say the same with --trust, once."
+        )
+
+
+class StoreIsMachines(BackstoryError):
+    """What lies in the place of a project's store is the machine's own."""
+
+    exit_code = 77
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} leads to the machine's own store, which is no project's. Nothing was changed; remove that link, "
+            "and the project gets a store of its own."
+        )
+
+
 class StoreBusy(BackstoryError):
     """Another process kept the store locked for longer than we wait."""
 
@@ -87,6 +125,38 @@ class StoreBusy(BackstoryError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} is locked by another process. Nothing was changed; try again when it is done.")
+
+
+class QueueBusy(StoreBusy):
+    """A process held the lock on a queue for longer than we wait; what it says of it names that process."""
+
+    def __init__(self, path: Path, waited_s: float, holder: str) -> None:
+        BackstoryError.__init__(
+            self,
+            f"{path} was locked for {waited_s:.0f} s by {holder}. Nothing was changed. Let that process go on or end "
+            "it, then try again.",
+        )
+
+
+class NotQueuedNow(BackstoryError):
+    """Texts could not be queued because the queue was locked; what was typed is told again, as commands."""
+
+    exit_code = 75
+
+    def __init__(self, refused: QueueBusy, commands: Sequence[str]) -> None:
+        listed = "\n  ".join(commands)
+        super().__init__(f"{refused} Your text is not lost. To queue it:\n  {listed}")
+
+
+class NotErased(BackstoryError):
+    """What was removed is no longer found, but the file may still hold some of its bytes."""
+
+    exit_code = 75
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(
+            f"Parts of what was removed may still be in {path}: {why}. `backstory optimize --store {path}` erases them."
+        )
 
 
 class StoreReadOnly(BackstoryError):
@@ -134,6 +204,35 @@ class StoreFailed(BackstoryError):
         super().__init__(f"{path} could not be used: {detail}. What was stored before is whole.")
 
 
+class StoreRefused(StoreFailed):
+    """What was to be written breaks a rule of the tables. It is the fault of what was written, not of the file."""
+
+    def __init__(self, path: Path, detail: str) -> None:
+        BackstoryError.__init__(self, f"{path} cannot take it: {detail}. What was stored before is whole.")
+
+
+STORE_CANNOT_GO_ON = (
+    StoreNotFound, NotAStore, StoreTooNew, StoreBusy, StoreReadOnly, DiskFull, StoreDamaged, StoreFailed,
+)  # fmt: skip
+
+
+def is_for_one_only(refused: Exception) -> bool:
+    """Whether trouble with one log, run or database is its own: the store goes on, and the others are done."""
+    return isinstance(refused, StoreRefused) or not isinstance(refused, STORE_CANNOT_GO_ON)
+
+
+def in_words(refused: Exception) -> str:
+    """What went wrong, for a sentence: as an error of ours or of the system says it, else with its kind."""
+    if isinstance(refused, OSError) and refused.strerror:
+        return refused.strerror
+    if isinstance(refused, BackstoryError | OSError):
+        return str(refused)
+    # Its text may be a whole record, or nothing.
+    said = " ".join(str(refused).split())
+    said = said if len(said) <= REASON_CHARS_MAX else f"{said[:REASON_CHARS_MAX]}…"
+    return f"{type(refused).__name__}: {said}" if said else type(refused).__name__
+
+
 class FileInTheWay(BackstoryError):
     """A file that a command would write exists with other content."""
 
@@ -152,15 +251,6 @@ class CannotWrite(BackstoryError):
         super().__init__(f"Cannot write {path}: {detail}. Choose a folder you may write.")
 
 
-class LogNotUnderstood(BackstoryError):
-    """A log that was read before is one that today's adapter does not know."""
-
-    exit_code = 65
-
-    def __init__(self, agent: str, log: str) -> None:
-        super().__init__(f"{log} is kept, but today's {agent} adapter does not know it as a log. Please report it.")
-
-
 class UnknownAgent(BackstoryError):
     """An agent was named that no adapter knows."""
 
@@ -171,7 +261,7 @@ class UnknownAgent(BackstoryError):
 
 
 class ConfigBroken(BackstoryError):
-    """A configuration file cannot be read, or holds a key or value that means nothing."""
+    """A person's own configuration file cannot be read, or holds a value that means nothing."""
 
     exit_code = 78
 
@@ -186,6 +276,18 @@ class UnknownSetting(BackstoryError):
 
     def __init__(self, key: str, known: Sequence[str]) -> None:
         super().__init__(f"There is no setting {key!r}. Settings: {', '.join(known)}.")
+
+
+class SettingNotHere(BackstoryError):
+    """A setting was to be set for a project, where it would be ignored."""
+
+    exit_code = 64
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(
+            f"{key} cannot be set so for one project: {why}. A project's settings come with each clone of it. To set "
+            "it for yourself, leave out --here."
+        )
 
 
 class BadTime(BackstoryError):
@@ -218,6 +320,19 @@ class SessionBusy(BackstoryError):
         self.holder = holder
         super().__init__(
             f"{session} is busy: {holder} is running it. Wait for it, or stop it with: backstory cancel {session}"
+        )
+
+
+class RunNotStored(BackstoryError):
+    """An earlier run of a session is kept, and cannot be stored: what follows on from it cannot be run yet."""
+
+    exit_code = 75
+
+    def __init__(self, session: str, folder: Path, why: str) -> None:
+        super().__init__(
+            f"An earlier run of {session} could not be stored ({why}), so nothing was run behind it. What its agent "
+            f"said is kept in {folder}. Each command tries again, a newer backstory too; to go on without it, move "
+            "that folder elsewhere. Other sessions are not held up."
         )
 
 
@@ -311,6 +426,15 @@ class NoHome(BackstoryError):
         )
 
 
+class ClockUnusable(BackstoryError):
+    """The machine's clock shows a time that no program here can write down."""
+
+    exit_code = 71
+
+    def __init__(self) -> None:
+        super().__init__("The machine's clock is after the year 2262. Set it right, and run the command again.")
+
+
 class OutputFailed(BackstoryError):
     """What is printed cannot be written."""
 
@@ -318,6 +442,60 @@ class OutputFailed(BackstoryError):
 
     def __init__(self, detail: str) -> None:
         super().__init__(f"The output could not be written: {detail}. What was stored is whole.")
+
+
+class OutOfMemory(BackstoryError):
+    """The system gives no more memory."""
+
+    exit_code = 71
+
+    def __init__(self) -> None:
+        super().__init__(
+            "There is not enough memory for this. What was stored is whole; close other programs or raise the limit "
+            "(ulimit -v), and run the command again."
+        )
+
+
+class OutOfFiles(BackstoryError):
+    """The system opens no more files for us."""
+
+    exit_code = 71
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Too many files are open. What was stored is whole; close other programs or raise the limit (ulimit -n), "
+            "and run the command again."
+        )
+
+
+class RestoreIncomplete(BackstoryError):
+    """Not every log, or not every file beside one, could be given back. Which ones was said before."""
+
+    exit_code = 73
+
+    def __init__(self, failed: int, wanted: int) -> None:
+        super().__init__(
+            f'{failed} of {wanted} files could not be given back; why is said above, with --json as "error". '
+            "All the others were written, or were there already."
+        )
+
+
+class NotAPlace(BackstoryError):
+    """What a store says of where a file lay leads out of the folder, or can be no file's name."""
+
+    exit_code = 73
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"The store calls it {name[:200]!r}, which is no place inside a folder. It was not written.")
+
+
+class NoFileToReplace(BackstoryError):
+    """Where a file should go there is a link, a folder or a device. It is neither followed nor replaced."""
+
+    exit_code = 73
+
+    def __init__(self, path: Path, kind: str) -> None:
+        super().__init__(f"{path} is {kind}. It was left as it is; move it away, or choose another folder.")
 
 
 class AgentCannotRun(BackstoryError):

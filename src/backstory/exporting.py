@@ -20,6 +20,7 @@ from backstory.agents import KeptFile, KeptLog
 from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, SqlTooBig
 from backstory.fullform import FullForms
 from backstory.store import readonly
+from backstory.store.private import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -299,7 +300,7 @@ def _write(fill: Callable[[Path], dict[str, int]], target: Path, *, force: bool)
     """Write the file whole or not at all; gives its numbers of rows and its size."""
     whole = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(target.parent)
         os.close(os.open(whole, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:
             rows = fill(whole)

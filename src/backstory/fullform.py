@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from backstory import agents
-from backstory.model import Event, LogIdentity, OwnLine, Tool, ToolCall, ToolResult, event_from_json
+from backstory import agents, unread
+from backstory.model import Event, LogIdentity, OwnLine, Tool, ToolCall, ToolResult, encoded, event_from_json
 from backstory.store.logs import API, STDERR, STREAM
 
 if TYPE_CHECKING:
@@ -33,23 +33,31 @@ class FullForms:
     ) -> None:
         self._store, self._beside, self._record = store, beside, record or self.record
         self._logs: dict[int, Log | None] = {}
+        self._told: tuple[tuple[int | None, int | None, int], Log, dict[tuple[int, str], Event]] | None = None
+        """What the record read last says: its other events are asked for next."""
 
     def of(self, stored: StoredEvent) -> Event:
         """The event as its record tells it; the compact form when its bytes are not here."""
-        record = self._record(stored)
-        log = self._log(stored)
-        if not record or log is None:
+        where = stored.log_id, stored.position, stored.seq
+        if self._told is None or self._told[0] != where:
+            self._told = None
+            record = self._record(stored)
+            log = self._log(stored)
+            if not record or log is None:
+                return stored.event
+            if log.kind.endswith(API):
+                own = msgspec.json.decode(record, type=OwnLine).event
+                return event_from_json(bytes(own)) if bytes(own) else stored.event
+            told = reversed(_told(log, record, stored.seq))
+            self._told = where, log, {(part, event.kind): event for part, event in told}
+        _, log, events = self._told
+        event = events.get((stored.part, stored.kind))
+        if event is None:
             return stored.event
-        if log.kind.endswith(API):
-            told = msgspec.json.decode(record, type=OwnLine).event
-            return event_from_json(bytes(told)) if bytes(told) else stored.event
-        for part, event in _told(log, record, stored.seq):
-            if part == stored.part and event.kind == stored.kind:
-                event = self._whole(log, _with_call(event, stored.event))
-                if isinstance(event, ToolCall) and event.tool in EDITS and log.kind.endswith(STREAM):
-                    return self._with_change(stored, event)
-                return event
-        return stored.event
+        event = self._whole(log, _with_call(event, stored.event))
+        if isinstance(event, ToolCall) and event.tool in EDITS and log.kind.endswith(STREAM):
+            return self._with_change(stored, event)
+        return event
 
     def record(self, stored: StoredEvent) -> bytes:
         """The bytes of the record behind an event."""
@@ -92,16 +100,17 @@ class FullForms:
 
 def _has_lines(call: ToolCall) -> bool:
     """Whether a call's input holds any text of a file, not only its name."""
-    return rb"\n" in msgspec.json.encode(call.input)
+    return rb"\n" in encoded(call.input)
 
 
 def _told(log: Log, record: bytes, seq: int) -> list[tuple[int, Event]]:
     """What a record says to a reader that has seen nothing else."""
     agent = agents.load(log.agent)
     if log.kind.endswith((STREAM, STDERR)):
-        reader = cast("agents.Runnable", agent).stream_reader()
+        reader = agents.stream_reader_of(cast("agents.Runnable", agent))
         return reader.read(record).events if log.kind.endswith(STREAM) else list(enumerate(reader.stderr(record)))
-    return agent.reader(LogIdentity(native_id=log.native_id), None, lambda: ()).read(record, seq).events
+    identity = LogIdentity(native_id=log.native_id)
+    return unread.reader_of(agent, identity, None, lambda: ()).read(record, seq).events
 
 
 def _with_call(event: Event, compact: Event) -> Event:

@@ -9,6 +9,8 @@ import hashlib
 import re
 from datetime import datetime
 
+from backstory import bounds
+
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 UID_LENGTH = 26
 IDENTITY_LENGTH = 16
@@ -19,6 +21,7 @@ HEAD_BYTES = 64 * 1024
 
 _VALUES = {letter: value for value, letter in enumerate(ALPHABET)} | {"O": 0, "I": 1, "L": 1}
 _TIMESTAMP = re.compile(rb'"timestamp"\s*:\s*"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d))"')
+_LIKE_A_TIME = re.compile(r"[+-]?\d{4,}-\d\d-\d\d[Tt ]")
 
 
 def encode(number: int, length: int = UID_LENGTH) -> str:
@@ -62,13 +65,18 @@ def turn_uid(agent: str, native_id: str) -> str:
 
 
 def first_timestamp_ms(head: bytes) -> int:
-    """The first RFC 3339 ``"timestamp"`` in a log's first 64 KB, in ms since 1970; 0 when there is none."""
-    found = _TIMESTAMP.search(head, 0, HEAD_BYTES)
-    return parse_time_ms(found.group(1).decode()) or 0 if found else 0
+    """The first RFC 3339 ``"timestamp"`` in a log's first 64 KB, in ms since 1970; 0 when there is none.
+
+    One that no clock of an agent has shown, such as of the year 10000, is passed over.
+    """
+    told = (parse_time_ms(found.group(1).decode()) for found in _TIMESTAMP.finditer(head, 0, HEAD_BYTES))
+    return next((at for at in told if at is not None), 0)
 
 
 def parse_time_ms(text: str | int | float | None) -> int | None:
     """Milliseconds since 1970 from RFC 3339 text, epoch seconds (below 1e11) or epoch milliseconds; else None.
+
+    A time before 1970 or after 9999 (UTC) is none.
 
     >>> parse_time_ms("1970-01-01T00:00:01.5Z"), parse_time_ms(2), parse_time_ms("soon")
     (1500, 2000, None)
@@ -79,7 +87,7 @@ def parse_time_ms(text: str | int | float | None) -> int | None:
         if not abs(text) <= 1e15:
             return None
         seconds = float(text)
-        return round(seconds if abs(seconds) >= 1e11 else seconds * 1000)
+        return bounds.time_ms(round(seconds if abs(seconds) >= 1e11 else seconds * 1000))
     try:
         moment = datetime.fromisoformat(text.upper())
     except ValueError:
@@ -87,9 +95,21 @@ def parse_time_ms(text: str | int | float | None) -> int | None:
     if moment.tzinfo is None:
         return None
     try:
-        return round(moment.timestamp() * 1000)
+        return bounds.time_ms(round(moment.timestamp() * 1000))
     except (OverflowError, ValueError):
         return None
+
+
+def is_out_of_range(told: object) -> bool:
+    """Whether what ``parse_time_ms`` makes nothing of is a time all the same, or a number in the place of one."""
+    if isinstance(told, str):
+        if not _LIKE_A_TIME.match(told):
+            return False
+        try:
+            return datetime.fromisoformat(told.upper()).tzinfo is not None
+        except ValueError:
+            return True
+    return isinstance(told, int | float) and not isinstance(told, bool)
 
 
 def shown(uid: str, others: int = UID_SHOWN_MIN) -> str:

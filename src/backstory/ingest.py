@@ -8,18 +8,21 @@ and a log that was rewritten is read anew beside it, its records known again by 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections import Counter, deque
+from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 from msgspec import Struct, field
 
-from backstory import ids
+from backstory import agents, ids, unread
 from backstory.agents import documents_of
 from backstory.companions import gather
 from backstory.databases import ROWS_OF, Done, Rows, Unread, sessions_without_logs
 from backstory.discover import Candidate, Looked, discover
+from backstory.errors import in_words, is_for_one_only
 from backstory.parsing import Job, Outcome, Worker, WorkerLost, outcomes
 from backstory.projects import project_key, worktree_root
 from backstory.slicing import (
@@ -27,9 +30,12 @@ from backstory.slicing import (
     Slicer,
     Source,
     Start,
+    kept_bytes,
     known_numbers,
+    missing_of,
     numbered_lines,
     opened,
+    untold_slices,
 )
 from backstory.store import SeenPlace, codec, logs, slices
 from backstory.store.logs import BLANK, LINE_BYTES_MAX
@@ -57,10 +63,13 @@ IDLE_MS = 24 * 3600 * 1000
 
 REASONS = {
     slices.EMPTY: "it is empty",
-    slices.NOT_A_LOG: "no record of this agent in its first 64 KB",
+    slices.NOT_UNDERSTOOD: "no record of this agent is in its beginning",
     slices.FORGOTTEN: "removed by you; `backstory ingest --forgotten` brings it back",
 }
-"""What the store notes of files that gave nothing, in words."""
+"""What the store notes of files that gave nothing, or not all, in words."""
+BYTES_ONLY = "its bytes are kept, but not what they say"
+KEPT_SO_FAR = "{}: kept as far as it can be read"
+"""Of a compressed log that is not whole."""
 
 
 class Problem(Struct, frozen=True):
@@ -91,6 +100,8 @@ class Report(Struct, kw_only=True):
     errors: list[Problem] = field(default_factory=list)
     looked: list[Looked] = field(default_factory=list)
     gave_nothing: list[Problem] = field(default_factory=list)
+    not_understood: list[Problem] = field(default_factory=list)
+    """Files that are kept, now or before, though nobody understands them or not all of them can be read."""
 
     def total(self, name: str) -> int:
         """A figure of all agents together."""
@@ -120,9 +131,10 @@ def ingest(
     for each in looked:
         work.report.gave_nothing += [Problem(path, reason) for path, reason in each.passed_over]
     work.run(candidates)
+    work.read_untold()
     work.read_databases(agents, environ, home, [*places, *map(Path, store.folders())])
     if store.exists:
-        store.fold_idle(now - IDLE_MS)
+        work.fold_idle(now - IDLE_MS)
     return work.report
 
 
@@ -134,6 +146,15 @@ def ingest_these(store: Store, changed: list[Candidate], *, running: Set[tuple[s
     return work.report
 
 
+def understand(store: Store, log: Log) -> bool:
+    """Whether a kept log that nobody understood is known by now; it is then read as the log that it is."""
+    agent = agents.load(log.agent)
+    identity, _ = unread.identified(agent, Path(log.path or log.relpath), partial(store.read_log, log.id))
+    if identity is None:
+        return False
+    return _Ingest(store, frozenset(), lambda done, total: None).read_kept(log, agent, identity)
+
+
 class _Reading(Struct, kw_only=True):
     """A log whose slices are coming in."""
 
@@ -142,6 +163,10 @@ class _Reading(Struct, kw_only=True):
     """The session's other logs, whose records it may repeat."""
     log_id: int | None = None
     is_refused: bool = False
+    is_untold: bool = False
+    """Whether what it says could not be stored: of what follows the bytes are kept alone."""
+    is_kept: bool = False
+    """It is read from what the store keeps of it, not from its file."""
 
 
 class _Ingest:
@@ -157,6 +182,15 @@ class _Ingest:
         self._again: list[Candidate] = []
         self._new_places: list[SeenPlace] = []
         self._moved: list[tuple[int, str, str]] = []
+        self._untold = {log.id for log in store.untold_logs()}
+        self._tried: set[int] = set()
+        """Logs that were read once more because something of them is kept as bytes only."""
+        self._failed: set[str] = set()
+        """Paths of what could not be stored."""
+        self._ctimes: dict[str, int] = {}
+        """Of files that are as they were, as far as an earlier version noted it."""
+        self._not_understood: dict[str, str] = {}
+        """Of each file that is kept though not all of it is understood, why that is."""
         self._read_now: dict[str, int] = {}
         """The log's id of each path that was read, or compared, in this ingest."""
         self._sessions: dict[str, set[tuple[int, bool]]] = {}
@@ -168,9 +202,15 @@ class _Ingest:
             self._tally(each.agent.name).logs_seen += 1
         changed = [each for each in candidates if not self._is_as_it_was(each)]
         self._to_do = sum(each.size for each in changed)
-        bulk = self._to_do >= BULK_BYTES
-        if bulk:
-            self.store.begin_bulk()
+        with self.store.bulk(is_bulk=self._to_do >= BULK_BYTES):
+            self._read_changed(changed)
+            self._gather(candidates)
+            self._remember()
+        if self._ctimes:
+            self.store.note_ctimes(self._ctimes)
+        self._sum_up()
+
+    def _read_changed(self, changed: list[Candidate]) -> None:
         if self._to_do >= WORKER_BYTES:
             self._worker = Worker()
         try:
@@ -182,31 +222,94 @@ class _Ingest:
         finally:
             self._end_worker()
         self.report.errors += [Problem(each.path, slices.STALE) for each in changed]
-        self._gather(candidates)
-        if self._new_places:
-            self.store.remember_places(self._new_places, self._moved)
-            self._new_places, self._moved = [], []
-        if bulk:
-            self.store.end_bulk()
-        self._sum_up()
+
+    def read_untold(self) -> None:
+        """Read once more what is kept as bytes only, of logs whose files are gone: from those bytes."""
+        for log in self.store.untold_logs():
+            if log.id not in self._tried and log.id in self._untold and not Path(log.path).exists():
+                try:
+                    self._read_kept(log)
+                except Exception as refused:
+                    self._note_failure(log.path, refused)
+        self._flush()
+
+    def _read_kept(self, log: Log) -> None:
+        each = Candidate(
+            agent=agents.load(log.agent),
+            path=log.path,
+            relpath=log.relpath,
+            device=0,
+            inode=0,
+            size=log.read_to,
+            mtime_ns=(log.modified or 0) * 1_000_000,
+        )
+        with tempfile.SpooledTemporaryFile(max_size=SLICE_BYTES) as file:
+            for data in self.store.stream_log(log.id):
+                file.write(data)
+            file.seek(0)
+            self._read_open(each, cast("IO[bytes]", file))
+
+    def fold_idle(self, before: int) -> None:
+        """Fold logs that were last written before this time (ms)."""
+        try:
+            self.store.fold_idle(before)
+        except Exception as refused:
+            self._note_failure(str(self.store.path), refused)
+
+    def _remember(self) -> None:
+        """Note the files that were looked at; where that fails, each by itself."""
+        places, moved = self._new_places, self._moved
+        self._new_places, self._moved = [], []
+        if not places and not moved:
+            return
+        try:
+            self.store.remember_places(places, moved)
+        except Exception as refused:
+            if not is_for_one_only(refused):
+                raise
+            for place in places:
+                self._alone(place.path, lambda place=place: self.store.remember_places([place]))  # type: ignore[misc]
+            for each in moved:
+                self._alone(each[1], lambda each=each: self.store.remember_places([], [each]))  # type: ignore[misc]
+
+    def _alone(self, path: str, work: Callable[[], object]) -> None:
+        """Do something for one file; what goes wrong is that file's alone."""
+        try:
+            work()
+        except Exception as refused:
+            self._note_failure(path, refused)
+
+    def _note_failure(self, path: str, refused: Exception, more: str = "") -> None:
+        """List what went wrong with one log; raises what concerns the store itself."""
+        if not is_for_one_only(refused):
+            raise refused
+        self._failed.add(path)
+        reason = in_words(refused)
+        self.report.errors.append(Problem(path, f"{more} ({reason})" if more else reason))
 
     def read_databases(
         self, agents: Sequence[Agent], environ: Mapping[str, str], home: Path, places: Sequence[Path]
     ) -> None:
         """Read sessions that only a database still holds, each as a log of its rows."""
+        read: list[str] = []
         for each in sessions_without_logs(agents, environ, home, self._places, places):
             match each:
                 case Rows():
-                    self._read_rows(each)
+                    self._alone(each.path, lambda rows=each: self._read_rows(rows))  # type: ignore[misc]
+                    read.append(each.path)
                 case Unread():
                     self.report.errors.append(Problem(each.path, each.reason))
                 case Done():
-                    self._new_places += each.places
+                    self._flush()
+                    if not self._failed.intersection(read):
+                        # Of a database that gave something that was not stored nothing is noted: it is read again.
+                        self._new_places += each.places
+                    read.clear()
         self._flush()
         # What another process took meanwhile is read again when the database changes.
         self.report.errors += [Problem(each.path, slices.STALE) for each in self._again]
-        if self._new_places and self.store.exists:
-            self.store.remember_places(self._new_places)
+        if self.store.exists:
+            self._remember()
         self._sum_up()
 
     def _read_rows(self, rows: Rows) -> None:
@@ -262,10 +365,17 @@ class _Ingest:
             each.size, each.mtime_ns, each.inode, each.device,
         ):  # fmt: skip
             return False
+        if seen.ctime_ns is None and each.ctime_ns is not None:
+            self._ctimes[each.path] = each.ctime_ns
+        elif seen.ctime_ns != each.ctime_ns:
+            # It may have been written to, and got its size and time back.
+            return False
         if seen.log_id is None and not seen.reason:
             # Its session was deleted by another program, which leaves no tombstone.
             return False
-        if seen.log_id is None and seen.reason:
+        if seen.log_id is not None and seen.reason:
+            self._not_understood[each.path] = seen.reason
+        elif seen.reason:
             self.report.gave_nothing.append(Problem(each.path, REASONS.get(seen.reason, seen.reason)))
         return True
 
@@ -276,22 +386,68 @@ class _Ingest:
         except (OSError, codec.ZstdError) as refused:
             reason = getattr(refused, "strerror", None) or str(refused)
             self.report.errors.append(Problem(each.path, reason))
+        except Exception as refused:
+            self._note_failure(each.path, refused)
 
     def _read_open(self, each: Candidate, file: IO[bytes]) -> None:
-        head = file.read(ids.HEAD_BYTES)
-        if not head.strip(BLANK + b"\n"):
+        identity, head = unread.identified(each.agent, Path(each.path), partial(_read_at, file))
+        missing = missing_of(file)
+        if not head:
             self._gave_nothing(each, slices.EMPTY)
             return
-        identity = each.agent.identify(Path(each.path), head)
-        if identity is None:
-            self._gave_nothing(each, slices.NOT_A_LOG, problem=True)
+        if identity is not None and self._is_running(each, identity):
             return
-        if self._is_running(each, identity):
+        reasons = [] if identity is not None else [slices.NOT_UNDERSTOOD]
+        reasons += [] if missing is None else [KEPT_SO_FAR.format(missing)]
+        self._not_understood[each.path] = "; ".join(reasons)
+        if identity is not None:
+            self._understand(each, identity, file)
+        self._read_as(each, identity or unread.identity_of(_relpath(each)), head, file)
+
+    def _understand(self, each: Candidate, identity: LogIdentity, file: IO[bytes]) -> None:
+        """What is kept of a file from when nobody understood it becomes the beginning of the log that it is."""
+        seen = self._places.get(each.path)
+        if seen is None or seen.log_id is None or not seen.reason:
             return
+        for log in self.store.logs_of(each.agent.name, unread.identity_of(_relpath(each)).native_id):
+            if _begins_with(self.store, file, log):
+                self.read_kept(log, each.agent, identity)
+
+    def read_kept(self, log: Log, agent: Agent, identity: LogIdentity) -> bool:
+        """Read a log that is kept and that nobody understood anew, as this one; it takes that one's place."""
+        each = Candidate(
+            agent=agent,
+            path=log.path or log.relpath,
+            relpath=log.relpath,
+            device=0,
+            inode=0,
+            size=log.read_to,
+            mtime_ns=(log.modified or 0) * 1_000_000,
+        )
+        with kept_bytes(self.store, log) as file:
+            _, head = unread.identified(agent, Path(each.path), partial(_read_at, file))
+            self._read_as(each, identity, head, file, is_kept=True)
+        self._flush()
+        understood = self._read_now.pop(each.path, None)
+        if understood is not None:
+            self.store.replace_unread(log.id, understood)
+        return understood is not None
+
+    def _read_as(
+        self, each: Candidate, identity: LogIdentity, head: bytes, file: IO[bytes], *, is_kept: bool = False
+    ) -> None:
+        """Read a file as this log."""
         first_hash = _first_hash(head)
         kept = self.store.logs_of(each.agent.name, identity.native_id)
         log = self._matching_log(each, file, first_hash, kept)
+        if log is not None and log.id in self._untold - self._tried:
+            self._tried.add(log.id)
+            self.store.take_back_untold(log.id)
+            log = self.store.log(log.id)
         if log is not None and _size(file) <= log.read_to:
+            if is_kept:
+                self._read_now[each.path] = log.id
+                return
             self._place(each, log.id)
             if log.path != each.path and not Path(log.path).exists():
                 self._moved.append((log.id, each.path, _relpath(each)))
@@ -307,10 +463,10 @@ class _Ingest:
             relpath=_relpath(each),
             place=_as_place(each, log.id if log else None),
         )
-        if not kept and self._should_hand_over(each):
+        if not (kept or is_kept) and self._should_hand_over(each):
             self._hand_over(each, _job(source, self.store.next_seq(source.session_uid), first_hash))
             return
-        self._read_here(_Reading(each=each, others=others), source, log, first_hash, file)
+        self._read_here(_Reading(each=each, others=others, is_kept=is_kept), source, log, first_hash, file)
 
     def _read_here(
         self, reading: _Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
@@ -318,12 +474,18 @@ class _Ingest:
         """Read a log in this process, from where ``file`` stands; ``log`` is what is kept of it."""
         reading.log_id = log.id if log else None
         start = self._start(source.agent, log, source.session_uid, first_hash, reading.others, file)
-        for outcome in outcomes(Slicer(source, start), file):
-            self._take(reading, outcome)
+        try:
+            for outcome in outcomes(Slicer(source, start), file):
+                self._take(reading, outcome)
+        except (OSError, codec.ZstdError):
+            raise
+        except Exception as refused:
+            self._note_failure(reading.each.path, refused, BYTES_ONLY)
+            self._keep_untold(reading, source, start, file)
         if reading.others:
             self._flush()
             # A log that goes on may have left the telling of its first records to another one.
-            if log is None:
+            if (log is None or log.read_to == 0) and not reading.is_untold:
                 self._drop_superseded(reading)
 
     def _is_running(self, each: Candidate, identity: LogIdentity) -> bool:
@@ -403,6 +565,8 @@ class _Ingest:
         except WorkerLost:
             self._read_here_again()
             return
+        if outcome.is_undone:
+            self._again.append(self._handed[0].each)
         self._take(self._handed[0], outcome)
         if outcome.is_last:
             self._handed.popleft()
@@ -424,29 +588,86 @@ class _Ingest:
         if outcome.problem:
             self.report.errors.append(Problem(reading.each.path, outcome.problem))
         if piece is not None and not reading.is_refused:
-            piece.project, piece.root = project_key(piece.facts.cwd), worktree_root(piece.facts.cwd)
+            if reading.is_untold:
+                piece = slices.without_words(piece)
+            else:
+                self._place_piece(reading.each.path, piece)
             piece.log_id = reading.log_id if reading.log_id is not None else piece.log_id
-            if outcome.is_last:
-                piece.place = _as_place(reading.each, None)
+            if outcome.is_last and piece.is_told and not reading.is_kept:
+                piece.place = _as_place(reading.each, None, self._why(reading.each))
             self._pending.append((reading, outcome, piece))
             self._pending_bytes += _bytes_in(piece)
             if not outcome.is_last or self._pending_bytes >= SLICE_BYTES or len(self._pending) >= BATCH_LOGS:
                 self._flush()
-        if outcome.is_last:
+        if outcome.is_last and not reading.is_kept:
             self._done += reading.each.size
             self._progress(self._done, self._to_do)
+
+    def _place_piece(self, path: str, piece: LogSlice) -> None:
+        """Note to which project a slice belongs."""
+        try:
+            piece.project, piece.root = project_key(piece.facts.cwd), worktree_root(piece.facts.cwd)
+        except Exception as refused:
+            self._note_failure(path, refused, "kept, but its project could not be told")
 
     def _flush(self) -> None:
         """Write what is pending, in one transaction."""
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         if not pending:
             return
-        written = self.store.write_slices([piece for _, _, piece in pending])
+        try:
+            written = self.store.write_slices([piece for _, _, piece in pending])
+        except Exception as refused:
+            if not is_for_one_only(refused):
+                raise
+            # One of them is to blame: it is found by writing each by itself.
+            for each in pending:
+                self._write_alone(*each)
+            return
         for (reading, outcome, piece), result in zip(pending, written, strict=True):
-            reading.log_id, reading.is_refused = result.log_id, result.refused is not None
-            self._note(reading.each, outcome, piece, result)
+            self._written(reading, outcome, piece, result)
 
-    def _note(self, each: Candidate, outcome: Outcome, piece: LogSlice, written: Written) -> None:
+    def _written(self, reading: _Reading, outcome: Outcome, piece: LogSlice, result: Written) -> None:
+        reading.log_id, reading.is_refused = result.log_id, result.refused is not None
+        self._note(reading, outcome, piece, result)
+
+    def _write_alone(self, reading: _Reading, outcome: Outcome, piece: LogSlice) -> None:
+        """Store one slice; where that fails its bytes alone, and where that fails, too, nothing more of its log."""
+        try:
+            self._written(reading, outcome, piece, self.store.write_slices([piece])[0])
+            return
+        except Exception as refused:
+            failure = refused
+            if not is_for_one_only(refused):
+                raise
+        try:
+            bytes_only = slices.without_words(piece)
+            self._written(reading, outcome, bytes_only, self.store.write_slices([bytes_only])[0])
+        except Exception as refused:
+            reading.is_refused = True
+            self._note_failure(reading.each.path, failure if is_for_one_only(refused) else refused)
+            return
+        reading.is_untold = True
+        self._note_failure(reading.each.path, failure, BYTES_ONLY)
+
+    def _keep_untold(self, reading: _Reading, source: Source, start: Start, file: IO[bytes]) -> None:
+        """Keep the bytes of a log that nobody understands, behind what is stored of it by now."""
+        self._flush()
+        if reading.is_refused:
+            return
+        reading.is_untold = True
+        log = self.store.log(reading.log_id) if reading.log_id is not None else None
+        if log is not None:
+            file.seek(max(log.read_to - logs.TAIL_BYTES, 0))
+            start.tail = _read_exactly(file, min(logs.TAIL_BYTES, log.read_to))
+        start.log, start.next_seq = log, self.store.next_seq(source.session_uid)
+        for piece in untold_slices(source, start, file):
+            self._take(reading, Outcome(piece=piece))
+
+    def _note(self, reading: _Reading, outcome: Outcome, piece: LogSlice, written: Written) -> None:
+        each = reading.each
+        if written.refused and reading.is_kept:
+            return
         if written.refused == slices.FORGOTTEN:
             self._gave_nothing(each, slices.FORGOTTEN)
             return
@@ -456,9 +677,12 @@ class _Ingest:
         if written.log_id is not None:
             self._read_now[each.path] = written.log_id
         tally = self._tally(each.agent.name)
-        tally.bytes_read += _bytes_in(piece)
+        if not reading.is_kept:
+            tally.bytes_read += _bytes_in(piece)
+            tally.logs_read += outcome.is_last
+        if unread.is_unread(piece.identity.native_id):
+            return
         tally.events_new += len(piece.events)
-        tally.logs_read += outcome.is_last
         self._sessions.setdefault(each.agent.name, set()).add((written.session_id or 0, written.session_is_new))
         for kind, count in outcome.unknown.items():
             self.report.unknown_records[kind] = self.report.unknown_records.get(kind, 0) + count
@@ -485,21 +709,25 @@ class _Ingest:
         found[codec.chunk_digest(carry)] += bool(carry)
         return found
 
-    def _gave_nothing(self, each: Candidate, reason: str, *, problem: bool = False) -> None:
+    def _gave_nothing(self, each: Candidate, reason: str) -> None:
+        self._not_understood.pop(each.path, None)
         self._new_places.append(_as_place(each, None, reason))
-        told = Problem(each.path, REASONS[reason])
-        self.report.gave_nothing.append(told)
-        if problem:
-            self.report.errors.append(told)
+        self.report.gave_nothing.append(Problem(each.path, REASONS[reason]))
 
     def _place(self, each: Candidate, log_id: int) -> None:
         self._read_now[each.path] = log_id
-        self._new_places.append(_as_place(each, log_id))
+        self._new_places.append(_as_place(each, log_id, self._why(each)))
+
+    def _why(self, each: Candidate) -> str | None:
+        """Why a file is kept, but not understood or not whole; None for one that is both."""
+        return self._not_understood.get(each.path) or None
 
     def _tally(self, agent: str) -> Tally:
         return self.report.by_agent.setdefault(agent, Tally())
 
     def _sum_up(self) -> None:
+        told = ((path, reason) for path, reason in sorted(self._not_understood.items()) if reason)
+        self.report.not_understood = [Problem(path, _in_words(reason)) for path, reason in told]
         for agent, touched in self._sessions.items():
             new = {session for session, is_new in touched if is_new}
             self._tally(agent).sessions_new = len(new)
@@ -513,6 +741,15 @@ def _relpath(each: Candidate) -> str:
 def _started_ms(each: Candidate, head: bytes) -> int:
     keeper = documents_of(each.agent)
     return keeper.started_ms(head) if keeper is not None and keeper.is_document(Path(each.path)) else 0
+
+
+def _in_words(reason: str) -> str:
+    return "; ".join(REASONS.get(each, each) for each in reason.split("; "))
+
+
+def _read_at(file: IO[bytes], at: int, length: int) -> bytes:
+    file.seek(at)
+    return _read_exactly(file, length)
 
 
 def _size(file: IO[bytes]) -> int:
@@ -600,5 +837,6 @@ def _as_place(each: Candidate, log_id: int | None, reason: str | None = None) ->
         inode=each.inode,
         size=each.size,
         mtime_ns=each.mtime_ns,
+        ctime_ns=each.ctime_ns,
         reason=reason,
     )

@@ -171,9 +171,25 @@ KINDS: dict[str, type[Event]] = {
 _encode = msgspec.json.Encoder().encode
 
 
+def encoded(value: Any) -> bytes:
+    """Any value as JSON. An integer that does not fit into 64 bits becomes the text of its digits."""
+    try:
+        return _encode(value)
+    except OverflowError:
+        return _encode(_with_digits(msgspec.to_builtins(value)))
+
+
+def _with_digits(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_digits(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_digits(each) for each in value]
+    return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**64 else value
+
+
 def event_to_json(event: Event) -> bytes:
     """An event as stored: UTF-8 JSON with its kind as the only key."""
-    return b'{"%s":%s}' % (event.kind.encode(), _encode(event))
+    return encoded({event.kind: event})
 
 
 _decoders: dict[bytes, msgspec.json.Decoder[Any]] = {
@@ -277,6 +293,8 @@ class Relation(StrEnum):
     SUBAGENT = "subagent"
     FORK = "fork"
     CONTINUATION = "continuation"
+    UNREAD = "unread"
+    """It comes from none, and is no conversation: a file that is kept and that nobody understands."""
 
 
 class LogIdentity(Struct, frozen=True, kw_only=True):

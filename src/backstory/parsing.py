@@ -1,15 +1,18 @@
 """A second process that reads and understands logs while the first one writes them into the store.
 
-It is this module, run with ``python -m``: jobs come in on stdin, slices go out on stdout, each as a frame of
-four bytes of length and msgpack. Only new logs are handed over; what must look into the store is not.
+It is this module's ``serve``: jobs come in on stdin, slices go out on stdout, each as a frame of msgpack with its
+length and checksum before it. A frame that is not what was sent is the end of the second process: what it was given
+is read by the first. Only new logs are handed over; what must look into the store is not.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 import sys
 import threading
+import zlib
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
@@ -31,7 +34,13 @@ if TYPE_CHECKING:
 
 WAITING_BYTES_MAX = 32 * 1024 * 1024
 """Slices of this size may wait to be written; memory is bounded by it."""
-_LENGTH = struct.Struct("<I")
+NOT_UNDERSTOOD = "kept, but not all of it could be understood"
+FRAME_BYTES_MAX = 1024 * 1024 * 1024
+"""A frame that says it is longer is none: a slice has some 16 MB, and what a few long lines add."""
+COMMAND = (sys.executable, "-c", "from backstory.parsing import serve; serve()")
+_FRAME = b"bksf"
+_HEAD = struct.Struct("<4sII")
+"""What a frame begins with, its length, the CRC-32 of what follows."""
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -55,14 +64,25 @@ class Outcome(Struct, frozen=True, kw_only=True):
     is_last: bool = False
     unknown: dict[str, int] = field(default_factory=dict)
     problem: str | None = None
+    is_undone: bool = False
+    """Whether reading it failed here in a way that the first process should see itself."""
 
 
 class WorkerLost(Exception):
-    """The second process ended before its work was done; this one can do it instead."""
+    """The second process ended, or is not to be believed, before its work was done; this one can do it instead."""
 
 
 def parse(job: Job, agent: Agent) -> Iterator[Outcome]:
     """Read a job's log to its end."""
+    try:
+        yield from _slices(job, agent)
+    except (OSError, ZstdError) as refused:
+        yield Outcome(is_last=True, problem=getattr(refused, "strerror", None) or str(refused))
+    except Exception:
+        yield Outcome(is_last=True, is_undone=True)
+
+
+def _slices(job: Job, agent: Agent) -> Iterator[Outcome]:
     source = Source(
         agent=agent,
         identity=job.identity,
@@ -73,11 +93,8 @@ def parse(job: Job, agent: Agent) -> Iterator[Outcome]:
         place=job.place,
     )
     slicer = Slicer(source, Start(log=None, next_seq=job.next_seq, generation=1, first_hash=job.first_hash))
-    try:
-        with opened(source.path) as file:
-            yield from outcomes(slicer, file)
-    except (OSError, ZstdError) as refused:
-        yield Outcome(is_last=True, problem=getattr(refused, "strerror", None) or str(refused))
+    with opened(source.path) as file:
+        yield from outcomes(slicer, file)
 
 
 def outcomes(slicer: Slicer, file: IO[bytes]) -> Iterator[Outcome]:
@@ -89,7 +106,10 @@ def outcomes(slicer: Slicer, file: IO[bytes]) -> Iterator[Outcome]:
     while piece is not None:
         following = next(pieces, None)
         is_last = following is None
-        yield Outcome(piece=piece, is_last=is_last, unknown=slicer.unknown if is_last else {})
+        unknown, problem = (slicer.unknown, slicer.problem) if is_last else ({}, None)
+        yield Outcome(
+            piece=piece, is_last=is_last, unknown=unknown, problem=problem and f"{NOT_UNDERSTOOD} ({problem})"
+        )
         piece = following
 
 
@@ -97,8 +117,7 @@ class Worker:
     """The second process. Jobs are done in the order they are given; ``outcome`` gives their slices in that order."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-c", "from backstory.parsing import serve; serve()"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._decoder = msgspec.msgpack.Decoder(Outcome)
         self._frames: deque[bytes | None] = deque()
         self._waiting_bytes = 0
@@ -128,7 +147,11 @@ class Worker:
                 raise WorkerLost
             self._waiting_bytes -= len(frame)
             self._changed.notify()
-        return self._decoder.decode(frame)
+        try:
+            return self._decoder.decode(frame)
+        except (msgspec.MsgspecError, ValueError) as refused:
+            # Another version of this package answers, which was installed meanwhile.
+            raise WorkerLost from refused
 
     def end(self) -> None:
         """Let the process go, finished or not."""
@@ -146,37 +169,52 @@ class Worker:
 
     def _receive(self) -> None:
         assert self._process.stdout is not None
-        while (frame := _receive(self._process.stdout)) is not None:
-            self._put(frame)
-        self._put(None)
+        # No name is kept of a frame, which may be large, while the next one is waited for.
+        while self._put(_receive(self._process.stdout)):
+            pass
 
-    def _put(self, frame: bytes | None) -> None:
+    def _put(self, frame: bytes | None) -> bool:
+        """Have a frame wait to be taken; whether another one may follow."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting_bytes < WAITING_BYTES_MAX)
             self._frames.append(frame)
             self._waiting_bytes += len(frame or b"")
             self._changed.notify()
+        return frame is not None
 
 
 def serve() -> None:
     """Do jobs from stdin until it ends."""
     decoder, encoder = msgspec.msgpack.Decoder(Job), msgspec.msgpack.Encoder()
-    while (frame := _receive(sys.stdin.buffer)) is not None:
-        job = decoder.decode(frame)
-        for outcome in parse(job, agents.load(job.agent)):
-            _send(sys.stdout.buffer, encoder.encode(outcome))
+    # Buffered whatever PYTHONUNBUFFERED says: a write to a pipe may end half-way, at a signal that stops us.
+    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as out:
+        # What an agent's code prints must not come between two frames.
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        while (frame := _receive(sys.stdin.buffer)) is not None:
+            job = decoder.decode(frame)
+            for outcome in parse(job, agents.load(job.agent)):
+                try:
+                    encoded = encoder.encode(outcome)
+                except Exception:
+                    # Something that an adapter told cannot be handed over: the first process need not.
+                    _send(out, encoder.encode(Outcome(is_last=True, is_undone=True)))
+                    break
+                _send(out, encoded)
 
 
 def _send(pipe: IO[bytes], frame: bytes) -> None:
-    pipe.write(_LENGTH.pack(len(frame)))
+    pipe.write(_HEAD.pack(_FRAME, len(frame), zlib.crc32(frame)))
     pipe.write(frame)
     pipe.flush()
 
 
 def _receive(pipe: IO[bytes]) -> bytes | None:
-    head = pipe.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
+    """The next frame; None where there is none, and where what comes is none."""
+    head = pipe.read(_HEAD.size)
+    if len(head) < _HEAD.size:
         return None
-    (length,) = _LENGTH.unpack(head)
+    begin, length, checksum = _HEAD.unpack(head)
+    if begin != _FRAME or length > FRAME_BYTES_MAX:
+        return None
     frame = pipe.read(length)
-    return frame if len(frame) == length else None
+    return frame if len(frame) == length and zlib.crc32(frame) == checksum else None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory import ids
-from backstory.errors import BackstoryError, QueueUnusable, SessionElsewhere
+from backstory.errors import BackstoryError, QueueBusy, QueueUnusable, SessionElsewhere
 from backstory.model import UserMessage, event_to_json, own_line
 from backstory.spool import LOCKS, SPOOLS, SessionLock, waiting
 from backstory.store.queue import HEARTBEAT_S, Kind, Options, Owner, Queue, Text
@@ -30,9 +30,13 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.1
 """So often a run looks whether there are words for its agent."""
-LISTENS_S = 10.0
-"""So long after it has read its prompt an agent may take to say that it listens. Then its stdin ends: some answer only
-when they have read all of it."""
+QUIET_S = 1.0
+"""So long an agent that has read its prompt may do nothing at all before it says that it listens. Then its stdin ends:
+some answer only when they have read all of it."""
+QUIET_KNOWN_S = 10.0
+"""The same for a program that has said in an earlier run that it listens."""
+LISTENS_S = 30.0
+"""So long it may take at most, whatever it does."""
 
 
 class Hold:
@@ -41,8 +45,15 @@ class Hold:
     A queue that cannot be used keeps nobody from running: ``trouble`` says what is wrong with it.
     """
 
-    def __init__(self, home: Path, store: Store, session_uid: str, now: Callable[[], int]) -> None:
-        self.queue = Queue(store.path)
+    def __init__(
+        self,
+        home: Path,
+        store: Store,
+        session_uid: str,
+        now: Callable[[], int],
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.queue = Queue(store.path, report)
         self.session_uid = session_uid
         self.trouble: BackstoryError | None = None
         self._lock = SessionLock(home / LOCKS, session_uid)
@@ -84,8 +95,8 @@ class Hold:
         self._beating.start()
 
     def _beat(self) -> None:
-        # A connection is used by one thread.
-        with Queue(self._path) as queue:
+        # A connection is used by one thread. What cannot be written now is written five seconds later.
+        with Queue(self._path, patience_s=0.0) as queue:
             while not self._over.wait(HEARTBEAT_S):
                 try:
                     queue.own(_heard_of(self._owner, self._now()))
@@ -112,16 +123,36 @@ class Steering:
     """Tells a running agent what people leave for it, and ends its stdin when it has answered and nothing waits."""
 
     def __init__(
-        self, hold: Hold, spool: Spool, feed: Feed, agent: Steerable, reader: ListeningReader, now: Callable[[], int]
+        self,
+        hold: Hold,
+        spool: Spool,
+        feed: Feed,
+        agent: Steerable,
+        reader: ListeningReader,
+        now: Callable[[], int],
+        *,
+        is_known: bool = False,
     ) -> None:
         self._hold, self._spool, self._feed, self._agent, self._reader = hold, spool, feed, agent, reader
         self._now = now
+        self._quiet_max = QUIET_KNOWN_S if is_known else QUIET_S
+        # The agent's words are not left unread for the sake of a queue that another process has locked.
+        self._queue = Queue(hold.queue.store, patience_s=0.0)
+        self._is_stale = False
+        """Whether the queue has changed and could not be read."""
         self._looked = 0.0
         self._prompted: float | None = None
         """When the agent was seen to have read its prompt."""
+        self._signs: object = None
+        self._quiet_since = self._probed = 0.0
         self._waiting: deque[Text] = deque()
         self._given: dict[str, Text] = {}
         self._seen = 0
+
+    @property
+    def was_heard(self) -> bool:
+        """Whether the agent has said that it listens."""
+        return self._reader.tells_taken
 
     def look(self) -> list[UserMessage]:
         """Hand over what has come, as far as the agent listens; gives the words that it has taken up since."""
@@ -142,14 +173,21 @@ class Steering:
     def end(self) -> None:
         """Tell the agent that nothing more is to come."""
         self._feed.close()
+        self._queue.close()
 
     def _is_deaf(self) -> bool:
-        """Whether the agent has had its time to say that it listens. What it answers to its prompt is not cut short."""
-        if self._reader.tells_taken or not self._feed.is_read:
-            return False
+        """Whether the agent does not listen, as it said, or waits for the end of its stdin before it says anything."""
+        if self._reader.tells_taken or self._reader.is_deaf:
+            return self._reader.is_deaf
         now = time.monotonic()
+        if not self._feed.is_read or now - self._probed < LOOK_S:
+            return False
+        self._probed = now
         self._prompted = self._prompted or now
-        return now - self._prompted >= LISTENS_S
+        # An agent that begins works, also where a busy machine makes it slow.
+        if (signs := self._spool.signs_of_work()) != self._signs:
+            self._signs, self._quiet_since = signs, now
+        return now - self._quiet_since >= self._quiet_max or now - self._prompted >= LISTENS_S
 
     def _is_owed(self) -> bool:
         """Whether the agent has been told something that it has not taken up yet."""
@@ -167,6 +205,8 @@ class Steering:
                     self._feed.close()
                     return
                 self._given[self._agent.word_of(text.uid)] = self._waiting.popleft()
+        except QueueBusy:
+            self._is_stale = True
         except BackstoryError as refused:
             # What cannot be handed over now waits for the next run.
             self._hold.trouble = refused
@@ -177,9 +217,10 @@ class Steering:
         if now - self._looked < LOOK_S:
             return
         self._looked = now
-        if self._hold.queue.has_changed():
+        if self._queue.has_changed() or self._is_stale:
             known = {text.uid for text in self._given.values()}
-            texts = self._hold.queue.texts(self._hold.session_uid, Kind.STEER)
+            texts = self._queue.texts(self._hold.session_uid, Kind.STEER)
+            self._is_stale = False
             self._waiting = deque(
                 text for text in texts if text.uid not in known and len(self._line(text)) <= self._feed.line_bytes_max
             )
@@ -194,13 +235,13 @@ def word_line(text: Text, turn_uid: str, now: int) -> bytes:
     return line[:-1] + b',"uid":' + msgspec.json.encode(text.uid) + b"}"
 
 
-def settle(store: Store, session_uid: str, consumed: Iterable[str]) -> None:
+def settle(store: Store, session_uid: str, consumed: Iterable[str], report: Callable[[str], None]) -> None:
     """Take out of the queue what a run that is stored has consumed; steers that it did not take up become follow-ups.
 
     Raises what keeps the queue from being written now; one that cannot be read at all holds nothing back.
     """
     try:
-        with Queue(store.path) as queue:
+        with Queue(store.path, report) as queue:
             waiting = queue.texts(session_uid)
             known = set(consumed)
             queue.remove([text.uid for text in waiting if text.uid in known])
@@ -209,11 +250,14 @@ def settle(store: Store, session_uid: str, consumed: Iterable[str]) -> None:
         return
 
 
-def still_waits(store: Store, uid: str) -> bool:
-    """Whether a text is still in the queue; not, where the queue cannot be read."""
+def still_waits(store: Store, uid: str, report: Callable[[str], None]) -> bool:
+    """Whether a text is still in the queue; not, where the queue cannot be read. Raises QueueBusy."""
     try:
-        with Queue(store.path) as queue:
+        with Queue(store.path, report) as queue:
             return queue.has(uid)
+    except QueueBusy:
+        # Taken for gone, it would never be run.
+        raise
     except BackstoryError:
         return False
 
@@ -239,12 +283,9 @@ def still_waiting(home: Path, queue: Queue, session_uid: str | None = None) -> l
     return [text for text in texts if text.uid not in at_work]
 
 
-def leave(store: Store, session_uid: str, said: Sequence[tuple[Kind, str, Options]], now: int) -> list[Text]:
-    """Leave texts for a session, each with the uid of the turn it may become; gives them.
-
-    Raises what the queue raises.
-    """
-    texts = [
+def texts_for(session_uid: str, said: Sequence[tuple[Kind, str, Options]], now: int) -> list[Text]:
+    """Texts for a session, each with the uid of the turn it may become."""
+    return [
         Text(
             uid=ids.new_uid(now, os.urandom(10)),
             session_uid=session_uid,
@@ -255,6 +296,9 @@ def leave(store: Store, session_uid: str, said: Sequence[tuple[Kind, str, Option
         )
         for kind, content, options in said
     ]
-    with Queue(store.path) as queue:
-        queue.add(texts)
-    return texts
+
+
+def leave(store: Store, texts: Sequence[Text], report: Callable[[str], None] = lambda _: None) -> int:
+    """Leave texts for a session; gives how many wait before them. Raises what the queue raises."""
+    with Queue(store.path, report) as queue:
+        return queue.add(texts)

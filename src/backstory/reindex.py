@@ -6,22 +6,25 @@ that was left half way is told again by the next reindex or ingest.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 from msgspec import Struct, field
 
-from backstory import agents, companions, ids
+from backstory import agents, companions
 from backstory.deriving import Deriver
-from backstory.errors import BackstoryError, LogNotUnderstood, SessionNotFound
+from backstory.errors import SessionNotFound, in_words
 from backstory.found import At
-from backstory.model import AssistantText, OwnLine, Unknown, event_from_json
+from backstory.ingest import understand
+from backstory.model import AssistantText, LogIdentity, OwnLine, Unknown, event_from_json
 from backstory.slicing import SLICE_BYTES, placed_lines
 from backstory.store import slices
 from backstory.store.copying import COPY
-from backstory.store.logs import API, FILE, LINE_BYTES_MAX, OVERSIZE, STDERR, STREAM
+from backstory.store.logs import API, FAILED, FILE, LINE_BYTES_MAX, OVERSIZE, STDERR, STREAM
 from backstory.store.retelling import Retold
+from backstory.unread import identified, is_unread, reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,10 +69,7 @@ def reindex(
     """
     done = Reindexed()
     todo = store.sessions_to_derive(only_stale=only_stale)
-    is_bulk = len(todo) >= BULK_SESSIONS
-    if is_bulk:
-        store.begin_bulk()
-    try:
+    with store.bulk(is_bulk=len(todo) >= BULK_SESSIONS):
         for number, session_id in enumerate(todo, 1):
             try:
                 session = store.session(session_id)
@@ -79,12 +79,9 @@ def reindex(
             try:
                 _tell_again(store, session, events_too=events_too)
                 done.sessions += 1
-            except (BackstoryError, OSError, msgspec.DecodeError) as refused:
-                done.failed.append(Failed(session.uid, str(refused)))
+            except Exception as refused:
+                done.failed.append(Failed(session.uid, in_words(refused)))
             progress(number, len(todo))
-    finally:
-        if is_bulk:
-            store.end_bulk()
     if not only_stale:
         done.gone = store.mark_gone([log.id for log in store.logs() if _is_gone(log)], now)
         done.stored = store.counts()
@@ -98,6 +95,10 @@ def _is_gone(log: Log) -> bool:
 
 
 def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
+    understood = [understand(store, log) for log in store.logs(session) if is_unread(log.native_id)]
+    if any(understood):
+        # What it was is told in the session that it is of.
+        return
     told: set[str] = set()
     # What cannot be told again is found out before anything is cleared.
     logs = [(log, _telling(store, log)) for log in store.logs(session)]
@@ -139,12 +140,13 @@ def _retold(store: Store, session: Session, log: Log, telling: _Telling) -> Iter
             # What a record that may still grow says is not part of the state to go on from.
             is_past, piece.pending = True, deriver.state()
             telling.finish(piece)
-        at, turn_uid, events = telling.read(line, seq)
-        for part, event in events:
-            piece.events.append(slices.packed(event, seq, part, turn_uid, at, start, len(line)))
-            deriver.take(event, At(seq, part, turn_uid, at), cwd)
-            if turn_uid is not None and isinstance(event, AssistantText):
-                piece.answers[turn_uid] = event.text
+        told = len(piece.events)
+        try:
+            _tell_record(piece, deriver, telling, line, seq, start, cwd)
+        except Exception:
+            # As when it was read first: the record is kept, and the others are told.
+            del piece.events[told:]
+            piece.events.append(slices.packed(Unknown(type=FAILED), seq, 0, None, None, start, len(line)))
         size += len(line)
         if size >= SLICE_BYTES and not is_past:
             piece.found = deriver.cut(cwd)
@@ -162,15 +164,28 @@ def _retold(store: Store, session: Session, log: Log, telling: _Telling) -> Iter
     yield piece
 
 
+def _tell_record(
+    piece: Retold, deriver: Deriver, telling: _Telling, line: bytes, seq: int, start: int, cwd: str | None
+) -> None:
+    at, turn_uid, events = telling.read(line, seq)
+    for part, event in events:
+        piece.events.append(slices.packed(event, seq, part, turn_uid, at, start, len(line)))
+        deriver.take(event, At(seq, part, turn_uid, at), cwd)
+        if turn_uid is not None and isinstance(event, AssistantText):
+            piece.answers[turn_uid] = event.text
+
+
 class _File:
     """A session's own log."""
 
     def __init__(self, store: Store, log: Log) -> None:
         agent = agents.load(log.agent)
-        identity = agent.identify(Path(log.path or log.relpath), store.read_log(log.id, 0, ids.HEAD_BYTES))
-        if identity is None:
-            raise LogNotUnderstood(log.agent, log.relpath)
-        self._reader = agent.reader(identity, None, tuple)
+        identity = LogIdentity(native_id=log.native_id)
+        if not is_unread(log.native_id):
+            # Where its beginning does not say whose it is any more, it did when the log was first read.
+            told, _ = identified(agent, Path(log.path or log.relpath), partial(store.read_log, log.id))
+            identity = told or identity
+        self._reader = reader_of(agent, identity, None, tuple)
 
     def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:
         if len(line) > LINE_BYTES_MAX:
@@ -194,7 +209,7 @@ class _Stream:
     """An output of a run."""
 
     def __init__(self, log: Log, kind: str, turn_uid: str | None) -> None:
-        self._reader = cast("Runnable", agents.load(log.agent)).stream_reader()
+        self._reader = agents.stream_reader_of(cast("Runnable", agents.load(log.agent)))
         self._is_error, self._turn_uid = kind == STDERR, turn_uid
 
     def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:

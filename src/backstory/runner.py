@@ -10,15 +10,15 @@ import signal
 import subprocess
 import threading
 import time
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from backstory import ids
-from backstory.agents import Exit, Permissions, steerable
+from backstory import ids, listeners
+from backstory.agents import Exit, Permissions, steerable, stream_reader_of
 from backstory.context import PREFIX_CHARS, build_context, context_prefix
 from backstory.errors import (
     AgentNotStarted,
@@ -26,8 +26,11 @@ from backstory.errors import (
     EmptyPrompt,
     FolderNotUsable,
     PromptNotText,
+    RunNotStored,
     SessionBusy,
     SessionDiverged,
+    in_words,
+    is_for_one_only,
 )
 from backstory.known_projects import KnownProjects
 from backstory.model import Turn
@@ -36,6 +39,7 @@ from backstory.spool import LOCKS, MARKER, SPOOLS, Feed, Run, SessionLock, Spool
 from backstory.store import RunPiece, Store, open_store
 from backstory.store.queue import Kind
 from backstory.streaming import Followed, Shown, Told, native_id, program, runnable
+from backstory.whereabouts import Whereabouts, file_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -85,13 +89,40 @@ class Finished(Struct, frozen=True, kw_only=True):
     error: str | None = None
     waits: str | None = None
     """Why it could not be stored yet; it waits in the spool for the next command."""
+    moved: str | None = None
+    """Where it was stored instead, if its project was moved or removed meanwhile."""
+
+
+class Unstored(str):
+    """The sentence about a run that could not be stored, with the folder that it waits in, and the reason."""
+
+    folder: Path
+    reason: str
+
+    @classmethod
+    def of(cls, folder: Path, reason: str) -> Unstored:
+        """The sentence about this folder."""
+        told = cls(f"A run waits in {folder} and could not be stored: {reason}")
+        told.folder, told.reason = folder, reason
+        return told
 
 
 class Runner:
-    """Runs prompts on one machine: ``home`` holds the spool and the locks."""
+    """Runs prompts on one machine: ``home`` holds the spool and the locks.
 
-    def __init__(self, home: Path, home_store: Store, environ: Mapping[str, str], now: Callable[[], int]) -> None:
+    ``report`` is told whom a queue is waited for.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        home_store: Store,
+        environ: Mapping[str, str],
+        now: Callable[[], int],
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._home, self._home_store, self._environ, self._now = home, home_store, environ, now
+        self._report = report
         self.projects = KnownProjects(home, home_store, now)
 
     def run(self, store: Store, session: Session, request: Request, show: Callable[[Shown], None]) -> Finished:
@@ -113,7 +144,7 @@ class Runner:
 
         Another command may have it for a moment, to store what an earlier run left: it is waited for.
         """
-        hold = Hold(self._home, store, session.uid, self._now)
+        hold = Hold(self._home, store, session.uid, self._now, self._report)
         deadline = time.monotonic() + patience_s
         while not hold.take():
             if time.monotonic() > deadline:
@@ -156,11 +187,18 @@ class Runner:
             if spool.is_alive:
                 raise SessionBusy(session.shown_number or session.uid, "an agent whose backstory was killed")
             spool.kill()
-            self._store_or_drop(store, spool, run)
+            try:
+                self._store_or_drop(store, spool, run)
+            except Exception as refused:
+                if not is_for_one_only(refused):
+                    raise
+                spool.note_trouble(in_words(refused))
+                name = session.shown_number or session.uid
+                raise RunNotStored(name, spool.folder, in_words(refused)) from refused
 
     def _store_or_drop(self, store: Store, spool: Spool, run: Run) -> None:
         """Store what a run has left. One that never started, and whose prompt still waits in the queue, is dropped."""
-        if not spool.was_started and still_waits(store, run.turn_uid):
+        if not spool.was_started and still_waits(store, run.turn_uid, self._report):
             spool.remove()
         else:
             self._store(store, spool, self._left(spool, run))
@@ -175,7 +213,7 @@ class Runner:
             raise PromptNotText from refused
         return program(runnable(request.agent), request.executable, self._environ)
 
-    def take_up(self, report: Callable[[str], None] = lambda problem: None) -> int:
+    def take_up(self, report: Callable[[Unstored], None] = lambda problem: None) -> int:
         """Store what runs whose runner died have left, once they are over; gives how many that were.
 
         One that cannot be stored stays where it is, ``report`` is told, and the others are stored all the same.
@@ -198,8 +236,13 @@ class Runner:
                     with open_store(run.store, now=self._now) as store:
                         self._store_or_drop(store, spool, run)
                         stored += 1
-            except (BackstoryError, OSError) as refused:
-                report(f"A run waits in {spool.folder} and could not be stored: {refused}")
+                    if spool.trouble:
+                        # It is stored where it belongs, and not in the machine's store.
+                        report(Unstored.of(spool.folder, spool.trouble))
+            except Exception as refused:
+                if is_for_one_only(refused):
+                    spool.note_trouble(in_words(refused))
+                report(Unstored.of(spool.folder, in_words(refused)))
             finally:
                 lock.release()
         return stored
@@ -209,8 +252,8 @@ class Runner:
         to_come = {run.turn_uid for spool in waiting(self._home / SPOOLS) if (run := spool.run) is not None}
         try:
             closed = store.cleanup_orphans(to_come)
-        except BackstoryError as refused:
-            report(f"What a crash left could not be closed: {refused}")
+        except Exception as refused:
+            report(f"What a crash left could not be closed: {in_words(refused)}")
             return
         for orphan in closed:
             calls = f", {orphan.calls} of its calls without a result" if orphan.calls else ""
@@ -220,8 +263,13 @@ class Runner:
     def running(self) -> set[tuple[str, str]]:
         """(agent, its own id of the session) of every run that is not stored yet."""
         runs = [(spool, run) for spool in waiting(self._home / SPOOLS) if (run := spool.run) is not None]
-        found = ((run.agent, native_id(spool, run)) for spool, run in runs)
-        return {(agent, native) for agent, native in found if native is not None}
+        found = set[tuple[str, str]]()
+        for spool, run in runs:
+            # The log of an agent that is no longer known is not read either.
+            with suppress(BackstoryError, OSError):
+                if (native := native_id(spool, run)) is not None:
+                    found.add((run.agent, native))
+        return found
 
     def _left(self, spool: Spool, run: Run) -> Told:
         return Told(spool, run, exit_unseen(spool), min(spool.last_word_ms(), self._now()))
@@ -249,29 +297,33 @@ class Runner:
         feed = Feed.holding(listener.line(prefix + request.prompt)) if listener is not None else None
         if listener is not None and feed is not None:
             command = listener.listening(command)
-        with _Stopping(Spool(self._home / SPOOLS / run.turn_uid), request.silence_s) as stopping:
+        with (
+            Whereabouts(store.path) as whereabouts,
+            _Stopping(Spool(self._home / SPOOLS / run.turn_uid), request.silence_s) as stopping,
+            nullcontext() if feed is None else closing(feed),
+        ):
             spool = Spool.begin(self._home / SPOOLS, run, prefix + request.prompt)
             try:
                 process = None if stopping.was_asked else self._spawn(spool, command, request.cwd, feed)
             except OSError as refused:
                 spool.remove()
                 store.drop_if_empty(session)
-                if feed is not None:
-                    feed.close()
                 raise _not_started(agent.name, executable, request.cwd, refused) from refused
             # The agent needs its time to begin, so this costs none.
             self._let_home_know(store, session)
             import_module("backstory.deriving")  # needed to store what it says
             if process is None:
                 ended = Exit(was_cancelled=True)
-                if feed is not None:
-                    feed.close()
             else:
-                reader = agent.stream_reader()
-                steering = _steering(hold, spool, feed, agent, reader, self._now)
+                reader = stream_reader_of(agent)
+                is_known = listeners.is_known(self._home, executable)
+                steering = _steering(hold, spool, feed, agent, reader, self._now, is_known=is_known)
                 ended = self._follow(spool, process, reader, stopping, steering, show)
-        spool.note_exit(ended.code, ended.signal)
-        return self._finish(store, spool, run, ended, len(context))
+                if steering is not None and steering.was_heard:
+                    listeners.note(self._home, executable)
+            spool.note_exit(ended.code, ended.signal)
+            moved_to = whereabouts.now()
+        return self._finish(store, spool, run, ended, len(context), moved_to)
 
     def _new_run(
         self, store: Store, session: Session, request: Request, agent: Runnable, prefix: str, after: Point | None
@@ -292,19 +344,26 @@ class Runner:
             prefix_sha256=hashlib.sha256(prefix.encode("utf-8", "surrogatepass")).hexdigest() if prefix else None,
             parent_uid=after.uid if after else None,
             parent_seq=after.seq if after else None,
+            store_file=file_at(store.path),
         )
 
-    def _finish(self, store: Store, spool: Spool, run: Run, ended: Exit, context_chars: int) -> Finished:
+    def _finish(
+        self, store: Store, spool: Spool, run: Run, ended: Exit, context_chars: int, moved_to: Path | None
+    ) -> Finished:
         """Store a run that is over, and say what it came to, also when it cannot be stored now."""
-        now, waits = self._now(), None
+        now, waits, moved = self._now(), None, None
         told = Told(spool, run, ended, now)
         try:
-            self._store(store, spool, told)
-        except BackstoryError as refused:
-            told, waits = Told(spool, run, ended, now), str(refused)
+            moved = self._store(store, spool, told, moved_to)
+        except Exception as refused:
+            if is_for_one_only(refused):
+                spool.note_trouble(in_words(refused))
+            told, waits = Told(spool, run, ended, now), in_words(refused)
             for _ in told.pieces():
                 pass
-        return Finished(turn=told.turn, context_chars=context_chars, tools=told.tools, error=told.error, waits=waits)
+        return Finished(
+            turn=told.turn, context_chars=context_chars, tools=told.tools, error=told.error, waits=waits, moved=moved
+        )
 
     def _let_home_know(self, store: Store, session: Session) -> None:
         """A session is known to the machine's store at once: the project's may be gone before its first run ends."""
@@ -312,19 +371,43 @@ class Runner:
         try:
             if home.path != store.path and not home.has(session.uid) and not home.is_forgotten(session.uid):
                 home.take_session(store, session.uid)
-        except BackstoryError:
+        except Exception:
+            # It is tried again when the run is stored.
             return
 
-    def _store(self, store: Store, spool: Spool, told: Told) -> None:
+    def _store(self, store: Store, spool: Spool, told: Told, moved_to: Path | None = None) -> str | None:
+        """Store a run where it belongs, also where that was moved to; gives where that is if it is elsewhere now.
+
+        A store that is gone from its project is brought back first. Where the project is gone, too, nothing is made in
+        its place: the machine's store has the run. Raises what keeps it from being stored.
+        """
+        file = told.run.store_file
+        if _is_there(store, told.session_uid, file):
+            self._store_in(store, spool, told)
+            return None
+        # What is open is a file without a name, or with another one.
+        store.close()
+        moved_to = moved_to or (self.projects.at(file) if file is not None else None)
+        if moved_to is not None:
+            with open_store(moved_to, now=self._now) as there:
+                self.projects.remember(there)
+                self._store_in(there, spool, told)
+            return f"Its project was moved while it ran; it is stored in {moved_to}."
+        if not store.path.parent.parent.exists() and self._home_store.has(told.session_uid):
+            for piece in told.pieces():
+                self._home_store.write_run(piece)
+            spool.remove()
+            return f"Its project is not where it was, so it is stored in {self._home_store.path} only."
+        self.projects.bring_back(store)
+        self._store_in(store, spool, told)
+        return None
+
+    def _store_in(self, store: Store, spool: Spool, told: Told) -> None:
         """Store a run where it belongs and in the machine's store; its spool goes only when both have it.
 
-        A project's store that is gone is brought back first. What the machine's store cannot take now is left for
-        the next command: the run is safe where it belongs. Raises what keeps it from being stored there.
+        What the machine's store cannot take now is left for the next command: the run is safe where it belongs. Raises
+        what keeps it from being stored there.
         """
-        if not store.exists:
-            # What is open is a file without a name: nobody would find what is written to it.
-            store.close()
-            self.projects.bring_back(store)
         uid, home = told.session_uid, self._home_store
         if store.is_forgotten(uid):
             for _ in told.pieces():
@@ -341,7 +424,7 @@ class Runner:
         for _ in pieces:
             # Read to its end all the same: it tells which words the agent took up.
             pass
-        settle(store, uid, [told.run.turn_uid, *told.taken])
+        settle(store, uid, [told.run.turn_uid, *told.taken], self._report)
         try:
             home.hand_over(store, uid, has_all=is_beside)
             spool.remove()
@@ -351,8 +434,9 @@ class Runner:
                 for piece in Told(spool, told.run, told.ended, told.now).pieces():
                     home.write_run(piece)
                 spool.remove()
-        except BackstoryError:
-            return
+        except Exception as refused:
+            if is_for_one_only(refused):
+                spool.note_trouble(f"{home.path} cannot take it: {in_words(refused)}")
 
     def _spawn(self, spool: Spool, command: list[str], cwd: Path, feed: Feed | None) -> subprocess.Popen[bytes]:
         stdout, stderr = spool.open_output()
@@ -417,12 +501,19 @@ class Runner:
 
 
 def _steering(
-    hold: Hold, spool: Spool, feed: Feed | None, agent: Runnable, reader: StreamReader, now: Callable[[], int]
+    hold: Hold,
+    spool: Spool,
+    feed: Feed | None,
+    agent: Runnable,
+    reader: StreamReader,
+    now: Callable[[], int],
+    *,
+    is_known: bool,
 ) -> Steering | None:
     listener = steerable(agent)
     if listener is None or feed is None:
         return None
-    return Steering(hold, spool, feed, listener, cast("ListeningReader", reader), now)
+    return Steering(hold, spool, feed, listener, cast("ListeningReader", reader), now, is_known=is_known)
 
 
 def _steered(steering: Steering, stopping: _Stopping, show: Callable[[Shown], None]) -> bool:
@@ -533,11 +624,21 @@ def _not_started(agent: str, executable: str, cwd: Path, refused: OSError) -> Ba
     return AgentNotStarted(agent, executable, detail)
 
 
+def _is_there(store: Store, session_uid: str, file: tuple[int, int] | None) -> bool:
+    """Whether a run's store is where it was: the same file, or another with its session: one brought back."""
+    if not store.exists:
+        return False
+    if file is None or file_at(store.path) == file:
+        return True
+    store.close()
+    return store.has(session_uid)
+
+
 def _is_level(home: Store, uid: str, next_seq: int) -> bool:
     """Whether the machine's store has all of a session, so that a run can be written to it beside."""
     try:
         return home.has(uid) and home.next_seq(uid) == next_seq
-    except BackstoryError:
+    except Exception:
         return False
 
 
@@ -545,7 +646,7 @@ def _is_written(home: Store, piece: RunPiece) -> bool:
     """Whether the machine's store took a piece of a run; what it does not take is copied when the run is stored."""
     try:
         return home.write_run(piece)
-    except BackstoryError:
+    except Exception:
         return False
 
 

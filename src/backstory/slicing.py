@@ -3,11 +3,14 @@
 Every line that holds anything is a record and gets a number, whatever its adapter makes of it; where an agent keeps
 one document over many lines, it says which of them end a record. The last line of a log may still grow: its bytes are
 kept, and if it looks whole it is told provisionally and told again when more has come.
+
+A record that an adapter fails at is kept like one that it does not know, and the reading goes on.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 from collections import deque
 from pathlib import PurePath
 from typing import IO, TYPE_CHECKING
@@ -16,16 +19,20 @@ from msgspec import Struct
 
 from backstory import agents
 from backstory.deriving import Deriver
+from backstory.errors import in_words
 from backstory.found import At, Found
-from backstory.model import AssistantText, Parsed, Unknown
+from backstory.model import AssistantText, Parsed, SessionFacts, Unknown
 from backstory.store import codec, logs
-from backstory.store.logs import BLANK, FILE, LINE_BYTES_MAX, OVERSIZE
+from backstory.store.logs import BLANK, FAILED, FILE, LINE_BYTES_MAX, OVERSIZE
 from backstory.store.slices import LogSlice, NewEvent, packed
+from backstory.unread import reader_of
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
+
+    from _typeshed import WriteableBuffer as Buffer
 
     from backstory.agents import Agent
     from backstory.model import LogIdentity
@@ -72,7 +79,9 @@ class Slicer:
         self._source, self._start = source, start
         log = start.log
         self.unknown: dict[str, int] = {}
-        self._reader = source.agent.reader(source.identity, log.state if log else None, start.earlier)
+        self.problem: str | None = None
+        """What kept a record from being understood, the last time that happened."""
+        self._reader = reader_of(source.agent, source.identity, log.state if log else None, start.earlier)
         self._deriver = Deriver(start.pending)
         self._at = log.read_to if log else 0
         self._line_start = log.parsed_to if log else 0
@@ -172,11 +181,19 @@ class Slicer:
         seq = self._number(line)
         if line is None:
             self.unknown[OVERSIZE] = self.unknown.get(OVERSIZE, 0) + 1
-            parsed, length = Parsed(None, [(0, Unknown(type=OVERSIZE))], None), 0
-        else:
-            parsed, length = self._reader.read(line, seq), len(line)
-        if parsed.events:
-            self._note(parsed, seq, start, length)
+            self._note(Parsed(None, [(0, Unknown(type=OVERSIZE))], None), seq, start, 0)
+            return seq
+        told = len(self._events)
+        try:
+            parsed = self._reader.read(line, seq)
+            if parsed.events:
+                self._note(parsed, seq, start, len(line))
+        except Exception as refused:
+            # Whatever an adapter stumbles over, the record is kept, and the others are read.
+            del self._events[told:]
+            self.problem = in_words(refused)
+            self.unknown[FAILED] = self.unknown.get(FAILED, 0) + 1
+            self._note(Parsed(None, [(0, Unknown(type=FAILED))], None), seq, start, len(line))
         return seq
 
     def _number(self, line: bytes | None) -> int:
@@ -207,7 +224,7 @@ class Slicer:
         One that looked whole and turned out to go on says nothing until it ends, and keeps its number.
         """
         line = b"".join(self._carry)
-        if line.strip(BLANK) and self._source.agent.is_whole(line):
+        if line.strip(BLANK) and self._looks_whole(line):
             seq = self._record(line, self._line_start)
         elif self._carried and self._tail_seq is not None:
             seq, self._tail_seq = self._tail_seq, None
@@ -215,10 +232,18 @@ class Slicer:
             return None
         return seq
 
+    def _looks_whole(self, line: bytes) -> bool:
+        try:
+            return self._source.agent.is_whole(line)
+        except Exception:
+            return False
+
     def _cut(
         self, state: bytes, pending: bytes | None, parsed_to: int, tail_seq: int | None, *, is_last: bool = False
     ) -> LogSlice:
         source, expected = self._source, self._expected
+        # First what was touched: what of it cannot be kept is counted, too.
+        turns = list(self._reader.touched())
         self.unknown |= self._reader.unknown
         piece = LogSlice(
             agent=source.agent.name,
@@ -247,7 +272,7 @@ class Slicer:
             runs=self._runs,
             tail_run=logs.Run(parsed_to, self._at, tail_seq, 1) if tail_seq is not None and is_last else None,
             events=self._events,
-            turns=list(self._reader.touched()),
+            turns=turns,
             answers=self._answers,
             facts=self._reader.session,
             last_active=self._last_active,
@@ -262,25 +287,105 @@ class Slicer:
         return found
 
 
+def untold_slices(source: Source, start: Start, file: IO[bytes]) -> Iterator[LogSlice]:
+    """The slices of what ``file`` holds behind what is kept, as bytes alone: nobody is asked what they say."""
+    log, tail = start.log, start.tail
+    at = log.read_to if log else 0
+    file.seek(at)
+    while data := file.read(SLICE_BYTES):
+        chunks = [logs.pack(at + n, data[n : n + BLOCK_BYTES]) for n in range(0, len(data), BLOCK_BYTES)]
+        tail = (tail + data)[-logs.TAIL_BYTES :]
+        yield LogSlice(
+            agent=source.agent.name,
+            identity=source.identity,
+            session_uid=source.session_uid,
+            created=source.created,
+            relpath=source.relpath,
+            path=str(source.path),
+            modified=source.place.mtime_ns // 1_000_000,
+            log_id=log.id if log else None,
+            expected_read_to=at,
+            expected_next_seq=start.next_seq,
+            read_to=at + len(data),
+            parsed_to=at,
+            tail_seq=None,
+            next_seq=start.next_seq,
+            generation=start.generation,
+            first_hash=start.first_hash,
+            tail_hash=codec.text_digest(tail),
+            state=b"",
+            chunks=chunks,
+            facts=SessionFacts(),
+            is_told=False,
+        )
+        at += len(data)
+
+
 def opened(path: Path) -> IO[bytes]:
-    """A log as a file of its content, also of a compressed one; it can be sought in."""
+    """A log as a file of its content, also of a compressed one as far as it can be read; it can be sought in.
+
+    ``missing_of`` says why not all of it can be.
+    """
     return _decompressed(path) if path.name.endswith(".zst") else path.open("rb", buffering=0)
+
+
+def missing_of(file: IO[bytes]) -> str | None:
+    """Why a file that ``opened`` gave ends before its log does; None where it does not."""
+    return getattr(file, "missing", None)
 
 
 def _decompressed(path: Path) -> IO[bytes]:
     import tempfile
 
+    class Content(tempfile.SpooledTemporaryFile[bytes]):
+        missing: str | None = None
+
     # In memory while it is small, on the disk when it is not.
-    spooled = tempfile.SpooledTemporaryFile(max_size=SLICE_BYTES)  # noqa: SIM115 - the caller closes it
+    spooled = Content(max_size=SLICE_BYTES)
     try:
         with path.open("rb") as file:
-            for block in codec.decompressed(file):
-                spooled.write(block)
+            try:
+                for block in codec.decompressed(file):
+                    spooled.write(block)
+            except codec.ZstdError as refused:
+                if not spooled.tell():
+                    raise
+                spooled.missing = str(refused)
     except BaseException:
         spooled.close()
         raise
     spooled.seek(0)
     return spooled
+
+
+def kept_bytes(store: Store, log: Log) -> IO[bytes]:
+    """A log that the store keeps, as a file to read and to seek in."""
+    return io.BufferedReader(_KeptBytes(store, log), BLOCK_BYTES)
+
+
+class _KeptBytes(io.RawIOBase):
+    def __init__(self, store: Store, log: Log) -> None:
+        self._store, self._log, self._at = store, log, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = max(offset + {io.SEEK_CUR: self._at, io.SEEK_END: self._log.read_to}.get(whence, 0), 0)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Buffer) -> int:
+        view = memoryview(buffer)
+        data = self._store.read_log(self._log.id, self._at, len(view))
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 def _record_end(agent: Agent, path: PurePath, file: IO[bytes]) -> re.Pattern[bytes] | None:
@@ -297,7 +402,12 @@ def _record_end(agent: Agent, path: PurePath, file: IO[bytes]) -> re.Pattern[byt
 
 def record_key(agent: Agent, line: bytes) -> str:
     """By what a record is known again in a rewritten log: its own id, else its content."""
-    return agent.native_id_of(line) or hashlib.sha256(line).hexdigest()
+    try:
+        native_id = agent.native_id_of(line)
+    except Exception:
+        # What it fails at has no id that it could tell.
+        native_id = None
+    return native_id or hashlib.sha256(line).hexdigest()
 
 
 def numbered_lines(store: Store, log: Log) -> Iterator[tuple[bytes, int]]:

@@ -25,6 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.errors import BackstoryError, CannotWrite, DiskFull
+from backstory.store.private import make_folder
 
 SPOOLS = "spool"
 """The folder below BACKSTORY_HOME that holds every run's."""
@@ -54,6 +55,8 @@ class Run(Struct, frozen=True, kw_only=True):
     parent_uid: str | None = None
     """The turn that it follows, with the record; None: the session's newest, which is nothing in a new session."""
     parent_seq: int | None = None
+    store_file: tuple[int, int] | None = None
+    """Device and inode of the store, by which it is known where it was moved to."""
 
 
 class Word(Struct, frozen=True):
@@ -91,7 +94,7 @@ class Spool:
         """What is run here; None for a folder that was never finished."""
         try:
             return msgspec.json.decode((self.folder / "run.json").read_bytes(), type=Run)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return None
 
     @property
@@ -209,6 +212,18 @@ class Spool:
         pid = self.pid
         return [*found, *([pid] if pid is not None and pid not in found else [])]
 
+    def signs_of_work(self) -> object:
+        """Something that is never the same twice while a process of this run works, or waits for the processor or disk.
+
+        Where the system tells nothing of processes, only what the agent wrote is a sign.
+        """
+        found: list[object] = [each.stat().st_size for each in (self.stdout, self.stderr) if each.exists()]
+        for pid in self.family():
+            with suppress(OSError, IndexError, ValueError):
+                state, *fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+                found.append((pid, int(fields[10]) + int(fields[11]), time.monotonic() if state in "RD" else 0.0))
+        return found
+
     def _holders(self) -> list[int]:
         """Other processes that have the agent's output open for writing: it gave it to them, without our mark."""
         found = []
@@ -237,6 +252,19 @@ class Spool:
     def was_cancelled(self) -> bool:
         """Whether a person stopped it."""
         return (self.folder / "cancelled").exists()
+
+    def note_trouble(self, why: str) -> None:
+        """Keep why the run could not be stored, for those who ask what waits."""
+        with suppress(BackstoryError):
+            write_private(self.folder / "trouble", why.encode("utf-8", "replace"))
+
+    @property
+    def trouble(self) -> str:
+        """Why the run could not be stored the last time; '' where nobody tried, or only the store was busy."""
+        try:
+            return (self.folder / "trouble").read_text("utf-8", "replace")
+        except OSError:
+            return ""
 
     def last_word_ms(self) -> int:
         """When the agent last wrote something, in ms since 1970; when it was begun, if it wrote nothing."""
@@ -426,7 +454,7 @@ def _append_whole(file: int, data: bytes) -> None:
 def make_private_folder(folder: Path) -> None:
     """Make a folder that only its owner may enter. Raises DiskFull, CannotWrite."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
     except OSError as refused:
         raise _translated(folder, refused) from refused
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shutil
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 from msgspec import Struct
 
 from backstory import agents
-from backstory.errors import AgentCannotRun, AgentMissing
+from backstory.agents import Ending, Streamed
+from backstory.errors import AgentCannotRun, AgentMissing, in_words
 from backstory.model import (
     AssistantText,
     Complete,
@@ -22,7 +24,7 @@ from backstory.model import (
     Unknown,
     event_from_json,
 )
-from backstory.store.logs import API, BLANK, LINE_BYTES_MAX, OVERSIZE, STDERR, STREAM
+from backstory.store.logs import API, BLANK, FAILED, LINE_BYTES_MAX, OVERSIZE, STDERR, STREAM
 from backstory.store.runs import End, Output, RunPiece
 from backstory.tree import Point
 
@@ -72,11 +74,13 @@ def native_id(spool: Spool, run: Run) -> str | None:
     """The agent's own id of a run's session: as it was told, else as the first records of the run tell it."""
     if run.native_id is not None:
         return run.native_id
-    lines, reader = Lines(spool.stdout), runnable(run.agent).stream_reader()
+    lines, reader = Lines(spool.stdout), agents.stream_reader_of(runnable(run.agent))
     try:
         for _, line in lines.new():
             if line is not None:
-                reader.read(line)
+                with suppress(Exception):
+                    # What it fails at tells no id.
+                    reader.read(line)
             if reader.native_id is not None:
                 break
     finally:
@@ -156,9 +160,11 @@ class Followed:
     def _shown(self, line: bytes | None) -> Shown:
         if line is None or not line.strip(BLANK):
             return Shown([])
-        if self._is_error:
-            return Shown(self._reader.stderr(line))
-        told = self._reader.read(line)
+        try:
+            told = Streamed(list(enumerate(self._reader.stderr(line)))) if self._is_error else self._reader.read(line)
+        except Exception:
+            # Whatever an adapter stumbles over, the run goes on.
+            return Shown([Unknown(type=FAILED)])
         return Shown([event for _, event in told.events], told.delta)
 
     def close(self) -> None:
@@ -171,7 +177,7 @@ class Told:
 
     def __init__(self, spool: Spool, run: Run, ended: Exit, now: int) -> None:
         self._spool, self.run, self.ended, self.now = spool, run, ended, now
-        self._reader = runnable(run.agent).stream_reader()
+        self._reader = agents.stream_reader_of(runnable(run.agent))
         self._was_told = False
         self._unfinished: list[str] = []
         self._words = deque(spool.words())
@@ -259,13 +265,14 @@ class Told:
                 output.records.append((start, len(line), events))
 
     def _events(self, kind: str, line: bytes) -> tuple[list[tuple[int, Event]], bool]:
-        if kind == STDERR:
-            events, takes_number = list(enumerate(self._reader.stderr(line))), True
-        else:
-            told = self._reader.read(line)
-            events, takes_number = told.events, told.takes_number
-            if told.delta:
-                self._unfinished.append(told.delta)
+        try:
+            told = Streamed(list(enumerate(self._reader.stderr(line)))) if kind == STDERR else self._reader.read(line)
+        except Exception:
+            # Whatever an adapter stumbles over, the line is kept, and the others are stored.
+            told = Streamed([(0, Unknown(type=FAILED))])
+        events, takes_number = told.events, told.takes_number
+        if told.delta:
+            self._unfinished.append(told.delta)
         for _, event in events:
             if isinstance(event, AssistantText):
                 self._unfinished.clear()
@@ -303,7 +310,13 @@ class Told:
 
     def _end(self) -> End:
         """What it all came to; the turn learns it."""
-        turn, ending = self.turn, self._reader.ended(self.ended)
+        turn = self.turn
+        try:
+            ending = self._reader.ended(self.ended)
+        except Exception as refused:
+            ending = Ending(
+                outcome=Outcome.CRASHED, error=f"How it ended could not be understood: {in_words(refused)}."
+            )
         turn.native_id = self._reader.native_id or turn.native_id
         turn.model = ending.model or turn.model
         turn.ended, turn.outcome, turn.stop_reason = self.now, ending.outcome, ending.stop_reason

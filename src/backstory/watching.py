@@ -20,7 +20,7 @@ from backstory.agents import companions_of
 from backstory.discover import NEVER_KEPT, Candidate, CompanionFile, shown
 from backstory.errors import CannotWrite, DiskFull, StoreBusy, StoreFailed, StoreNotFound, StoreReadOnly
 from backstory.ingest import Report, ingest_these
-from backstory.known_projects import POINTERS
+from backstory.known_projects import POINTERS, noted
 from backstory.spool import SPOOLS, waiting
 from backstory.store import slices
 
@@ -130,7 +130,7 @@ class Watch:
         try:
             self._renew()
             first = self._everything()
-            self._not_read |= {(each.path, each.reason) for each in first.errors}
+            self._not_read |= {(each.path, each.reason) for each in (*first.errors, *first.not_understood)}
             yield first
             while True:
                 began = time.monotonic()
@@ -251,7 +251,11 @@ class Watch:
         self._file = _identity(self._store.path)
 
     def _note(self, report: Report) -> None:
-        """Tell what could not be read; what was told before is not told again, nor part of the report."""
+        """Tell what could not be read or understood; what was told before is not told again, nor in the report."""
+        for each in report.not_understood:
+            if (each.path, each.reason) not in self._not_read:
+                self._not_read.add((each.path, each.reason))
+                self._tell(f"Kept as it is: {each.path}: {each.reason}")
         report.errors = [each for each in report.errors if (each.path, each.reason) not in self._not_read]
         self._not_read |= {(each.path, each.reason) for each in report.errors}
         for each in report.errors:
@@ -422,6 +426,7 @@ class _Looking:
             inode=told.st_ino,
             size=told.st_size,
             mtime_ns=told.st_mtime_ns,
+            ctime_ns=told.st_ctime_ns,
         )
         return each
 
@@ -487,13 +492,12 @@ def _refused(report: Report) -> set[str]:
 def _state_of_runs(home: Path) -> tuple[object, ...]:
     """What changes when there is a run to take up, or something to exchange with a project's store."""
     spools = [(spool.folder.name, spool.is_alive) for spool in waiting(home / SPOOLS)]
-    pointers = sorted((home / POINTERS).iterdir()) if (home / POINTERS).is_dir() else []
-    return spools, [(pointer.name, _changed_ns(pointer)) for pointer in pointers]
+    return spools, [(note.name, _changed_ns(Path(place.path))) for note, place in noted(home / POINTERS)]
 
 
-def _changed_ns(pointer: Path) -> int:
-    """When the store that a pointer names was last written."""
+def _changed_ns(store: Path) -> int:
+    """When a project's store was last written."""
     try:
-        return Path(os.fsdecode(pointer.read_bytes())).stat().st_mtime_ns
-    except OSError:
+        return store.stat().st_mtime_ns
+    except (OSError, ValueError):
         return 0

@@ -430,12 +430,14 @@ def file_name(case: str) -> str:
 
 def log_of(case: str, folder: Path) -> bytes:
     """What is read of a case's database, as if it had lain in a project."""
+    from backstory.agents import SessionRows
     from backstory.agents.ah import AGENT
 
     write, wanted = CASES[case]
     path = folder / file_name(case)
     write(path)
-    found = {each.native_id: each.content for each in AGENT.sessions_without_logs(FOLDER / path.name, path)}
+    told = AGENT.sessions_without_logs(FOLDER / path.name, path)
+    found = {each.native_id: each.content for each in told if isinstance(each, SessionRows)}
     return found[wanted or next(iter(found))]
 
 

@@ -48,7 +48,7 @@ class Shell:
     def __call__(self, *args: str | bytes | Path, typed: str | None = None, **environ: str) -> Done:
         done = subprocess.run(
             [sys.executable, "-m", "backstory", *args], cwd=self.cwd, env=self.environ | environ, capture_output=True,
-            input=(typed or "").encode(), timeout=60,
+            input=(typed or "").encode(), timeout=120,
         )  # fmt: skip
         return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 

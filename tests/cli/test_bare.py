@@ -57,8 +57,8 @@ def test_settings_lie_beside_the_store_of_a_bare_repository(bench: Bench) -> Non
     bare = bench.root / "bare.git"
     git("init", "-q", "--bare", bare)
     (bare / "backstory").mkdir()
-    (bare / "backstory" / "config.toml").write_text("[list]\nlimit = 3\n")
-    assert bench.backstory("config", "get", "list.limit", cwd=bare).stdout == "3\n"
+    (bare / "backstory" / "config.toml").write_text("[run]\nsilence_s = 3\n")
+    assert bench.backstory("config", "get", "run.silence_s", cwd=bare).stdout == "3\n"
 
 
 def test_a_store_of_a_bare_repository_that_is_lost_is_brought_back(bench: Bench) -> None:

@@ -21,6 +21,8 @@ from hypothesis import strategies as st
 
 from backstory import __version__
 from backstory.cli import COMMANDS
+from backstory.cli.show_command import SHOWN_CHARS_MAX
+from backstory.config import SETTINGS
 from backstory.finding import find
 from backstory.store import Filter, open_store
 from tests.ingest.machines import ORIGINAL_ID, PARENT_ID, SMALL, case, claude_line, claude_log, lines, place, sha256
@@ -28,6 +30,7 @@ from tests.ingest.machines import ORIGINAL_ID, PARENT_ID, SMALL, case, claude_li
 if TYPE_CHECKING:
     from tests.cli.conftest import Shell
 
+ENDS_S = 120
 LIST_FIELDS = (
     "number", "uid", "name", "agents", "project", "branch", "created", "last_active", "turns", "events", "completed",
     "duration_ms", "cost_usd",
@@ -71,12 +74,42 @@ def test_ingest_gives_its_figures(bare: Shell) -> None:
 
 def test_ingest_lists_what_it_could_not_read_and_goes_through(bare: Shell) -> None:
     bare.put("claude/tools")
-    (bare.home / claude_log("odd")).write_bytes(b"\x7fELF\0\0")
+    (bare.home / claude_log("odd")).with_suffix(".jsonl.zst").write_bytes(b"\x7fELF\0\0")
     done = bare("ingest", "--json")
     assert done.code == 0
     (problem,) = done.json()["errors"]
-    assert (Path(problem["path"]).name, set(problem)) == ("odd.jsonl", {"path", "reason"})
+    assert (Path(problem["path"]).name, set(problem)) == ("odd.jsonl.zst", {"path", "reason"})
     assert done.json()["logs_read"] == 1
+
+
+def test_what_nobody_understands_is_counted_listed_when_asked_for_and_given_back(bare: Shell) -> None:
+    bare.put("claude/tools")
+    odd = bare.home / claude_log("odd")
+    odd.write_bytes(b"\x7fELF\0\0\n" * 3)
+    first = bare("ingest")
+    assert "Kept, but not understood, or not whole: 1 file; --explain says which and why." in first.err
+    told = bare("ingest", "--json", "--explain").json()
+    assert told["not_understood"] == [{"path": str(odd), "reason": "no record of this agent is in its beginning"}]
+    assert any(str(odd) in line for line in told["explained"])
+    assert "odd.jsonl" not in bare("list", "--all").out
+    (listed,) = [each for each in bare("list", "--all", "--unread", "--json").json() if each["relation"] == "unread"]
+    assert (listed["title"], listed["turns"], listed["events"]) == ("odd.jsonl, not understood", 0, 3)
+    assert "not understood" in bare("show", listed["uid"]).out
+    assert bare("restore", "--all", "--to", "out").code == 0
+    (restored,) = (bare.cwd / "out").rglob("odd.jsonl")
+    assert restored.read_bytes() == odd.read_bytes()
+
+
+def test_show_prints_the_beginning_of_a_long_text_and_how_much_is_left(bare: Shell) -> None:
+    path = bare.home / claude_log("long")
+    path.parent.mkdir(parents=True)
+    text = "word " * 10_000
+    path.write_bytes(lines(claude_line("user", "a", "hi"), claude_line("assistant", "b", text)))
+    bare("ingest")
+    shown = bare("show", "long")
+    assert len(shown.out) < SHOWN_CHARS_MAX + 1_000
+    assert f"(+{len(text) - SHOWN_CHARS_MAX:,} more characters; --full shows them)" in shown.out
+    assert bare("show", "long", "--full").out.count("word") == 10_000
 
 
 def test_ingest_counts_types_it_does_not_know(bare: Shell) -> None:
@@ -318,9 +351,31 @@ def test_restore_refuses_to_write_over_a_file_that_differs(read_once: Shell, tmp
     done = read_once("restore", ORIGINAL_ID, "--to", tmp_path / "out")
     assert (done.code, done.out) == (CANNOT_CREATE, "")
     assert told["written"] in done.err
+    assert "1 of 1 files could not be given back" in done.err
+    assert "Traceback" not in done.err
     assert Path(told["written"]).read_bytes() == b"mine"
     assert read_once("restore", ORIGINAL_ID, "--to", tmp_path / "out", "--force").code == 0
     assert digest_of(Path(told["written"])) == told["sha256"]
+
+
+def test_restore_goes_on_and_lists_what_it_could_not_give_back(read_once: Shell, tmp_path: Path) -> None:
+    told = read_once("restore", "--all", "--to", tmp_path / "out", "--json").json()
+    Path(told[0]["written"]).write_bytes(b"mine")
+    Path(told[1]["written"]).unlink()
+    again = read_once("restore", "--all", "--to", tmp_path / "out", "--json")
+    assert again.code == CANNOT_CREATE
+    failed = {name: told[0][name] for name in ("session", "original")}
+    error = f"{told[0]['written']} exists and differs."
+    assert again.json()[0]["error"].startswith(error)
+    assert again.json() == [
+        {**failed, "written": None, "bytes": None, "sha256": None, "companions": [], "error": again.json()[0]["error"]},
+        *told[1:],
+    ]
+    said = read_once("restore", "--all", "--to", tmp_path / "out")
+    assert said.code == CANNOT_CREATE
+    assert f"Not given back: {failed['session'][:12]} {failed['original']}: {error}" in said.err
+    assert len(said.out.splitlines()) == len(told) - 1
+    assert f"1 of {len(told)} files could not be given back" in said.err.splitlines()[-1]
 
 
 def test_restore_wants_to_know_what(read_once: Shell, tmp_path: Path) -> None:
@@ -380,7 +435,7 @@ def test_rm_does_as_answered(machine: Shell, answer: str, is_gone: bool) -> None
         stderr=subprocess.PIPE, cwd=machine.cwd, env=machine.environ,
     )  # fmt: skip
     os.write(ours, answer.encode())
-    out, err = done.communicate(timeout=30)
+    out, err = done.communicate(timeout=ENDS_S)
     os.close(ours)
     os.close(theirs)
     assert (done.returncode == 0, out) == (is_gone, b"")
@@ -417,7 +472,7 @@ def test_sessions_that_a_store_owns_have_numbers_that_are_never_given_again(bare
             store.create_session(name)
     numbers = [each["number"] for each in bare("list", "--store", path, "--json").json()]
     assert sorted(numbers) == ["S1", "S2", "S3"]
-    assert bare("rm", "S3", "--yes", "--store", path).code == 0
+    assert bare("rm", "S3", "--yes", "--trust", "--store", path).code == 0
     with open_store(path) as store:
         store.create_session("four")
     assert bare("show", "s4", "--store", path, "--json").json()["session"]["number"] == "S4"
@@ -619,7 +674,7 @@ def on_a_terminal(shell: Shell, *command: str, **environ: str) -> bytes:
         while block := os.read(ours, 65536):
             seen += block
     os.close(ours)
-    assert done.wait(timeout=30) == 0
+    assert done.wait(timeout=ENDS_S) == 0
     return seen
 
 
@@ -664,7 +719,20 @@ def test_a_reader_that_goes_away_is_no_trouble(read_once: Shell) -> None:
         assert done.stderr is not None
         said = done.stderr.read()
         done.stderr.close()
-        assert (command, done.wait(timeout=30), said) == (command, 141, b"")
+        assert (command, done.wait(timeout=ENDS_S), said) == (command, 141, b"")
+
+
+WAITING = """
+from backstory.store import connection
+real = connection.be_durable
+def told(db, **named):
+    real(db, **named)
+    print(flush=True)
+connection.be_durable = told
+from backstory.cli import main
+main()
+"""
+"""``backstory`` that prints a line before it waits for a lock: then only a signal ends it early."""
 
 
 def test_an_interrupted_command_says_that_nothing_is_hurt(machine: Shell) -> None:
@@ -672,16 +740,13 @@ def test_an_interrupted_command_says_that_nothing_is_hurt(machine: Shell) -> Non
     db = apsw.Connection(str(machine.store))
     db.execute("begin immediate")
     done = subprocess.Popen(
-        [sys.executable, "-c", "import sys; print(flush=True); from backstory.cli import main; main()", "ingest"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=machine.cwd, env=machine.environ,
+        [sys.executable, "-c", WAITING, "ingest"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=machine.cwd,
+        env=machine.environ,
     )  # fmt: skip
     assert done.stdout is not None
     done.stdout.readline()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        # Until it waits for the lock: then only a signal ends it early.
-        done.wait(timeout=1.2)
     done.send_signal(signal.SIGINT)
-    _, err = done.communicate(timeout=30)
+    _, err = done.communicate(timeout=ENDS_S)
     db.close()
     assert done.returncode in (130, BUSY)
     assert b"Traceback" not in err
@@ -733,10 +798,24 @@ def test_settings_are_listed_read_and_changed(bare: Shell) -> None:
 
 
 def test_a_projects_setting_wins(bare: Shell) -> None:
-    bare("config", "set", "list.limit", "3")
-    bare("config", "set", "list.limit", "4", "--here")
-    assert bare("config", "get", "list.limit").out == "4\n"
-    assert (bare.cwd / ".backstory" / "config.toml").exists()
+    bare("config", "set", "run.silence_s", "3")
+    bare("config", "set", "run.silence_s", "4", "--here")
+    assert bare("config", "get", "run.silence_s").out == "4\n"
+    found = {each["key"]: each["origin"] for each in bare("config", "list", "--json").json()}
+    assert found["run.silence_s"] == str(bare.cwd / ".backstory" / "config.toml")
+
+
+def test_what_a_project_may_not_set_is_refused_there(bare: Shell) -> None:
+    done = bare("config", "set", "list.limit", "4", "--here")
+    assert (done.code, done.out) == (USAGE, "")
+    assert "only your own config may set it" in done.err
+    assert not (bare.cwd / ".backstory").exists()
+
+
+def test_the_programs_that_are_set_are_listed(bare: Shell) -> None:
+    bare("config", "set", "agents.claude", "/opt/claude")
+    (row,) = [each for each in bare("config", "list", "--json").json() if each["key"] == "agents.claude"]
+    assert (row["value"], row["origin"]) == ("/opt/claude", str(bare.home / "backstory" / "config.toml"))
 
 
 def test_a_setting_is_obeyed(machine: Shell) -> None:
@@ -763,9 +842,17 @@ def test_unknown_settings_are_named(bare: Shell) -> None:
     assert bare("config", "set", "list.limit", "three").code == USAGE
     (bare.home / "backstory").mkdir()
     (bare.home / "backstory" / "config.toml").write_text("[list]\nlimt = 3\n")
-    done = bare("config", "list")
-    assert done.code == BAD_CONFIG
-    assert "list.limt" in done.err
+    done = bare("config", "list", "--json")
+    assert (done.code, len(done.json())) == (0, len(SETTINGS))
+    assert done.err.count("'list.limt'") == 1
+
+
+def test_a_wrong_value_stops_the_commands_that_need_it(machine: Shell) -> None:
+    (machine.home / "backstory" / "config.toml").write_text("[search]\nlimit = 'few'\n")
+    assert (machine("ingest").code, machine("list", "--all").code) == (0, 0)
+    done = machine("search", "work")
+    assert (done.code, done.out) == (BAD_CONFIG, "")
+    assert "search.limit: it must be a int" in done.err
 
 
 def test_a_broken_file_of_settings_is_named(machine: Shell) -> None:
@@ -796,3 +883,22 @@ def test_sessions_are_completed(read_once: Shell) -> None:
         },
     )  # fmt: skip
     assert uid in done.stdout.decode()
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        ("MemoryError()", "There is not enough memory"), ("OSError(24, 'too many')", "Too many files are open"),
+        ("OSError(23, 'too many')", "Too many files are open"),
+    ],
+)  # fmt: skip
+def test_what_the_system_does_not_give_is_told_in_a_sentence(bare: Shell, raised: str, told: str) -> None:
+    code = (
+        "import sys, backstory.cli.list_command as it\n"
+        f"def fail(*_, **__): raise {raised}\nit.listed = fail\n"
+        "sys.argv = ['backstory', 'list']\nfrom backstory.cli import main\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=bare.environ, cwd=bare.cwd, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (71, "")
+    assert done.stderr.startswith(f"backstory: {told}")
+    assert len(done.stderr.splitlines()) == 1

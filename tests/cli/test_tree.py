@@ -40,6 +40,7 @@ def forked(bench: Bench) -> Bench:
     store.checkout(session, store.place(session, 2).point)
     say(store, session.id, "third", "three")
     store.close()
+    bench.note_store()
     return bench
 
 
@@ -208,6 +209,17 @@ def test_without_any_session_it_is_said(bench: Bench) -> None:
         assert done.stderr.startswith("backstory: There is no session in ")
 
 
+def test_a_session_without_turns_has_nothing_to_list_which_is_no_failure(bench: Bench) -> None:
+    with bench.store as store:
+        store.create_session("empty")
+    for command in ("scan", "tree", "show"):
+        done = bench.backstory(command, "S1")
+        assert done.returncode == 0, done.stderr
+        assert bench.backstory(command, "S1", "--json").returncode == 0
+    assert bench.backstory("scan", "S1").stderr == "S1 has no turns.\n"
+    assert rows(bench, "scan", "S1")["records"] == []
+
+
 # checkout -----------------------------------------------------------------------------------------------------
 
 
@@ -301,7 +313,7 @@ def test_nothing_is_decided_about_a_session_while_it_runs(forked: Bench) -> None
     for command in (["checkout", "@2"], ["branch", "rm", "@3", "--yes"]):
         assert forked.backstory(*command).returncode == 75
     end.touch()
-    running.communicate(timeout=60)
+    running.communicate(timeout=120)
     assert forked.store.turns(1)[-1].parent_seq == 8
 
 

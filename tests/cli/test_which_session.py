@@ -101,6 +101,7 @@ def test_no_session_of_another_store_is_the_one_last_active(bench: Bench, home: 
 def test_a_continuation_begins_in_the_worktree_it_is_made_in(bench: Bench) -> None:
     ours = bench.store.create_session(worktree=bench.project)
     bench.store.append_events(ours, [UserMessage(content="ours"), AssistantText(text="one")])
+    bench.note_store()
     a_log(bench, "theirs")
     ok(bench, "checkout", "@1", "-S", "s")
     session = bench.store.session("S2")

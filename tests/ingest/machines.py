@@ -15,12 +15,15 @@ import zstandard
 from backstory import agents
 from backstory.ingest import Report, ingest
 from backstory.model import event_to_json
+from backstory.restore import Restored, Restoring, Written
 from backstory.slicing import numbered_lines
 from backstory.store import Store, open_store
 from tests.conftest import NOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from backstory.store import Session
 
 CASES = Path(__file__).parent.parent / "agents" / "cases"
 CLAUDE_FOLDER = Path(".claude/projects/-home-dev-work")
@@ -98,6 +101,20 @@ class Machine:
 
     def content(self) -> dict[str, Any]:
         return content(self.store)
+
+
+def restored(store: Store, out: Path, *, only: Session | None = None, force: bool = False) -> list[Restored]:
+    """All logs of a store written out, or those of one session."""
+    restoring = Restoring([store], out, force=force)
+    wanted = [each for each in restoring.logs if only is None or each[1].session_id == only.id]
+    return [*restoring.lost, *restoring.each(wanted)]
+
+
+def lies(told: Restored | Written) -> Path:
+    """Where a file that was given back lies."""
+    assert told.error is None
+    assert told.written is not None
+    return Path(told.written)
 
 
 def claude_log(name: str) -> Path:

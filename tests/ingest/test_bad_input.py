@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from backstory.ingest import Report
 
 GOOD = lines(*conversation(2))
+TORN = "its compressed content ends too early: kept as far as it can be read"
 LOG = claude_log("odd")
 
 
@@ -47,7 +48,8 @@ def good_one(machine: Machine) -> Iterator[None]:
 
 
 def reasons(report: Report) -> dict[str, str]:
-    return {Path(each.path).name: each.reason for each in (*report.gave_nothing, *report.errors)}
+    told = (*report.gave_nothing, *report.errors, *report.not_understood)
+    return {Path(each.path).name: each.reason for each in told}
 
 
 def read_bytes(machine: Machine, data: bytes) -> Report:
@@ -57,6 +59,12 @@ def read_bytes(machine: Machine, data: bytes) -> Report:
     assert report.errors == []
     assert sha256(data) in kept(machine.store)
     return report
+
+
+def kept_of(machine: Machine, name: str) -> bytes:
+    """The bytes of the one log of a session."""
+    (log,) = machine.store.logs(machine.store.session(name))
+    return b"".join(machine.store.stream_log(log.id))
 
 
 def texts(machine: Machine, name: str = "odd") -> list[str]:
@@ -103,15 +111,13 @@ def test_a_fifo(machine: Machine) -> None:
 
 
 def test_a_binary(machine: Machine) -> None:
-    machine.write(LOG, b"\x7fELF" + bytes(range(256)) * 500)
-    report = machine.read()
-    assert reasons(report) == {"odd.jsonl": "no record of this agent in its first 64 KB"}
-    assert len(report.errors) == 1
+    report = read_bytes(machine, b"\x7fELF" + bytes(range(256)) * 500)
+    assert reasons(report) == {"odd.jsonl": "no record of this agent is in its beginning"}
 
 
 def test_another_tools_json(machine: Machine) -> None:
-    machine.write(LOG, b'{"level": "info", "msg": "started"}\n')
-    assert reasons(machine.read()) == {"odd.jsonl": "no record of this agent in its first 64 KB"}
+    report = read_bytes(machine, b'{"level": "info", "msg": "started"}\n')
+    assert reasons(report) == {"odd.jsonl": "no record of this agent is in its beginning"}
 
 
 def test_a_link_to_nothing(machine: Machine) -> None:
@@ -307,18 +313,33 @@ def test_a_compressed_log_that_is_damaged(machine: Machine) -> None:
     frame[len(frame) // 2 : len(frame) // 2 + 40] = b"\xff" * 40
     machine.write(LOG.with_suffix(".jsonl.zst"), bytes(frame))
     report = machine.read()
-    assert [Path(each.path).name for each in report.errors] == ["odd.jsonl.zst"]
+    assert reasons(report) == {"odd.jsonl.zst": "its compressed content is damaged: kept as far as it can be read"}
+    assert (report.total("logs_read"), len(texts(machine)) > 0) == (2, True)
 
 
-def test_a_compressed_log_that_is_torn_is_an_error_until_it_is_whole(machine: Machine) -> None:
+def test_a_compressed_log_that_is_torn_is_kept_as_far_as_it_goes_until_it_is_whole(machine: Machine) -> None:
     whole = lines(*[claude_line("user", f"u{n}", os.urandom(200).hex()) for n in range(3000)])
     frame = compressed(whole)
     path = machine.write(LOG.with_suffix(".jsonl.zst"), frame[: len(frame) // 2])
     report = machine.read()
-    assert reasons(report) == {"odd.jsonl.zst": "its compressed content ends too early"}
+    assert reasons(report) == {"odd.jsonl.zst": TORN}
+    begun = kept_of(machine, "odd")
+    assert whole.startswith(begun)
+    assert len(begun) > len(whole) // 3
+    again = machine.read()
+    assert (again.total("logs_read"), reasons(again)) == (0, {"odd.jsonl.zst": TORN})
     path.write_bytes(frame)
-    assert machine.read().errors == []
-    assert sha256(whole) in kept(machine.store)
+    report = machine.read()
+    assert (reasons(report), report.total("bytes_read")) == ({}, len(whole) - len(begun))
+    assert kept_of(machine, "odd") == whole
+
+
+def test_what_lies_behind_a_compressed_log_is_told(machine: Machine) -> None:
+    machine.write(LOG.with_suffix(".jsonl.zst"), compressed(GOOD) + b"and more")
+    assert reasons(machine.read()) == {
+        "odd.jsonl.zst": "its compressed content goes on with something else: kept as far as it can be read"
+    }
+    assert kept_of(machine, "odd") == GOOD
 
 
 def test_an_empty_compressed_log(machine: Machine) -> None:

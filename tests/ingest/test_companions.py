@@ -15,13 +15,11 @@ from backstory import agents, companions
 from backstory import discover as discovering
 from backstory.companions import gather, tell_again
 from backstory.discover import discover
-from backstory.errors import FileInTheWay
 from backstory.fullform import FullForms
 from backstory.ingest import ingest
 from backstory.model import ToolResult
-from backstory.restore import Restored, restore
 from tests.conftest import NOW
-from tests.ingest.machines import CLAUDE_FOLDER, claude_line, lines, looked_up
+from tests.ingest.machines import CLAUDE_FOLDER, claude_line, lies, lines, looked_up, restored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,11 +99,6 @@ def reasons(report: Report) -> dict[str, str]:
     return {Path(each.path).name: each.reason for each in (*report.gave_nothing, *report.errors)}
 
 
-def all_restored(machine: Machine, out: Path) -> list[Restored]:
-    store = machine.store
-    return [restore(store, store.session(log.session_id), log, out, force=False) for log in store.logs()]
-
-
 # kept and given back ------------------------------------------------------------------------------------------
 
 
@@ -130,7 +123,7 @@ def test_restore_puts_it_beside_the_log_with_its_time(machine: Machine, session:
     path = machine.write(FOLDER / "files/notes.txt", b"mine")
     os.utime(path, ns=(0, 1_700_000_000_123_456_789))
     read(machine)
-    (told,) = all_restored(machine, tmp_path / "out")
+    (told,) = restored(machine.store, tmp_path / "out")
     found = tmp_path / "out/copilot/session-state" / SESSION / "files/notes.txt"
     assert found.read_bytes() == b"mine"
     assert (found.stat().st_mtime_ns, found.stat().st_mode & 0o777) == (1_700_000_000_123_456_789, 0o600)
@@ -139,6 +132,7 @@ def test_restore_puts_it_beside_the_log_with_its_time(machine: Machine, session:
         "written": str(found),
         "bytes": 4,
         "sha256": hashlib.sha256(b"mine").hexdigest(),
+        "error": None,
     }
 
 
@@ -149,7 +143,7 @@ def test_what_is_restored_reads_as_the_same_session(
     machine.write(FOLDER / "checkpoints/index.md", INDEX.encode())
     read(machine)
     other = another()
-    all_restored(machine, other.home)
+    restored(machine.store, other.home)
     (other.home / "copilot").rename(other.home / ".copilot")
     read(other)
     assert (kept(other), checkpoints(other)) == (kept(machine), checkpoints(machine))
@@ -158,17 +152,22 @@ def test_what_is_restored_reads_as_the_same_session(
 
 def test_a_file_that_differs_is_not_overwritten(machine: Machine, session: Path, tmp_path: Path) -> None:
     read(machine)
-    (told,) = all_restored(machine, tmp_path / "out")
-    Path(told.companions[0].written).write_bytes(b"other")
-    with pytest.raises(FileInTheWay, match=r"workspace\.yaml"):
-        all_restored(machine, tmp_path / "out")
+    (told,) = restored(machine.store, tmp_path / "out")
+    theirs = lies(told.companions[0])
+    theirs.write_bytes(b"other")
+    (told,) = restored(machine.store, tmp_path / "out")
+    assert told.error is None
+    assert "workspace.yaml exists and differs" in (told.companions[0].error or "")
+    assert theirs.read_bytes() == b"other"
 
 
 def test_a_name_in_a_store_leads_nowhere_else(machine: Machine, session: Path, tmp_path: Path) -> None:
     read(machine)
     looked_up(machine.store_path, "update companions set name = '../../../../../escaped.yaml'")
-    (told,) = all_restored(machine, tmp_path / "out")
-    assert Path(told.companions[0].written) == tmp_path / "out/copilot/session-state" / SESSION / "escaped.yaml"
+    (told,) = restored(machine.store, tmp_path / "out")
+    assert (told.error, told.companions[0].written) == (None, None)
+    assert "no place inside a folder" in (told.companions[0].error or "")
+    assert list(tmp_path.rglob("escaped*")) == []
 
 
 def test_nothing_that_is_as_it_was_is_opened(
@@ -223,7 +222,7 @@ def test_a_rewritten_log_takes_over_what_lies_beside_it(machine: Machine, sessio
     read(machine)
     assert kept(machine) == {"plan.md": b"# Plan", "workspace.yaml": b"name: Anew\n"}
     assert machine.store.verify().problems == []
-    all_restored(machine, tmp_path / "out")
+    restored(machine.store, tmp_path / "out")
 
 
 def test_what_is_gone_stays_kept_when_its_log_gives_way_to_another(machine: Machine, session: Path) -> None:
@@ -246,7 +245,7 @@ def test_a_removed_session_leaves_nothing(machine: Machine, session: Path) -> No
 def test_a_store_of_an_earlier_version_is_read_as_it_is(machine: Machine, session: Path, tmp_path: Path) -> None:
     read(machine)
     looked_up(machine.store_path, "drop table companions")
-    (told,) = all_restored(machine, tmp_path / "out")
+    (told,) = restored(machine.store, tmp_path / "out")
     assert told.companions == []
     assert machine.store.verify().problems == []
 

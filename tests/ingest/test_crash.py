@@ -180,7 +180,7 @@ def test_a_log_that_another_process_begins_between_two_looks_is_not_begun_twice(
     monkeypatch.setattr(slicing, "SLICE_BYTES", SMALL_SLICE)
     monkeypatch.setattr(slicing, "BLOCK_BYTES", SMALL_SLICE)
 
-    class Stopped(Exception):
+    class Stopped(BaseException):
         pass
 
     def begun_by_another() -> None:

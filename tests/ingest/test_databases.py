@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory import agents, databases
+from backstory.agents import copilot
 from backstory.fullform import FullForms
 from backstory.model import AssistantText, Compacted
 from backstory.reindex import reindex
-from backstory.restore import restore
+from backstory.store import slices
 from tests.conftest import NOW
-from tests.ingest.machines import lines, looked_up, prompts, sha256
+from tests.ingest.machines import lies, lines, looked_up, prompts, restored, sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -195,13 +196,12 @@ def test_tokens_are_those_of_the_turns(machine: Machine, database: Path) -> None
 def test_its_rows_are_kept_and_given_back_as_lines(machine: Machine, database: Path, tmp_path: Path) -> None:
     read(machine)
     session = the_lost_one(machine)
-    (log,) = machine.store.logs(session)
-    told = restore(machine.store, session, log, tmp_path / "out", force=False)
-    rows = [json.loads(line) for line in Path(told.written).read_bytes().splitlines()]
+    (told,) = restored(machine.store, tmp_path / "out", only=session)
+    rows = [json.loads(line) for line in lies(told).read_bytes().splitlines()]
     names = ["sessions", "turns", "session_files", "session_refs", "turns", "session_files", "checkpoints"]
     assert [row["table"] for row in rows] == names
     assert rows[3]["row"]["ref_value"] == "12"
-    assert Path(told.written).name == f"session-store.db#{LOST}"
+    assert lies(told).name == f"session-store.db#{LOST}"
     assert machine.store.verify().problems == []
 
 
@@ -355,17 +355,16 @@ def test_a_database_of_the_other_lineage_is_read_by_its_columns(machine: Machine
 def test_a_database_that_is_written_all_the_time_is_left_to_the_next_time(
     machine: Machine, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy = shutil.copyfile
+    copy = databases._copy
 
-    def written_meanwhile(source: str, target: Path) -> object:
-        found = copy(source, target)
+    def written_meanwhile(source: Path, target: Path, size: int) -> None:
+        copy(source, target, size)
         changed(database, "update sessions set branch = branch || 'x'")
-        return found
 
-    monkeypatch.setattr(shutil, "copyfile", written_meanwhile)
+    monkeypatch.setattr(databases, "_copy", written_meanwhile)
     (problem,) = read(machine).errors
     assert "next time" in problem.reason
-    monkeypatch.setattr(shutil, "copyfile", copy)
+    monkeypatch.setattr(databases, "_copy", copy)
     assert read(machine).errors == []
     assert prompts(machine.store) == ["Mend the gate", "Paint it"]
 
@@ -378,3 +377,50 @@ def test_a_folder_in_its_place_is_told(machine: Machine) -> None:
 
 def test_agents_without_a_database_have_none() -> None:
     assert agents.rows_of(agents.load("codex")) is None
+
+
+@pytest.mark.parametrize("odd", ["../../x", "a/b", "..", "x\ty", "/etc/passwd"])
+def test_an_id_that_looks_like_a_path_is_part_of_a_name_only(machine: Machine, database: Path, odd: str) -> None:
+    tables = ("turns", "session_files", "session_refs", "checkpoints")
+    moved = "".join(f"update {table} set session_id = '{odd}' where session_id = '{LOST}';" for table in tables)
+    changed(database, f"pragma foreign_keys = 0; update sessions set id = '{odd}' where id = '{LOST}'; {moved}")
+    assert read(machine).errors == []
+    assert machine.store.session(odd).title == "Mend it"
+    (log,) = machine.store.logs_of("copilot", odd)
+    assert Path(log.path).parent == database.parent
+    assert "/" not in log.relpath
+    assert read(machine).total("logs_read") == 0
+
+
+def test_a_session_of_a_database_that_cannot_be_stored_keeps_no_other_out_and_is_read_once_more(
+    machine: Machine, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed(database, "insert into sessions(id, summary) values ('another', 'Paint it')")
+    update = slices._update_session
+
+    def fails(db: object, session_id: int, piece: slices.LogSlice) -> None:
+        if piece.identity.native_id == LOST:
+            raise OverflowError("too large")
+        update(db, session_id, piece)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(slices, "_update_session", fails)
+    (error,) = read(machine).errors
+    assert error.path.endswith(LOST)
+    assert "too large" in error.reason
+    assert machine.store.session("another").title == "Paint it"
+    monkeypatch.undo()
+    assert read(machine).errors == []
+    assert the_lost_one(machine).title == "Mend it"
+    assert read(machine).total("logs_read") == 0
+
+
+def test_a_database_that_its_agent_fails_at_keeps_no_other_out(
+    machine: Machine, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copilot.Copilot, "sessions_without_logs", lambda *_: 1 / 0)
+    (error,) = read(machine).errors
+    assert (error.path, error.reason) == (str(database), "ZeroDivisionError: division by zero")
+    assert machine.store.session(HERE)
+    monkeypatch.undo()
+    assert read(machine).errors == []
+    assert the_lost_one(machine).title == "Mend it"

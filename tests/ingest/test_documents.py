@@ -12,10 +12,9 @@ from backstory import agents, slicing
 from backstory.fullform import FullForms
 from backstory.model import AssistantText, Error, ToolCall, ToolResult, Unknown, UserMessage
 from backstory.reindex import reindex
-from backstory.restore import restore
 from backstory.slicing import numbered_lines
 from tests.conftest import NOW
-from tests.ingest.machines import CASES, Machine, differences, looked_up, prompts
+from tests.ingest.machines import CASES, Machine, differences, kept, lies, looked_up, prompts, restored, sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,9 +121,8 @@ def test_its_bytes_come_back_and_its_records_tell_the_same_again(
     assert reindex(machine.store, now=NOW, events_too=True).failed == []
     assert differences(machine.content(), before) == []
     session = machine.store.session(SESSION)
-    (log,) = machine.store.logs(session)
-    told = restore(machine.store, session, log, tmp_path / "out", force=False)
-    assert Path(told.written).read_bytes() == data
+    (told,) = restored(machine.store, tmp_path / "out", only=session)
+    assert lies(told).read_bytes() == data
     assert machine.store.verify().problems == []
 
 
@@ -234,8 +232,9 @@ def test_blocks_and_slices_smaller_than_records_make_no_difference(
 )
 def test_another_document_is_said_to_be_none_of_ours(machine: Machine, data: bytes) -> None:
     put(machine, data)
-    (problem,) = machine.read("copilot").errors
+    (problem,) = machine.read("copilot").not_understood
     assert "no record of this agent" in problem.reason
+    assert kept(machine.store) == [sha256(data)]
 
 
 def test_a_document_that_does_not_say_its_session_goes_by_its_name() -> None:

@@ -9,10 +9,12 @@ import re
 import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +35,7 @@ from tests.ingest.machines import Machine, claude_line, claude_log, conversation
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 RUNS_ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="limits are set as Linux lets one")
 
 
@@ -152,6 +154,23 @@ def test_each_batch_is_a_line_for_a_person(machine: Machine, follow: Callable[..
     assert "1 logs seen" in following.told[0]["text"]
 
 
+def test_databases_that_are_brought_to_do_harm_are_told_and_the_rest_is_followed(
+    machine: Machine, follow: Callable[..., Following]
+) -> None:
+    endless = "with recursive c(x) as (select 1 union all select x + 1 from c) select x id, 'user' role from c"
+    database = machine.write(".ah/01HZZZZZZZZZZZZZZZZZZZZZZB.db", b"")
+    with closing(sqlite3.connect(database)) as db:
+        db.execute(f"create view messages as {endless}")
+    log = machine.write(claude_log("one"), lines(prompt("alpha")))
+    following = follow()
+    until(lambda: following.told)
+    assert following.told[0]["errors"] == [
+        {"path": str(database), "reason": "its messages is a view, and only real tables are read"}
+    ]
+    append(log, prompt("omega"))
+    until(lambda: following.finds("omega"))
+
+
 def test_folders_that_come_go_and_come_again_are_followed(machine: Machine, follow: Callable[..., Following]) -> None:
     following = follow()
     assert following.has_said("Following nothing yet")
@@ -218,7 +237,7 @@ def test_what_cannot_be_read_is_told_once_and_stops_nothing(machine: Machine, fo
         append(log, prompt(f"omega{number}"))
         until(partial(following.finds, f"omega{number}"))
     assert following.end() == 0
-    assert len([each for each in following.said if "Not read" in each]) == 1
+    assert len([each for each in following.said if "Kept as it is" in each]) == 1
 
 
 # the store -------------------------------------------------------------------------------------------------------

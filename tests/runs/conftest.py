@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.known_projects import KnownProjects
 from backstory.store import Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 AGENT = Path(__file__).with_name("agent.py")
-WAIT_S = 60
+WAIT_S = 120
 
 
 class Bench:
@@ -77,6 +78,11 @@ class Bench:
     @property
     def store(self) -> Store:
         return open_store(self.project / ".backstory" / "sessions.bks")
+
+    def note_store(self) -> None:
+        """Have the project's store be one that this machine made, as it is after a run."""
+        with self.store as store, open_store(self.home / "store.db", shared=True) as machine:
+            KnownProjects(self.home, machine, lambda: 0).remember(store)
 
     def spools(self) -> list[Path]:
         folder = self.home / "spool"

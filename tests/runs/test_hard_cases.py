@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 GOOD: dict[str, Any] = {"result": True}
 NEVER: dict[str, Any] = {"wait_for": "never"}
-DEADLINE_S = 60
+DEADLINE_S = 120
 HELD_BYTES = 60_000
 """A pipe that holds so many bytes is as good as full: it takes 65,536."""
 RSS_BYTES_MAX = 150_000_000
@@ -608,6 +608,52 @@ def test_a_project_that_is_removed_while_its_agent_works_leaves_the_run_on_the_m
     with open_store(bench.home / "store.db", shared=True) as home:
         is_kept = home.sessions() and prompts(home, home.sessions()[0]) == ["go"]
     assert is_kept or len(bench.spools()) == 1
+
+
+def test_a_project_that_is_moved_while_its_agent_works_gets_the_run_where_it_is(bench: Bench) -> None:
+    go, moved = bench.root / "go", bench.root / "moved"
+    bench.run("first", GOOD)
+    process = bench.start("run", "-a", "claude", "second", script=[{"say": "one"}, {"wait_for": str(go)}, GOOD])
+    line_of(process)
+    bench.project.rename(moved)
+    go.touch()
+    _, err = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, f"it is stored in {moved}" in err) == (0, True), err
+    assert not bench.project.exists()
+    bench.project = moved
+    assert bench.run("third", GOOD).returncode == 0
+    assert prompts(bench.store) == ["first", "second", "third"]
+
+
+def test_one_whose_runner_died_gets_the_run_where_it_was_acted_in_since(bench: Bench) -> None:
+    go, moved = bench.root / "go", bench.root / "moved"
+    bench.run("first", GOOD)
+    process = bench.start("run", "-a", "claude", "second", script=[{"say": "one"}, {"wait_for": str(go)}, GOOD])
+    line_of(process)
+    process.kill()
+    process.communicate(timeout=DEADLINE_S)
+    bench.project.rename(moved)
+    before, bench.project = bench.project, moved
+    assert bench.backstory("rename", "S1", "here now").returncode == 0
+    go.touch()
+    assert bench.run("third", GOOD, options=("--wait",)).returncode == 0
+    assert prompts(bench.store) == ["first", "second", "third"]
+    assert not before.exists()
+
+
+def test_a_project_that_is_not_where_it_was_and_not_found_is_not_made_anew(bench: Bench) -> None:
+    go = bench.root / "go"
+    bench.run("first", GOOD)
+    process = bench.start("run", "-a", "claude", "second", script=[{"say": "one"}, {"wait_for": str(go)}, GOOD])
+    line_of(process)
+    shutil.rmtree(bench.project)
+    go.touch()
+    _, err = process.communicate(timeout=DEADLINE_S)
+    assert f"stored in {bench.home / 'store.db'} only" in err
+    assert not bench.project.exists()
+    with open_store(bench.home / "store.db", shared=True) as home:
+        assert prompts(home) == ["first", "second"]
+    assert bench.spools() == []
 
 
 def test_a_store_that_stays_locked_gets_the_run_later(bench: Bench) -> None:

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any, cast
 import apsw
 import pytest
 
-from backstory import agents
+from backstory import agents, listeners
 from backstory.agents import steerable
 from backstory.cli.app import now_ms
+from backstory.cli.repeating import command_for
 from backstory.errors import CannotWrite
 from backstory.model import LogIdentity, UserMessage
-from backstory.queueing import Hold, Steering, leave
-from backstory.spool import Feed, SessionLock, Spool
+from backstory.queueing import Hold, Steering, leave, texts_for
+from backstory.spool import MARKER, Feed, SessionLock, Spool
 from backstory.store import open_store
 from backstory.store.queue import Kind, Options, Owner, Queue
 from backstory.streaming import runnable
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 GOOD: dict[str, Any] = {"result": True}
 NEVER: dict[str, Any] = {"wait_for": "never"}
-DEADLINE_S = 60
+DEADLINE_S = 120
 BUSY = 75
 
 
@@ -91,13 +92,8 @@ class Busy:
 
 
 @pytest.fixture
-def busy(bench: Bench) -> Iterator[Busy]:
-    busy = Busy(bench)
-    yield busy
-    if busy.process.poll() is None:
-        busy.process.kill()
-        busy.process.communicate()
-        bench.backstory("cancel", "S1")
+def busy(bench: Bench) -> Busy:
+    return Busy(bench)
 
 
 # follow-ups -----------------------------------------------------------------------------------------------------------
@@ -166,6 +162,7 @@ def test_a_followup_is_run_though_the_session_was_held_when_it_came_by_one_who_r
     assert prompts(bench) == ["first", "second"]
 
 
+@pytest.mark.timeout(900)
 def test_fifty_followups_from_ten_processes_are_all_run_once_and_in_order(bench: Bench, busy: Busy) -> None:
     command = f"{shlex.quote(sys.executable)} -m backstory followup"
     processes = [
@@ -176,7 +173,7 @@ def test_fifty_followups_from_ten_processes_are_all_run_once_and_in_order(bench:
         for n in range(10)
     ]  # fmt: skip
     busy.end()
-    ended = [(process.communicate(timeout=DEADLINE_S * 2)[1], process.returncode) for process in processes]
+    ended = [(process.communicate(timeout=DEADLINE_S * 4)[1], process.returncode) for process in processes]
     assert [err for err, code in ended if code] == []
     turns = bench.store.turns(1)
     assert sorted(turn.prompt for turn in turns[1:]) == sorted(f"{n}-{m}" for n in range(10) for m in range(5))
@@ -346,6 +343,19 @@ def test_one_who_waits_for_a_prompt_that_was_dropped_is_told_so(bench: Bench, bu
     _, err = waiting.communicate(timeout=DEADLINE_S)
     assert waiting.returncode == 1
     assert "It was taken out of the queue" in err
+
+
+@pytest.mark.parametrize("words", [("run", "-a", "claude", "--wait", "second"), ("followup", "second")])
+def test_one_who_breaks_off_as_soon_as_a_prompt_is_queued_takes_it_back(
+    bench: Bench, busy: Busy, words: tuple[str, ...]
+) -> None:
+    waiting = staged(bench, "backstory.store.queue:Queue.add", "queued", "never", *words, script=[])
+    until((bench.root / "queued").exists)
+    assert waits(bench) == [("followup", "second")]
+    waiting.send_signal(signal.SIGINT)
+    waiting.communicate(timeout=DEADLINE_S)
+    assert waiting.returncode == 130
+    assert waits(bench) == []
 
 
 STAGED = """
@@ -534,10 +544,15 @@ def test_who_leaves_words_for_an_agent_that_will_not_hear_them_is_told_so(bench:
     until_nothing_runs(bench)
 
 
-def test_an_agent_that_answers_only_at_the_end_of_its_stdin_is_given_it(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("backstory.queueing.LISTENS_S", 0.0)
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look of one who steers is taken for the last that an agent may be quiet at."""
+    monkeypatch.setattr("backstory.queueing.LOOK_S", 0.0)
+    monkeypatch.setattr("backstory.queueing.QUIET_S", 0.0)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_an_agent_that_answers_only_at_the_end_of_its_stdin_is_given_it(bench: Bench) -> None:
     steering, feed, _ = steering_of(bench)
     steering.look()
     with os.fdopen(os.dup(feed.reading), "rb") as agent:
@@ -547,21 +562,102 @@ def test_an_agent_that_answers_only_at_the_end_of_its_stdin_is_given_it(
         assert (prompt[-1:], agent.read()) == (b"\n", b"")
 
 
-def test_an_agent_that_listens_keeps_its_stdin_however_long_it_says_nothing(
+@pytest.mark.usefixtures("hasty")
+def test_an_agent_that_works_before_it_says_anything_keeps_its_stdin(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backstory.queueing.LISTENS_S", 0.0)
-    steering, feed, reader = steering_of(bench)
-    reader.read(b'{"type":"system","subtype":"init","capabilities":["msg_lifecycle_v1"]}')
-    with os.fdopen(os.dup(feed.reading), "rb") as agent:
-        agent.readline()
-        steering.look()
+    signs = iter(range(1_000))
+    monkeypatch.setattr(Spool, "signs_of_work", lambda _: next(signs))
+    monkeypatch.setattr("backstory.queueing.QUIET_S", 1e-9)
+    steering, feed, _ = steering_of(bench)
+    os.read(feed.reading, 1_000)
+    for _ in range(100):
         steering.look()
     assert feed.is_open
-    feed.close()
+    monkeypatch.setattr("backstory.queueing.LISTENS_S", 0.0)
+    steering.look()
+    assert not feed.is_open
 
 
-def steering_of(bench: Bench) -> tuple[Steering, Feed, StreamReader]:
+@pytest.mark.usefixtures("hasty")
+def test_a_program_that_has_listened_before_is_given_more_time(bench: Bench) -> None:
+    steering, feed, _ = steering_of(bench, is_known=True)
+    os.read(feed.reading, 1_000)
+    for _ in range(10):
+        steering.look()
+    assert feed.is_open
+
+
+INIT = {"type": "system", "subtype": "init"}
+LISTENING = {**INIT, "capabilities": ["msg_lifecycle_v1"]}
+
+
+@pytest.mark.parametrize("said", [INIT, {"type": "assistant"}, {"type": "result"}], ids=["init", "answer", "end"])
+def test_an_agent_that_begins_without_saying_that_it_listens_is_told_the_end_at_once(
+    bench: Bench, said: dict[str, Any]
+) -> None:
+    steering, feed, reader = steering_of(bench)
+    reader.read(json.dumps(said).encode())
+    steering.look()
+    assert not feed.is_open
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("first", [[], [{"type": "system", "subtype": "hook_started"}]], ids=["init", "a hook"])
+def test_an_agent_that_listens_keeps_its_stdin_however_long_it_says_nothing(
+    bench: Bench, first: list[dict[str, Any]]
+) -> None:
+    steering, feed, reader = steering_of(bench)
+    for said in [*first, LISTENING, {"type": "assistant"}]:
+        reader.read(json.dumps(said).encode())
+        steering.look()
+    os.read(feed.reading, 1_000)
+    steering.look()
+    steering.look()
+    assert feed.is_open
+
+
+def test_a_run_takes_note_of_a_program_that_listens(bench: Bench) -> None:
+    bench.run("first", GOOD)
+    assert not listeners.is_known(bench.home, str(bench.bin / "claude"))
+    bench.run("second", {"listens": True}, GOOD)
+    assert listeners.is_known(bench.home, str(bench.bin / "claude"))
+
+
+def test_a_program_that_was_replaced_is_not_known(tmp_path: Path) -> None:
+    program, other = tmp_path / "program", tmp_path / "other"
+    for each in (program, other):
+        each.write_text("#!/bin/sh\n")
+        listeners.note(tmp_path, str(each))
+    program.write_text("#!/bin/sh\n# another\n")
+    assert [listeners.is_known(tmp_path, str(each)) for each in (program, other)] == [False, True]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"garbage"])
+def test_a_list_of_programs_that_is_damaged_is_begun_anew(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / listeners.FILE).write_bytes(content)
+    assert not listeners.is_known(tmp_path, sys.executable)
+    listeners.note(tmp_path, sys.executable)
+    assert listeners.is_known(tmp_path, sys.executable)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system does not tell")
+@pytest.mark.parametrize(("code", "works"), [("while True: pass", True), ("input()", False)])
+def test_a_process_that_works_is_told_from_one_that_waits(tmp_path: Path, code: str, works: bool) -> None:
+    spool = Spool(tmp_path)
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"print(flush=True)\n{code}"], text=True, env={MARKER: tmp_path.name},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.readline()
+    if not works:
+        until(lambda: spool.signs_of_work() == spool.signs_of_work())
+    looks = [str(spool.signs_of_work()) for _ in range(5)]
+    assert len(set(looks)) == (5 if works else 1)
+
+
+def steering_of(bench: Bench, *, is_known: bool = False) -> tuple[Steering, Feed, StreamReader]:
     """What tells an agent words that has its prompt in its stdin, and has not said anything yet."""
     bench.run("first", GOOD)
     agent = runnable("claude")
@@ -570,7 +666,8 @@ def steering_of(bench: Bench) -> tuple[Steering, Feed, StreamReader]:
     feed = Feed.holding(listener.line("a prompt"))
     assert feed is not None
     hold = Hold(bench.home, bench.store, bench.store.session("S1").uid, now_ms)
-    return Steering(hold, Spool(bench.root), feed, listener, cast("ListeningReader", reader), now_ms), feed, reader
+    heard = cast("ListeningReader", reader)
+    return Steering(hold, Spool(bench.root), feed, listener, heard, now_ms, is_known=is_known), feed, reader
 
 
 def test_words_for_a_session_that_does_not_run_are_a_prompt(bench: Bench) -> None:
@@ -716,7 +813,7 @@ def test_nothing_more_is_run_in_a_session_that_is_removed_while_it_runs(bench: B
     uid = bench.store.sessions()[0].uid
     bench.backstory("rm", "--yes", "S1")
     # Left by one who found the session just before it was removed.
-    leave(bench.store, uid, [(Kind.FOLLOWUP, "third", Options())], now_ms())
+    leave(bench.store, texts_for(uid, [(Kind.FOLLOWUP, "third", Options())], now_ms()))
     busy.end()
     assert told(bench) == ["first"]
     assert (bench.spools(), queue_file(bench).exists()) == ([], False)
@@ -975,6 +1072,122 @@ def test_a_project_that_is_removed_while_it_is_worked_in_is_not_made_again_by_a_
     until(lambda: len(beats) > before + 3)
     hold.release()
     assert not bench.project.exists()
+
+
+# a queue that another process has locked ------------------------------------------------------------------------------
+
+HURRIED = """
+import sys
+from backstory.store import waiting
+waiting.TOLD_S, waiting.PATIENCE_S = 0.0, float(sys.argv[1])
+sys.argv = ["backstory", *sys.argv[2:]]
+from backstory.cli import main
+main()
+"""
+"""``backstory`` that waits for a locked queue no longer than it is told, and says at once for whom."""
+
+
+def hurried(bench: Bench, seconds: float, *words: str, given: Path | None = None) -> subprocess.Popen[str]:
+    with (given or Path(os.devnull)).open() as stdin:
+        return subprocess.Popen(
+            [sys.executable, "-c", HURRIED, str(seconds), *words], cwd=bench.project, env=bench.environ([]), text=True,
+            stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+
+
+@contextmanager
+def locked(bench: Bench) -> Iterator[None]:
+    """This process has the queue in the middle of a transaction."""
+    db = apsw.Connection(str(queue_file(bench)))
+    db.execute("begin exclusive; update texts set queued = queued")
+    yield
+    db.close()
+
+
+def repeated(bench: Bench, err: str) -> None:
+    """Do what the last line says, but run nothing."""
+    told = err.splitlines()[-1].strip()
+    assert told.startswith("backstory ")
+    command = told.replace("backstory", f"{shlex.quote(sys.executable)} -m backstory", 1)
+    command = command.replace(" -S", " --no-run -S", 1)
+    subprocess.run(["sh", "-c", command], cwd=bench.project, env=bench.environ([]), check=True)
+
+
+@pytest.fixture
+def queued(bench: Bench) -> Bench:
+    """A session for which something waits."""
+    bench.run("first", GOOD)
+    bench.backstory("followup", "--no-run", "second")
+    return bench
+
+
+def test_who_cannot_queue_a_text_is_told_whose_fault_it_is_and_how_to_repeat_it(queued: Bench) -> None:
+    with locked(queued):
+        process = hurried(queued, 0.2, "followup", "--no-run", "-m", "big", "-S", "S1", "--", "-- it's third")
+        _, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == BUSY
+    assert f"queue.db is locked by process {os.getpid()} (" in err.splitlines()[0]
+    assert f"was locked for 0 s by process {os.getpid()}" in err
+    assert "Your text is not lost" in err
+    repeated(queued, err)
+    assert waits(queued) == [("followup", "second"), ("followup", "-- it's third")]
+    assert json.loads(queued.backstory("queue", "list", "--json").stdout)[-1]["options"]["model"] == "big"
+
+
+def test_a_long_text_that_cannot_be_queued_is_kept_in_a_file(queued: Bench) -> None:
+    text = "läs\n" * 1_000
+    given = queued.root / "given"
+    given.write_text(text)
+    with locked(queued):
+        process = hurried(queued, 0.1, "steer", "--no-run", "-S", "S1", given=given)
+        _, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == BUSY
+    (kept,) = (queued.home / "unsent").iterdir()
+    assert (kept.read_text(), kept.stat().st_mode & 0o777) == (text, 0o600)
+    repeated(queued, err)
+    assert waits(queued)[1:] == [("steer", text)]
+
+
+def test_a_prompt_that_cannot_be_queued_is_repeated_with_all_it_asked_for(tmp_path: Path) -> None:
+    asked = Options(agent="a", model="b", permissions="all", cwd="/some where", after=("T", 12))
+    (text,) = texts_for("S", [(Kind.FOLLOWUP, "go", asked)], now_ms())
+    assert command_for(text, "S1", tmp_path, "x.bks") == (
+        "backstory run --at @12 -S S1 --agent a --model b --permissions all --cwd '/some where' --store x.bks -- go"
+    )
+
+
+def test_a_text_is_queued_as_soon_as_the_queue_is_free(queued: Bench) -> None:
+    with locked(queued):
+        process = hurried(queued, DEADLINE_S, "followup", "--no-run", "-S", "S1", "third")
+        assert process.stderr is not None
+        assert "is locked by process" in process.stderr.readline()
+    process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0
+    assert [text for _, text in waits(queued)] == ["second", "third"]
+
+
+def test_ctrl_c_ends_the_wait_for_a_locked_queue_and_leaves_nothing_in_it(queued: Bench) -> None:
+    with locked(queued):
+        process = hurried(queued, 1_000, "followup", "--no-run", "-S", "S1", "third")
+        assert process.stderr is not None
+        assert "is locked by process" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130
+    assert waits(queued) == [("followup", "second")]
+
+
+def test_a_locked_queue_does_not_keep_words_from_an_agent_for_good(bench: Bench) -> None:
+    steering, feed, reader = steering_of(bench)
+    reader.read(json.dumps(LISTENING).encode())
+    os.read(feed.reading, 1_000)
+    uid = bench.store.session("S1").uid
+    leave(bench.store, texts_for(uid, [(Kind.STEER, "look left", Options())], now_ms()))
+    with locked(bench):
+        steering.look()
+        assert feed.is_open
+    until(lambda: steering.look() == [] and not feed.is_read)
+    assert b"look left" in os.read(feed.reading, 1_000)
 
 
 # queues that cannot be used -------------------------------------------------------------------------------------------

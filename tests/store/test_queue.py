@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import apsw
 import pytest
 
-from backstory.errors import QueueReadOnly, QueueUnusable, StoreTooNew
+from backstory.errors import QueueBusy, QueueReadOnly, QueueUnusable, StoreTooNew
+from backstory.store import connection
 from backstory.store.queue import STALE_MS, Kind, Options, Owner, Queue, Text
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 NOW = 1_800_000_000_000
 HERE = Owner(session_uid="S", pid=41, host="here", started=NOW, heartbeat=NOW)
 WRITERS = 8
+DEADLINE_S = 120
 
 
 def text(uid: str, *, session: str = "S", kind: Kind = Kind.FOLLOWUP, content: str = "") -> Text:
@@ -149,7 +153,7 @@ for n in range(25):
 
 def test_many_who_leave_and_take_at_once_lose_nothing_and_keep_their_order(queue: Queue, store_path: Path) -> None:
     started = [subprocess.Popen([sys.executable, "-c", WRITER, str(store_path), f"w{n}"]) for n in range(WRITERS)]
-    assert [process.wait() for process in started] == [0] * WRITERS
+    assert [process.wait(DEADLINE_S * 2) for process in started] == [0] * WRITERS
     left = uids(queue)
     assert sorted(left) == [f"w{n}-{m:02}" for n in range(WRITERS) for m in range(0, 25, 2)]
     for n in range(WRITERS):
@@ -165,6 +169,167 @@ def test_a_change_by_somebody_else_is_seen_once(queue: Queue, store_path: Path) 
         other.add([text("b")])
         assert queue.has_changed()
         assert not queue.has_changed()
+
+
+# others who use it at the same time -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def beside(code: str, store_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that runs ``code`` about a queue; it has printed a line when the block begins."""
+    prelude = (
+        "import os, signal, sys, apsw\nfrom pathlib import Path\n"
+        "from backstory.store.queue import Kind, Queue, Text, path_beside\n"
+        "store = Path(sys.argv[1])\n"
+        "text = lambda uid: Text(uid=uid, session_uid='S', kind=Kind.FOLLOWUP, content=uid)\n"
+    )
+    # A group of its own in our session: only so a key can stop it.
+    process = subprocess.Popen(
+        [sys.executable, "-c", prelude + code, str(store_path)], stdout=subprocess.PIPE, text=True, process_group=0
+    )
+    assert process.stdout is not None
+    try:
+        process.stdout.readline()
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+LOCKED = """
+db = apsw.Connection(str(path_beside(store)))
+db.execute("begin exclusive; delete from texts")
+print("locked", flush=True)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+"""Stops in the middle of a transaction."""
+
+
+def test_who_waits_for_a_process_that_is_stopped_is_told_which_and_gives_up(
+    queue: Queue, store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backstory.store.waiting.TOLD_S", 0.0)
+    queue.add([text("a")])
+    told: list[str] = []
+    with beside(LOCKED, store_path) as holder, Queue(store_path, told.append, patience_s=0.3) as other:
+        os.waitpid(holder.pid, os.WUNTRACED)
+        with pytest.raises(QueueBusy, match=rf"by process {holder.pid} \(.*\), which is stopped\."):
+            other.add([text("b")])
+    assert [f"process {holder.pid}" in line for line in told] == [True]
+    assert uids(queue) == ["a"]
+
+
+def test_a_queue_is_waited_for_until_the_process_that_has_it_lets_go(queue: Queue, store_path: Path) -> None:
+    queue.add([text("a")])
+    with beside(LOCKED, store_path) as holder, ThreadPoolExecutor(1) as pool:
+        os.waitpid(holder.pid, os.WUNTRACED)
+        left = pool.submit(lambda: Queue(store_path).add([text("b")]))
+        holder.kill()
+        left.result(DEADLINE_S)
+    assert uids(queue) == ["a", "b"]
+
+
+def test_reading_waits_for_nobody_who_has_written_nothing_yet(queue: Queue, store_path: Path) -> None:
+    queue.add([text("a")])
+    db = apsw.Connection(str(queue.path))
+    db.execute("begin exclusive")
+    with Queue(store_path, patience_s=0.0) as other:
+        assert (uids(other), other.has("a"), other.has_changed()) == (["a"], True, True)
+    db.close()
+
+
+READING = """
+print("begins", flush=True)
+with Queue(store) as queue:
+    while True:
+        queue.has_changed()
+        queue.texts()
+"""
+
+
+def test_a_reader_that_is_stopped_at_any_time_keeps_nobody_from_writing(queue: Queue, store_path: Path) -> None:
+    queue.add([text("a")])
+    with beside(READING, store_path) as reader, Queue(store_path, patience_s=0.5) as writer:
+        for n in range(100):
+            reader.send_signal(signal.SIGSTOP)
+            os.waitpid(reader.pid, os.WUNTRACED)
+            writer.own(elsewhere(NOW + n))
+            reader.send_signal(signal.SIGCONT)
+            # Let it come to another place.
+            for _ in range(n % 10):
+                writer.texts()
+
+
+PAIRS = """
+with Queue(store) as queue:
+    for n in range(1_000_000):
+        pair = [text(f"{n}-{m}" + "x" * 5_000) for m in range(2)]
+        queue.add(pair)
+        print("added", flush=True) if n == 0 else None
+        queue.remove([each.uid for each in pair])
+"""
+
+
+def test_what_is_read_is_what_whole_transactions_left(queue: Queue, store_path: Path) -> None:
+    queue.add([text("a")])
+    seen = set[int]()
+    with beside(PAIRS, store_path), Queue(store_path) as reader:
+        while len(seen) < 2:
+            seen.add(len(reader.texts()))
+        for _ in range(500):
+            seen.add(len(reader.texts()))
+    assert seen == {1, 3}
+
+
+CTRL_Z = """
+print("begins", flush=True)
+with Queue(store) as queue:
+    queue._write(lambda db: os.kill(os.getpid(), signal.SIGTSTP))
+"""
+
+
+def test_ctrl_z_waits_for_the_end_of_a_transaction(queue: Queue, store_path: Path) -> None:
+    queue.add([text("a")])
+    with beside(CTRL_Z, store_path) as stopped, Queue(store_path, patience_s=0.0) as other:
+        _, status = os.waitpid(stopped.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        other.add([text("b")])
+    assert uids(queue) == ["a", "b"]
+
+
+STORING = """
+from backstory.store import connection
+print("begins", flush=True)
+db = connection.open_writer(store)
+with connection.writing(db, store):
+    os.kill(os.getpid(), signal.SIGTSTP)
+    db.execute("insert into facts values (2)")
+"""
+
+
+def test_ctrl_z_waits_for_the_end_of_a_transaction_of_a_store(store_path: Path) -> None:
+    db = connection.open_writer(store_path)
+    with connection.writing(db, store_path, first=True):
+        db.execute(f"pragma application_id = {connection.APPLICATION_ID}; create table facts(one)")
+    with beside(STORING, store_path) as stopped:
+        _, status = os.waitpid(stopped.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        assert db.execute("select one from facts").get == 2
+        db.set_busy_timeout(0)
+        db.execute("begin exclusive; rollback")
+
+
+def test_an_interrupt_in_a_transaction_leaves_nothing_of_it(queue: Queue, store_path: Path) -> None:
+    def interrupted(db: apsw.Connection) -> None:
+        db.execute("delete from texts")
+        raise KeyboardInterrupt
+
+    queue.add([text("a")])
+    with pytest.raises(KeyboardInterrupt):
+        queue._write(interrupted)
+    with Queue(store_path, patience_s=0.0) as other:
+        other.add([text("b")])
+    assert uids(queue) == ["a", "b"]
 
 
 # owners -------------------------------------------------------------------------------------------------------------

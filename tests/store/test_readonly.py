@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -519,7 +520,7 @@ def test_sorting_a_thousand_million_rows_ends_at_the_deadline(told: Store) -> No
 
 def test_rows_found_before_the_deadline_are_given(told: Store) -> None:
     sql = "select 1 union all select * from (with recursive n(x) as (select 1 union all select x + 1 from n) "
-    answer = told.execute_read_only(f"{sql} select count(*) from n)", timeout_s=0.05)
+    answer = told.execute_read_only(f"{sql} select count(*) from n)", timeout_s=1.0)
     assert (answer.rows, answer.stopped_by) == ([(1,)], "time")
 
 
@@ -574,7 +575,9 @@ def test_the_limit_on_memory_is_gone_afterwards(told: Store) -> None:
 def test_long_texts_are_searched_in_time_that_grows_with_their_length(told: Store, sql: str) -> None:
     long = "replace(hex(zeroblob({})), '0', 'a')"
     asked = f"select length({sql.format(long.format(1_000_000), long.format(500_000))})"
-    assert told.execute_read_only(asked, timeout_s=60).elapsed_ms < 5_000
+    began = time.process_time()
+    told.execute_read_only(asked, timeout_s=60)
+    assert time.process_time() - began < 5
 
 
 SAME = [

@@ -270,3 +270,9 @@ def test_a_file_cut_in_half_is_found(whole: Store) -> None:
     except errors.StoreDamaged as damaged:
         problems = [str(damaged)]
     assert problems
+
+
+def test_a_store_without_logs_is_whole(store: Store) -> None:
+    store.remove(store.create_session())
+    assert store.verify().problems == []
+    assert store.verify().checked["bytes"] == 0

@@ -120,6 +120,13 @@ class SessionRows(Struct, frozen=True, kw_only=True):
     content: bytes
 
 
+class UnreadRows(Struct, frozen=True, kw_only=True):
+    """What of a database could not be read, and why. ``native_id``: the session's, where it is of one."""
+
+    native_id: str | None = None
+    reason: str
+
+
 class UnreadableDatabase(Exception):
     """A database that is damaged, of a later version, or something else; says which."""
 
@@ -130,8 +137,10 @@ class KeepsRows(Protocol):
     def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
         """Where such a database would be, whether or not it exists."""
 
-    def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows]:
+    def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows | UnreadRows]:
         """The sessions of a database whose logs are gone from beside it. ``copy`` is read; raises UnreadableDatabase.
+
+        It is ours, as are its journals beside it, and may be changed.
 
         Their rows are what ``identify`` and ``reader`` are given as a log, whose path is the database's, a ``#`` and
         the session's id.
@@ -261,6 +270,8 @@ class ListeningReader(Protocol):
 
     tells_taken: bool
     """Whether the agent, as it said, tells which words it takes up; until then it is told none."""
+    is_deaf: bool
+    """Whether the agent has begun to answer, or to say what it can, without saying that."""
     is_waiting: bool
     """Whether it has answered all it was told, and waits for more or for the end of its stdin."""
     taken: list[str]
@@ -324,6 +335,22 @@ def load(name: str) -> Agent:
         if point.name == name:
             return _agent_of(point.load())
     raise UnknownAgent(name, names())
+
+
+def reader_of(
+    agent: Agent, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]
+) -> LogReader:
+    """The agent's reader of a log, which tells only numbers and times that can be kept; see ``Agent.reader``."""
+    from backstory.agents import _numbers
+
+    return _numbers.fitting(agent.reader(identity, state, earlier))
+
+
+def stream_reader_of(agent: Runnable) -> StreamReader:
+    """The agent's reader of a run's output, which tells only numbers that can be kept."""
+    from backstory.agents import _numbers
+
+    return _numbers.fitting_stream(agent.stream_reader())
 
 
 def companions_of(agent: Agent) -> KeepsCompanions | None:

@@ -21,6 +21,7 @@ from msgspec import Struct, field
 
 from backstory import ids
 from backstory.agents import Exported, _jsonl, _message_rows
+from backstory.bounds import INTEGER_MAX, added
 from backstory.model import Outcome
 
 if TYPE_CHECKING:
@@ -500,7 +501,7 @@ class _Telling:
 
     def _used(self, turn: _Turn, answer: str, stop: str | None) -> None:
         used = (turn.input_tokens, turn.cache_read_tokens, turn.cache_write_tokens)
-        all_input = None if used == (None, None, None) else sum(each or 0 for each in used)
+        all_input = None if used == (None, None, None) else min(added(*used), INTEGER_MAX)
         self._file.db.execute(
             "update messages set input_tokens = ?, output_tokens = ?, stop_reason = ?, api_latency_ms = ? where id = ?",
             (all_input, turn.output_tokens, stop, turn.api_latency_ms, answer),

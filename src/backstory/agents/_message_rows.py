@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import base64
 import math
-import sqlite3
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from contextlib import closing
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING, Any
@@ -23,13 +22,14 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import SessionRows, UnreadableDatabase
+from backstory.agents import SessionRows, UnreadableDatabase, UnreadRows
+from backstory.agents._foreign import TooLarge, left_out, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-Row = dict[str, Any]
+    from backstory.agents._foreign import ForeignDatabase, Row
 
 SESSION, CONTEXT, MESSAGES, BLOCKS, EVENTS = "session", "context", "messages", "content_blocks", "events"
 QUEUE, CONSUMED, CONVERSATIONS, ITERATIONS = "queue_messages", "queue_consumed", "conversations", "work_iterations"
@@ -70,11 +70,11 @@ class Database(Struct, frozen=True, kw_only=True):
 class _Tables:
     """The tables of a database and the one beside it."""
 
-    def __init__(self, db: sqlite3.Connection, queue: sqlite3.Connection | None) -> None:
+    def __init__(self, db: ForeignDatabase, queue: ForeignDatabase | None) -> None:
         self.db = db
-        self.columns = {table: _columns(db, table) for table in _TABLES}
+        self.columns = {table: db.columns(table) for table in _TABLES}
         self.queue_db = db
-        if queue is not None and (columns := _columns(queue, QUEUE)):
+        if queue is not None and (columns := queue.columns(QUEUE)):
             self.queue_db, self.columns[QUEUE] = queue, columns
 
     def has(self, table: str, column: str = "id") -> bool:
@@ -86,17 +86,37 @@ class _Tables:
             return []
         if owner is None:
             return self._found(table, "true")
-        return self._found(table, f"{owner[0]} is ?", owner[1]) if self.has(table, owner[0]) else []
+        if not self.has(table, owner[0]):
+            return []
+        return self._found(table, f"t.{owner[0]} is ? collate binary", owner[1])
+
+    def named(self, table: str, native_id: str) -> Row:
+        """The row of a table that is this session's own."""
+        found = self._found(table, "t.id is ? collate binary", native_id) if self.has(table) else []
+        return found[0] if found else {}
 
     def loose(self, table: str, column: str) -> list[Row]:
         """A table's rows that name no session of the file's several."""
         if not self.columns[table]:
             return []
-        return self._found(table, f"coalesce({column}, '') = ''" if self.has(table, column) else "true")
+        return self._found(table, f"coalesce(t.{column}, '') = ''" if self.has(table, column) else "true")
+
+    def distinct(self, table: str, column: str) -> list[Any]:
+        return self._of(table).distinct(table, column)
+
+    def begin_session(self) -> None:
+        for db in (self.db, self.queue_db):
+            db.begin_session()
+
+    def left_out(self) -> list[str]:
+        """What is said of values that were left out."""
+        return [left_out(db) for db in dict.fromkeys((self.db, self.queue_db)) if db.left_out]
 
     def _found(self, table: str, which: str, *values: Any) -> list[Row]:
-        db = self.queue_db if table == QUEUE else self.db
-        return [dict(row) for row in db.execute(f"select * from {table} where {which} order by rowid", values)]
+        return self._of(table).rows(table, f"where {which} order by t.rowid", values)
+
+    def _of(self, table: str) -> ForeignDatabase:
+        return self.queue_db if table == QUEUE else self.db
 
     def owner_column(self) -> str | None:
         return next((column for column in _OF_SESSION if self.has(MESSAGES, column)), None)
@@ -119,26 +139,12 @@ class _Session(Struct, kw_only=True):
     """Whether the blocks of messages that are gone are told with it."""
 
 
-def sessions_in(database: Database) -> Iterator[SessionRows]:
+def sessions_in(database: Database) -> Iterator[SessionRows | UnreadRows]:
     """The sessions of a database; raises UnreadableDatabase."""
-    try:
-        with closing(_opened(database.path)) as db:
-            if database.queue is None:
-                yield from _sessions(database, _Tables(db, None))
-                return
-            with closing(_opened(database.queue)) as queue:
-                yield from _sessions(database, _Tables(db, queue))
-    except (sqlite3.Error, UnicodeError) as refused:
-        # Of a damaged schema even the words that say so may be no text.
-        is_text = isinstance(refused, sqlite3.Error)
-        raise UnreadableDatabase(str(refused) if is_text else "it is malformed") from refused
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, isolation_level=None)
-    db.text_factory = _text
-    db.row_factory = sqlite3.Row
-    return db
+    with ExitStack() as both:
+        db = both.enter_context(opened(database.path, _text))
+        queue = both.enter_context(opened(database.queue, _text)) if database.queue is not None else None
+        yield from _sessions(database, _Tables(db, queue))
 
 
 def _text(data: bytes) -> str | _NotText:
@@ -148,23 +154,26 @@ def _text(data: bytes) -> str | _NotText:
         return _NotText(data)
 
 
-def _columns(db: sqlite3.Connection, table: str) -> frozenset[str]:
-    return frozenset(row["name"] for row in db.execute("select name from pragma_table_info(?)", (table,)))
-
-
-def _sessions(database: Database, tables: _Tables) -> Iterator[SessionRows]:
+def _sessions(database: Database, tables: _Tables) -> Iterator[SessionRows | UnreadRows]:
     if not tables.has(MESSAGES) and not tables.has(QUEUE):
-        if tables.db.execute("select count(*) from sqlite_schema").fetchone()[0]:
+        if not tables.db.is_empty:
             raise UnreadableDatabase("it has no messages")
         return
     column = tables.owner_column()
     owners = [None] if column is None else _owners(tables, column)
+    all_ids = dict.fromkeys(owner[1] for owner in owners if owner is not None)
     for owner in owners:
-        session = _read(database, tables, owner)
-        if owner is not None:
-            _share(session, tables, [each[1] for each in owners if each is not None])
-        if session.messages or session.events or session.queue or session.iterations:
-            yield SessionRows(native_id=session.native_id, content=_content(database, tables, session))
+        native_id = owner[1] if owner else database.stem
+        tables.begin_session()
+        try:
+            session = _read(database, tables, owner)
+            if owner is not None:
+                _share(session, tables, all_ids)
+            if session.messages or session.events or session.queue or session.iterations:
+                yield SessionRows(native_id=session.native_id, content=_content(database, tables, session))
+        except TooLarge as refused:
+            yield UnreadRows(native_id=native_id, reason=str(refused))
+        yield from (UnreadRows(native_id=native_id, reason=reason) for reason in tables.left_out())
 
 
 def _owners(tables: _Tables, column: str) -> list[tuple[str, str]]:
@@ -173,8 +182,7 @@ def _owners(tables: _Tables, column: str) -> list[tuple[str, str]]:
     found = [row["id"] for row in tables.rows(table, None)] if tables.has(table) else []
     for each in (MESSAGES, EVENTS, QUEUE, ITERATIONS):
         if tables.has(each, column):
-            named = tables.db.execute(f"select distinct {column} from {each} order by {column}")
-            found += [row[0] for row in named.fetchall()]
+            found += tables.distinct(each, column)
     owners = [(column, native_id) for native_id in dict.fromkeys(found) if isinstance(native_id, str) and native_id]
     loose = [row.get("id") for each in _LOOSE for row in tables.loose(each, column)]
     # Rows of no session at all are one, too.
@@ -196,18 +204,18 @@ def _read(database: Database, tables: _Tables, owner: tuple[str, str] | None) ->
         session.native_id = str(rows[0]["id"]) if rows and not is_ulid(database.stem) else database.stem
         return session
     table = _OF_SESSION[owner[0]]
-    session.of = next((row for row in tables.rows(table, None) if row.get("id") == owner[1]), {})
+    session.of = tables.named(table, owner[1])
     session.iterations = tables.rows(ITERATIONS, owner)
     return session
 
 
-def _share(session: _Session, tables: _Tables, all_ids: list[str]) -> None:
+def _share(session: _Session, tables: _Tables, all_ids: Mapping[str, None]) -> None:
     """Give a session what it has of what a file of several holds: of what belongs to none the first has it.
 
     The file tells one current message, and all else that it knows is of the session that began last.
     """
-    is_first, last = session.native_id == all_ids[0], session.context.get("current_conversation")
-    has_rest = session.native_id == last if last in all_ids else is_first
+    is_first, last = session.native_id == next(iter(all_ids)), session.context.get("current_conversation")
+    has_rest = session.native_id == last if isinstance(last, str) and last in all_ids else is_first
     mine = {row["id"] for row in session.messages}
     session.context = {
         key: value for key, value in session.context.items() if (value in mine if key == CURRENT else has_rest)
@@ -297,13 +305,13 @@ def _blocks(tables: _Tables, session: _Session) -> dict[Any, list[Row]]:
     if not tables.has(BLOCKS):
         return {}
     loose = " or m.id is null" if session.has_loose_blocks else ""
-    of = "" if session.owner is None else f"where m.{session.owner[0]} is ?{loose}"
-    rows = tables.db.execute(
-        f"select b.* from {BLOCKS} b left join {MESSAGES} m on m.id = b.message_id {of} "
-        "order by b.message_id, b.seq, b.rowid",
+    of = "" if session.owner is None else f"where m.{session.owner[0]} is ? collate binary{loose}"
+    rows = tables.db.rows(
+        BLOCKS,
+        f"left join {MESSAGES} m on m.id = t.message_id {of} order by t.message_id, t.seq, t.rowid",
         (session.owner[1],) if session.owner else (),
-    ).fetchall()
-    return {key: [dict(row) for row in found] for key, found in groupby(rows, key=lambda row: row["message_id"])}
+    )
+    return {key: list(found) for key, found in groupby(rows, key=lambda row: row["message_id"])}
 
 
 def _ordered(session: _Session) -> list[Row]:

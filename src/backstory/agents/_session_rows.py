@@ -6,18 +6,19 @@ A line is ``{"table", "timestamp", "row"}``. Only a session's ``updated_at`` is 
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from backstory import ids
-from backstory.agents import SessionRows, UnreadableDatabase
+from backstory.agents import SessionRows, UnreadableDatabase, UnreadRows
+from backstory.agents._foreign import TooLarge, left_out, opened
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
     from pathlib import Path
+
+    from backstory.agents._foreign import ForeignDatabase, Row
 
 VERSION_MAX = 8
 SECTIONS = ("overview", "history", "work_done", "technical_details", "important_files", "next_steps")
@@ -34,51 +35,57 @@ _LAST = 2**31
 """Where a row stands that names no turn."""
 
 
-def sessions_in(database: Path, not_these: Container[str]) -> Iterator[SessionRows]:
+def sessions_in(database: Path, not_these: Container[str]) -> Iterator[SessionRows | UnreadRows]:
     """The sessions of a database that nobody writes, but for ``not_these``; raises UnreadableDatabase."""
-    try:
-        with closing(sqlite3.connect(database, isolation_level=None)) as db:
-            db.text_factory = lambda text: text.decode("utf-8", "replace")
-            db.row_factory = sqlite3.Row
-            db.execute("begin")
-            _check(db)
-            known = [table for table in _TABLES if _has(db, table, "session_id")]
-            # The list first: one statement stays open at a time.
-            for session in db.execute("select * from sessions order by id").fetchall():
-                native_id = session["id"]
-                if isinstance(native_id, str) and native_id and native_id not in not_these:
-                    yield SessionRows(native_id=native_id, content=_lines(db, session, known))
-    except (sqlite3.Error, UnicodeError) as refused:
-        # Of a damaged schema even the words that say so may be no text.
-        is_text = isinstance(refused, sqlite3.Error)
-        raise UnreadableDatabase(str(refused) if is_text else "it is malformed") from refused
+    with opened(database, _text) as db:
+        _check(db)
+        known = [table for table in _TABLES if "session_id" in db.columns(table)]
+        named = db.distinct("sessions", "id")
+        if nameless := sum(not (isinstance(native_id, str) and native_id) for native_id in named):
+            yield UnreadRows(reason=f"{nameless} of its sessions have ids that are no text")
+        for native_id in named:
+            if isinstance(native_id, str) and native_id and native_id not in not_these:
+                yield from _session(db, native_id, known)
 
 
-def _check(db: sqlite3.Connection) -> None:
-    if not (_has(db, "sessions", "id") and _has(db, "turns", "session_id")):
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _check(db: ForeignDatabase) -> None:
+    if not ("id" in db.columns("sessions") and "session_id" in db.columns("turns")):
         raise UnreadableDatabase("it has no sessions with turns")
-    has_version = _has(db, "schema_version", "version")
-    version = db.execute("select max(version) from schema_version").fetchone()[0] if has_version else None
-    if isinstance(version, int) and version > VERSION_MAX:
+    versions = db.distinct("schema_version", "version") if "version" in db.columns("schema_version") else []
+    version = max((each for each in versions if isinstance(each, int)), default=0)
+    if version > VERSION_MAX:
         raise UnreadableDatabase(f"its version is {version}; versions up to {VERSION_MAX} are known")
 
 
-def _has(db: sqlite3.Connection, table: str, column: str) -> bool:
-    found = db.execute("select count(*) from pragma_table_info(?) where name = ?", (table, column)).fetchone()
-    return bool(found[0])
+def _session(db: ForeignDatabase, native_id: str, tables: list[str]) -> Iterator[SessionRows | UnreadRows]:
+    db.begin_session()
+    try:
+        found = db.rows("sessions", "where t.id = ? collate binary limit 1", (native_id,))
+        if not found:
+            # It was stored as bytes that are no text, so nothing that names it is found either.
+            yield UnreadRows(native_id=native_id, reason="its id is no text")
+        for session in found:
+            yield SessionRows(native_id=native_id, content=_lines(db, session, tables))
+    except TooLarge as refused:
+        yield UnreadRows(native_id=native_id, reason=str(refused))
+    if db.left_out:
+        yield UnreadRows(native_id=native_id, reason=left_out(db))
 
 
-def _lines(db: sqlite3.Connection, session: sqlite3.Row, tables: list[str]) -> bytes:
-    rows: list[tuple[int, int, str, dict[str, Any]]] = []
+def _lines(db: ForeignDatabase, session: Row, tables: list[str]) -> bytes:
+    rows: list[tuple[int, int, str, Row]] = []
     for place, table in enumerate(tables):
-        for row in db.execute(f"select * from {table} where session_id = ?", (session["id"],)).fetchall():
-            told = dict(row)
+        for told in db.rows(table, "where t.session_id = ? collate binary", (session["id"],)):
             at = told.get(_TABLES[table])
             # Of a checkpoint it is not told in which turn it was made.
             is_told = table != "checkpoints" and isinstance(at, int)
             rows.append((at if is_told and at is not None else _LAST, place, table, told))
     rows.sort(key=lambda each: (each[0], each[1], _number(each[3].get(_TABLES[each[2]])), _number(each[3].get("id"))))
-    first = {name: value for name, value in dict(session).items() if name != "updated_at"}
+    first = {name: value for name, value in session.items() if name != "updated_at"}
     return b"".join([_line("sessions", first), *(_line(table, told) for _, _, table, told in rows)])
 
 

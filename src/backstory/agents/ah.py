@@ -22,7 +22,8 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import _jsonl, _message_files, _message_rows
+from backstory.agents import _jsonl, _message_files, _message_rows, _numbers
+from backstory.bounds import added
 from backstory.context import strip_context
 from backstory.model import (
     AssistantText,
@@ -44,13 +45,14 @@ from backstory.model import (
     Turn,
     Unknown,
     UserMessage,
+    encoded,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from backstory.agents import Place, SessionRows
+    from backstory.agents import Place, SessionRows, UnreadRows
     from backstory.agents._message_files import SessionFile, Tree
 
 NAME = "ah"
@@ -182,7 +184,7 @@ class Ah:
             return []
         return [database.with_name(f"{database.name.removesuffix(ENDING)}{QUEUE_ENDING}")]
 
-    def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows]:
+    def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows | UnreadRows]:
         queue = next((copy.with_name(each.name) for each in self.beside(database)), None)
         is_in_project = database.parent.name == FOLDER
         given = _message_rows.Database(
@@ -226,7 +228,7 @@ class Reader:
             return Parsed(None, [(0, self._unknown("not JSON"))], None)
         table, row = _text(found.table), found.row
         at = _message_rows.at_ms(row.get("created_at"), row.get("id"))
-        at = at if at is not None else ids.parse_time_ms(_text(found.timestamp) or None)
+        at = at if at is not None else _numbers.time_ms(_text(found.timestamp) or row.get("created_at"))
         if table == _message_rows.MESSAGES:
             turn, events = self._message(found, row, at, seq)
         else:
@@ -309,7 +311,10 @@ class Reader:
     def _answered(self, turn: Turn | None, native_id: str, row: dict[str, Any]) -> list[Event]:
         """What an answer's own columns say: how it ended, who gave it, and what it cost until its event tells more."""
         stop = _text(row.get("stop_reason"))
-        told = _number(row.get("input_tokens")), _number(row.get("output_tokens"))
+        told = (
+            _numbers.count(row.get("input_tokens"), "input_tokens"),
+            _numbers.count(row.get("output_tokens"), "output_tokens"),
+        )
         if turn is not None:
             turn.stop_reason, turn.model = stop or turn.stop_reason, _text(row.get("model")) or turn.model
             turn.outcome = Outcome.COMPLETED if stop in DONE_STOPS else turn.outcome
@@ -397,11 +402,17 @@ class Reader:
             case "api_call_end":
                 self._call_ended(said, _text(row.get("message_id")), turn)
             case "compaction_complete" if turn is not None:
-                _count(turn, Tokens(input=_number(said.get("input_tokens")), output=_number(said.get("output_tokens"))))
+                _count(
+                    turn,
+                    Tokens(
+                        input=_told_count(said, "input_tokens"),
+                        output=_told_count(said, "output_tokens"),
+                    ),
+                )
             case "agent_end":
                 return [self._ended(said, turn)]
             case "retry":
-                return [Retry(attempt=_number(said.get("attempt")) or 0, message=_plain(said.get("error")))]
+                return [Retry(attempt=_told_count(said, "attempt") or 0, message=_plain(said.get("error")))]
             case "error":
                 return [Error(message=_plain(said.get("error")))]
             case "budget_exceeded":
@@ -426,10 +437,10 @@ class Reader:
             _count(turn, Tokens(input=-(given_input or 0), output=-(given_output or 0)))
             self._state.counted = ("", None, None)
         tokens = Tokens(
-            input=_number(said.get("input_tokens")),
-            output=_number(said.get("output_tokens")),
-            cache_read=_number(said.get("cache_read_input_tokens")),
-            cache_write=_number(said.get("cache_creation_input_tokens")),
+            input=_told_count(said, "input_tokens"),
+            output=_told_count(said, "output_tokens"),
+            cache_read=_told_count(said, "cache_read_input_tokens"),
+            cache_write=_told_count(said, "cache_creation_input_tokens"),
         )
         _count(turn, tokens)
         turn.model = _text(said.get("model")) or turn.model
@@ -481,7 +492,7 @@ def _count(turn: Turn, tokens: Tokens) -> None:
     for name in Tokens.__struct_fields__:
         more, before = getattr(tokens, name), getattr(turn.tokens, name)
         if more is not None:
-            setattr(turn.tokens, name, more + (before or 0))
+            setattr(turn.tokens, name, added(more, before))
     turn.tokens_source = "reported"
 
 
@@ -528,11 +539,15 @@ def _plain(value: Any) -> str:
             return base64.b64decode(found, validate=True).decode("utf-8", "replace")
         except (ValueError, TypeError):
             pass
-    return msgspec.json.encode(value).decode()
+    return encoded(value).decode()
 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _told_count(row: dict[str, Any], name: str) -> int | None:
+    return _numbers.count(row.get(name), name)
 
 
 def _number(value: Any) -> int | None:

@@ -20,13 +20,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 import uuid
 from collections import Counter, deque
 from functools import partial, reduce
 from itertools import islice
-from operator import add
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +32,8 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import CompanionFacts, Ending, Permissions, Place, Streamed, _jsonl
+from backstory.agents import CompanionFacts, Ending, Permissions, Place, Streamed, _jsonl, _numbers
+from backstory.bounds import added
 from backstory.context import strip_context
 from backstory.model import (
     PARTIAL,
@@ -61,6 +60,7 @@ from backstory.model import (
     Turn,
     Unknown,
     UserMessage,
+    encoded,
 )
 
 if TYPE_CHECKING:
@@ -182,11 +182,11 @@ _COMMAND_NAME = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
 _COMMAND_ARGS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 
 
-class _Usage(Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
+class _Usage(_numbers.Counts):
+    input_tokens: _numbers.Count = None
+    output_tokens: _numbers.Count = None
+    cache_read_input_tokens: _numbers.Count = None
+    cache_creation_input_tokens: _numbers.Count = None
 
 
 class _Block(Struct):
@@ -237,7 +237,7 @@ class _Line(Struct, rename="camel"):
     subtype: str | None = None
     uuid: str | None = None
     parent_uuid: str | None = None
-    timestamp: str | int | float | None = None
+    timestamp: Any = None
     cwd: str | None = None
     git_branch: str | None = None
     version: str | None = None
@@ -249,8 +249,8 @@ class _Line(Struct, rename="camel"):
     message: _Message | None = None
     attachment: Any = None
     content: Any = None
-    duration_ms: int | float | None = None
-    retry_attempt: int | None = None
+    duration_ms: Any = None
+    retry_attempt: Any = None
     error: Any = None
     hook_errors: Any = None
     api_error_status: int | str | None = None
@@ -263,8 +263,8 @@ class _Line(Struct, rename="camel"):
     ai_title: Any = None
     custom_title: Any = None
     agent_name: Any = None
-    cost_usd: float | None = field(default=None, name="costUSD")
-    total_cost_usd: float | None = field(default=None, name="totalCostUSD")
+    cost_usd: Any = field(default=None, name="costUSD")
+    total_cost_usd: Any = field(default=None, name="totalCostUSD")
 
 
 class _State(Struct, kw_only=True):
@@ -333,7 +333,7 @@ class _StreamLine(Struct):
     is_synthetic: bool | None = field(default=None, name="isSynthetic")
     is_api_error_message: bool | None = None
     api_error_status: int | str | None = None
-    attempt: int | None = None
+    attempt: Any = None
     error: Any = None
     error_status: int | str | None = None
     is_error: bool | None = None
@@ -341,8 +341,8 @@ class _StreamLine(Struct):
     errors: Any = None
     terminal_reason: str | None = None
     stop_reason: str | None = None
-    duration_ms: int | float | None = None
-    total_cost_usd: float | None = None
+    duration_ms: Any = None
+    total_cost_usd: Any = None
     usage: _Usage | None = None
 
 
@@ -485,7 +485,7 @@ class Reader:
             return Parsed(None, [(0, self._unknown("not JSON"))], self._turn_at(seq))
         at, events = None, []
         for record in records:
-            at = ids.parse_time_ms(record.timestamp)
+            at = _numbers.time_ms(record.timestamp)
             events += self._record(record, at, seq)
         turn = self._turn_at(seq)
         # A plan stands behind the result that tells its call did not fail, and ends nothing.
@@ -532,7 +532,7 @@ class Reader:
         if kind == "queue-operation":
             return self._queue(record)
         if kind == "cost-state":
-            self._note_total_cost(record.total_cost_usd)
+            self._note_total_cost(_numbers.amount(record.total_cost_usd, "cost_usd"))
             return []
         if kind == "system":
             return self._system(record)
@@ -658,8 +658,9 @@ class Reader:
             return
         turn.model = message.model or turn.model
         turn.stop_reason = message.stop_reason or turn.stop_reason
-        if record.cost_usd is not None:
-            turn.cost_usd, turn.cost_source = (turn.cost_usd or 0.0) + record.cost_usd, "reported"
+        cost_usd = _numbers.amount(record.cost_usd, "cost_usd")
+        if cost_usd is not None:
+            turn.cost_usd, turn.cost_source = (turn.cost_usd or 0.0) + cost_usd, "reported"
         if message.usage is not None:
             key = f"{message.id}/{record.request_id or ''}"
             self._note_usage(turn, key, message.usage)
@@ -682,10 +683,10 @@ class Reader:
         grown = [new - old for new, old in zip(now, before, strict=True)]
         tokens = turn.tokens
         turn.tokens = Tokens(
-            input=(tokens.input or 0) + grown[0],
-            output=(tokens.output or 0) + grown[1],
-            cache_read=(tokens.cache_read or 0) + grown[2],
-            cache_write=(tokens.cache_write or 0) + grown[3],
+            input=added(tokens.input, grown[0]),
+            output=added(tokens.output, grown[1]),
+            cache_read=added(tokens.cache_read, grown[2]),
+            cache_write=added(tokens.cache_write, grown[3]),
         )
 
     def _note_end_of_message(self, turn: Turn, key: str, stop_reason: str | None) -> None:
@@ -781,17 +782,17 @@ class Reader:
     def _system(self, record: _Line) -> list[Event]:
         kind = record.subtype or ""
         if kind == "api_error":
-            return [Retry(attempt=record.retry_attempt or 0, message=_plain(record.error))]
+            return [Retry(attempt=_numbers.count(record.retry_attempt, "attempt") or 0, message=_plain(record.error))]
         if kind == "local_command":
             return [_command(_plain(record.content))]
         if kind == "stop_hook_summary":
             problems = record.hook_errors or []
             return [Hook(name="Stop", output=_plain(problems))] if problems else []
         if kind == "turn_duration" and self._state.turn is not None:
-            duration_ms = record.duration_ms
-            if duration_ms is not None and math.isfinite(duration_ms):
+            duration_ms = _numbers.count(record.duration_ms, "duration_ms")
+            if duration_ms is not None:
                 # Hooks that let the agent go on, and queued words, end a turn more than once.
-                self._state.turn.duration_ms = (self._state.turn.duration_ms or 0) + int(duration_ms)
+                self._state.turn.duration_ms = (self._state.turn.duration_ms or 0) + duration_ms
         return [] if kind in KEPT_SYSTEM else [self._unknown(f"system/{kind}")]
 
     def _result(self, block: _Block, told: bytes) -> list[Event]:
@@ -902,7 +903,7 @@ class StreamReader:
         self._stop_reason: str | None = None
         self._said_why = False
         self._was_interrupted = False
-        self.tells_taken = self.is_waiting = False
+        self.tells_taken = self.is_waiting = self.is_deaf = False
         self.taken: list[str] = []
         self._held: deque[str] = deque(maxlen=_STDERR_LINES_HELD_MAX)
 
@@ -933,11 +934,11 @@ class StreamReader:
         last = self._results[-1] if self._results else None
         tokens = self._tokens()
         costs = [each.total_cost_usd for each in self._results if each.total_cost_usd is not None]
-        durations = [each for each in map(_duration_ms, self._results) if each is not None]
+        durations = [each.duration_ms for each in self._results if each.duration_ms is not None]
         return Ending(
             outcome=outcome,
             error=self._why(exit) if outcome in (Outcome.FAILED, Outcome.CRASHED) else None,
-            duration_ms=sum(durations) if durations else None,
+            duration_ms=added(*durations) if durations else None,
             stop_reason=last.stop_reason if last else self._stop_reason,
             model=self._model,
             tokens=tokens or Tokens(),
@@ -960,14 +961,21 @@ class StreamReader:
             case "system":
                 return self._system(record)
             case "result":
+                record.duration_ms = _numbers.count(record.duration_ms, "duration_ms")
+                record.total_cost_usd = _numbers.amount(record.total_cost_usd, "cost_usd")
                 self._results.append(record)
-                duration_ms = _duration_ms(record)
-                return [Complete(success=not record.is_error, duration_ms=duration_ms, cost_usd=record.total_cost_usd)]
+                return [
+                    Complete(
+                        success=not record.is_error, duration_ms=record.duration_ms, cost_usd=record.total_cost_usd
+                    )
+                ]
             case kind:
                 return [] if kind in KEPT_STREAM else [self._blocks._unknown(kind or "record without a type")]
 
     def _listen(self, record: _StreamLine) -> None:
         """Note what a record says about the words the agent is told."""
+        if record.type in ("assistant", "stream_event", "user", "result"):
+            self.is_deaf = not self.tells_taken
         match record.type:
             case "result":
                 self.is_waiting = True
@@ -976,6 +984,7 @@ class StreamReader:
             case "system" if record.subtype == "init":
                 self.is_waiting = False
                 self.tells_taken = isinstance(record.capabilities, list) and _TELLS_TAKEN in record.capabilities
+                self.is_deaf = not self.tells_taken
             case "command_lifecycle" if (record.command_uuid or "").startswith(_WORD_IDS):
                 self.is_waiting = self.is_waiting and record.state not in ("queued", "started")
                 if record.state == "started" and record.command_uuid not in self.taken:
@@ -1022,7 +1031,7 @@ class StreamReader:
                 return [init if first else None]
             case "api_retry":
                 message = " ".join(str(each) for each in (record.error_status, _plain(record.error)) if each)
-                return [Retry(attempt=record.attempt or 0, message=message)]
+                return [Retry(attempt=_numbers.count(record.attempt, "attempt") or 0, message=message)]
             case "compact_boundary":
                 return [Compacted()]
             case kind:
@@ -1080,7 +1089,7 @@ class StreamReader:
         counts anything twice, so the larger number is the nearer one.
         """
         results = [_tokens_of(each.usage) for each in self._results if each.usage and not _is_cut_off(each)]
-        sums = [reduce(partial(_combined, add), each) for each in ([*self._messages.values()], results) if each]
+        sums = [reduce(partial(_combined, added), each) for each in ([*self._messages.values()], results) if each]
         return reduce(partial(_combined, max), sums) if sums else None
 
 
@@ -1119,11 +1128,6 @@ def _is_cut_off(result: _StreamLine) -> bool:
     """Whether a result tells no tokens because its answer was cut off: it says 0, though they were paid."""
     usage = result.usage or _Usage()
     return (result.terminal_reason or "").startswith("aborted") and not (usage.input_tokens or usage.output_tokens)
-
-
-def _duration_ms(record: _StreamLine) -> int | None:
-    told = record.duration_ms
-    return int(told) if told is not None and math.isfinite(told) else None
 
 
 def _exit_told(exit: Exit) -> str:
@@ -1176,7 +1180,7 @@ def _plain(value: Any) -> str:
             return f"[{value['type']}]"
         if isinstance(value.get("message"), str):
             return str(value["message"])
-    return msgspec.json.encode(value).decode()
+    return encoded(value).decode()
 
 
 def _text_of(content: str | list[_Block | str] | None) -> str:

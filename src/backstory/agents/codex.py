@@ -13,7 +13,6 @@ A run is ``codex exec --json``: items with a short id each, told when they start
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import shlex
 from collections import Counter, deque
@@ -24,7 +23,8 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import Ending, Permissions, Place, Streamed, _jsonl
+from backstory.agents import Ending, Permissions, Place, Streamed, _jsonl, _numbers
+from backstory.bounds import added
 from backstory.context import strip_context
 from backstory.model import (
     AssistantText,
@@ -51,6 +51,7 @@ from backstory.model import (
     Turn,
     Unknown,
     UserMessage,
+    encoded,
 )
 
 if TYPE_CHECKING:
@@ -178,15 +179,15 @@ _STDERR_ERROR = re.compile(r"(?:^|\s)ERROR\s+(?:[^\s{]+\{[^}]*\}:?\s*)*(?:[\w:]*
 _PROPOSED = re.compile(r"<proposed_plan>\s*(.*?)\s*</proposed_plan>", re.DOTALL)
 
 
-class _Usage(Struct):
-    input_tokens: int | None = None
-    cached_input_tokens: int | None = None
-    cache_write_input_tokens: int | None = None
-    output_tokens: int | None = None
-    reasoning_output_tokens: int | None = None
+class _Usage(_numbers.Counts):
+    input_tokens: _numbers.Count = None
+    cached_input_tokens: _numbers.Count = None
+    cache_write_input_tokens: _numbers.Count = None
+    output_tokens: _numbers.Count = None
+    reasoning_output_tokens: _numbers.Count = None
 
     def spent(self) -> int:
-        return (self.input_tokens or 0) + (self.output_tokens or 0)
+        return added(self.input_tokens, self.output_tokens)
 
     def since(self, before: _Usage) -> _Usage:
         return _Usage(
@@ -266,7 +267,7 @@ class _Payload(Struct):
 
 class _Record(Struct):
     type: str = ""
-    timestamp: str | int | float | None = None
+    timestamp: Any = None
     payload: _Payload | None = None
 
 
@@ -426,7 +427,7 @@ class Reader:
             return Parsed(None, [(0, self._unknown("not JSON"))], self._turn_at(seq))
         at, slots, untold = None, list[Event | None](), list[Event | None]()
         for record in records:
-            at = ids.parse_time_ms(record.timestamp)
+            at = _numbers.time_ms(record.timestamp)
             record = self._early(record, line)
             untold += self._untold_prompts(record, at, seq)
             slots += self._record(record, at, seq)
@@ -665,7 +666,7 @@ class Reader:
         error = payload.error if isinstance(payload.error, dict) else {"message": payload.error}
         message, told = _text(error.get("message")), self._state.task_error
         failed = bool(payload.error) or (told is not None and not payload.last_agent_message)
-        duration_ms = _whole(payload.duration_ms)
+        duration_ms = _numbers.count(payload.duration_ms, "duration_ms")
         self._end_turn(payload, Outcome.FAILED if failed else Outcome.COMPLETED, duration_ms)
         events: list[Event | None] = [Complete(success=not failed, duration_ms=duration_ms)]
         if payload.error:
@@ -675,7 +676,7 @@ class Reader:
 
     def _aborted(self, payload: _Payload) -> Error:
         reason = _text(payload.reason)
-        duration_ms = _whole(payload.duration_ms)
+        duration_ms = _numbers.count(payload.duration_ms, "duration_ms")
         # A helper's log closes the copy of its parent's turn like this, though that turn went on.
         is_seal = self._state.has_copies and duration_ms is None
         turn = None if is_seal else self._end_turn(payload, Outcome.CANCELLED, duration_ms)
@@ -776,7 +777,7 @@ class Reader:
 
     def _roll_back(self, turns: Any) -> None:
         self._leave_turn()
-        count = _whole(turns) or 0
+        count = _numbers.count(turns, "num_turns") or 0
         if count > 0:
             del self._state.path[-count:]
             self._state.session.leaf = self._state.path[-1] if self._state.path else None
@@ -1207,7 +1208,7 @@ def _plain(value: Any) -> str:
         if kind == "encrypted_content":
             sealed = _text(value.get("encrypted_content"))
             return "" if sealed.startswith("gAAAA") else sealed
-    return msgspec.json.encode(value).decode()
+    return encoded(value).decode()
 
 
 def _text(value: Any) -> str:
@@ -1227,11 +1228,6 @@ def _length(value: Any) -> int:
     return len(value) if isinstance(value, list) else 0
 
 
-def _whole(value: Any) -> int | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return int(value) if is_number and math.isfinite(value) else None
-
-
 def _grown(before: int | None, now: int | None) -> int | None:
     return None if now is None else max(now - (before or 0), 0)
 
@@ -1241,11 +1237,11 @@ def _added(tokens: Tokens, more: _Usage) -> Tokens:
     written = more.cache_write_input_tokens
     return Tokens(
         # Codex counts what came from its cache as input too.
-        input=(tokens.input or 0) + max((more.input_tokens or 0) - cached, 0),
-        output=(tokens.output or 0) + (more.output_tokens or 0),
-        cache_read=(tokens.cache_read or 0) + cached,
-        cache_write=tokens.cache_write if written is None else (tokens.cache_write or 0) + written,
-        reasoning=(tokens.reasoning or 0) + (more.reasoning_output_tokens or 0),
+        input=added(tokens.input, max((more.input_tokens or 0) - cached, 0)),
+        output=added(tokens.output, more.output_tokens),
+        cache_read=added(tokens.cache_read, cached),
+        cache_write=tokens.cache_write if written is None else added(tokens.cache_write, written),
+        reasoning=added(tokens.reasoning, more.reasoning_output_tokens),
     )
 
 

@@ -38,11 +38,13 @@ from backstory.agents import (
     CompanionFacts,
     Place,
     _jsonl,
+    _numbers,
     _session_document,
     _session_reindex,
     _session_rows,
     _session_store,
 )
+from backstory.bounds import added
 from backstory.context import strip_context
 from backstory.found import At, FoundRef, Ref
 from backstory.model import (
@@ -69,12 +71,13 @@ from backstory.model import (
     Turn,
     Unknown,
     UserMessage,
+    encoded,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from backstory.agents import Exported, SessionRows
+    from backstory.agents import Exported, SessionRows, UnreadRows
 
 NAME = "copilot"
 FOLDER = "session-state"
@@ -146,7 +149,8 @@ _MESSAGES_BYTES_MAX = 4 * 1024 * 1024
 """So many bytes of a document's messages wait for a timeline that tells the same."""
 _PATH_MAX = 1_000
 _STARTS_TRIED_MAX = 4
-_NUMBER_MAX = 2**53
+_USAGE = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "reasoningTokens")
+_NUMBER_MAX = 2**63
 """Beyond it JSON's numbers are not exact, and none of these logs' are meant to be so large."""
 
 _START = re.compile(rb'\{"type": ?"([a-z_]+(?:\.[A-Za-z_]+)*)", ?"data": ?\{')
@@ -339,7 +343,7 @@ class Copilot:
     def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
         return [place.root / DATABASE for place in self.places(environ, home) if place.folder.name == FOLDER]
 
-    def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows]:
+    def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows | UnreadRows]:
         folder = database.with_name(FOLDER)
         here = {_jsonl.stem(log) if log.is_file() else log.name for log in _entries(folder) if _holds_log(log)}
         return _session_rows.sessions_in(copy, here)
@@ -895,7 +899,7 @@ class Reader:
 
     def _note_answer_tokens(self, data: dict[str, Any]) -> None:
         """The output tokens of a request that has no receipt; each of its records may tell them."""
-        output = _number(data.get("outputTokens"))
+        output = _numbers.count(data.get("outputTokens"), "outputTokens")
         if output is None or self._state.has_receipts:
             return
         key = _text(data.get("apiCallId")) or _text(data.get("messageId"))
@@ -904,9 +908,9 @@ class Reader:
         self._state.answer = (key, max(known, output))
         more = max(output - known, 0)
         # Nearly every answer comes here, so nothing is made anew.
-        self._state.counted.output = (self._state.counted.output or 0) + more
+        self._state.counted.output = added(self._state.counted.output, more)
         if self._state.turn is not None:
-            self._state.turn.tokens.output = (self._state.turn.tokens.output or 0) + more
+            self._state.turn.tokens.output = added(self._state.turn.tokens.output, more)
             self._state.turn.tokens_source = self._state.turn.tokens_source or "reported"
 
     def _note_compaction_tokens(self, data: dict[str, Any]) -> None:
@@ -1166,7 +1170,7 @@ def _plain(value: Any) -> str:
         return "\n".join(text for text in map(_plain, value) if text)
     if isinstance(value, dict) and isinstance(value.get("text"), str):
         return str(value["text"])
-    return msgspec.json.encode(value).decode()
+    return encoded(value).decode()
 
 
 def _text(value: Any) -> str:
@@ -1179,22 +1183,21 @@ def _number(value: Any) -> int | None:
 
 
 def _time_ms(value: Any) -> int | None:
-    return ids.parse_time_ms(value if isinstance(value, str) else _number(value))
+    return _numbers.time_ms(value)
 
 
 # tokens -------------------------------------------------------------------------------------------------------
 
 
 def _usage(usage: dict[str, Any]) -> Tokens:
-    read, written = _number(usage.get("cacheReadTokens")), _number(usage.get("cacheWriteTokens"))
-    told = _number(usage.get("inputTokens"))
+    told, output, read, written, reasoning = (_numbers.count(usage.get(name), name) for name in _USAGE)
     return Tokens(
         # What came from the cache, or went into it, is counted as input too.
         input=None if told is None else max(told - (read or 0) - (written or 0), 0),
-        output=_number(usage.get("outputTokens")),
+        output=output,
         cache_read=read,
         cache_write=written,
-        reasoning=_number(usage.get("reasoningTokens")),
+        reasoning=reasoning,
     )
 
 
@@ -1203,7 +1206,7 @@ def _each(how: Callable[[int | None, int | None], int | None], one: Tokens, othe
 
 
 def _sum(one: Tokens, other: Tokens) -> Tokens:
-    return _each(lambda this, that: that if this is None else this + (that or 0), one, other)
+    return _each(lambda this, that: that if this is None else added(this, that), one, other)
 
 
 def _difference(one: Tokens, other: Tokens) -> Tokens:

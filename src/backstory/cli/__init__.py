@@ -7,6 +7,8 @@ import importlib
 import io
 import os
 import sys
+import threading
+import time
 from pathlib import Path
 
 import click
@@ -88,6 +90,7 @@ class Commands(click.Group):
 @click.option("--followup", metavar="TEXT", multiple=True, help="As the command `followup`, also several times.")
 @click.option("--name", metavar="NAME", help="With --steer and --followup: the session of this name.")
 @click.option("--session", "-S", "wanted", metavar="SESSION", help="With --steer and --followup: the session.")
+@click.option("--trust", is_flag=True, help="With --steer and --followup: as there.")
 @click.pass_context
 def cli(
     ctx: click.Context,
@@ -96,16 +99,18 @@ def cli(
     followup: tuple[str, ...],
     name: str | None,
     wanted: str | None,
+    trust: bool,
 ) -> None:
     """One store for every coding-agent session: keep every byte, find everything."""
     from backstory.cli.app import App
 
     is_said = bool(steer or followup)
-    if ctx.invoked_subcommand is not None and (is_said or name or wanted):
+    if ctx.invoked_subcommand is not None and (is_said or name or wanted or trust):
         raise click.UsageError("--steer and --followup are commands of their own: leave the other one out.")
     if ctx.invoked_subcommand is None and not is_said:
         raise click.exceptions.NoArgsIsHelpError(ctx)
     ctx.obj = App(os.environ, _current_folder(), store_path)
+    ctx.obj.trusts = trust
     if is_said:
         from backstory.cli.followup_command import say_all
 
@@ -130,37 +135,64 @@ def _have_standard_files() -> None:
 
 def main() -> None:
     """Run the command line; every error a person can meet ends here, as one sentence and an exit code."""
-    from backstory.errors import BackstoryError, OutputFailed
+    from backstory.cli import output
+    from backstory.errors import ClockUnusable
 
     _have_standard_files()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that knows few letters gets the others as question marks.
         sys.stdout.reconfigure(errors="replace")
+    threading.excepthook = lambda failed: output.trace(failed.exc_value)
+    sys.unraisablehook = lambda failed: output.trace(failed.exc_value)
     try:
+        try:
+            time.time_ns()
+        except OverflowError as refused:
+            raise ClockUnusable from refused
         code = cli.main(standalone_mode=False)
         sys.stdout.flush()
-        sys.exit(code if isinstance(code, int) else 0)
-    except BackstoryError as refused:
-        click.echo(f"backstory: {refused}", err=True)
-        sys.exit(refused.exit_code)
-    except click.ClickException as refused:
-        refused.show()
-        sys.exit(refused.exit_code)
-    except UnicodeEncodeError as refused:
-        # Arguments are bytes to the system; where they are looked up in the store they must be text.
-        click.echo(f"backstory: not UTF-8, so nothing can be called so: {ascii(refused.object)[:80]}", err=True)
-        sys.exit(NO_TEXT)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("backstory: stopped; what was stored so far is whole", err=True)
-        sys.exit(INTERRUPTED)
+        output.refuse("stopped; what was stored so far is whole")
+        code = INTERRUPTED
     except (BrokenPipeError, _ReaderGone):
         # The reader of our output has gone (`| head`): nothing is wrong, and nothing more can be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(PIPE_CLOSED)
-    except OSError as refused:
-        if refused.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-            raise
-        failed = OutputFailed(refused.strerror or str(refused))
-        click.echo(f"backstory: {failed}", err=True)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(failed.exit_code)
+        _write_to_nobody()
+        code = PIPE_CLOSED
+    except Exception as failed:
+        code = _refused(failed)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refused(failed: Exception) -> int:
+    """Say why a command ended; gives its exit code."""
+    from backstory.cli import output
+    from backstory.errors import BackstoryError, OutOfFiles, OutOfMemory, OutputFailed
+
+    match failed:
+        case click.ClickException():
+            output.refuse_usage(failed)
+            return failed.exit_code
+        case UnicodeEncodeError():
+            # Arguments are bytes to the system; where they are looked up in the store they must be text.
+            output.refuse(f"not UTF-8, so nothing can be called so: {ascii(failed.object)[:80]}")
+            return NO_TEXT
+        case BackstoryError():
+            refused = failed
+        case MemoryError():
+            refused = OutOfMemory()
+        case OSError(errno=errno.EMFILE | errno.ENFILE):
+            refused = OutOfFiles()
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EIO):
+            refused = OutputFailed(failed.strerror or str(failed))
+        case _:
+            # A fault of ours. It is told here because what it quotes may have come from anywhere.
+            output.trace(failed)
+            return 1
+    output.refuse(refused)
+    if isinstance(refused, OutputFailed):
+        _write_to_nobody()
+    return refused.exit_code
+
+
+def _write_to_nobody() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

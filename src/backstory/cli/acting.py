@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from backstory import projects
 from backstory.cli import output
 from backstory.cli.app import now_ms
+from backstory.cli.trusting import hold_strangers
 from backstory.known_projects import KnownProjects
 from backstory.store import Workplace
 from backstory.tree import get_ancestry
@@ -27,8 +28,8 @@ def own_session(app: App, found: Found, holding: Point | None = None) -> Session
         output.talk(f"{store.path} was gone; its {back} sessions were brought back.")
     if is_own(store, found.session.uid):
         return store.session(found.session.uid)
+    ready_to_begin(app)
     session = store.continue_session(found.store, found.session.uid, holding, worktree=app.worktree)
-    keep_out_of_git(app)
     known.remember(store)
     store.place_session(session, here(app))
     output.talk(f"{session.shown_number} goes on from {found.session.uid[:12]}, with copies of its turns.")
@@ -67,7 +68,9 @@ def here(app: App) -> Workplace:
     )
 
 
-def keep_out_of_git(app: App) -> None:
-    """Have git ignore the project's store."""
+def ready_to_begin(app: App) -> None:
+    """Note the project's store as ours, if it is about to be made, and have git ignore it."""
+    hold_strangers(app)
+    app.known_projects.begin(app.project_store)
     if not app.store_path:
         projects.keep_out_of_git(app.project_folder, app.project_store.path.parent.name)

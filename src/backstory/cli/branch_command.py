@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +11,7 @@ from backstory.cli.acting import own_session
 from backstory.cli.app import Found, now_ms
 from backstory.cli.options import json_option, readable, store_option
 from backstory.cli.points import NUMBER, RECORD, find, here, locked, meant, session_option, shown, tell_home
+from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import BranchNameUnusable, BranchNotFound, BranchShared, NoBranches, NotConfirmed
 from backstory.known_projects import KnownProjects
 from backstory.tree import Tree
@@ -35,6 +35,7 @@ def command() -> None:
 @click.argument("name")
 @click.argument("point", metavar="[@N|LEAF]", required=False)
 @session_option
+@trust_option
 @store_option
 @click.pass_obj
 def _name(app: App, name: str, point: str | None, wanted: str | None) -> None:
@@ -42,6 +43,7 @@ def _name(app: App, name: str, point: str | None, wanted: str | None) -> None:
     name = readable(name).strip()
     if not name or RECORD.fullmatch(name) or NUMBER.fullmatch(name):
         raise BranchNameUnusable(name)
+    may_act(app)
     found = _owning(app, find(app, wanted))
     to = meant(found, point).point if point is not None else here(found)
     found.store.name_branch(found.session, name, to)
@@ -52,11 +54,13 @@ def _name(app: App, name: str, point: str | None, wanted: str | None) -> None:
 @command.command("unname")
 @click.argument("name")
 @session_option
+@trust_option
 @store_option
 @click.pass_obj
 def _unname(app: App, name: str, wanted: str | None) -> None:
     """Take a branch's NAME away; the branch stays."""
     name = readable(name).strip()
+    may_act(app)
     found = _owning(app, find(app, wanted))
     if name not in {each.name for each in found.store.branch_names(found.session)}:
         raise BranchNotFound(name)
@@ -70,6 +74,7 @@ def _unname(app: App, name: str, wanted: str | None) -> None:
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @session_option
 @json_option
+@trust_option
 @store_option
 @click.pass_obj
 def _rm(app: App, point: str, yes: bool, wanted: str | None, as_json: bool) -> None:
@@ -77,6 +82,7 @@ def _rm(app: App, point: str, yes: bool, wanted: str | None, as_json: bool) -> N
 
     They are no longer told to agents, nor shown. `backstory branch restore` brings them back until they are pruned.
     """
+    may_act(app)
     found = find(app, wanted)
     to = meant(found, point)
     doomed = _doomed(found, to, point)
@@ -101,10 +107,12 @@ def _rm(app: App, point: str, yes: bool, wanted: str | None, as_json: bool) -> N
 @command.command("restore")
 @click.argument("point", metavar="[@N|NAME]", required=False)
 @session_option
+@trust_option
 @store_option
 @click.pass_obj
 def _restore(app: App, point: str | None, wanted: str | None) -> None:
     """Bring a removed branch back: the last one removed, or the one with this record or name."""
+    may_act(app)
     found = _owning(app, find(app, wanted))
     gone = found.store.removed_turns(found.session)
     if not gone:
@@ -120,10 +128,12 @@ def _restore(app: App, point: str | None, wanted: str | None) -> None:
 @command.command("prune")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @session_option
+@trust_option
 @store_option
 @click.pass_obj
 def _prune(app: App, yes: bool, wanted: str | None) -> None:
     """Drop what removed branches of a session hold, for good; with their runs' bytes."""
+    may_act(app)
     found = _owning(app, find(app, wanted))
     gone = found.store.removed_turns(found.session)
     if not gone:
@@ -179,7 +189,7 @@ def _removed_turn(found: Found, gone: Sequence[TreeTurn], point: str) -> str:
 
 
 def _confirm(what: str, *, yes: bool) -> None:
-    if not yes and not (sys.stdin.isatty() and click.confirm(f"{what}?", err=True)):
+    if not yes and not output.confirm(f"{what}?"):
         raise NotConfirmed(what)
 
 

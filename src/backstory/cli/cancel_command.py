@@ -30,7 +30,7 @@ def command(app: App, session: str, clear: bool) -> None:
     found = app.find(session)
     store, uid = home_of(app, found), found.session.uid
     spools = running_soon(app, uid)
-    with Queue(store.path) as queue:
+    with Queue(store.path, output.talk) as queue:
         if clear:
             # First: its runner takes up what waits as soon as a run has ended well.
             dropped = queue.remove([text.uid for text in still_waiting(app.home, queue, uid)])

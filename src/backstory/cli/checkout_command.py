@@ -12,6 +12,7 @@ from backstory.cli.acting import own_session
 from backstory.cli.app import Found
 from backstory.cli.options import json_option, store_option
 from backstory.cli.points import find, locked, meant, session_option, shown, tell_home, tell_moved
+from backstory.cli.trusting import may_act, trust_option
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -25,6 +26,7 @@ SESSION = re.compile(r"[Ss][1-9][0-9]*")
 @click.argument("point", metavar="@N|NAME|LEAF|SESSION")
 @session_option
 @json_option
+@trust_option
 @store_option
 @click.pass_obj
 def command(app: App, point: str, wanted: str | None, as_json: bool) -> None:
@@ -33,6 +35,7 @@ def command(app: App, point: str, wanted: str | None, as_json: bool) -> None:
     S3 has commands here go on with session S3, wherever it stands. Nothing is removed: `backstory tree` shows all. A
     session that was read from a log is carried on by one of this project's own, with copies of its turns.
     """
+    may_act(app)
     if wanted is None and SESSION.fullmatch(point):
         _go_to(app, point, as_json=as_json)
         return

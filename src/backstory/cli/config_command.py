@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backstory import config
 from backstory.cli import output
 from backstory.cli.options import json_option
 
@@ -31,7 +30,7 @@ def _list(app: App, as_json: bool) -> None:
             "origin": str(app.config.origin(setting.key) or "default"),
             "meaning": setting.meaning,
         }
-        for setting in config.SETTINGS
+        for setting in app.config.settings()
     ]
     if as_json:
         output.json(rows)
@@ -57,11 +56,9 @@ def _get(app: App, key: str, as_json: bool) -> None:
 @command.command("set")
 @click.argument("key")
 @click.argument("value")
-@click.option("--here", is_flag=True, help="For this project only.")
+@click.option("--here", is_flag=True, help="For this project only: run.agent, run.silence_s, or a smaller context.")
 @click.pass_obj
 def _set(app: App, key: str, value: str, here: bool) -> None:
     """Change one setting; a list's items are separated by commas."""
-    home, project = app.config.files
-    file = project if here else home
-    config.write(file, key, config.parse(key, value))
+    file = app.config.set(key, value, here=here)
     output.talk(f"{key} is set in {file}.")

@@ -48,7 +48,7 @@ def command(app: App, session: str | None, budget: int | None, explain: bool, as
     if as_json:
         output.json(_as_json(found, context, budget) | ({"explained": turns} if explain else {}))
         return
-    output.pages(output.clean(context.text).split("\n"))
+    output.pages(context.text.split("\n"))
     if explain:
         _explain(context, turns, budget)
         if any((run := spool.run) and run.session_uid == found.session.uid for spool in waiting(app.home / SPOOLS)):

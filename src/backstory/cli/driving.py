@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,12 +11,14 @@ from backstory import agents, model
 from backstory.agents import Permissions, steerable
 from backstory.cli import output
 from backstory.cli.app import now_ms
-from backstory.errors import BackstoryError, SessionBusy, SessionElsewhere
-from backstory.queueing import is_held, leave, still_waiting
+from backstory.cli.repeating import command_for
+from backstory.errors import BackstoryError, NotQueuedNow, QueueBusy, SessionBusy, SessionElsewhere
+from backstory.queueing import is_held, leave, still_waiting, texts_for
 from backstory.runner import INTERRUPT_S, LOCK_S, POLL_S, Request, Runner
 from backstory.spool import LOCKS, MARKER, SPOOLS, SessionLock, waiting
 from backstory.store import open_store
 from backstory.store.queue import Kind, Options, Queue
+from backstory.store.waiting import WaitStopped
 from backstory.streaming import Shown, is_installed, runnable
 from backstory.tree import Point, get_ancestry
 
@@ -44,7 +47,7 @@ PARTS_MAX = (1 << 31) - 1
 
 def runner_of(app: App) -> Runner:
     """What runs prompts on this machine."""
-    return Runner(app.home, app.machine_store, app.environ, now_ms)
+    return Runner(app.home, app.machine_store, app.environ, now_ms, output.talk)
 
 
 def usual_agent(app: App, store: Store, session: Session | None, after: Point | None) -> str:
@@ -89,6 +92,8 @@ class Driver:
         self._codes: dict[str, int] = {}
         self._is_stuck = False
         """Whether what waits first could not be run."""
+        self._may_wait = False
+        """Whether what was to be queued last may be in the queue."""
 
     @property
     def name(self) -> str:
@@ -111,9 +116,9 @@ class Driver:
                 if if_busy == "fail":
                     raise
                 holder = ALONE
-        left, before = self.leave([(Kind.FOLLOWUP, request.prompt)], options)
         if if_busy is not None and not self._is_inside():
-            return self.wait_for(left[0])
+            return self._queue_and_wait(request.prompt, options)
+        left, before = self.leave([(Kind.FOLLOWUP, request.prompt)], options)
         if hold is None:
             hold, holder = self.hold_at_last()
             if hold is not None:
@@ -185,13 +190,48 @@ class Driver:
         return codes[-1] if codes else int(self._is_stuck)
 
     def leave(self, said: Sequence[tuple[Kind, str]], options: Options) -> tuple[list[Text], int]:
-        """Leave words in the session's queue; gives them and how many wait before."""
+        """Leave words in the session's queue; gives them and how many wait before. Raises NotQueuedNow.
+
+        An interrupt takes them out again.
+        """
+        texts = self._texts(said, options)
+        try:
+            before = self._add(texts)
+            with suppress(BackstoryError), Queue(self._store.path, output.talk) as queue:
+                waiting = [text.uid for text in still_waiting(self._app.home, queue, self._session.uid)]
+                before = waiting.index(texts[0].uid) if texts[0].uid in waiting else 0
+        except KeyboardInterrupt:
+            self._take_back(texts)
+            raise
+        return texts, before
+
+    def _texts(self, said: Sequence[tuple[Kind, str]], options: Options) -> list[Text]:
         meanwhile = self._as_what_runs(options)
         asked = [(kind, text, meanwhile if kind == Kind.STEER else options) for kind, text in said]
-        left = leave(self._store, self._session.uid, asked, now_ms())
-        with Queue(self._store.path) as queue:
-            waiting = [text.uid for text in still_waiting(self._app.home, queue, self._session.uid)]
-        return left, waiting.index(left[0].uid) if left[0].uid in waiting else 0
+        return texts_for(self._session.uid, asked, now_ms())
+
+    def _add(self, texts: Sequence[Text]) -> int:
+        self._may_wait = True
+        try:
+            return leave(self._store, texts, output.talk)
+        except WaitStopped:
+            self._may_wait = False
+            raise
+        except QueueBusy as refused:
+            app = self._app
+            commands = [command_for(text, self.name, app.home, app.store_path) for text in texts]
+            raise NotQueuedNow(refused, commands) from refused
+
+    def _take_back(self, texts: Sequence[Text]) -> None:
+        """Take words out of the queue again; where that cannot be done now, say how it is done."""
+        if not self._may_wait:
+            return
+        try:
+            with Queue(self._store.path, output.talk) as queue:
+                queue.remove([text.uid for text in texts])
+        except BackstoryError as refused:
+            drop = " ".join(text.short_id for text in texts)
+            output.talk(f"The queue: {refused} To take out what was queued: backstory queue drop {drop}")
 
     def _as_what_runs(self, options: Options) -> Options:
         """What words for a run ask for, should they become a run of their own: the same as that run."""
@@ -234,34 +274,39 @@ class Driver:
         return bool(holder) and holder != ALONE and all(steerable(runnable(run.agent)) for run in runs)
 
     def _owner_told(self) -> str:
-        with Queue(self._store.path) as queue:
+        owner = None
+        with suppress(QueueBusy), Queue(self._store.path, output.talk) as queue:
             owner = queue.owner(self._session.uid)
         return "another machine" if owner is None else f"process {owner.pid} on {owner.host}"
 
-    def wait_for(self, text: Text) -> int:
-        """Wait until a queued prompt has been run, by whoever comes to it; shows it, and gives its exit code.
+    def _queue_and_wait(self, prompt: str, options: Options) -> int:
+        """Queue a prompt and wait until it has been run, by whoever comes to it; shows it, and gives its exit code.
 
-        An interrupt takes it out of the queue again.
+        An interrupt takes it out of the queue again, whenever it comes.
         """
+        (text,) = self._texts([(Kind.FOLLOWUP, prompt)], options)
         try:
-            while not self._store.has_run(self._session.uid, text.uid):
-                is_there = self._waits(text.uid) or self._is_running(text.uid)
-                if not is_there and not self._store.has_run(self._session.uid, text.uid):
-                    output.talk("It was taken out of the queue.")
-                    return 1
-                hold = self.try_hold()
-                if hold is not None:
-                    code = self._run_up_to(hold, text)
-                    if text.uid in self._codes or self._is_stuck:
-                        return code
-                    if code == EXIT_CODES[model.Outcome.CANCELLED]:
-                        raise KeyboardInterrupt
-                time.sleep(WAIT_POLL_S)
-            return self._show_stored(text)
+            self._add([text])
+            return self._wait_for(text)
         except KeyboardInterrupt:
-            with Queue(self._store.path) as queue:
-                queue.remove([text.uid])
+            self._take_back([text])
             raise
+
+    def _wait_for(self, text: Text) -> int:
+        while not self._store.has_run(self._session.uid, text.uid):
+            is_there = self._waits(text.uid) or self._is_running(text.uid)
+            if not is_there and not self._store.has_run(self._session.uid, text.uid):
+                output.talk("It was taken out of the queue.")
+                return 1
+            hold = self.try_hold()
+            if hold is not None:
+                code = self._run_up_to(hold, text)
+                if text.uid in self._codes or self._is_stuck:
+                    return code
+                if code == EXIT_CODES[model.Outcome.CANCELLED]:
+                    raise KeyboardInterrupt
+            time.sleep(WAIT_POLL_S)
+        return self._show_stored(text)
 
     def _run_up_to(self, hold: Hold, text: Text) -> int:
         """Run what waits, this text at last, unless an agent whose backstory was killed is still at work."""
@@ -339,6 +384,8 @@ class Driver:
 
     def _end(self, finished: Finished, context_max: int) -> None:
         self._printer.end(self._session, finished, context_max)
+        if finished.moved is not None:
+            output.talk(finished.moved)
         if finished.waits is not None:
             output.talk(
                 f"The run is kept, but not stored yet: {finished.waits} The next command of backstory stores it."
@@ -365,7 +412,7 @@ class Driver:
 
     def _tell_left(self) -> None:
         try:
-            with Queue(self._store.path) as queue:
+            with Queue(self._store.path, output.talk) as queue:
                 left = len(still_waiting(self._app.home, queue, self._session.uid))
         except BackstoryError:
             # Whoever leaves something, or asks for what waits, is told.
@@ -378,14 +425,18 @@ class Driver:
 
     def _count_waiting(self) -> int:
         try:
-            with Queue(self._store.path) as queue:
+            with Queue(self._store.path, output.talk) as queue:
                 return len(queue.texts(self._session.uid))
         except BackstoryError:
             return 0
 
     def _waits(self, uid: str) -> bool:
-        with Queue(self._store.path) as queue:
-            return queue.has(uid)
+        try:
+            with Queue(self._store.path, output.talk) as queue:
+                return queue.has(uid)
+        except QueueBusy:
+            # Nobody takes it out while the queue is locked.
+            return True
 
     def _is_running(self, turn_uid: str) -> bool:
         return any(spool.folder.name == turn_uid for spool in waiting(self._app.home / SPOOLS))

@@ -10,6 +10,7 @@ from backstory.agents import Permissions
 from backstory.cli import output
 from backstory.cli.app import Found
 from backstory.cli.options import store_option
+from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import EmptyPrompt, PromptNotText, SessionBusy, SessionNotFound
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--session", "-S", "wanted", metavar="SESSION", help="The session: S3, a name, a uid."),
         click.option("--no-run", is_flag=True, help="Only leave it: where nothing runs, start nothing."),
         click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines."),
+        trust_option,
         store_option,
     ):
         function = option(function)
@@ -103,6 +105,7 @@ def say(
     """
     from backstory.cli.driving import request_for, runner_of, tell_left
 
+    may_act(app)
     runner = runner_of(app)
     runner.take_up(output.talk)
     driver = _driver(app, wanted, as_json=as_json)

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory import agents
+from backstory.bounds import OUT_OF_RANGE
 from backstory.cli import output
 from backstory.cli.app import App, now_ms
 from backstory.cli.options import json_option, store_option
+from backstory.cli.trusting import take_elsewhere
 from backstory.ingest import Problem, Report, Tally, ingest
 from backstory.reindex import reindex
-from backstory.runner import Runner
+from backstory.runner import Runner, Unstored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,7 +57,7 @@ def _print(app: App, report: Report, *, explain: bool, as_json: bool) -> None:
         _tell(report, str(app.home_store.path))
     if explain and not as_json:
         for line in _explained(report):
-            output.data(line)
+            output.data(output.one_liner(line))
 
 
 def _follow(app: App, only: Sequence[str], *, explain: bool, as_json: bool) -> None:
@@ -127,9 +129,15 @@ def read_logs(app: App, only: Sequence[str] = (), *, quietly: bool = False) -> R
     """Read what is new of these agents' logs, and of known projects; first what killed runs left."""
     chosen = _agents(app, only)
     runner = Runner(app.home, app.machine_store, app.environ, now_ms)
+    unstored: list[Unstored] = []
+    is_begun = False
     if app.home_store is app.machine_store:
-        runner.take_up(output.talk)
-        runner.cleanup_orphans(app.project_store, output.talk)
+        runner.take_up(unstored.append)
+        if not app.project_store.is_elsewhere:
+            runner.cleanup_orphans(app.project_store, output.talk)
+    elif not app.home_store.exists:
+        app.known_projects.begin(app.home_store)
+        is_begun = True
     with app.home_store as store, _progress("Reading logs", quietly=quietly) as progress:
         report = ingest(
             store,
@@ -143,9 +151,13 @@ def read_logs(app: App, only: Sequence[str] = (), *, quietly: bool = False) -> R
         )
         if app.home_store is app.machine_store:
             runner.projects.exchange(output.talk)
+            report.errors += take_elsewhere(app)
+        if is_begun and store.exists:
+            app.known_projects.remember(store)
     with app.home_store as store, _progress("Deriving", quietly=quietly) as progress:
         for each in reindex(store, now=now_ms(), only_stale=True, progress=progress).failed:
             report.errors.append(Problem(each.session, each.reason))
+    report.errors += [Problem(str(each.folder), f"a run that could not be stored: {each.reason}") for each in unstored]
     return report
 
 
@@ -182,6 +194,7 @@ def _as_json(report: Report) -> dict[str, Any]:
         "unknown_records": report.unknown_records,
         "by_agent": report.by_agent,
         "errors": report.errors,
+        "not_understood": report.not_understood,
     }
 
 
@@ -196,15 +209,24 @@ def _tell(report: Report, store_path: str) -> None:
         output.talk("No logs were found. These places were looked at:")
         for each in report.looked:
             output.talk(f"  {each.agent}: {each.folder}: {each.note or f'{each.found} logs'}")
-    if report.unknown_records:
-        kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(report.unknown_records.items()))
-        output.talk(f"Kept, but not understood: {kinds}. A newer backstory may know them.")
+    unfit = {kind for kind in report.unknown_records if kind.startswith(OUT_OF_RANGE)}
+    if unfit:
+        names = ", ".join(
+            f"{kind.removeprefix(OUT_OF_RANGE)} ({report.unknown_records[kind]})" for kind in sorted(unfit)
+        )
+        output.talk(output.one_liner(f"Out of range, and left empty: {names}."))
+    if kinds := ", ".join(f"{kind} ({n})" for kind, n in sorted(report.unknown_records.items()) if kind not in unfit):
+        output.talk(output.one_liner(f"Kept, but not understood: {kinds}. A newer backstory may know them."))
+    if count := len(report.not_understood):
+        files = "1 file" if count == 1 else f"{count} files"
+        output.talk(f"Kept, but not understood, or not whole: {files}; --explain says which and why.")
     for problem in report.errors[:REASONS_SHOWN_MAX]:
-        output.talk(f"Not read: {problem.path}: {problem.reason}")
+        output.talk(output.one_liner(f"Not read: {problem.path}: {problem.reason}"))
     if len(report.errors) > REASONS_SHOWN_MAX:
         output.talk(f"… and {len(report.errors) - REASONS_SHOWN_MAX} more; --json lists all.")
 
 
 def _explained(report: Report) -> list[str]:
     lines = [f"{each.agent}: {each.folder}: {each.note or f'{each.found} logs'}" for each in report.looked]
-    return lines + [f"  gave nothing: {each.path}: {each.reason}" for each in report.gave_nothing]
+    lines += [f"  gave nothing: {each.path}: {each.reason}" for each in report.gave_nothing]
+    return lines + [f"  kept as it is: {each.path}: {each.reason}" for each in report.not_understood]

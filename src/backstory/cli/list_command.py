@@ -24,28 +24,33 @@ MARKS = {"completed": ("✓", "green"), "failed": ("✗", "red"), "cancelled": (
 @click.option("--all", "everything", is_flag=True, help="Every session on the machine, not only this project's.")
 @click.option("--agent", "-a", metavar="NAME", help="Only sessions of this agent.")
 @click.option("--helpers", is_flag=True, help="Also the sessions of helpers (sub-agents).")
+@click.option("--unread", is_flag=True, help="Also files that are kept, and that nobody understands yet.")
 @click.option("--limit", "-n", type=int, help="How many; 0 for all.  [default: 50]")
 @json_option
 @store_option
 @click.pass_obj
-def command(app: App, everything: bool, agent: str | None, helpers: bool, limit: int | None, as_json: bool) -> None:
+def command(
+    app: App, everything: bool, agent: str | None, helpers: bool, unread: bool, limit: int | None, as_json: bool
+) -> None:
     """List sessions, the last active first: this project's, or with --all the machine's.
 
     How the last turn of each ended: ✓ completed, ✗ failed, ■ cancelled, ! crashed; nothing while one runs.
     """
     limit = app.config.get("list.limit") if limit is None and not as_json else limit or 0
-    found = listed(app, everything=everything or bool(app.store_path), agent=agent, helpers=helpers)
+    found = listed(app, everything=everything or bool(app.store_path), agent=agent, helpers=helpers, unread=unread)
     shown = found[:limit] if limit else found
     running = _tell_of_runs(app)
     outcomes = [None if each.session.uid in running else outcome_of(each) for each in shown]
     if as_json:
-        output.json([session_as_json(each.session, outcome) for each, outcome in zip(shown, outcomes, strict=True)])
+        told = zip(shown, outcomes, strict=True)
+        output.json([session_as_json(each.session, outcome) | {"conflict": each.is_conflict} for each, outcome in told])
         return
+    _tell_of_elsewhere(app)
     if not found:
         output.talk(_why_none(app, everything))
         return
     kept = next(columns for least, columns in COLUMNS if output.width() >= least)
-    rows = [_row(each.session, outcome) for each, outcome in zip(shown, outcomes, strict=True)]
+    rows = [_row(each, outcome) for each, outcome in zip(shown, outcomes, strict=True)]
     cells = [[row[n] for n in kept] for row in rows]
     head, *lines = output.table(cells, flexible=2, heads=[HEADS[n] for n in kept])
     output.data(head)
@@ -64,19 +69,26 @@ def _tell_of_runs(app: App) -> set[str]:
         output.talk(f"{len(running)} running: backstory ps")
     if over := len(runs) - len(running):
         output.talk(f"{over} over and not stored yet; the next `backstory run` stores what it can.")
+    for uid, spool in runs:
+        if spool.trouble and not spool.is_alive:
+            output.talk(f"A run of {uid[:12]} could not be stored: {spool.trouble} It is kept in {spool.folder}")
     return set(running)
 
 
-def listed(app: App, *, everything: bool, agent: str | None, helpers: bool) -> list[Found]:
+def listed(app: App, *, everything: bool, agent: str | None, helpers: bool, unread: bool = False) -> list[Found]:
     """The sessions of the stores in use, each once, the last active first."""
-    found: dict[str, Found] = {}
+    found: dict[tuple[str, bool], Found] = {}
     for store in app.stores:
         if store.exists:
             # All that the project's own store holds is the project's, in whichever of its worktrees it was begun.
             is_own = not app.store_path and store.path == app.project_store.path
             project, folder = (None, None) if everything or is_own else (app.project_key, str(app.project_folder))
-            for session in store.sessions(agent=agent, helpers=helpers, project=project, folder=folder):
-                found.setdefault(session.uid, Found(store, session))
+            for session in store.sessions(agent=agent, helpers=helpers, unread=unread, project=project, folder=folder):
+                # One in conflict stands beside the one that it says it is.
+                is_conflict = store.is_elsewhere and session.uid in app.conflicts
+                if store.is_elsewhere or (session.uid, is_conflict) not in found:
+                    # What the machine's store took from there is as old as that.
+                    found[session.uid, is_conflict] = Found(store, session, is_conflict)
     return sorted(found.values(), key=lambda each: (each.session.last_active or 0, each.session.uid), reverse=True)
 
 
@@ -114,6 +126,7 @@ def session_as_json(session: Session, outcome: str | None) -> dict[str, Any]:
         "native_id": session.native_id,
         "parent": session.parent_uid,
         "relation": session.relation,
+        "from_elsewhere": session.elsewhere is not None,
     }
 
 
@@ -122,11 +135,12 @@ COLUMNS = ((72, range(9)), (50, (0, 1, 2, 5, 6)), (0, (0, 1, 2, 6)))
 """Which of these a terminal of at least so many columns shows."""
 
 
-def _row(session: Session, outcome: str | None) -> tuple[str, ...]:
+def _row(found: Found, outcome: str | None) -> tuple[str, ...]:
+    session = found.session
     return (
         MARKS.get(outcome or "", ("", ""))[0],
         session.shown_number or session.uid[:12],
-        session.name or session.title or session.first_prompt or "",
+        f"{mark_of(found)}{session.name or session.title or session.first_prompt or ''}",
         ", ".join(session.agents),
         output.one_line((session.project or "").rstrip("/").rpartition("/")[2], PROJECT_COLUMNS),
         output.local(session.last_active),
@@ -134,6 +148,23 @@ def _row(session: Session, outcome: str | None) -> tuple[str, ...]:
         output.duration(session.duration_ms),
         "" if session.cost_usd is None else f"${session.cost_usd:.2f}",
     )
+
+
+def mark_of(found: Found) -> str:
+    """What stands before a session that people elsewhere made, or that claims to be one of ours."""
+    return "[conflict] " if found.is_conflict else "[from elsewhere] " if found.session.elsewhere is not None else ""
+
+
+def _tell_of_elsewhere(app: App) -> None:
+    """Say that this project's store is a stranger's, and what of it claims to be ours."""
+    store = app.project_store
+    if not store.is_elsewhere or not store.exists:
+        return
+    output.talk(f"{store.path} came from elsewhere: it is shown, and acted in only with --trust.")
+    if app.conflicts:
+        output.talk(
+            f"{len(app.conflicts)} in conflict: known here from another place, so the machine's store keeps its own."
+        )
 
 
 def _why_none(app: App, everything: bool) -> str:

@@ -41,7 +41,7 @@ def _sessions_starting(ctx: click.Context, _param: click.Parameter, incomplete: 
         for session in store.sessions(limit=200) if store.exists else ():
             value = session.shown_number or session.uid
             if value.startswith(incomplete.upper()):
-                items.append(CompletionItem(value, help=output.one_line(session.shown_name, 60)))
+                items.append(CompletionItem(output.one_liner(value), help=output.one_line(session.shown_name, 60)))
     return items
 
 
@@ -60,9 +60,10 @@ def session_argument(**how: Any) -> Callable[[Any], Any]:
     return click.argument("session", metavar=metavar, shell_complete=_sessions_starting, **how)
 
 
-def sessions_argument() -> Callable[[Any], Any]:
-    """Any number of sessions."""
-    return click.argument("sessions", metavar="[SESSION]...", nargs=-1, shell_complete=_sessions_starting)
+def sessions_argument(*, required: bool = False) -> Callable[[Any], Any]:
+    """Any number of sessions, or one at least."""
+    metavar = "SESSION..." if required else "[SESSION]..."
+    return click.argument("sessions", metavar=metavar, nargs=-1, required=required, shell_complete=_sessions_starting)
 
 
 def readable(text: str) -> str:

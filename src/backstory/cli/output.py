@@ -1,39 +1,52 @@
-"""The only writer of stdout. Data goes there, talk to stderr; colour only to a terminal that wants it."""
+"""The only writer of stdout and stderr. Data goes to the one, talk to the other; colour only where it is wanted.
+
+Whatever is printed is made harmless here, so a caller need not think of it: text comes from logs, other people's
+stores, file names. Colour is asked for with ``style``, whose marks nobody else can write.
+"""
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import shutil
 import sys
 import unicodedata
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
+
+from backstory import bounds
+from backstory.cli import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127, *range(128, 160)) if code not in (9, 10)}
-"""Control characters in what agents wrote are shown, not obeyed by the terminal."""
-CONTROL_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NO_TIME = "no time"
+"""What is shown where a time is outside 1970 to 9999."""
+_MARK = f"<{os.urandom(12).hex()}"
+"""Stands for the beginning of a colour's code until it is written. It is another one in each process, so text that was
+written before cannot hold it."""
+_CODE = re.compile(f"{_MARK}[0-9;]*m")
 
 
 def data(text: str = "") -> None:
     """A line of data."""
-    click.echo(text, color=_colour(sys.stdout))
+    _write(text + "\n")
 
 
 def raw(text: str) -> None:
     """Data without a line's end, seen at once."""
-    click.echo(text, nl=False, color=_colour(sys.stdout))
-    sys.stdout.flush()
+    _write(text)
 
 
 def exact(text: str) -> None:
-    """Data for programs, byte for byte: no colour is taken out of it, and no end of a line is changed."""
+    """Data for programs, byte for byte: no end of a line is changed. Only a terminal gets it made harmless."""
+    if sys.stdout.isatty():
+        text = "\r\n".join(map(clean, text.split("\r\n")))
     click.echo(text.encode(), nl=False)
 
 
@@ -43,8 +56,19 @@ def json_line(value: Any) -> None:
 
 
 def encoded(value: Any) -> str:
-    """JSON on one line. Control characters that JSON allows are escaped: a terminal may obey them."""
-    return msgspec.json.encode(value).decode().translate(CONTROL_IN_JSON)
+    """JSON on one line. What a terminal may obey is escaped, so the value stays the same."""
+    from backstory import model
+
+    try:
+        text = model.encoded(value).decode()
+    except UnicodeEncodeError:
+        # Names of files need not be text: what is none of it is kept as halves of characters.
+        import json as standard
+
+        import msgspec
+
+        text = standard.dumps(msgspec.to_builtins(value), ensure_ascii=False, separators=(",", ":"))
+    return harmless.clean_json(text)
 
 
 def json(value: Any) -> None:
@@ -54,6 +78,8 @@ def json(value: Any) -> None:
 
 def as_json(value: Any) -> str:
     """JSON as we print it: indented, non-ASCII as it is."""
+    import msgspec
+
     return msgspec.json.format(encoded(value), indent=2)
 
 
@@ -70,7 +96,8 @@ def json_lines(head: dict[str, Any], name: str, items: Iterable[Any]) -> None:
 def pages(lines: Iterable[str]) -> None:
     """Data that may be long: through a pager on a terminal, line by line elsewhere."""
     if sys.stdout.isatty():
-        click.echo_via_pager((f"{line}\n" for line in lines), color=_colour(sys.stdout))
+        shown = (_for_stream(f"{line}\n", sys.stdout) for line in lines)
+        click.echo_via_pager(shown, color=None if _wants_colour(sys.stdout) else False)
     else:
         for line in lines:
             data(line)
@@ -78,17 +105,64 @@ def pages(lines: Iterable[str]) -> None:
 
 def talk(text: str) -> None:
     """A word to the person, beside the data."""
-    click.echo(text, err=True, color=_colour(sys.stderr))
+    _write(text + "\n", err=True)
+
+
+def refuse(refused: BaseException | str) -> None:
+    """Why a command does not do what it was asked, in one line."""
+    talk(f"backstory: {one_liner(str(refused))}")
+
+
+def refuse_usage(refused: click.ClickException) -> None:
+    """What is wrong with the command line, as click says it."""
+    import io
+
+    told = io.StringIO()
+    refused.show(told)
+    talk(told.getvalue().rstrip("\n"))
+
+
+def trace(failed: BaseException | None) -> None:
+    """A fault of ours, for a report: where it happened."""
+    import traceback
+
+    if failed is not None:
+        talk("".join(traceback.format_exception(failed)).rstrip("\n"))
+
+
+def confirm(question: str) -> bool:
+    """Whether a person at a terminal says yes; without one there is nobody to say so."""
+    return sys.stdin.isatty() and click.confirm(_for_stream(question, sys.stderr), err=True)
 
 
 def style(text: str, **how: Any) -> str:
-    """Text with colour; ``data`` and ``talk`` take it off again where it is not wanted."""
-    return click.style(text, **how)
+    """Text with colour, which is taken off again where it is not wanted."""
+    codes = click.style("", reset=False, **how).replace("\x1b[", _MARK)
+    return f"{codes}{text}{_MARK}0m"
 
 
 def clean(text: str) -> str:
-    """Text from a log, safe for a terminal."""
-    return text if text.isprintable() else text.translate(CONTROL)
+    """Text of any origin, safe for a terminal. What is printed is cleaned anyway; this is for measuring it before."""
+    return harmless.clean(text)
+
+
+def one_liner(text: str) -> str:
+    """A name or a sentence with everything in it that is not a plain line escaped: line ends and tabs, too."""
+    return clean(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _write(text: str, *, err: bool = False) -> None:
+    stream = sys.stderr if err else sys.stdout
+    # It is asked to leave colours alone: what is left of them was decided on already.
+    click.echo(_for_stream(text, stream), nl=False, err=err, color=True)
+
+
+def _for_stream(text: str, stream: Any) -> str:
+    """Harmless text, with the colours of ``style`` if the stream shows them."""
+    text = clean(text)
+    if _MARK not in text:
+        return text
+    return text.replace(_MARK, "\x1b[") if _wants_colour(stream) else _CODE.sub("", text)
 
 
 def one_line(text: str, width: int) -> str:
@@ -139,19 +213,31 @@ def table(rows: Sequence[Sequence[str]], *, flexible: int, heads: Sequence[str])
 
 def iso(ms: int | None) -> str | None:
     """A time as printed in JSON: ISO 8601, UTC, with milliseconds and Z."""
-    if ms is None:
-        return None
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    moment = _moment(ms)
+    return None if moment is None else moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def local(ms: int | None) -> str:
     """A time as a person reads it, in their own zone."""
-    return "" if ms is None else datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M")
+    moment = _moment(ms)
+    if moment is None:
+        return "" if ms is None else NO_TIME
+    try:
+        return moment.astimezone().strftime("%Y-%m-%d %H:%M")
+    except (OverflowError, ValueError, OSError):
+        # In their own zone it is another year already, of which there is none.
+        return moment.strftime("%Y-%m-%d %H:%M")
+
+
+def _moment(ms: int | None) -> datetime | None:
+    """A time in UTC; None for one that no calendar of ours has. A store of an earlier version may hold any."""
+    at = bounds.time_ms(ms)
+    return None if at is None else _EPOCH + timedelta(milliseconds=at)
 
 
 def duration(ms: int | None) -> str:
     """A duration as a person reads it: ``12.3 s``, ``4 min``, ``2.5 h``."""
-    if ms is None:
+    if ms is None or not math.isfinite(ms):
         return ""
     if ms < 60_000:
         return f"{ms / 1000:.1f} s"
@@ -172,13 +258,15 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns_shown = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+    columns_shown = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+    )
     with Progress(*columns_shown, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(one_liner(what), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _colour(stream: Any) -> bool | None:
-    if os.environ.get("NO_COLOR"):
-        return False
-    return None if stream.isatty() else False
+def _wants_colour(stream: Any) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR")

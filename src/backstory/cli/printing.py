@@ -78,6 +78,8 @@ class _TextPrinter:
         """The call whose line is still open, for its result."""
         self._used = 0
         self._error = ""
+        self._unknown = 0
+        """Records that nobody understood so far: told at the end, and shown by ``show --full``."""
 
     def prompt(self, text: Text) -> None:
         # Told beside the data, as the end of each run is.
@@ -88,7 +90,7 @@ class _TextPrinter:
             if self._call is not None:
                 self._end_line()
             self._streamed += shown.delta
-            self._print(output.clean(shown.delta))
+            self._print(shown.delta)
         for event in shown.events:
             self._event(event)
 
@@ -96,6 +98,8 @@ class _TextPrinter:
         match event:
             case model.Thinking() | model.Init() | model.Complete():
                 return
+            case model.Unknown():
+                self._unknown += 1
             case model.AssistantText():
                 self._answer(event.text)
             case model.ToolCall():
@@ -118,7 +122,7 @@ class _TextPrinter:
             is_begun = bool(told) and text.startswith(told)
             if not is_begun:
                 self._end_line()
-            self._print(output.clean(text.removeprefix(told) if is_begun else text))
+            self._print(text.removeprefix(told) if is_begun else text)
         self._end_line()
 
     def _call_line(self, call: model.ToolCall) -> str:
@@ -164,9 +168,11 @@ class _TextPrinter:
             "" if turn.cost_usd is None else f"${turn.cost_usd:.2f}",
             f"{finished.tools} tool{'s' * (finished.tools != 1)}",
             "context " + output.style(f"{percent} %", fg=colour),
+            f"{self._unknown} not understood" if self._unknown else "",
             turn.outcome if turn.outcome != model.Outcome.COMPLETED else "",
             output.one_line(error, max(output.width() // 2, TOLD_COLUMNS_LEAST)),
         ]
+        self._unknown = 0
         self._conclude(session, turn, " · ".join(fact for fact in facts if fact))
 
     def end_elsewhere(self, session: Session, turn: model.Turn, tools: int, error: str | None) -> None:

@@ -33,7 +33,7 @@ class _Queues:
         if store not in self._known:
             counts, owners = Counter[str](), dict[str, Owner]()
             try:
-                with Queue(store) as queue:
+                with Queue(store, output.talk) as queue:
                     counts.update(text.session_uid for text in still_waiting(self._home, queue))
                     owners = {owner.session_uid: owner for owner in queue.owners()}
             except BackstoryError as refused:
@@ -63,6 +63,11 @@ def command(app: App, as_json: bool) -> None:
     ]  # fmt: skip
     for line in output.table(cells, flexible=6, heads=("SESSION", "AGENT", "STATE", "PID", "BY", "QUEUED", "PROMPT")):
         output.data(line)
+    for row in rows:
+        if row["problem"]:
+            output.talk(
+                f"{str(row['session'])[:12]} could not be stored: {row['problem']} It is kept in {row['folder']}"
+            )
 
 
 def _run_row(app: App, spool: Spool, run: Run, queues: _Queues) -> dict[str, Any]:
@@ -78,16 +83,22 @@ def _run_row(app: App, spool: Spool, run: Run, queues: _Queues) -> dict[str, Any
         "started": output.iso(run.started),
         "cwd": run.cwd,
         "prompt": run.prompt,
+        "folder": str(spool.folder),
+        "problem": spool.trouble or None,
     }
 
 
 def _queued_rows(app: App, queues: _Queues, shown: set[str]) -> list[dict[str, Any]]:
     """What waits in this project for sessions that do not run."""
+    if app.project_store.is_elsewhere:
+        # What waits there is run by nobody before it is released.
+        return []
     counts, owners = queues.of(app.project_store.path)
     return [
         {
             "session": uid, "turn": None, "agent": None, "state": "queued", "pid": None,
             "owner": _owner_told(app, owners.get(uid)), "queued": count, "started": None, "cwd": None, "prompt": None,
+            "folder": None, "problem": None,
         }
         for uid, count in counts.items()
         if uid not in shown

@@ -9,6 +9,7 @@ import msgspec
 
 from backstory.cli import output
 from backstory.cli.options import json_option, store_option
+from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import NotQueued, SessionAmbiguous, SessionNotFound
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ def command() -> None:
 def list_(app: App, session: str | None, as_json: bool) -> None:
     """List what waits, for SESSION or in this project: the first to be taken first."""
     from backstory.queueing import still_waiting
-    from backstory.store.queue import Queue
+    from backstory.store.queue import Kind, Queue
 
     store, uid = place_of(app, session)
-    with Queue(store.path) as queue:
-        waiting = still_waiting(app.home, queue, uid)
+    with Queue(store.path, output.talk) as queue:
+        waiting = [*still_waiting(app.home, queue, uid), *queue.texts(uid, Kind.HELD)]
     if as_json:
         output.json([row_of(store, text) for text in waiting])
         return
@@ -42,27 +43,31 @@ def list_(app: App, session: str | None, as_json: bool) -> None:
         output.talk(f"Nothing waits: looked in {queue.path}.")
         return
     cells = [
-        (name_of(store, text.session_uid), text.kind.value, text.short_id, output.iso(text.queued) or "",
+        (name_of(store, text.session_uid), kind_of(store, text), text.short_id, output.iso(text.queued) or "",
          text.content)
         for text in waiting
     ]  # fmt: skip
     for line in output.table(cells, flexible=4, heads=("SESSION", "KIND", "ID", "QUEUED", "TEXT")):
         output.data(line)
+    if any(is_held(store, text) for text in waiting):
+        output.talk("What is held came with a store from elsewhere. To run one: backstory queue run ID")
 
 
 @command.command("drop")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @json_option
+@trust_option
 @store_option
 @click.pass_obj
 def drop(app: App, ids: tuple[str, ...], as_json: bool) -> None:
     """Take texts out of the queue, by what `queue list` calls them."""
     from backstory.queueing import still_waiting
-    from backstory.store.queue import Queue
+    from backstory.store.queue import Kind, Queue
 
+    may_act(app)
     store, _ = place_of(app, None)
-    with Queue(store.path) as queue:
-        waiting = still_waiting(app.home, queue)
+    with Queue(store.path, output.talk) as queue:
+        waiting = [*still_waiting(app.home, queue), *queue.texts(kind=Kind.HELD)]
         meant = [meant_by(each, waiting) for each in ids]
         queue.remove([text.uid for text in meant])
     tell_dropped(store, meant, as_json=as_json)
@@ -71,40 +76,78 @@ def drop(app: App, ids: tuple[str, ...], as_json: bool) -> None:
 @command.command("clear")
 @click.argument("session", required=False)
 @json_option
+@trust_option
 @store_option
 @click.pass_obj
 def clear(app: App, session: str | None, as_json: bool) -> None:
     """Take everything that waits out of the queue, for SESSION or in this project."""
     from backstory.queueing import still_waiting
-    from backstory.store.queue import Queue
+    from backstory.store.queue import Kind, Queue
 
+    may_act(app)
     store, uid = place_of(app, session)
-    with Queue(store.path) as queue:
-        waiting = still_waiting(app.home, queue, uid)
+    with Queue(store.path, output.talk) as queue:
+        waiting = [*still_waiting(app.home, queue, uid), *queue.texts(uid, Kind.HELD)]
         queue.remove([text.uid for text in waiting])
     tell_dropped(store, waiting, as_json=as_json)
 
 
 @command.command("run")
-@click.argument("session", required=False)
+@click.argument("session", metavar="[SESSION|ID]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
+@trust_option
 @store_option
 @click.pass_context
 def run(ctx: click.Context, session: str | None, as_json: bool) -> None:
-    """Run what waits for SESSION, or for the one last active here; after a run that was stopped or failed."""
+    """Run what waits for SESSION, or for the one last active here; after a run that was stopped or failed.
+
+    With the ID of a text that came with a store from elsewhere, that text is run, too.
+    """
     from backstory.cli.driving import Driver, runner_of
     from backstory.cli.followup_command import found_session
     from backstory.cli.printing import printer_for
 
     app: App = ctx.obj
+    may_act(app)
     runner = runner_of(app)
     runner.take_up(output.talk)
     if session is None:
         session = found_session(app, None).session.uid
-    store, uid = place_of(app, session)
+    text = _held(app, session)
+    store, uid = place_of(app, session if text is None else text.session_uid)
     assert uid is not None
     driver = Driver(app, runner, store, store.session(uid), printer_for(as_json=as_json))
-    ctx.exit(driver.run_queue(runner.hold(store, store.session(uid))))
+    hold = runner.hold(store, store.session(uid))
+    if text is not None:
+        hold.queue.release(text.uid)
+    ctx.exit(driver.run_queue(hold))
+
+
+def _held(app: App, wanted: str) -> Text | None:
+    """The text that is meant of those that came with a store from elsewhere; None where a session is meant."""
+    from backstory.store.queue import Kind, Queue
+
+    try:
+        app.find(wanted)
+    except SessionNotFound:
+        with Queue(app.project_store.path) as queue:
+            held = queue.texts(kind=Kind.HELD)
+        if not held:
+            raise
+        return meant_by(wanted, held)
+    return None
+
+
+def kind_of(store: Store, text: Text) -> str:
+    """What a text waits for, in a word."""
+    return "held" if is_held(store, text) else text.kind.value
+
+
+def is_held(store: Store, text: Text) -> bool:
+    """Whether a text is run only when it is released: it came with a store from elsewhere, or is still in one."""
+    from backstory.store.queue import Kind
+
+    return store.is_elsewhere or text.kind == Kind.HELD
 
 
 def place_of(app: App, session: str | None) -> tuple[Store, str | None]:
@@ -122,6 +165,7 @@ def row_of(store: Store, text: Text) -> dict[str, Any]:
     return {
         "id": text.uid, "kind": text.kind.value, "session": name_of(store, text.session_uid), "uid": text.session_uid,
         "text": text.content, "queued": output.iso(text.queued), "options": msgspec.to_builtins(text.options),
+        "held": is_held(store, text),
     }  # fmt: skip
 
 

@@ -1,59 +1,149 @@
-"""``backstory rm``: a session, gone for good."""
+"""``backstory rm``: sessions, gone for good."""
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from backstory.cli import output
-from backstory.cli.app import now_ms
-from backstory.cli.options import session_argument, store_option
+from backstory.cli.options import sessions_argument, store_option
+from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import BackstoryError, NotConfirmed
-from backstory.known_projects import KnownProjects
+from backstory.spool import LOCKS, SPOOLS, SessionLock, waiting
+from backstory.store import copies as copying
 from backstory.store.queue import Queue
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable, Sequence
 
-    from backstory.cli.app import App
+    from backstory.cli.app import App, Found
+    from backstory.store import Store
+    from backstory.store.copies import Holder
 
 
 @click.command("rm")
-@session_argument()
+@sessions_argument(required=True)
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--copies", is_flag=True, help="Also remove the sessions that hold copies of its turns, each as a whole.")
+@trust_option
 @store_option
 @click.pass_obj
-def command(app: App, session: str, yes: bool) -> None:
-    """Remove a session, its helpers' sessions and all their bytes. The agent's own logs are not touched.
+def command(app: App, sessions: tuple[str, ...], yes: bool, copies: bool) -> None:
+    """Remove sessions, their helpers' sessions and all their bytes. The agents' own logs are not touched.
 
-    Ingest does not bring it back, unless asked with --forgotten. Its number is not given again.
+    Ingest does not bring them back, unless asked with --forgotten. Their numbers are not given again. Continuations and
+    forks hold copies of the turns: they are named, and removed only when asked for.
     """
-    found = app.find(session)
-    what = f"Removing {found.session.shown_name or found.session.uid[:12]!r} ({found.session.turns} turns)"
-    if not yes and not (sys.stdin.isatty() and click.confirm(f"{what} from {found.store.path}?", err=True)):
+    found = [app.find(each) for each in sessions]
+    for store in {id(each.store): each.store for each in found}.values():
+        may_act(app, store)
+    stores = _stores(app, found)
+    wanted = [each.session.uid for each in found]
+    doomed = _doomed(stores, wanted)
+    copied, sources = copying.split(doomed, _holders(stores, doomed))
+    what = f"Removing {', '.join(map(_shown, found))}"
+    if copied:
+        stay = "They go, too" if copies else "They stay; --copies removes them, too"
+        output.talk(f"Copies of its turns are in {_named(copied)}. {stay}.")
+    question = f"{what} from {found[0].store.path}?"
+    if not yes and not output.confirm(question):
         raise NotConfirmed(what)
-    owning = KnownProjects(app.home, app.machine_store, now_ms).owning(found.session.uid)
-    removed = found.store.remove(found.session)
-    # The machine's store has a copy of what projects' stores own, and it goes, too; and the other way round.
-    stores = [app.machine_store, *([owning] if owning is not None else [])]
+    if copies:
+        wanted += [each.uid for each in copied]
+        doomed |= _doomed(stores, wanted)
+    refused = _remove(stores, wanted)
+    output.talk(f"Removed {', '.join(uid[:12] for uid in doomed)}.")
     for store in stores:
-        if store.path != found.store.path and store.has(found.session.uid):
-            store.remove(store.session(found.session.uid))
-    output.talk(f"Removed {', '.join(uid[:12] for uid in removed)}.")
-    for path in {found.store.path, *(store.path for store in stores)}:
-        _clear_queue(path, removed)
+        _clear_queue(store.path, list(doomed))
+    _tell_what_is_left(sources if copies else copied + sources, doomed, _drop_spools(app, set(doomed)))
+    for each in refused[:-1]:
+        output.talk(str(each))
+    if refused:
+        raise refused[-1]
+
+
+def _stores(app: App, found: Sequence[Found]) -> list[Store]:
+    """Where a session or a copy of it may be: the store it was found in, the machine's, the projects'."""
+    project = [] if app.project_store.is_elsewhere else [app.project_store]
+    everywhere = [*(each.store for each in found), app.machine_store, *project, *app.known_projects.stores()]
+    return list({store.path: store for store in reversed(everywhere) if store.exists}.values())[::-1]
+
+
+def _doomed(stores: Sequence[Store], wanted: Iterable[str]) -> dict[str, list[Path]]:
+    """The uids of all that goes with these sessions, each with the agents' own logs of it."""
+    doomed: dict[str, list[Path]] = {}
+    for uid in wanted:
+        for store in stores:
+            for each, logs in store.doomed(store.session(uid)).items() if store.has(uid) else ():
+                doomed.setdefault(each, []).extend(Path(log.path) for log in logs if log.kind == "file" and log.path)
+    return doomed
+
+
+def _holders(stores: Sequence[Store], doomed: Iterable[str]) -> list[Holder]:
+    turns = set[str]().union(*(store.turn_uids(list(doomed)) for store in stores))
+    return list({each.uid: each for store in stores for each in store.holders(turns)}.values())
+
+
+def _remove(stores: Sequence[Store], wanted: Sequence[str]) -> list[BackstoryError]:
+    """Remove sessions wherever they are; gives what was in the way. Nothing is removed where the first refuses."""
+    refused: list[BackstoryError] = []
+    for number, store in enumerate(stores):
+        try:
+            here = [store.session(uid) for uid in wanted if store.has(uid)]
+            if here:
+                store.remove(*here)
+        except BackstoryError as error:
+            if number == 0 and store.has(wanted[0]):
+                raise
+            refused.append(error)
+    return refused
+
+
+def _drop_spools(app: App, removed: set[str]) -> list[str]:
+    """Remove what runs that are over left of these sessions; gives the folders of those that go on."""
+    running = []
+    for spool in waiting(app.home / SPOOLS):
+        run = spool.run
+        if run is None or run.session_uid not in removed:
+            continue
+        lock = SessionLock(app.home / LOCKS, run.session_uid)
+        if spool.is_alive or not lock.take():
+            running.append(str(spool.folder))
+            continue
+        spool.remove()
+        lock.release()
+    return running
 
 
 def _clear_queue(store: Path, uids: list[str]) -> None:
     """What waits for sessions that are gone waits for nothing; it is told, so that it can be said elsewhere."""
     try:
-        with Queue(store) as queue:
+        with Queue(store, output.talk) as queue:
             waiting = [text for uid in uids for text in queue.texts(uid)]
             queue.remove([text.uid for text in waiting])
+            queue.erase()
     except BackstoryError as refused:
         output.talk(f"The queue: {refused}")
         return
     for text in waiting:
         output.talk(f"Dropped what waited for it: {output.one_line(text.content, 60)}")
+
+
+def _tell_what_is_left(holding: Sequence[Holder], doomed: dict[str, list[Path]], running: Sequence[str]) -> None:
+    """Say where the words still are: in other sessions, and in what is not ours to remove."""
+    if holding:
+        output.talk(f"The words are still in {_named(holding)}.")
+    logs = sorted({str(path) for paths in doomed.values() for path in paths if path.exists()})
+    own = [f"in {logs[0]}{f' and {len(logs) - 1} more logs' * (len(logs) > 1)}"] if logs else []
+    spools = [f"in {each}, until that run ends" for each in running]
+    output.talk(f"Not erased, if it is there: what is {', '.join([*own, *spools, 'in backups made before'])}.")
+
+
+def _shown(found: Found) -> str:
+    return f"{found.session.shown_name or found.session.uid[:12]!r} ({found.session.turns} turns)"
+
+
+def _named(holders: Sequence[Holder]) -> str:
+    return ", ".join(f"{output.clean(each.label)} ({each.uid[:12]}, {each.shared} turns)" for each in holders)

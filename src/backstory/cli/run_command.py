@@ -10,12 +10,13 @@ import click
 
 from backstory.agents import Permissions
 from backstory.cli import output
-from backstory.cli.acting import here, keep_out_of_git, own_session
+from backstory.cli.acting import here, own_session, ready_to_begin
 from backstory.cli.app import Found
 from backstory.cli.driving import Driver, request_for, runner_of
 from backstory.cli.options import store_option
 from backstory.cli.points import RECORD, find, meant, tell_moved
 from backstory.cli.printing import printer_for
+from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import PromptNotText, SessionNotFound
 from backstory.store.queue import Options
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 @click.option("--wait", "if_busy", flag_value="wait", help="If it is busy: wait until this has been run.")
 @click.option("--fail", "if_busy", flag_value="fail", help="If it is busy: do nothing and fail (exit code 75).")
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
+@trust_option
 @store_option
 @click.pass_context
 def command(
@@ -68,6 +70,7 @@ def command(
     at, text = _point_and_prompt(prompt, at)
     if at is not None and is_new:
         raise click.UsageError(f"A new session has no {at} to follow: leave out --new.")
+    may_act(app)
     runner = runner_of(app)
     runner.take_up(output.talk)
     runner.cleanup_orphans(app.project_store, output.talk)
@@ -163,7 +166,7 @@ def _session(app: App, *, is_new: bool, name: str | None, wanted: str | None) ->
 
 def _named(app: App, name: str) -> Session:
     """The session of this name, found or begun; what goes on here from it if it belongs elsewhere."""
-    keep_out_of_git(app)
+    ready_to_begin(app)
     session = app.project_store.find_or_create(name, app.worktree, at=here(app))
     return own_session(app, Found(app.project_store, session))
 
@@ -179,5 +182,5 @@ def _last_here(app: App) -> Session | None:
 
 
 def _begun(app: App) -> Session:
-    keep_out_of_git(app)
+    ready_to_begin(app)
     return app.project_store.create_session(worktree=app.worktree, at=here(app))

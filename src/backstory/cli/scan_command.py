@@ -8,7 +8,7 @@ import click
 
 from backstory.cli import output, path
 from backstory.cli.options import json_option, store_option
-from backstory.cli.points import find, here, session_or_default
+from backstory.cli.points import find, session_or_default, shown
 from backstory.tree import Tree
 
 if TYPE_CHECKING:
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 def command(app: App, session: str | None, as_json: bool) -> None:
     """List the records of a SESSION's current branch: U: prompts, A: answers, → calls of tools, > the last one."""
     found = find(app, session)
-    point = here(found)
+    point = found.store.leaf(found.session)
     tree = Tree(found.store.tree(found.session))
-    stored = path.records(found, tree.path(point), tree)
+    stored = path.records(found, tree.path(point), tree) if point is not None else iter(())
     if as_json:
-        head = {"session": found.session.shown_number, "uid": found.session.uid, "seq": point.seq}
+        head = {"session": found.session.shown_number, "uid": found.session.uid, "seq": point.seq if point else None}
         output.json_lines(head, "records", (row for each in stored if (row := path.as_dict(each)) is not None))
         return
+    if point is None:
+        output.talk(f"{shown(found)} has no turns.")
     output.pages(path.at_once(path.lines(stored, marked=True)))

@@ -7,6 +7,7 @@ event has every word), ``stopped`` (the time was up) and ``hits``, each with:
   ``repository``, ``branch`` of the session that holds the event; ``parent``: the uid of the session whose helper it is;
 - ``at``, ``seq``, ``part``, ``kind``, ``scope`` of the event, and its ``score``: of this search only. Hits are in their
   order: by score, where signs were typed those that have them first, for ``--regex`` the newest sessions first;
+- ``from_elsewhere``: whether the session came with a store that nobody had trusted;
 - ``snippet``: one line of its text, and ``marks``: [start, end] of each match in it, in characters (code points).
 """
 
@@ -171,6 +172,7 @@ def _as_json(found: Excerpt) -> dict[str, Any]:
         "snippet": found.snippet,
         "marks": found.marks,
         "score": round(found.score, 4),
+        "from_elsewhere": session.elsewhere is not None,
     }
 
 
@@ -178,7 +180,8 @@ def _tell(found: Excerpt) -> None:
     session = found.session
     agent, project = ", ".join(session.agents), (session.project or "").rpartition("/")[2]
     helper = f"helper of {_label(found.shown)}" if found.shown.uid != session.uid else ""
-    facts = [agent, project, output.local(found.stored.at)[:10], found.scope, helper, session.name or session.title]
+    day, origin = output.local(found.stored.at)[:10], "from elsewhere" if session.elsewhere is not None else ""
+    facts = [origin, agent, project, day, found.scope, helper, session.name or session.title]
     line = output.one_line("  ".join(each for each in facts if each), output.width() - 24)
     output.data(f"{output.style(_label(session), fg='yellow')} @{found.stored.seq}  {output.style(line, dim=True)}")
     output.data(f"    {_marked(found.snippet, found.marks)}")

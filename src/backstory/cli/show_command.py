@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from backstory import model
+from backstory import agents, model
 from backstory.cli import output
 from backstory.cli.app import now_ms
-from backstory.cli.list_command import MARKS, outcome_of, session_as_json
+from backstory.cli.list_command import MARKS, mark_of, outcome_of, session_as_json
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import RECORD, SEQ_MAX, find, meant
 from backstory.compact_form import compact_event
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 WINDOW = 500
 """So many events are read at once; nothing of the store is held while they are printed."""
 RESULT_LINES = 6
+SHOWN_CHARS_MAX = 20_000
+"""Of a longer text only the beginning is shown without ``--full``."""
 
 
 @click.command("show")
@@ -75,7 +77,8 @@ def command(
     in_tree = _in_tree(found)
     if as_json:
         head = {
-            "session": session_as_json(found.session, outcome_of(found)) | {"children": _children(found)},
+            "session": session_as_json(found.session, outcome_of(found))
+            | {"conflict": found.is_conflict, "children": _children(found)},
             "turns": [
                 turn_as_json(number, each) | in_tree.get(each.uid, {})
                 for number, each in turns.items()
@@ -129,7 +132,7 @@ class LiveRun:
         self._run = run
         self.is_running, self.pid = spool.is_alive, spool.pid
         # Opened here, so that they can still be read when the run is stored and its spool removed meanwhile.
-        reader = runnable(run.agent).stream_reader()
+        reader = agents.stream_reader_of(runnable(run.agent))
         self._outputs = [
             (Followed(path, reader, is_error=is_error), _size(path) // READ_BYTES + 1)
             for path, is_error in ((spool.stdout, False), (spool.stderr, True))
@@ -272,34 +275,49 @@ def _lines(
     thinking: bool,
 ) -> Iterator[str]:
     session = found.session
-    yield output.style(output.clean(session.shown_name or session.uid), bold=True)
+    yield output.style(output.one_liner(session.shown_name or session.uid), bold=True)
     where = session.project or session.cwd or session.worktree
     facts = [session.uid, ", ".join(session.agents), where, session.branch, _count(session.turns)]
-    yield output.style(output.clean(" · ".join(each for each in facts if each)), dim=True)
+    yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
+    if mark_of(found):
+        yield output.style(output.one_liner(f"{mark_of(found)}{session.elsewhere}"), fg="yellow")
     if session.parent_uid:
         yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
     yield from _child_lines(found.store, session.id)
     current: int | None = 0
+    unknown = 0
     for stored, event, number in events:
         if number != current and number is not None:
             gone = output.style("  removed", fg="red") if turns[number].uid in removed else ""
             yield from ("", _turn_line(number, turns[number]) + gone)
         current = number
-        if not thinking and isinstance(event, model.Thinking):
-            continue
-        yield from event_lines(stored.seq, event, full=full)
+        if isinstance(event, model.Unknown) and not full:
+            unknown += 1
+        elif thinking or not isinstance(event, model.Thinking):
+            yield from event_lines(stored.seq, event, full=full)
+    yield from _unknown_line(unknown)
 
 
 def _live_lines(number: int, run: LiveRun, *, full: bool, thinking: bool) -> Iterator[str]:
     yield from ("", _turn_line(number, run.turn))
+    unknown = 0
     for event in run.events():
-        if thinking or not isinstance(event, model.Thinking):
+        if isinstance(event, model.Unknown) and not full:
+            unknown += 1
+        elif thinking or not isinstance(event, model.Thinking):
             yield from event_lines(None, event if full else compact_event(event), full=full)
+    yield from _unknown_line(unknown)
     if run.is_running:
         process = f"process {run.pid}" if run.pid is not None else "something that it started"
         yield output.style(f"       … still running ({process})", fg="yellow")
     else:
         yield output.style("       … over; it waits to be stored by the next run", fg="yellow")
+
+
+def _unknown_line(count: int) -> Iterator[str]:
+    if count:
+        told = "1 record that is" if count == 1 else f"{count} records that are"
+        yield output.style(f"         (+{told} not understood: --full)", dim=True)
 
 
 def _child_lines(store: Store, session_id: int) -> Iterator[str]:
@@ -319,7 +337,9 @@ def _turn_line(number: int, turn: Turn) -> str:
     facts = [turn.agent, turn.model, output.local(turn.started), output.duration(turn.duration_ms), *used, *cost]
     how = "" if turn.outcome in (None, model.Outcome.COMPLETED) else f" {turn.outcome}"
     title = f"── turn {number} " + output.style(mark + how, fg=colour)
-    return output.style(title, bold=True) + output.style("  " + " · ".join(each for each in facts if each), dim=True)
+    return output.style(title, bold=True) + output.style(
+        "  " + output.one_liner(" · ".join(each for each in facts if each)), dim=True
+    )
 
 
 def _input_tokens(tokens: model.Tokens) -> str:
@@ -336,27 +356,30 @@ def event_lines(seq: int | None, event: Event, *, full: bool) -> Iterator[str]:
     at = "      " if seq is None else output.style(f"@{seq:<5}", dim=True)
     match event:
         case model.UserMessage():
-            yield from _block(at, "❯", event.content, fg="cyan", bold=True)
+            yield from _block(at, "❯", event.content, full=full, fg="cyan", bold=True)
         case model.AssistantText():
-            yield from _block(at, " ", event.text)
+            yield from _block(at, " ", event.text, full=full)
         case model.Thinking():
-            yield from _block(at, "~", event.text, dim=True)
+            yield from _block(at, "~", event.text, full=full, dim=True)
         case model.ToolCall():
-            told = output.one_line(key_field(event), output.width() - 12 - len(event.tool_name))
-            yield f"{at} {output.style('●', fg='blue')} {output.style(output.clean(event.tool_name), bold=True)} {told}"
+            name = output.one_liner(event.tool_name)
+            told = output.one_line(key_field(event), output.width() - 12 - len(name))
+            yield f"{at} {output.style('●', fg='blue')} {output.style(name, bold=True)} {told}"
             if full:
                 yield from _indented(msgspec.json.format(msgspec.json.encode(event.input), indent=2).decode())
         case model.ToolResult():
             lines = event.content.split("\n")
             shown = lines if full else lines[:RESULT_LINES]
+            text, left = _begun("\n".join(shown), full=full)
             how = {"fg": "red"} if event.is_error else {"dim": True}
-            yield from _indented("\n".join(shown), **how)
+            yield from _indented(text, **how)
+            yield from left
             if len(shown) < len(lines):
                 yield output.style(f"         (+{len(lines) - len(shown)} more)", dim=True)
         case model.Error():
-            yield from _block(at, "!", event.message, fg="red")
+            yield from _block(at, "!", event.message, full=full, fg="red")
         case model.Compacted():
-            yield from _block(at, "≡", event.summary if full else "context compacted", fg="magenta")
+            yield from _block(at, "≡", event.summary if full else "context compacted", full=full, fg="magenta")
         case model.Complete() | model.Init():
             return
         case _:
@@ -374,13 +397,23 @@ def key_field(call: model.ToolCall) -> str:
     return call.file_path or ""
 
 
-def _block(at: str, mark: str, text: str, **how: Any) -> Iterator[str]:
-    first, *rest = output.clean(text.strip("\n")).split("\n")
+def _begun(text: str, *, full: bool) -> tuple[str, list[str]]:
+    """A text, or of a long one the beginning, and a line that says how much is left."""
+    if full or len(text) <= SHOWN_CHARS_MAX:
+        return text, []
+    left = f"         (+{len(text) - SHOWN_CHARS_MAX:,} more characters; --full shows them)"
+    return text[:SHOWN_CHARS_MAX], [output.style(left, dim=True)]
+
+
+def _block(at: str, mark: str, text: str, *, full: bool, **how: Any) -> Iterator[str]:
+    text, left = _begun(text.strip("\n"), full=full)
+    first, *rest = text.split("\n")
     yield f"{at} {output.style(f'{mark} {first}', **how)}"
     for line in rest:
         yield f"         {output.style(line, **how)}"
+    yield from left
 
 
 def _indented(text: str, **how: Any) -> Iterator[str]:
-    for line in output.clean(text).split("\n"):
+    for line in text.split("\n"):
         yield f"         {output.style(line, **how)}"

@@ -39,11 +39,12 @@ WHY_STOPPED = {
 EXAMPLES = {
     "Cost and tokens by week": """\
 select strftime('%Y week %W', at) as week, count(*) as turns, round(sum(cost_usd), 2) as usd,
-  sum(cost_kind = 'unknown') as without_cost, sum(output_tokens) as output_tokens
+  sum(cost_kind = 'unknown') as without_cost, cast(total(output_tokens) as integer) as output_tokens
 from usage group by week order by week desc""",
     "Tokens by model": """\
-select model, count(*) as turns, sum(input_tokens) as input, sum(cache_read_tokens) as from_cache,
-  sum(output_tokens) as output, round(sum(cost_usd), 2) as usd
+select model, count(*) as turns, cast(total(input_tokens) as integer) as input,
+  cast(total(cache_read_tokens) as integer) as from_cache, cast(total(output_tokens) as integer) as output,
+  round(sum(cost_usd), 2) as usd
 from usage group by model order by output desc""",
     "Files by churn": """\
 select coalesce(relative_path, file_path) as file, count(*) as sessions, sum(touches) as touches
@@ -167,7 +168,7 @@ class _Watch:
 
     def _end(self) -> None:
         late = SqlTooSlow(self._timeout_s)
-        output.talk(f"backstory: {late}")
+        output.refuse(late)
         # Nothing was written, so nothing has to be finished.
         os._exit(late.exit_code)
 
@@ -178,13 +179,12 @@ def _tell_json(answer: Answer) -> None:
 
 
 def _tell_csv(answer: Answer) -> None:
-    """Rows as RFC 4180 has them, but for control characters on a terminal, which would obey them."""
+    """Rows as RFC 4180 has them."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    safe = output.clean if sys.stdout.isatty() else str
     rows = [answer.columns, *answer.rows]
     for start in range(0, len(rows), ROWS_AT_ONCE):
-        writer.writerows([safe(_shown(cell, "")) for cell in row] for row in rows[start : start + ROWS_AT_ONCE])
+        writer.writerows([_shown(cell, "") for cell in row] for row in rows[start : start + ROWS_AT_ONCE])
         output.exact(text.getvalue())
         text.seek(0)
         text.truncate()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,12 +18,16 @@ import msgspec
 
 from backstory import errors, ids
 from backstory.store import (
+    backup,
     branches,
     claims,
     companions,
     connection,
+    copies,
     copying,
+    erasing,
     events,
+    foreign,
     forks,
     logs,
     migrate,
@@ -40,6 +44,8 @@ from backstory.store import (
 from backstory.store.branches import Named, Place, TreeTurn
 from backstory.store.claims import UsageTold
 from backstory.store.companions import Beside, Kept, Mark
+from backstory.store.copies import Holder
+from backstory.store.copying import Taken
 from backstory.store.events import StoredEvent
 from backstory.store.logs import Log, Run, SeenPlace
 from backstory.store.orphans import Orphan
@@ -52,7 +58,7 @@ from backstory.store.slices import LogSlice, Written
 from backstory.store.verify import Verified
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 
     import apsw
 
@@ -65,13 +71,16 @@ T = TypeVar("T")
 
 __all__ = [
     "Answer", "Filter", "Found", "Log", "LogSlice", "Named", "Orphan", "Place", "RunPiece", "SeenPlace", "Session",
-    "Store", "StoredEvent", "TreeTurn", "Verified", "Workplace", "Written", "cleanup_orphans",
+    "Store", "StoredEvent", "Taken", "TreeTurn", "Verified", "Workplace", "Written", "cleanup_orphans",
     "open_store",
 ]  # fmt: skip
 
 _HAS = "select count(*) from sessions where uid = ?"
 PROJECT_STORE = Path(".backstory") / "sessions.bks"
-BULK_CRISIS_MERGE = 2_000
+BULK_CRISIS_MERGE = 500
+"""So many segments of the index are merged at once even while that is put off: FTS5 has room for 2,000 in all."""
+SEGMENTS_MAX = 1_500
+"""An index with more segments is merged before anything is written: merging takes room itself."""
 BULK_HASH_BYTES = 32 * 1024 * 1024
 BULK_WAL_PAGES = 8_192
 WAL_PAGES = 1_000
@@ -117,6 +126,11 @@ class Store:
         self._reader: apsw.Connection | None = None
         self._writer: apsw.Connection | None = None
         self._id_to_take: str | None = None
+        self.is_elsewhere = False
+        """Nobody has trusted it: its sessions are told to be from elsewhere, their names count for nothing, and none
+        of its triggers acts."""
+        self.refuses_writes = False
+        """Writing raises NotTrusted."""
 
     def __enter__(self) -> Store:
         return self
@@ -155,6 +169,14 @@ class Store:
     def id(self) -> str:
         """The store's own id, kept in the file."""
         return self._read(lambda db: str(db.execute("select value from meta where key = 'store_id'").get))
+
+    def begin_as(self, store_id: str) -> None:
+        """Have a store that is not there yet begin with this id."""
+        self._id_to_take = store_id
+
+    def new_id(self) -> str:
+        """An id that no store has."""
+        return self._new_uid()
 
     # sessions -------------------------------------------------------------------------------------------------
 
@@ -230,7 +252,8 @@ class Store:
 
     def last_session(self, worktree: str | os.PathLike[str]) -> Session | None:
         """The numbered session that was last active in a worktree, else of all."""
-        return self._read_if_begun(lambda db: sessions.last_active(db, os.fspath(worktree)), None)
+        last = self._read_if_begun(lambda db: sessions.last_active(db, os.fspath(worktree)), None)
+        return None if last is None else self._told(last)
 
     def choose_session(self, session: Session | int, worktree: str | os.PathLike[str]) -> None:
         """Have ``last_session`` of a worktree be this one, until another is chosen there."""
@@ -339,6 +362,40 @@ class Store:
             raise errors.SessionDiverged(", ".join(differing))
         return copied
 
+    def origins(self, uids: Sequence[str]) -> dict[str, str | None]:
+        """Of those sessions that are known here, by identity, the store from elsewhere that each was taken from.
+
+        None for those that are this store's own, also when they were removed since.
+        """
+        identities = [ids.session_identity(uid) for uid in uids]
+        return self._read_if_begun(lambda db: sessions.origins(db, identities), {})
+
+    def mark_elsewhere(self, uids: Sequence[str], elsewhere: str) -> None:
+        """Say of sessions, as far as they are here, which store from elsewhere they came with."""
+        self._change(lambda db: sessions.mark_elsewhere(db, uids, elsewhere))
+
+    def uids(self) -> list[str]:
+        """The uid of every session."""
+        return self._read_if_begun(sessions.uids, [])
+
+    def take_elsewhere(self, source: Store, uid: str, told: Taken) -> bool:
+        """Copy a session that is not here out of a store from elsewhere; not one with a turn known from another place.
+
+        Raises StoreDamaged for one that is not as ours are made.
+        """
+        if not foreign.is_uid(uid):
+            raise errors.StoreDamaged(source.path, "a session has no uid")
+
+        def take(db: apsw.Connection, name: str) -> bool:
+            with _believed(source.path):
+                if copying.shared_turn(db, name, uid, told.elsewhere):
+                    return False
+                session_id = copying.take_elsewhere(db, name, uid, told)
+                foreign.check_session(db, session_id, source.path)
+            return True
+
+        return self._write_from(source, take)
+
     def usage_from_logs(self, store_id: str) -> list[UsageTold]:
         """Tokens of runs in sessions of another store that only the agents' own logs told."""
         nothing: list[UsageTold] = []
@@ -377,19 +434,40 @@ class Store:
         folder: str | None = None,
         agent: str | None = None,
         helpers: bool = False,
+        unread: bool = False,
         limit: int = -1,
         offset: int = 0,
     ) -> list[Session]:
-        """Sessions, the last active first; helpers' own sessions only when asked for. -1 = no limit."""
-        return self._read(
+        """Sessions, the last active first; helpers' own sessions only when asked for. -1 = no limit.
+
+        ``unread``: also the files that are kept and that nobody understands, each a session of its own.
+        """
+        found = self._read(
             lambda db: sessions.listed(
-                db, project=project, folder=folder, agent=agent, helpers=helpers, limit=limit, offset=offset
+                db,
+                project=project,
+                folder=folder,
+                agent=agent,
+                helpers=helpers,
+                unread=unread,
+                limit=limit,
+                offset=offset,
             )
         )
+        return [self._told(each) for each in found]
 
     def session(self, wanted: str | int) -> Session:
         """The session meant by a number (S3), a name, an agent's own id or the start of a uid, or by its id here."""
-        return self._read(lambda db: sessions.get(db, sessions.find(db, wanted) if isinstance(wanted, str) else wanted))
+
+        def get(db: apsw.Connection) -> Session:
+            by_name = not self.is_elsewhere
+            return sessions.get(db, sessions.find(db, wanted, by_name=by_name) if isinstance(wanted, str) else wanted)
+
+        return self._told(self._read(get))
+
+    def _told(self, session: Session) -> Session:
+        """A session as this store may tell it: what people elsewhere called it counts for nothing."""
+        return msgspec.structs.replace(session, name="", elsewhere=str(self.path)) if self.is_elsewhere else session
 
     def told_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
         """The turns that lead to a record with their events, oldest first; so many as fill a context of that size.
@@ -404,7 +482,7 @@ class Store:
 
     def children(self, session: Session | int) -> list[Session]:
         """The sessions that come from this one."""
-        return self._read(lambda db: sessions.children(db, _id(session)))
+        return [self._told(each) for each in self._read(lambda db: sessions.children(db, _id(session)))]
 
     def folders(self) -> list[str]:
         """The folders that sessions began in, and the roots of their worktrees; none of a store that is not there."""
@@ -419,14 +497,60 @@ class Store:
         session_id = _id(session)
         self._change(lambda db: sessions.rename(db, sessions.get(db, session_id).id, name), decided=True)
 
-    def remove(self, session: Session | int) -> list[str]:
-        """Remove a session and its helpers', with their bytes; gives their uids. Reading the log again skips them."""
-        session_id = _id(session)
-        removed = self._change(
-            lambda db: sessions.remove(db, sessions.get(db, session_id).id, self._now()), decided=True
-        )
-        self._give_pages_back()
+    def remove(self, *sessions_: Session | int) -> list[str]:
+        """Remove sessions and their helpers', with their bytes; gives their uids. Reading the logs again skips them.
+
+        Nothing of them stays in the file. Raises NotErased where that could not be done: they are removed all the
+        same, and ``optimize`` erases what is left.
+        """
+
+        def remove(db: apsw.Connection) -> list[str]:
+            doomed = [sessions.get(db, _id(each)).id for each in sessions_]
+            erasing.note_removal(db)
+            # It is merged once, when all are removed.
+            _set_index(db, automerge=0)
+            uids = [uid for each in doomed for uid in sessions.remove(db, each, self._now())]
+            _reset_index(db)
+            return uids
+
+        removed = self._change(remove, decided=True)
+        self.erase()
         return removed
+
+    def doomed(self, session: Session | int) -> dict[str, list[Log]]:
+        """The uids of what ``remove`` would remove with a session, itself too, each with its logs."""
+        return self._read(
+            lambda db: {uid: logs.of_session(db, each) for each, uid in sessions.doomed(db, _id(session))}
+        )
+
+    def turn_uids(self, sessions_: Sequence[str]) -> set[str]:
+        """The uids of the turns of these sessions, as far as they are here."""
+        return self._read_if_begun(
+            lambda db: copies.turn_uids(
+                db, [sessions.find(db, uid) for uid in sessions_ if db.execute(_HAS, (uid,)).get]
+            ),
+            set[str](),
+        )
+
+    def holders(self, turn_uids: Collection[str]) -> list[Holder]:
+        """The sessions here that have any of these turns."""
+        return self._read_if_begun(lambda db: copies.holders(db, turn_uids), list[Holder]())
+
+    def erase(self) -> None:
+        """Leave nothing in the file of what was removed from it: a second time there is nothing to do.
+
+        Raises NotErased when another process, or a full disk, is in the way.
+        """
+        if not self._read(erasing.is_due):
+            return
+        db = self._writing_connection()
+        for step in (
+            self._merge_index,
+            lambda: erasing.rewrite(db, self.path),
+            lambda: erasing.empty_wal(db, self.path),
+            lambda: self._write(erasing.note_done),
+        ):
+            erasing.patiently(self.path, step)
 
     def unforget(self) -> int:
         """Let removed sessions be read again; gives how many there were."""
@@ -484,9 +608,14 @@ class Store:
     def prune_turns(self, session: Session | int | None = None) -> int:
         """Drop what removed turns hold, of one session or of all, for good; gives how many turns that were."""
         todo = self._read(branches.prunable) if session is None else [_id(session)]
-        dropped = sum(self._change(lambda db, each=each: branches.prune(db, each)) for each in todo)  # type: ignore[misc]
+
+        def prune(db: apsw.Connection, session_id: int) -> int:
+            erasing.note_removal(db)
+            return branches.prune(db, session_id)
+
+        dropped = sum(self._change(partial(prune, session_id=each)) for each in todo)
         if dropped:
-            self._give_pages_back()
+            self.erase()
         return dropped
 
     def take_branches(self, source: Store, uid: str) -> None:
@@ -579,19 +708,17 @@ class Store:
         """The logs of a session, or all."""
         return self._read(lambda db: logs.all_logs(db) if session is None else logs.of_session(db, _id(session)))
 
+    def salvage_logs(self) -> tuple[list[Log], list[int]]:
+        """The logs that a store still knows, damaged or not, and the ids of those whose rows cannot be read."""
+        return self._read(logs.salvaged)
+
     def logs_of(self, agent: str, native_id: str) -> list[Log]:
         """The logs of one of an agent's sessions."""
         return self._read_if_begun(lambda db: logs.of_native_id(db, agent, native_id), [])
 
     def next_seq(self, uid: str) -> int:
         """The number that the next record of a session gets; 1 for a session that is not here."""
-        found = self._read_if_begun(
-            lambda db: db.execute(
-                "select next_seq from sessions where substr(uid, 11) = ?", (ids.session_identity(uid),)
-            ).fetchone(),
-            None,
-        )
-        return int(found[0]) if found else 1
+        return self._read_if_begun(lambda db: sessions.next_seq(db, ids.session_identity(uid)), 1)
 
     def read_log(self, log_id: int, start: int, length: int, *, checked: bool = True) -> bytes:
         """Bytes of a log, checked unless it is only to look at them, which is quicker; raises StoreDamaged."""
@@ -645,11 +772,25 @@ class Store:
         """Store pieces of logs in one transaction; each is taken or refused on its own."""
 
         def write(db: apsw.Connection) -> list[Written]:
-            written = [slices.write(db, piece) for piece in pieces]
+            waiting = slices.Waiting()
+            written = [slices.write(db, piece, waiting) for piece in pieces]
             forks.link_copies(db, {uid for each in written for uid in each.turn_uids})
+            waiting.index(db)
             return written
 
         return self._write(write)
+
+    def take_back_untold(self, log_id: int) -> None:
+        """Let go of what is kept of a log as bytes only, so that it is read once more."""
+        self._write(lambda db: logs.take_back(db, log_id))
+
+    def mark_stale(self, log_id: int) -> None:
+        """Have what a log says derived again by the next ingest."""
+        self._write(lambda db: db.execute("update logs set derived = 0 where id = ?", (log_id,)))
+
+    def untold_logs(self) -> list[Log]:
+        """The logs of which something is kept as bytes only, because storing what it says failed."""
+        return self._read_if_begun(logs.untold, [])
 
     def remember_places(self, places: Iterable[SeenPlace], moved: Iterable[tuple[int, str, str]] = ()) -> None:
         """Note files as they are now, so that they need not be opened again.
@@ -665,18 +806,23 @@ class Store:
 
         self._write(remember)
 
+    def note_ctimes(self, ctimes: Mapping[str, int]) -> None:
+        """Note the ctime of files, by path, that an earlier version looked at."""
+        self._write(lambda db: logs.note_ctimes(db, ctimes))
+
     def drop_logs(self, log_ids: Sequence[int], *, in_favour_of: int) -> None:
         """Remove logs whose every record another log of the session holds too."""
 
-        def drop(db: apsw.Connection) -> None:
-            for log_id in log_ids:
-                session = db.execute("select session_id from logs where id = ?", (log_id,)).get
-                db.execute("update log_places set log_id = ? where log_id = ?", (in_favour_of, log_id))
-                slices.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
-                companions.move(db, log_id, in_favour_of)
-                db.execute("delete from logs where id = ?", (log_id,))
+        self._write(lambda db: _drop_logs(db, log_ids, in_favour_of))
 
-        self._write(drop)
+    def replace_unread(self, log_id: int, understood: int) -> None:
+        """Remove a log that nobody understood, and its session, now that another one holds its bytes."""
+
+        def replace(db: apsw.Connection) -> None:
+            _drop_logs(db, [log_id], understood)
+            sessions.drop_read(db, understood)
+
+        self._write(replace)
 
     def fold_idle(self, before: int) -> int:
         """Fold the small chunks of logs that were last written before this time (ms); gives how many logs."""
@@ -713,22 +859,7 @@ class Store:
 
     def backup(self, target: Path) -> int:
         """Copy the store as it is now into a single new file; gives its size in bytes."""
-        if target.exists():
-            raise errors.FileInTheWay(target)
-        db = self._reading_connection()
-        try:
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        except OSError as refused:
-            raise errors.CannotWrite(target, refused.strerror or str(refused)) from refused
-        try:
-            with connection.translated(target):
-                _copy_whole(db, target)
-        except BaseException:
-            for ending in ("", "-journal", "-wal", "-shm"):
-                target.with_name(target.name + ending).unlink(missing_ok=True)
-            raise
-        return target.stat().st_size
+        return backup.write(self.path, target)
 
     # telling again ---------------------------------------------------------------------------------------------
 
@@ -772,7 +903,8 @@ class Store:
     def optimize(self, before: int, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         """Make the file smaller: pack logs that were last written before this time (ms) harder, and merge the index.
 
-        Each transaction is short; it may be stopped at any time. ``progress`` is told logs done and to do.
+        Each transaction is short; it may be stopped at any time. ``progress`` is told logs done and to do. A file that
+        may still hold something that was removed, as those of earlier versions may, is written anew.
         """
         todo = self._read(lambda db: logs.to_repack(db, before))
         for number, log_id in enumerate(todo, 1):
@@ -782,6 +914,26 @@ class Store:
             progress(number, len(todo))
         self.begin_bulk()
         self.end_bulk()
+        self.erase()
+
+    @contextmanager
+    def bulk(self, *, is_bulk: bool = True) -> Iterator[None]:
+        """A block in which a lot is written, or not: ``begin_bulk`` before it, ``end_bulk`` behind it.
+
+        If the block fails the index gets its settings back, and is merged by those who write next.
+        """
+        if not is_bulk:
+            yield
+            return
+        self.begin_bulk()
+        try:
+            yield
+            self.end_bulk()
+        except BaseException:
+            # Where even that fails, opening the store again does it.
+            with suppress(errors.BackstoryError):
+                self._leave_bulk()
+            raise
 
     def begin_bulk(self) -> None:
         """Put off merging the index, and emptying the WAL, while a lot is written; ``end_bulk`` does both once."""
@@ -790,22 +942,29 @@ class Store:
 
     def end_bulk(self) -> None:
         """Merge the index into one piece, a step at a time, and give its settings and the free pages back."""
-        is_more = self._write(lambda db: _merge_index(db, is_first=True))
-        for _ in range(MERGE_STEPS_MAX):
-            if not is_more:
-                break
-            is_more = self._write(lambda db: _merge_index(db, is_first=False))
-        self._write(_reset_index)
-        self._writing_connection().wal_autocheckpoint(WAL_PAGES)
+        self._merge_index()
+        self._leave_bulk()
         self._give_pages_back()
 
+    def _leave_bulk(self) -> None:
+        self._writing_connection().wal_autocheckpoint(WAL_PAGES)
+        self._write(_reset_index)
+
     # how ------------------------------------------------------------------------------------------------------
+
+    def _merge_index(self) -> None:
+        with connection.translated(self.path):
+            _merge_whole(self._writing_connection(), self.path)
 
     def _new_uid(self) -> str:
         return ids.new_uid(self._now(), self._randomness(10))
 
     def _read(self, question: Callable[[apsw.Connection], T]) -> T:
-        with connection.translated(self.path), _checked(self.path):
+        with (
+            _believed(self.path) if self.is_elsewhere else nullcontext(),
+            connection.translated(self.path),
+            _checked(self.path),
+        ):
             return question(self._reading_connection())
 
     def _read_if_begun(self, question: Callable[[apsw.Connection], T], otherwise: T) -> T:
@@ -854,16 +1013,38 @@ class Store:
         return self._reader
 
     def _writing_connection(self) -> apsw.Connection:
+        if self.refuses_writes:
+            raise errors.NotTrusted(self.path)
         if self._writer is None:
             db = connection.open_writer(self.path)
             try:
                 with connection.translated(self.path):
+                    if self.is_elsewhere:
+                        self._disarm(db)
                     self._make_ready(db)
             except BaseException:
                 db.close()
                 raise
             self._writer = db
         return self._writer
+
+    def disarm(self) -> list[str]:
+        """Take out the triggers that are not ours before anything is written; gives their names.
+
+        Raises NotAStore for a store in which not all is what it says.
+        """
+        with connection.translated(self.path), _believed(self.path), closing(connection.open_writer(self.path)) as db:
+            return self._disarm(db)
+
+    def _disarm(self, db: apsw.Connection) -> list[str]:
+        foreign.check_tables(db, self.path)
+        foreign.check_uids(db, self.path)
+        with connection.writing(db, self.path):
+            dropped = foreign.take_out_triggers(db, self.path)
+            # What a migration changes must not act meanwhile either, so ours come back with today's tables.
+            migrate.upgrade(db, self.path)
+            foreign.put_back_triggers(db)
+        return dropped
 
     def _make_ready(self, db: apsw.Connection) -> None:
         self._make_tables(db)
@@ -873,6 +1054,8 @@ class Store:
             # A bulk load was killed before it could give the index its settings back.
             with connection.writing(db, self.path):
                 _reset_index(db)
+        if _has_too_many_segments(db):
+            _merge_whole(db, self.path)
 
     def _make_tables(self, db: apsw.Connection) -> None:
         empty = db.pragma("page_count") == 0 or not db.execute("select count(*) from sqlite_schema").get
@@ -891,7 +1074,11 @@ def cleanup_orphans(store: Store, running: Container[str] = ()) -> list[Orphan]:
 
 
 def _id(session: Session | int) -> int:
-    return session if isinstance(session, int) else session.id
+    if isinstance(session, Session):
+        return session.id
+    if isinstance(session, int):
+        return session
+    raise errors.NotASession(session)
 
 
 class _Undone(Exception):
@@ -914,6 +1101,29 @@ class _checked:  # noqa: N801 - used as a statement
             raise errors.StoreDamaged(self._path, str(refused)) from refused
 
 
+def _drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) -> None:
+    for log_id in log_ids:
+        session = db.execute("select session_id from logs where id = ?", (log_id,)).get
+        db.execute("update log_places set log_id = ? where log_id = ?", (in_favour_of, log_id))
+        slices.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
+        companions.move(db, log_id, in_favour_of)
+        db.execute("delete from logs where id = ?", (log_id,))
+
+
+@contextmanager
+def _believed(path: Path) -> Iterator[None]:
+    """Rows that make no sense are damage of the file, where it was not ours that wrote them."""
+    import apsw
+
+    try:
+        yield
+    except (
+        apsw.SQLError, apsw.CorruptError, apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, ValueError,
+        TypeError, OverflowError,
+    ) as refused:  # fmt: skip
+        raise errors.StoreDamaged(path, f"it is not as ours are made: {refused}") from refused
+
+
 def _set_index(db: apsw.Connection, **settings: int) -> None:
     for name, value in settings.items():
         db.execute("insert into search_index(search_index, rank) values (?, ?)", (name, value))
@@ -926,19 +1136,21 @@ def _merge_index(db: apsw.Connection, *, is_first: bool) -> bool:
     return db.total_changes() - before > 1
 
 
+def _merge_whole(db: apsw.Connection, path: Path) -> None:
+    """Merge the index into one segment, in short transactions."""
+    for step in range(MERGE_STEPS_MAX):
+        with connection.writing(db, path):
+            is_more = _merge_index(db, is_first=step == 0)
+        if not is_more:
+            break
+
+
+def _has_too_many_segments(db: apsw.Connection) -> bool:
+    # The numbers of segments are given anew from the lowest, so that a low one answers without counting.
+    if (db.execute("select max(segid) from search_index_idx").get or 0) <= SEGMENTS_MAX:
+        return False
+    return bool(db.execute("select count(distinct segid) > ? from search_index_idx", (SEGMENTS_MAX,)).get)
+
+
 def _reset_index(db: apsw.Connection) -> None:
     _set_index(db, automerge=4, crisismerge=16, hashsize=1024 * 1024)
-
-
-def _copy_whole(db: apsw.Connection, target: Path) -> None:
-    import apsw
-
-    copy = apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)
-    try:
-        with copy.backup("main", db, "main") as running:
-            while not running.done:
-                running.step(1000)
-        # A copy is one file that opens anywhere, also in a folder that cannot be written.
-        copy.execute("pragma journal_mode = delete")
-    finally:
-        copy.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache, cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CHUNK_BYTES = 1024 * 1024
-COMPRESSED_BLOCK_BYTES = 16 * 1024
+UNPACKED_BYTES_MAX = 256 * 1024 * 1024
+"""No frame of ours holds more; one that says so is not unpacked. What a run or the API keeps at once is one frame."""
 CHUNK_LEVEL = 3
 PACKED_BYTES = 4 * 1024 * 1024
 """So large are the chunks of logs that have not changed for long; they are packed harder, too."""
@@ -26,6 +28,11 @@ EVENT_LEVEL = 3
 DICTIONARY_FILE = Path(__file__).with_name("events.zdict")
 ZstdError = zstandard.ZstdError
 FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
+BLOCK_HEAD_BYTES, CHECKSUM_BYTES, REPEATED = 3, 4, 1
+"""Of a zstd frame: how long is what says what a block is, how long its checksum, the kind of block with one byte."""
+CUT_SHORT = "its compressed content ends too early"
+DAMAGED = "its compressed content is damaged"
+NO_FRAME = "its compressed content goes on with something else"
 
 
 class CodecError(ValueError):
@@ -54,10 +61,7 @@ def pack_hard(data: bytes) -> bytes:
 
 def unpack_chunk(frame: bytes, length: int, digest: bytes) -> bytes:
     """The bytes of a chunk; raises CodecError when they are not what was stored."""
-    try:
-        data = _chunk_decompressor().decompress(frame, max_output_size=length)
-    except zstandard.ZstdError as refused:
-        raise CodecError(str(refused)) from refused
+    data = _unpacked(_chunk_decompressor(), frame)
     if len(data) != length or chunk_digest(data) != digest:
         raise CodecError("the bytes do not match their checksum")
     return data
@@ -70,15 +74,23 @@ def unpack_beginning(frame: bytes, length: int) -> bytes:
     """
     try:
         with _chunk_decompressor().stream_reader(frame) as reader:
-            return reader.read(length)
+            # What the store says of a length is not believed: so much memory would be asked for at once.
+            return reader.read(min(length, UNPACKED_BYTES_MAX))
     except zstandard.ZstdError as refused:
         raise CodecError(str(refused)) from refused
 
 
 def unpack_text(frame: bytes) -> bytes:
     """What ``pack_chunk`` packed, where no checksum is kept beside it; raises CodecError."""
+    return _unpacked(_chunk_decompressor(), frame)
+
+
+def _unpacked(decompressor: zstandard.ZstdDecompressor, frame: bytes) -> bytes:
+    """The content of a frame of ours: it says how long that is, which no store is believed beyond a bound."""
     try:
-        return _chunk_decompressor().decompress(frame)
+        if zstandard.frame_content_size(frame) > UNPACKED_BYTES_MAX:
+            raise CodecError(f"it says that it unpacks to more than {UNPACKED_BYTES_MAX} bytes")
+        return decompressor.decompress(frame)
     except zstandard.ZstdError as refused:
         raise CodecError(str(refused)) from refused
 
@@ -86,17 +98,46 @@ def unpack_text(frame: bytes) -> bytes:
 def decompressed(file: IO[bytes]) -> Iterator[bytes]:
     """The content of a ``.zst`` file, in pieces; frames that follow one another are one content.
 
-    Raises ZstdError, also for content that ends too early.
+    A block at a time, so that a piece is small whatever it was packed into. Raises ZstdError where the content ends
+    too early or something else follows; what came before has been given.
     """
-    frame = None
-    while block := file.read(COMPRESSED_BLOCK_BYTES):
-        while block:
-            frame = frame or zstandard.ZstdDecompressor().decompressobj()
-            yield frame.decompress(block)
-            block = frame.unused_data if frame.eof else b""
-            frame = None if frame.eof else frame
-    if frame is not None:
-        raise ZstdError("its compressed content ends too early")
+    while magic := file.read(len(FRAME_MAGIC)):
+        if magic == FRAME_MAGIC:
+            try:
+                yield from _frame(file)
+            except zstandard.ZstdError as refused:
+                raise ZstdError(CUT_SHORT if CUT_SHORT in str(refused) else DAMAGED) from refused
+        elif _is_skippable(magic):
+            _exactly(file, int.from_bytes(_exactly(file, 4), "little"))
+        else:
+            raise ZstdError(NO_FRAME)
+
+
+def _frame(file: IO[bytes]) -> Iterator[bytes]:
+    """The content of the frame whose first bytes have been read."""
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    begun = FRAME_MAGIC + _exactly(file, 1)
+    yield frame.decompress(begun + _exactly(file, zstandard.frame_header_size(begun) - len(begun)))
+    is_last = False
+    while not is_last:
+        head = _exactly(file, BLOCK_HEAD_BYTES)
+        told = int.from_bytes(head, "little")
+        is_last, kind, length = bool(told & 1), told >> 1 & 3, told >> 3
+        # A block of one byte over and over says how often; what is kept of it is that byte.
+        yield frame.decompress(head + _exactly(file, 1 if kind == REPEATED else length))
+    if not frame.eof:
+        yield frame.decompress(_exactly(file, CHECKSUM_BYTES))
+
+
+def _is_skippable(magic: bytes) -> bool:
+    return magic[0] >> 4 == 5 and magic[1:] == b"\x2a\x4d\x18"
+
+
+def _exactly(file: IO[bytes], length: int) -> bytes:
+    data = file.read(length)
+    if len(data) < length:
+        raise ZstdError(CUT_SHORT)
+    return data
 
 
 class EventCodec:
@@ -114,7 +155,16 @@ class EventCodec:
 
     def pack(self, data: bytes) -> bytes:
         """One event as a small zstd frame."""
+        if len(data) > CHUNK_BYTES:
+            return self._packed_by_pieces(data)
         return self._compress(data)
+
+    def _packed_by_pieces(self, data: bytes) -> bytes:
+        """The same of a large one: at once it would take as much memory again as it has bytes."""
+        packing = self._compressor.compressobj(size=len(data))
+        pieces = (data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES))
+        packed = [packing.compress(piece) for piece in pieces]
+        return b"".join((*packed, packing.flush()))
 
     def unpack(self, frame: bytes | str) -> bytes:
         """The JSON of one event; also of a row written by hand as plain JSON."""
@@ -122,16 +172,17 @@ class EventCodec:
             return frame.encode()
         if not frame.startswith(FRAME_MAGIC):
             return frame
-        try:
-            return self._decompressor.decompress(frame)
-        except zstandard.ZstdError as refused:
-            raise CodecError(str(refused)) from refused
+        return _unpacked(self._decompressor, frame)
+
+    @cached_property
+    def _compressor(self) -> zstandard.ZstdCompressor:
+        # Without precomputing, a dictionary halves the speed.
+        self._dictionary.precompute_compress(level=EVENT_LEVEL)
+        return zstandard.ZstdCompressor(level=EVENT_LEVEL, dict_data=self._dictionary, write_checksum=False)
 
     @cached_property
     def _compress(self) -> Callable[[bytes], bytes]:
-        # Without precomputing, a dictionary halves the speed.
-        self._dictionary.precompute_compress(level=EVENT_LEVEL)
-        return zstandard.ZstdCompressor(level=EVENT_LEVEL, dict_data=self._dictionary, write_checksum=False).compress
+        return self._compressor.compress
 
     @cached_property
     def _decompressor(self) -> zstandard.ZstdDecompressor:
@@ -154,14 +205,16 @@ def frame_dictionary(frame: bytes) -> int:
 
 def unpack_foreign(frame: bytes) -> bytes:
     """The content of a frame that another program made: without a dictionary, perhaps without its length."""
-    decompressor = zstandard.ZstdDecompressor().decompressobj()
+    unpacked, length = list[bytes](), 0
     try:
-        data = decompressor.decompress(frame)
+        for piece in decompressed(BytesIO(frame)):
+            unpacked.append(piece)
+            length += len(piece)
+            if length > UNPACKED_BYTES_MAX:
+                raise CodecError(f"it unpacks to more than {UNPACKED_BYTES_MAX} bytes")
     except zstandard.ZstdError as refused:
         raise CodecError(str(refused)) from refused
-    if not decompressor.eof:
-        raise CodecError("the frame is cut short")
-    return data
+    return b"".join(unpacked)
 
 
 @cache

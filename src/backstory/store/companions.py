@@ -44,6 +44,7 @@ class Kept(Struct, frozen=True, kw_only=True):
     name: str
     size: int
     mtime_ns: int
+    digest: bytes
 
 
 class Told(Struct, frozen=True, kw_only=True):
@@ -85,8 +86,13 @@ def of_log(db: apsw.Connection, log_id: int) -> list[Kept]:
     """The companions of a log, by name."""
     if not _has_table(db):
         return []
-    rows = db.execute("select id, name, size, mtime_ns from companions where log_id = ? order by name", (log_id,))
-    return [Kept(id=each, name=name, size=size, mtime_ns=mtime_ns) for each, name, size, mtime_ns in rows]
+    rows = db.execute(
+        "select id, name, size, mtime_ns, sha256 from companions where log_id = ? order by name", (log_id,)
+    )
+    return [
+        Kept(id=each, name=name, size=size, mtime_ns=mtime_ns, digest=digest)
+        for each, name, size, mtime_ns, digest in rows
+    ]
 
 
 def read(db: apsw.Connection, companion_id: int) -> bytes:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from backstory import errors
+from backstory.store import ctrl_z, foreign, private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +42,11 @@ def is_interrupted(path: Path) -> bool:
     return path.with_name(path.name + "-journal").exists()
 
 
+def side_files(path: Path) -> list[Path]:
+    """The files that SQLite keeps beside a database while it is used."""
+    return [path.with_name(path.name + ending) for ending in ("-journal", "-wal", "-shm")]
+
+
 def open_reader(path: Path) -> apsw.Connection:
     """A connection that changes nothing; raises StoreNotFound, NotAStore and what ``translated`` raises."""
     if not exists(path):
@@ -60,6 +66,11 @@ def open_reader(path: Path) -> apsw.Connection:
             # Its first transaction was interrupted, and SQLite has just undone what there was of it.
             db.close()
             raise errors.StoreNotFound(path)
+        try:
+            foreign.check_tables(db, path)
+        except BaseException:
+            db.close()
+            raise
     return db
 
 
@@ -72,6 +83,8 @@ def open_writer(path: Path) -> apsw.Connection:
     with translated(path):
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         _prepare(db)
+        # What is deleted is overwritten: free pages and pages' free places hold nothing of it.
+        db.execute("pragma secure_delete = 1")
         if db.pragma("page_count") == 0:
             db.execute(f"pragma page_size = {PAGE_SIZE}")
         be_durable(db, always=False)
@@ -121,7 +134,7 @@ def lasting(db: apsw.Connection, path: Path) -> Iterator[None]:
 @contextmanager
 def writing(db: apsw.Connection, path: Path, *, first: bool = False) -> Iterator[apsw.Connection]:
     """One transaction: all of the block, or nothing of it. ``first``: the one that begins the file."""
-    with translated(path):
+    with translated(path), ctrl_z.put_off():
         # auto_vacuum writes the first page by itself, unless a transaction is open that has written nothing.
         db.execute("begin; pragma auto_vacuum = incremental" if first else "begin immediate")
         try:
@@ -148,13 +161,15 @@ def translated(path: Path) -> Iterator[None]:
         raise errors.NotAStore(path, "SQLite cannot read it") from refused
     except apsw.CorruptError as refused:
         raise errors.StoreDamaged(path, str(refused)) from refused
-    except (apsw.IOError, apsw.ConstraintError) as refused:
+    except apsw.ConstraintError as refused:
+        raise errors.StoreRefused(path, str(refused)) from refused
+    except apsw.IOError as refused:
         raise errors.StoreFailed(path, str(refused)) from refused
 
 
 def _begin_file(path: Path) -> None:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private.make_folder(path.parent)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as refused:
         if isinstance(refused, PermissionError) or refused.errno == 30:  # EROFS
@@ -167,7 +182,7 @@ def _begin_file(path: Path) -> None:
 def _prepare(db: apsw.Connection) -> None:
     # The timeout comes first: even reading a pragma needs a lock.
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
-    db.execute(f"pragma foreign_keys = 1; pragma cache_size = -{CACHE_KIB}")
+    db.execute(f"pragma foreign_keys = 1; pragma trusted_schema = 0; pragma cache_size = -{CACHE_KIB}")
 
 
 def _check_header(path: Path) -> None:
@@ -178,6 +193,8 @@ def _check_header(path: Path) -> None:
         raise errors.StoreReadOnly(path) from refused
     except OSError as refused:
         raise errors.NotAStore(path, refused.strerror or str(refused)) from refused
+    if linked := next((each.name for each in side_files(path) if each.is_symlink()), None):
+        raise errors.NotAStore(path, f"{linked} beside it is a link, and what SQLite writes there would go elsewhere")
     if not header.startswith(SQLITE_HEADER):
         raise errors.NotAStore(path, "it is no SQLite file")
     # Asked of the bytes, because SQLite would checkpoint or roll back another program's file to answer.

@@ -5,13 +5,15 @@ The other store is attached to this one's connection as ``source`` by the caller
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from backstory import extract, ids
-from backstory.errors import SessionDiverged, SessionNotFound
+from backstory.errors import SessionDiverged, SessionNotFound, StoreDamaged
 from backstory.model import Relation, event_from_json
+from backstory.remotes import repository_name
 from backstory.store import branches, claims, derived, slices, turns
 
 if TYPE_CHECKING:
@@ -51,10 +53,18 @@ class Continuation(Struct, frozen=True, kw_only=True):
     """Where it begins; None: where the other did."""
 
 
+class Taken(Struct, frozen=True, kw_only=True):
+    """What is said of a session from elsewhere: the store it was taken from, and the project that lies in."""
+
+    elsewhere: str
+    project: str | None
+    folder: str
+
+
 def take(db: apsw.Connection, source: str, uid: str) -> int:
     """Copy a session that another store owns, as it is there, in place of what is kept of it here; gives its id."""
-    known = db.execute("select id from sessions where uid = ?", (uid,)).fetchone()
-    if known and _has_more(db, source, known[0], uid):
+    known: Any = db.execute("select id, owner, elsewhere from sessions where uid = ?", (uid,)).fetchone()
+    if known and (_is_anothers(db, source, known, uid) or _has_more(db, source, known[0], uid)):
         raise SessionDiverged(uid)
     if known:
         slices.delete_events(db, "session_id = ?", (known[0],))
@@ -67,6 +77,8 @@ def take(db: apsw.Connection, source: str, uid: str) -> int:
         (old,),
     )
     session_id = db.last_insert_rowid()
+    if known:
+        db.execute("update sessions set elsewhere = ? where id = ?", (known[2], session_id))
     _copy_content(db, source, old, session_id, kind="kind")
     db.execute(
         "update sessions set parent_id = ? where parent_identity = ? and parent_id is null",
@@ -80,6 +92,52 @@ def take(db: apsw.Connection, source: str, uid: str) -> int:
     for (turn_uid,) in db.execute("select uid from turns where session_id = ?", (session_id,)).fetchall():
         claims.settle(db, session_id, str(turn_uid))
     return session_id
+
+
+def _is_anothers(db: apsw.Connection, source: str, known: tuple[object, ...], uid: str) -> bool:
+    """Whether a session here is not that of the other store, but only bears its uid: one never replaces the other."""
+    _, owner, elsewhere = known
+    theirs = db.execute(f"select owner from {source}.sessions where uid = ?", (uid,)).get
+    return owner != theirs and not (owner is None and elsewhere is not None)
+
+
+def take_elsewhere(db: apsw.Connection, source: str, uid: str, told: Taken) -> int:
+    """Copy a session that is not here out of a store from elsewhere; gives its id.
+
+    It is nobody's: it has no owner and no number, claims no log and is no relative of a session of ours. What people
+    decided there is not copied, and its bytes are no log that one of ours could be taken for.
+    """
+    theirs, ours = (f"select id, sha256, data from {name}.dictionaries" for name in (source, "main"))
+    if db.execute(f"select exists ({theirs} except {ours})").get:
+        raise StoreDamaged(Path(told.elsewhere), "its events are packed in a way that is not known here")
+    old = _id_of(db, source, uid)
+    db.execute(
+        f"insert into sessions(uid, {_SESSION}) select uid, {_SESSION} from {source}.sessions where id = ?", (old,)
+    )
+    session_id = db.last_insert_rowid()
+    _copy_content(db, source, old, session_id, kind=f"'{COPY}' || replace(kind, '{COPY}', '')")
+    db.execute("delete from branches where session_id = ?", (session_id,))
+    db.execute(
+        "update sessions set name = '', elsewhere = ?, project = ?, repository = ?, worktree = ?, cwd = ?, root = ? "
+        "where id = ?",
+        (
+            told.elsewhere, told.project, repository_name(told.project), told.folder, told.folder, told.folder,
+            session_id,
+        ),
+    )  # fmt: skip
+    return session_id
+
+
+def shared_turn(db: apsw.Connection, source: str, uid: str, elsewhere: str) -> bool:
+    """Whether a session of a store from elsewhere holds a turn that is known here from another place."""
+    return bool(
+        db.execute(
+            f"select exists (select 1 from {source}.sessions o join {source}.turns t on t.session_id = o.id "
+            "join turns h on h.uid = t.uid join sessions s on s.id = h.session_id "
+            "where o.uid = ? and s.elsewhere is not ?)",
+            (uid, elsewhere),
+        ).get
+    )
 
 
 def _has_more(db: apsw.Connection, source: str, known: object, uid: str) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+import apsw
+from msgspec import Struct, ValidationError, convert
 
 from backstory.store import codec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import apsw
+    from collections.abc import Iterator, Mapping
 
 FILE, STREAM, STDERR, API = "file", "stream", "stderr", "api"
 """Kinds of logs: an agent's own, the two outputs of a run, and what a session of ours was appended with."""
@@ -20,10 +20,14 @@ BLANK = b"\0 \t\r"
 LINE_BYTES_MAX = 64 * 1024 * 1024
 """A longer line is kept like any other, and told as one Unknown event."""
 OVERSIZE = "line over 64 MB"
+FAILED = "failed at"
+"""The type of a record that its adapter, or what is made of its events, failed at."""
 FRAMES_MAX = 64
 """So many small chunks may gather before they are folded."""
 PACKED = -1
 """In place of their number: all chunks are packed as small as they can be."""
+SALVAGED_MAX = 10_000_000
+"""So many ids are tried at most where a damaged store cannot list its logs."""
 TAIL_BYTES = 4096
 """How much before ``read_to`` is hashed, to tell an append from a rewrite."""
 
@@ -49,7 +53,10 @@ class Log(Struct, frozen=True):
 
 
 class SeenPlace(Struct, frozen=True, kw_only=True):
-    """A file as it was when last looked at. ``log_id`` is None when it gave nothing, for ``reason``."""
+    """A file as it was when last looked at. ``log_id`` is None when it gave nothing, for ``reason``.
+
+    ``ctime_ns`` is None where it was not noted, as by earlier versions.
+    """
 
     path: str
     agent: str
@@ -58,6 +65,7 @@ class SeenPlace(Struct, frozen=True, kw_only=True):
     inode: int
     size: int
     mtime_ns: int
+    ctime_ns: int | None = None
     reason: str | None = None
 
 
@@ -122,6 +130,30 @@ def pending(db: apsw.Connection, log_id: int) -> bytes | None:
     return codec.unpack_text(kept) if kept else None
 
 
+def untold(db: apsw.Connection) -> list[Log]:
+    """The logs of which something is kept as bytes only: it could not be stored what that says."""
+    rows = db.execute(f"select {_LOG_COLUMNS} from logs where told_to is not null order by id")
+    return [_log(row) for row in rows]
+
+
+def take_back(db: apsw.Connection, log_id: int) -> None:
+    """Let go of what is kept of a log as bytes only, so that it is read once more from there."""
+    told_to = db.execute("select told_to from logs where id = ?", (log_id,)).get
+    if told_to is None:
+        return
+    for start, length, _ in chunk_marks(db, log_id):
+        if start + length > told_to:
+            # Chunks may have been joined over the place since.
+            kept = read(db, log_id, start, max(told_to - start, 0))
+            db.execute("delete from chunks where log_id = ? and start = ?", (log_id, start))
+            insert_chunks(db, log_id, [pack(start, kept)] if kept else [])
+    tail = read(db, log_id, max(told_to - TAIL_BYTES, 0), TAIL_BYTES)
+    db.execute(
+        "update logs set read_to = ?1, tail_hash = ?2, told_to = null where id = ?3",
+        (told_to, codec.text_digest(tail), log_id),
+    )
+
+
 def of_native_id(db: apsw.Connection, agent: str, native_id: str) -> list[Log]:
     """All logs of one session of an agent, oldest first."""
     rows = db.execute(
@@ -142,25 +174,75 @@ def all_logs(db: apsw.Connection) -> list[Log]:
     return [_log(row) for row in db.execute(f"select {_LOG_COLUMNS} from logs order by id")]
 
 
+def salvaged(db: apsw.Connection) -> tuple[list[Log], list[int]]:
+    """Every log whose row can be read, oldest first, without its reader's state; and the ids of the other ones.
+
+    In a damaged file the rows on whole pages can still be found by their ids.
+    """
+    columns = _LOG_COLUMNS.removesuffix("state") + "null"
+    with suppress(apsw.CorruptError, UnicodeDecodeError, ValidationError):
+        rows = db.execute(f"select {columns} from logs order by id")
+        return [convert(dict(zip(Log.__struct_fields__, row, strict=True)), Log) for row in rows], []
+    found, lost = [], []
+    for log_id in range(1, _newest(db) + 1):
+        try:
+            for row in db.execute(f"select {columns} from logs where id = ?", (log_id,)):
+                found.append(convert(dict(zip(Log.__struct_fields__, row, strict=True)), Log))
+        except (apsw.CorruptError, UnicodeDecodeError, ValidationError):
+            lost.append(log_id)
+    return found, lost
+
+
+def _newest(db: apsw.Connection) -> int:
+    """The largest id of a log that anything readable tells of."""
+    newest = 0
+    for question in (
+        "select seq from sqlite_sequence where name = 'logs'", "select max(id) from logs",
+        "select max(log_id) from chunks",
+    ):  # fmt: skip
+        with suppress(apsw.Error):
+            newest = max(newest, int(db.execute(question).get or 0))
+    return min(newest, SALVAGED_MAX)
+
+
 def places(db: apsw.Connection) -> dict[str, SeenPlace]:
     """Every file that was looked at, by path."""
-    rows = db.execute("select path, agent, log_id, device, inode, size, mtime_ns, reason from log_places")
+    rows = db.execute("select path, agent, log_id, device, inode, size, mtime_ns, ctime_ns, reason from log_places")
     return {
         path: SeenPlace(
-            path=path, agent=agent, log_id=log, device=dev, inode=ino, size=size, mtime_ns=mtime, reason=why
+            path=path,
+            agent=agent,
+            log_id=log,
+            device=dev,
+            inode=ino,
+            size=size,
+            mtime_ns=mtime,
+            ctime_ns=ctime,
+            reason=why,
         )
-        for path, agent, log, dev, ino, size, mtime, why in rows
+        for path, agent, log, dev, ino, size, mtime, ctime, why in rows
     }
 
 
 def remember_place(db: apsw.Connection, place: SeenPlace) -> None:
     """Note how a file was found, so that it need not be opened again while it stays so."""
     db.execute(
-        "insert into log_places(path, agent, log_id, device, inode, size, mtime_ns, reason) "
-        "values (?, ?, ?, ?, ?, ?, ?, ?) on conflict(path) do update set agent = excluded.agent, "
+        "insert into log_places(path, agent, log_id, device, inode, size, mtime_ns, ctime_ns, reason) "
+        "values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(path) do update set agent = excluded.agent, "
         "log_id = excluded.log_id, device = excluded.device, inode = excluded.inode, size = excluded.size, "
-        "mtime_ns = excluded.mtime_ns, reason = excluded.reason",
-        (place.path, place.agent, place.log_id, place.device, place.inode, place.size, place.mtime_ns, place.reason),
+        "mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns, reason = excluded.reason",
+        (
+            place.path, place.agent, place.log_id, place.device, place.inode, place.size, place.mtime_ns,
+            place.ctime_ns, place.reason,
+        ),
+    )  # fmt: skip
+
+
+def note_ctimes(db: apsw.Connection, ctimes: Mapping[str, int]) -> None:
+    """Note the ctime of files, by path, of which it is not known yet."""
+    db.executemany(
+        "update log_places set ctime_ns = ? where path = ? and ctime_ns is null",
+        [(ctime_ns, path) for path, ctime_ns in ctimes.items()],
     )
 
 

@@ -4,13 +4,15 @@
 nobody runs. A text is given the uid of the turn it will become, so whether it was taken up can be asked of the store:
 its row is deleted only afterwards. The rows of owners are for people and for other hosts; the right to write a
 session is a lock of the operating system.
+
+Reading takes no lock, unless somebody writes just then. Who cannot have the lock lets go of all he has and tries again.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +21,9 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import errors
+from backstory.store import connection, unlocked
+from backstory.store.foreign import is_uid
+from backstory.store.waiting import BRIEF_MS, Patience, unstopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +33,8 @@ T = TypeVar("T")
 
 APPLICATION_ID = 0x626B7371  # "bksq"
 VERSION = 1
-BUSY_TIMEOUT_MS = 3_000
+TIDY_S = 3.0
+"""So long the file is waited for where only order is at stake: an empty file and an old row do no harm."""
 MOVED_RETRIES_MAX = 20
 """So often a file that was removed while it was being opened is begun anew."""
 HEARTBEAT_S = 5.0
@@ -41,7 +47,7 @@ create table texts(
   position    integer primary key autoincrement,  -- texts are taken in this order
   uid         text not null unique,               -- of the turn that it becomes
   session_uid text not null,
-  kind        text not null,                      -- steer | followup
+  kind        text not null,                      -- steer | followup | held
   content     text not null,                      -- as typed
   options     text not null,                      -- JSON: what the run is asked for beside its prompt
   queued      integer not null                    -- ms since 1970
@@ -57,6 +63,11 @@ create table owners(
 pragma application_id = {APPLICATION_ID};
 pragma user_version = {VERSION};
 """
+_ACTING = (
+    "select name from pragma_table_list where schema = 'main' and type <> 'table' union all "
+    "select name from sqlite_schema where type not in ('table', 'index') or sql like 'create%trigger%'"
+)
+"""Views and triggers: a queue of ours has none, and reading or writing one would do what they say."""
 _COLUMNS = "uid, session_uid, kind, content, options, queued"
 
 
@@ -65,6 +76,8 @@ class Kind(StrEnum):
 
     STEER = "steer"
     FOLLOWUP = "followup"
+    HELD = "held"
+    """It came with a store from elsewhere, and is the prompt of a run only when a person releases it."""
 
 
 class Options(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -116,14 +129,19 @@ def path_beside(store: Path) -> Path:
 class Queue:
     """The queue beside one store; each method is one transaction.
 
-    Reading makes nothing. Errors: QueueUnusable for a file that is something else or damaged, QueueReadOnly,
-    StoreBusy, DiskFull.
+    Reading makes nothing. A file that another process has locked is waited for; ``report`` is told for whom, where that
+    takes long. Errors: QueueUnusable for a file that is something else or damaged, QueueReadOnly, QueueBusy, DiskFull.
     """
 
-    def __init__(self, store: Path) -> None:
-        self.path = path_beside(store)
+    def __init__(
+        self, store: Path, report: Callable[[str], None] = lambda _: None, *, patience_s: float | None = None
+    ) -> None:
+        self.store, self.path = store, path_beside(store)
+        self._report, self._patience_s = report, patience_s
         self._db: apsw.Connection | None = None
         self._inode = 0
+        self._is_lasting: bool | None = None
+        """Whether what is committed is on the disk at once; None for a connection that was not told yet."""
         self._seen: object = None
 
     def __enter__(self) -> Queue:
@@ -160,13 +178,13 @@ class Queue:
         return self._write(insert)
 
     def texts(self, session_uid: str | None = None, kind: Kind | None = None) -> list[Text]:
-        """What waits, the first to be taken first."""
+        """What waits, the first to be taken first; what is held only when asked for that kind."""
 
         def select(db: apsw.Connection) -> list[Text]:
             rows: list[Any] = db.execute(
-                f"select {_COLUMNS} from texts where (?1 is null or session_uid = ?1) and (?2 is null or kind = ?2) "
-                "order by position",
-                (session_uid, kind.value if kind else None),
+                f"select {_COLUMNS} from texts where (?1 is null or session_uid = ?1) "
+                "and iif(?2 is null, kind <> ?3, kind = ?2) order by position",
+                (session_uid, kind.value if kind else None, Kind.HELD.value),
             ).fetchall()
             return [_text(row) for row in rows]
 
@@ -190,6 +208,13 @@ class Queue:
         self.tidy()
         return removed
 
+    def erase(self) -> None:
+        """Leave nothing in the file of what was ever taken out of it."""
+        with self._opened(begin=False) as db:
+            if db is not None:
+                # What is deleted is overwritten, but not the copies that SQLite left when it put pages in order.
+                db.execute("vacuum")
+
     def make_followups(self, uids: Sequence[str]) -> int:
         """Have steers that no run took up be runs of their own, in their place in the line; gives how many."""
 
@@ -202,15 +227,43 @@ class Queue:
 
         return self._write_if_there(change, 0) if uids else 0
 
+    def hold_all(self) -> int:
+        """Have nothing that waits here be run before it is released; gives how much there is.
+
+        Of what a run was asked for, what may be done without asking and the folder are left to who releases it.
+        """
+
+        def hold(db: apsw.Connection) -> int:
+            rows: list[Any] = db.execute("select position, uid, options from texts").fetchall()
+            if not all(is_uid(uid) for _, uid, _ in rows):
+                # The folder of its run is named after it.
+                raise errors.QueueUnusable(self.path, "a text in it has no uid")
+            db.executemany(
+                "update texts set kind = ?, options = ? where position = ?",
+                [(Kind.HELD.value, _harmless(options), position) for position, _, options in rows],
+            )
+            # Who ran a session where it comes from does not run it here.
+            db.execute("delete from owners")
+            return len(rows)
+
+        return self._write_if_there(hold, 0)
+
+    def release(self, uid: str) -> None:
+        """Have what was held be a prompt like any other."""
+        self._write_if_there(
+            lambda db: db.execute("update texts set kind = ? where uid = ?", (Kind.FOLLOWUP.value, uid)), None
+        )
+
     def has_changed(self) -> bool:
-        """Whether it may hold something else than when this was last asked; cheap enough to ask ten times a second."""
+        """Whether it may hold something else than when this was last asked; takes no lock, and is cheap."""
         try:
-            told = self.path.stat()
-        except OSError:
-            self._seen, changed = None, self._seen is not None
-            return changed
-        # Two changes may come within one tick of the file's clock: SQLite counts them.
-        now = (told.st_ino, self._read(lambda db: db.pragma("data_version"), None))
+            with self._opened(begin=False) as db:
+                now = None if db is None else unlocked.stamp(db, self.path)
+                if db is not None and now is None:
+                    return True
+        except (errors.BackstoryError, OSError):
+            # What is wrong with it is said by who reads it.
+            now = None
         before, self._seen = self._seen, now
         return now != before
 
@@ -234,14 +287,15 @@ class Queue:
 
     def disown(self, owner: Owner) -> None:
         """Say that it runs the session no more; a row that is somebody else's by now stays."""
-        self._write_if_there(
-            lambda db: db.execute(
-                "delete from owners where session_uid = ? and pid = ? and host = ?",
-                (owner.session_uid, owner.pid, owner.host),
-            ),
-            None,
-            lasting=False,
-        )
+        if self.path.exists():
+            self._write(
+                lambda db: db.execute(
+                    "delete from owners where session_uid = ? and pid = ? and host = ?",
+                    (owner.session_uid, owner.pid, owner.host),
+                ),
+                lasting=False,
+                patience_s=TIDY_S,
+            )
         self.tidy()
 
     def owner(self, session_uid: str) -> Owner | None:
@@ -262,16 +316,8 @@ class Queue:
     def tidy(self) -> None:
         """Remove the file if there is nothing in it. Whoever waits for it finds that it is gone, and begins another."""
         try:
-            with self._opened(begin=False) as db:
-                if db is None:
-                    return
-                db.execute("begin exclusive")
-                try:
-                    if not db.execute("select exists (select 1 from texts) or exists (select 1 from owners)").get:
-                        self.path.unlink(missing_ok=True)
-                finally:
-                    db.execute("rollback")
-            if not self.path.exists():
+            is_empty = self._read(_is_empty, False)
+            if is_empty and self._waited(self._remove_if_empty, Patience(self.path, lambda _: None, TIDY_S)):
                 self.close()
         except (errors.BackstoryError, OSError):
             # An empty file does no harm; the next one to leave the queue removes it.
@@ -280,25 +326,67 @@ class Queue:
     # how ------------------------------------------------------------------------------------------------------
 
     def _read(self, question: Callable[[apsw.Connection], T], otherwise: T) -> T:
-        with self._opened(begin=False) as db:
-            return otherwise if db is None else question(db)
+        def attempt() -> T:
+            with self._opened(begin=False) as db:
+                if db is None:
+                    return otherwise
+                copy = unlocked.copy_of(db, self.path)
+                if copy is not None:
+                    with closing(copy):
+                        return question(copy) if self._is_ready(copy) else otherwise
+                with unstopped():
+                    return question(db) if self._is_ready(db) else otherwise
 
-    def _write_if_there(self, change: Callable[[apsw.Connection], T], otherwise: T, *, lasting: bool = True) -> T:
-        return self._write(change, lasting=lasting) if self.path.exists() else otherwise
+        return self._waited(attempt, self._patience())
 
-    def _write(self, change: Callable[[apsw.Connection], T], *, lasting: bool = True) -> T:
+    def _write_if_there(self, change: Callable[[apsw.Connection], T], otherwise: T) -> T:
+        return self._write(change) if self.path.exists() else otherwise
+
+    def _write(
+        self, change: Callable[[apsw.Connection], T], *, lasting: bool = True, patience_s: float | None = None
+    ) -> T:
+        def change_when_ready(db: apsw.Connection) -> T:
+            if not self._is_ready(db):
+                db.execute(_TABLES)
+            return change(db)
+
+        def attempt() -> T:
+            with self._opened(begin=True) as db, unstopped():
+                assert db is not None
+                self._be_durable(db, lasting=lasting)
+                return _in_transaction(db, change_when_ready)
+
+        patience = self._patience(patience_s)
         for _ in range(MOVED_RETRIES_MAX):
             try:
-                with self._opened(begin=True) as db:
-                    assert db is not None
-                    # Who runs need not survive a power cut, and is one row in one page; what people said must, and
-                    # syncing that syncs all of the file.
-                    db.execute(f"pragma synchronous = {'extra' if lasting else 'off'}")
-                    return _in_transaction(db, change)
+                return self._waited(attempt, patience)
             except _Moved:
                 # Somebody removed it, empty, before we had the lock.
                 self.close()
         raise errors.StoreBusy(self.path)
+
+    def _remove_if_empty(self) -> bool:
+        with self._opened(begin=False) as db, unstopped():
+            if db is None:
+                return False
+            db.execute("begin exclusive")
+            try:
+                if is_empty := _is_empty(db):
+                    self.path.unlink(missing_ok=True)
+            finally:
+                db.execute("rollback")
+        return is_empty
+
+    def _patience(self, seconds: float | None = None) -> Patience:
+        return Patience(self.path, self._report, self._patience_s if seconds is None else seconds)
+
+    def _waited(self, attempt: Callable[[], T], patience: Patience) -> T:
+        """What an attempt gives that finds the file free. Nothing is held in between. Raises QueueBusy."""
+        while True:
+            try:
+                return attempt()
+            except errors.StoreBusy:
+                patience.wait()
 
     @contextmanager
     def _opened(self, *, begin: bool) -> Iterator[apsw.Connection | None]:
@@ -317,29 +405,33 @@ class Queue:
             return False
 
     def _open(self, *, begin: bool) -> apsw.Connection | None:
+        """A connection that has not looked at the file yet: that takes a lock."""
+        if any(each.is_symlink() for each in (self.path, *connection.side_files(self.path))):
+            raise errors.QueueUnusable(self.path, "it, or a file beside it, is a link")
         if begin:
             _make_file(self.path)
         try:
             told = self.path.stat()
-        except OSError:
+        except OSError as refused:
+            if begin:
+                raise _Moved from refused
             return None
         if not begin and told.st_size == 0:
             return None
         how = apsw.SQLITE_OPEN_READWRITE if os.access(self.path, os.W_OK) else apsw.SQLITE_OPEN_READONLY
         db = apsw.Connection(str(self.path), flags=how)
-        try:
-            db.set_busy_timeout(BUSY_TIMEOUT_MS)
-            db.execute("pragma synchronous = off")
-            if not self._is_ready(db):
-                if not begin:
-                    db.close()
-                    return None
-                _in_transaction(db, lambda it: None if self._is_ready(it) else it.execute(_TABLES))
-        except BaseException:
-            db.close()
-            raise
-        self._inode = told.st_ino
+        db.set_busy_timeout(BRIEF_MS)
+        # What was taken out of the queue must not stay in its file, and what another made of it must not act.
+        db.execute("pragma secure_delete = 1; pragma trusted_schema = 0")
+        self._inode, self._is_lasting = told.st_ino, None
         return db
+
+    def _be_durable(self, db: apsw.Connection, *, lasting: bool) -> None:
+        # Who runs need not survive a power cut, and is one row in one page; what people said must, and syncing that
+        # syncs all of the file.
+        if self._is_lasting != lasting:
+            db.execute(f"pragma synchronous = {'extra' if lasting else 'off'}")
+            self._is_lasting = lasting
 
     def _is_ready(self, db: apsw.Connection) -> bool:
         version = int(db.pragma("user_version"))
@@ -349,6 +441,8 @@ class Queue:
             raise errors.QueueUnusable(self.path, "another program's database")
         if version and db.pragma("application_id") != APPLICATION_ID:
             raise errors.QueueUnusable(self.path, "another program's database")
+        if acting := db.execute(_ACTING).get:
+            raise errors.QueueUnusable(self.path, f"its {acting!r} acts by itself, which nothing in a queue does")
         return version == VERSION
 
 
@@ -358,8 +452,9 @@ class _Moved(Exception):
 
 def _in_transaction(db: apsw.Connection, change: Callable[[apsw.Connection], T]) -> T:
     try:
-        db.execute("begin immediate")
         try:
+            # Inside, because an interrupt may come as soon as it has begun.
+            db.execute("begin immediate")
             changed = change(db)
             db.execute("commit")
         except BaseException:
@@ -372,6 +467,10 @@ def _in_transaction(db: apsw.Connection, change: Callable[[apsw.Connection], T])
             raise _Moved from refused
         raise
     return changed
+
+
+def _is_empty(db: apsw.Connection) -> bool:
+    return not db.execute("select exists (select 1 from texts) or exists (select 1 from owners)").get
 
 
 def _owner(db: apsw.Connection, session_uid: str) -> Owner | None:
@@ -397,10 +496,22 @@ def _text(row: tuple[Any, ...]) -> Text:
     )
 
 
-def _make_file(path: Path) -> None:
-    # Its folder is the store's: where that is gone, so is what it could wait for.
+def _harmless(options: object) -> str:
+    """What a run is asked for, without what may be done unasked and where; nothing of what cannot be read."""
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        known = msgspec.json.decode(str(options), type=Options)
+    except msgspec.DecodeError:
+        known = Options()
+    return msgspec.json.encode(msgspec.structs.replace(known, permissions=None, cwd=None)).decode()
+
+
+def _make_file(path: Path) -> None:
+    # Its folder is the store's: where that is gone, so is what it could wait for. One that is there is not opened: to
+    # close it would take the locks away that this process has on it.
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        return
     except PermissionError as refused:
         raise errors.QueueReadOnly(path) from refused
     except OSError as refused:

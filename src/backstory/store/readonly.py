@@ -8,7 +8,6 @@ until then is given, and said to be cut off.
 from __future__ import annotations
 
 import re
-import threading
 import time
 from contextlib import contextmanager
 from functools import cache
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 from msgspec import Struct
 
-from backstory import errors
+from backstory import errors, sqlite_memory
 from backstory.store import connection, migrate, sql_functions
 from backstory.store.claims import CLAIMED
 
@@ -151,7 +150,8 @@ def execute(
     stopped_by = None
     try:
         heap_bytes = max(HEAP_BYTES, 4 * value_bytes_max)
-        with connection.translated(path), _explained(refused, value_bytes_max, heap_bytes), _HEAP.bounded(heap_bytes):
+        bounded = sqlite_memory.bounded(heap_bytes)
+        with connection.translated(path), _explained(refused, value_bytes_max, heap_bytes), bounded:
             gives_first = value_bytes_max > VALUE_BYTES_MAX
             stopped_by = _step(db, sql, parameters, limit, columns, rows, gives_first=gives_first)
     except apsw.InterruptError as late:
@@ -293,31 +293,3 @@ def _explained(refused: list[str], value_bytes_max: int, heap_bytes: int) -> Ite
         if refused or "because it is a view" in str(failed):
             raise errors.OnlyReading(refused[0] if refused else None) from failed
         raise errors.SqlWrong(str(failed)) from failed
-
-
-class _Heap:
-    """SQLite's memory is limited for the whole process, so questions that run at once share one limit."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._running = 0
-        self._before = (0, 0)
-
-    @contextmanager
-    def bounded(self, heap_bytes: int) -> Iterator[None]:
-        with self._lock:
-            self._running += 1
-            if self._running == 1:
-                self._before = (apsw.hard_heap_limit(-1), apsw.soft_heap_limit(-1))
-                apsw.hard_heap_limit(apsw.memory_used() + heap_bytes)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._running -= 1
-                if not self._running:
-                    apsw.hard_heap_limit(self._before[0])
-                    apsw.soft_heap_limit(self._before[1])
-
-
-_HEAP = _Heap()

@@ -3,7 +3,7 @@
 -- compactions.created are ISO 8601. Every row goes with its session (foreign_keys=ON).
 
 create table meta(
-  key   text primary key,                -- schema_version, store_id, derived_version, next_number, here PATH
+  key   text primary key,                -- schema_version, store_id, derived_version, next_number, erased, here PATH
   value text not null
 ) without rowid;
 
@@ -38,10 +38,11 @@ create table sessions(
   native_id        text,                 -- the agent's own id of it, when read from a log
   parent_id        integer references sessions(id) on delete set null,
   parent_identity  text,                 -- the last 16 characters of its parent's uid, also when that is not here
-  relation         text,                 -- subagent | fork | continuation
+  relation         text,                 -- subagent | fork | continuation | unread: no conversation
   leaf_uid         text,                 -- uid of the turn that the next prompt follows
   leaf_seq         integer,              -- the record it follows, where a person chose one; NULL = the turn's last
   next_seq         integer not null default 1,  -- the number its next record gets
+  elsewhere        text,                 -- path of the store from elsewhere that it was taken from; NULL = it was not
   unique (owner, number)
 );
 create unique index idx_sessions_identity on sessions(substr(uid, 11));
@@ -73,7 +74,8 @@ create table logs(
   pending     blob,                      -- calls whose result had not come at parsed_to (JSON, zstd)
   derived     integer not null default 0,-- version of what was derived from it; see derived.sql
   gone        integer,                   -- when its file was first found to be gone, ms
-  cwd         text                       -- the folder that a run was in
+  cwd         text,                      -- the folder that a run was in
+  told_to     integer                    -- what stands behind it is kept as bytes only; NULL: all is told
 );
 create index idx_logs_session on logs(session_id);
 create unique index idx_logs_identity on logs(agent, native_id, generation) where kind = 'file';
@@ -86,7 +88,8 @@ create table log_places(
   inode    integer not null,
   size     integer not null,             -- as stat told it when it was last read
   mtime_ns integer not null,
-  reason   text                          -- why it gave nothing: empty | not_a_log | forgotten
+  reason   text,                         -- why it gave nothing: empty | forgotten; beside a log: why not all of it
+  ctime_ns integer                       -- as stat told it; NULL = not known
 ) without rowid;
 create index idx_log_places_log on log_places(log_id);
 

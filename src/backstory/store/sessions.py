@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -12,6 +13,8 @@ from backstory.remotes import repository_name
 from backstory.store import branches, claims, slices
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import apsw
 
 CANDIDATES_SHOWN_MAX = 8
@@ -45,6 +48,8 @@ class Session(Struct, frozen=True, kw_only=True):
     relation: str | None
     native_id: str | None
     first_prompt: str | None
+    elsewhere: str | None = None
+    """The store from elsewhere that it was taken from, or that it is in."""
 
     @property
     def shown_number(self) -> str | None:
@@ -75,7 +80,8 @@ _COLUMNS = (
     "s.project, s.repository, s.branch, s.cwd, s.worktree, s.created, s.last_active, "
     "(select count(*) from turns where session_id = s.id), (select count(*) from events where session_id = s.id), "
     "s.completed, s.duration_ms, s.cost_usd, p.uid, s.relation, s.native_id, "
-    "(select substr(prompt, 1, 200) from turns where session_id = s.id and prompt <> '' order by first_seq, id limit 1)"
+    "(select substr(prompt, 1, 200) from turns where session_id = s.id and prompt <> '' "
+    "order by first_seq, id limit 1), "
 )
 _FROM = "from sessions s left join sessions p on p.id = s.parent_id"
 
@@ -87,6 +93,7 @@ def listed(
     folder: str | None = None,
     agent: str | None = None,
     helpers: bool = False,
+    unread: bool = False,
     limit: int = -1,
     offset: int = 0,
 ) -> list[Session]:
@@ -95,10 +102,12 @@ def listed(
     if not helpers:
         # A helper whose parent is not here would otherwise be nowhere.
         conditions.append(f"(s.relation is not '{Relation.SUBAGENT}' or s.parent_id is null)")
+    if not unread:
+        conditions.append(f"s.relation is not '{Relation.UNREAD}'")
     more, values = of_kind(project=project, folder=folder, agent=agent)
     conditions += more
     rows = db.execute(
-        f"select {_COLUMNS} {_FROM} where {' and '.join(conditions)} "
+        f"select {_columns(db)} {_FROM} where {' and '.join(conditions)} "
         "order by coalesce(s.last_active, 0) desc, s.uid desc limit ? offset ?",
         (*values, limit, offset),
     )
@@ -128,7 +137,7 @@ def count(db: apsw.Connection) -> int:
 
 def get(db: apsw.Connection, session_id: int) -> Session:
     """The session with this id; raises SessionNotFound."""
-    for row in db.execute(f"select {_COLUMNS} {_FROM} where s.id = ?", (session_id,)):
+    for row in db.execute(f"select {_columns(db)} {_FROM} where s.id = ?", (session_id,)):
         return _session(row)
     raise errors.SessionNotFound(str(session_id))
 
@@ -137,16 +146,17 @@ def children(db: apsw.Connection, session_id: int) -> list[Session]:
     """The sessions that come from this one: its helpers', also those of its runs, forks, continuations."""
     parents = [session_id, *claims.logs_of(db, session_id)]
     rows = db.execute(
-        f"select {_COLUMNS} {_FROM} where s.parent_id in ({', '.join('?' * len(parents))}) and not {claims.CLAIMED} "
-        "order by s.uid",
+        f"select {_columns(db)} {_FROM} where s.parent_id in ({', '.join('?' * len(parents))}) "
+        f"and not {claims.CLAIMED} order by s.uid",
         parents,
     )
     return [_session(row) for row in rows]
 
 
-def find(db: apsw.Connection, wanted: str) -> int:
+def find(db: apsw.Connection, wanted: str, *, by_name: bool = True) -> int:
     """The id of the session meant by a number (S3), a name, an agent's own id, or the start of a uid."""
-    for candidates in (_by_number(db, wanted), _by_name(db, wanted), _by_uid(db, wanted), _by_native_id(db, wanted)):
+    named = _by_name(db, wanted) if by_name else []
+    for candidates in (_by_number(db, wanted), named, _by_uid(db, wanted), _by_native_id(db, wanted)):
         # A run and the agent's own log of it are one session.
         meant = {claims.shown_as(db, session_id) for session_id, _, _ in candidates}
         if len(meant) == 1:
@@ -209,6 +219,33 @@ def owner(db: apsw.Connection, uid: str) -> str | None:
 def owned_by(db: apsw.Connection, owner: str) -> list[str]:
     """The uids of the sessions of one owner, in the order of their numbers."""
     return [str(uid) for (uid,) in db.execute("select uid from sessions where owner = ? order by number", (owner,))]
+
+
+def uids(db: apsw.Connection) -> list[str]:
+    """The uid of every session."""
+    return [str(uid) for (uid,) in db.execute("select uid from sessions order by id")]
+
+
+def mark_elsewhere(db: apsw.Connection, uids: Sequence[str], elsewhere: str) -> None:
+    """Say of sessions which store from elsewhere they came with."""
+    db.executemany("update sessions set elsewhere = ? where uid = ?", [(elsewhere, uid) for uid in uids])
+
+
+def next_seq(db: apsw.Connection, identity: str) -> int:
+    """The number that the next record of a session gets, from whichever log: one that is nobody's is begun anew."""
+    taken = slices.UNTRUSTED if branches.has_column(db, "sessions", "elsewhere") else "0"
+    found = db.execute(f"select next_seq from sessions where substr(uid, 11) = ? and not ({taken})", (identity,)).get
+    return 1 if found is None else int(found)
+
+
+def origins(db: apsw.Connection, identities: Sequence[str]) -> dict[str, str | None]:
+    """Of those sessions that are here, by identity, the store from elsewhere that each was taken from; else None."""
+    elsewhere = "elsewhere" if branches.has_column(db, "sessions", "elsewhere") else "null"
+    known = "select substr(uid, 11), {} from {} where substr(uid, 11) in (select value from json_each(?))"
+    asked = (json.dumps(list(identities)),)
+    rows: list[Any] = db.execute(known.format(elsewhere, "sessions"), asked).fetchall()
+    removed: list[Any] = db.execute(known.format("null", "forgotten"), asked).fetchall()
+    return dict(removed) | dict(rows)
 
 
 def states(db: apsw.Connection, owner: str) -> dict[str, tuple[object, ...]]:
@@ -278,28 +315,44 @@ def rename(db: apsw.Connection, session_id: int, name: str) -> None:
     db.execute("update sessions set name = ? where id = ?", (name, session_id))
 
 
-def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
-    """Remove a session with all that is kept of it, its runs' own logs, and its helpers' sessions; gives the uids.
-
-    A tombstone stays for each, so that reading the log again does not bring it back.
-    """
+def doomed(db: apsw.Connection, session_id: int) -> list[tuple[int, str]]:
+    """What goes with a session that is removed, (id, uid): itself, its runs' own logs, its helpers' sessions."""
     roots = [session_id, *claims.logs_of(db, session_id)]
-    doomed: list[tuple[Any, ...]] = db.execute(
+    rows: list[tuple[Any, ...]] = db.execute(
         f"with recursive doomed(id) as (values {', '.join(['(?)'] * len(roots))} union select s.id from sessions s "
         "join doomed d on s.parent_id = d.id where s.relation = ?) "
         "select s.id, s.uid from sessions s join doomed using (id)",
         (*roots, Relation.SUBAGENT),
     ).fetchall()
+    return [(each, uid) for each, uid in rows]
+
+
+def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
+    """Remove a session with all that is kept of it, its runs' own logs, and its helpers' sessions; gives the uids.
+
+    A tombstone stays for each, so that reading the log again does not bring it back.
+    """
+    going = doomed(db, session_id)
     claims.forget_logs(db, session_id, at)
-    for each, uid in doomed:
+    for each, uid in going:
         slices.delete_events(db, "session_id = ?", (each,))
         db.execute("insert or replace into forgotten(uid, at) values (?, ?)", (uid, at))
         db.execute(
             "update log_places set reason = ? where log_id in (select id from logs where session_id = ?)",
             (slices.FORGOTTEN, each),
         )
+        db.execute("delete from meta where substr(key, 1, ?) = ? and value = ?", (len(CHOSEN), CHOSEN, uid))
         db.execute("delete from sessions where id = ?", (each,))
-    return [uid for _, uid in doomed]
+    return [uid for _, uid in going]
+
+
+def drop_read(db: apsw.Connection, log_id: int) -> None:
+    """Remove the sessions of files that were not understood and are now: of this log, say."""
+    db.execute(
+        "delete from sessions where relation = ? and not exists (select 1 from logs where session_id = sessions.id)",
+        (Relation.UNREAD,),
+    )
+    db.execute("update log_places set reason = null where log_id = ? and reason = ?", (log_id, slices.NOT_UNDERSTOOD))
 
 
 def unforget(db: apsw.Connection) -> int:
@@ -351,6 +404,11 @@ def _candidates(db: apsw.Connection, condition: str, value: object) -> list[tupl
         (value, CANDIDATES_SHOWN_MAX + 1),
     ).fetchall()
     return [(session_id, uid, name) for session_id, uid, name in rows]
+
+
+def _columns(db: apsw.Connection) -> str:
+    """What a ``Session`` is made of; stores of earlier versions do not say what they took from elsewhere."""
+    return _COLUMNS + ("s.elsewhere" if branches.has_column(db, "sessions", "elsewhere") else "null")
 
 
 def _session(row: tuple[object, ...]) -> Session:

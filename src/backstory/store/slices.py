@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from backstory import extract, ids
 from backstory.compact_form import compact_event
 from backstory.found import Found
-from backstory.model import Event, LogIdentity, SessionFacts, Turn, event_to_json
+from backstory.model import Event, LogIdentity, Relation, SessionFacts, Turn, event_to_json
 from backstory.remotes import repository_name
 from backstory.store import claims, codec, derived, logs, turns
 from backstory.store.logs import Chunk, Run, SeenPlace
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FIRST_EVENT_ID = 1
 Place = tuple[int, int]
 """Of an event: its record's number, and which event of the record it is."""
+Text = tuple[int, int, str | None, str]
+"""What is searched of an event: the event's id, its record's number, the scope, the text."""
 
 
 class NewEvent(Struct, frozen=True):
@@ -99,6 +101,8 @@ class LogSlice(Struct, kw_only=True):
     found: Found = field(default_factory=Found)
     facts: SessionFacts
     last_active: int | None = None
+    is_told: bool = True
+    """Whether it is understood; else its bytes alone are kept, to be read once more later."""
 
 
 class Written(Struct, frozen=True, kw_only=True):
@@ -112,36 +116,94 @@ class Written(Struct, frozen=True, kw_only=True):
     refused: str | None = None
 
 
+UNTRUSTED = "elsewhere is not null and owner is null"
+"""A session that was taken from a store which nobody has trusted since."""
 STALE = "changed by another process"
 FORGOTTEN = "forgotten"
 EMPTY = "empty"
-NOT_A_LOG = "not_a_log"
+NOT_UNDERSTOOD = "not_understood"
 
 
-def write(db: apsw.Connection, piece: LogSlice) -> Written:
-    """Store one slice, or say why not."""
+class Waiting(Struct):
+    """Texts of events that were stored, to be indexed when nothing else is left to write.
+
+    Any statement that may fail half-way makes FTS5 write what it holds as a segment of its own, and it has room for
+    no more than 2,000: texts that go in one after the other become one segment, however many sessions they are of.
+    """
+
+    texts: list[tuple[int, list[Text]]] = field(default_factory=list)
+
+    def index(self, db: apsw.Connection) -> None:
+        """Put all of them into the index."""
+        for session_id, texts in self.texts:
+            index_texts(db, session_id, texts)
+        self.texts.clear()
+
+
+def write(db: apsw.Connection, piece: LogSlice, waiting: Waiting) -> Written:
+    """Store one slice, or say why not. Its texts are left in ``waiting``, for the caller to index."""
+    if piece.undo_from is not None or piece.matched:
+        # What this slice takes back must not be indexed afterwards.
+        waiting.index(db)
     if db.execute(
         "select 1 from forgotten where substr(uid, 11) = ?", (ids.session_identity(piece.session_uid),)
     ).fetchone():
         return Written(refused=FORGOTTEN)
+    _drop_taken(db, ids.session_identity(piece.session_uid))
     session = db.execute(
         "select id, next_seq from sessions where substr(uid, 11) = ?", (ids.session_identity(piece.session_uid),)
     ).fetchone()
     session_id, next_seq = session or (None, 1)
-    if next_seq != piece.expected_next_seq or not _log_is_as_expected(db, piece):
+    if (piece.is_told and next_seq != piece.expected_next_seq) or not _log_is_as_expected(db, piece):
         return Written(refused=STALE)
     if session_id is None:
         session_id = _insert_session(db, piece)
     log_id = piece.log_id or _insert_log(db, session_id, piece)
+    if not piece.is_told:
+        _keep_untold(db, log_id, piece)
+        return Written(log_id=log_id, session_id=session_id, session_is_new=session is None)
     _clear_replaced(db, session_id, log_id, piece)
     turn_ids = _write_turns(db, session_id, piece)
-    event_ids = insert_events(db, session_id, log_id, piece.events, turn_ids)
+    event_ids = insert_events(db, session_id, log_id, piece.events, turn_ids, waiting)
     turns.note_answers(db, turn_ids, piece.answers)
     _keep_bytes(db, log_id, piece)
     _update_session(db, session_id, piece)
     derived.write(db, session_id, piece.found, turn_ids, event_ids)
     is_new = session is None
     return Written(log_id=log_id, session_id=session_id, session_is_new=is_new, turn_uids=tuple(turn_ids))
+
+
+def without_words(piece: LogSlice) -> LogSlice:
+    """The same bytes, without anything of what they say."""
+    return LogSlice(
+        agent=piece.agent, identity=piece.identity, session_uid=piece.session_uid, created=piece.created,
+        relpath=piece.relpath, path=piece.path, modified=piece.modified, log_id=piece.log_id,
+        expected_read_to=piece.expected_read_to, expected_next_seq=piece.expected_next_seq, read_to=piece.read_to,
+        parsed_to=piece.expected_read_to, tail_seq=None, next_seq=piece.expected_next_seq, generation=piece.generation,
+        first_hash=piece.first_hash, tail_hash=piece.tail_hash, state=b"", chunks=piece.chunks, facts=SessionFacts(),
+        is_told=False,
+    )  # fmt: skip
+
+
+def _keep_untold(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
+    """Keep bytes alone; all else that is known of the log stays as it was before them."""
+    logs.insert_chunks(db, log_id, piece.chunks)
+    db.execute(
+        "update logs set relpath = ?, path = ?, modified = ?, first_hash = coalesce(first_hash, ?), tail_hash = ?, "
+        "read_to = ?, told_to = coalesce(told_to, ?), gone = null where id = ?",
+        (
+            piece.relpath, piece.path, piece.modified, piece.first_hash, piece.tail_hash, piece.read_to,
+            piece.expected_read_to, log_id,
+        ),
+    )  # fmt: skip
+
+
+def _drop_taken(db: apsw.Connection, identity: str) -> None:
+    """Remove what a store from elsewhere told of a session: the agent's own log of it is here now."""
+    taken = db.execute(f"select id from sessions where substr(uid, 11) = ? and {UNTRUSTED}", (identity,)).get
+    if taken is not None:
+        delete_events(db, "session_id = ?", (taken,))
+        db.execute("delete from sessions where id = ?", (taken,))
 
 
 def _write_turns(db: apsw.Connection, session_id: int, piece: LogSlice) -> dict[str, int]:
@@ -169,6 +231,8 @@ def _insert_session(db: apsw.Connection, piece: LogSlice) -> int:
         (piece.session_uid, piece.created, piece.identity.native_id),
     )
     session_id = db.last_insert_rowid()
+    if piece.identity.relation == Relation.UNREAD:
+        db.execute("update sessions set relation = ? where id = ?", (Relation.UNREAD, session_id))
     db.execute(
         "update sessions set parent_id = ? where parent_identity = ? and parent_id is null",
         (session_id, ids.session_identity(piece.session_uid)),
@@ -201,9 +265,17 @@ def delete_events(db: apsw.Connection, where: str, values: tuple[object, ...]) -
 
 
 def insert_events(
-    db: apsw.Connection, session_id: int, log_id: int | None, new: list[NewEvent], turn_ids: dict[str, int]
+    db: apsw.Connection,
+    session_id: int,
+    log_id: int | None,
+    new: list[NewEvent],
+    turn_ids: dict[str, int],
+    waiting: Waiting | None = None,
 ) -> dict[Place, int]:
-    """Store events and index their texts; gives their ids by (seq, part). ``turn_ids``: turns.id by turn uid."""
+    """Store events and index their texts; gives their ids by (seq, part). ``turn_ids``: turns.id by turn uid.
+
+    With ``waiting`` the texts are left there.
+    """
     if not new:
         return {}
     first_id = next_event_id(db)
@@ -218,7 +290,11 @@ def insert_events(
             for n, e in enumerate(new)
         ],
     )  # fmt: skip
-    index_texts(db, session_id, [(first_id + n, e.seq, e.scope, e.text) for n, e in enumerate(new) if e.scope])
+    texts: list[Text] = [(first_id + n, e.seq, e.scope, e.text) for n, e in enumerate(new) if e.scope]
+    if waiting is None:
+        index_texts(db, session_id, texts)
+    else:
+        waiting.texts.append((session_id, texts))
     return {(e.seq, e.part): first_id + n for n, e in enumerate(new)}
 
 
@@ -228,8 +304,8 @@ def next_event_id(db: apsw.Connection) -> int:
     return int(last[0]) + 1 if last else FIRST_EVENT_ID
 
 
-def index_texts(db: apsw.Connection, session_id: int, texts: list[tuple[int, int, str | None, str]]) -> None:
-    """Put texts of events, given as (event id, seq, scope, text), into the search index."""
+def index_texts(db: apsw.Connection, session_id: int, texts: list[Text]) -> None:
+    """Put texts of events into the search index."""
     db.executemany(
         "insert into search_index(rowid, content, session_id, source_type, source_id, scope) "
         "values (?, ?, ?, null, ?, ?)",
@@ -261,7 +337,8 @@ def _keep_bytes(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
             db,
             logs.SeenPlace(
                 path=place.path, agent=place.agent, log_id=log_id, device=place.device,
-                inode=place.inode, size=place.size, mtime_ns=place.mtime_ns,
+                inode=place.inode, size=place.size, mtime_ns=place.mtime_ns, ctime_ns=place.ctime_ns,
+                reason=place.reason,
             ),
         )  # fmt: skip
 

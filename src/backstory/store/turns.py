@@ -155,7 +155,9 @@ def sum_up(db: apsw.Connection, session_id: int) -> None:
     )
     db.execute(
         "update sessions set "
-        "duration_ms = (select sum(duration_ms) from turns where session_id = ?1), "
+        # The sum of integers is an error where it grows too large, that of floats is not.
+        "duration_ms = (select iif(count(duration_ms), cast(total(duration_ms) as integer), null) "
+        "from turns where session_id = ?1), "
         "cost_usd = (select sum(cost_usd) from turns where session_id = ?1), "
         "(leaf_uid, completed) = (select coalesce(sessions.leaf_uid, uid), case outcome when ?2 then 1 when ?3 then 0 "
         "when ?4 then 0 when ?5 then 0 end from turns where session_id = ?1 and removed is null "

@@ -37,10 +37,11 @@ def verify(db: apsw.Connection, progress: Callable[[int, int], None] = lambda do
         found.problems += check(db)
         found.checked[name] = 1
     everything = logs.all_logs(db)
+    found.checked["bytes"] = 0
     for n, log in enumerate(everything):
         progress(n, len(everything))
         found.problems += _log(db, log)
-        found.checked["bytes"] = found.checked.get("bytes", 0) + log.read_to
+        found.checked["bytes"] += log.read_to
         if len(found.problems) > PROBLEMS_MAX:
             break
     found.checked["logs"] = len(everything)

@@ -19,7 +19,7 @@ create temp view sessions(
   title,              -- what its agent called it
   parent_id,          -- sessions.id of the session it comes from
   parent,             -- and its uid
-  relation,           -- how it comes from there: subagent, fork, continuation
+  relation,           -- how it comes from there: subagent, fork, continuation; unread: nobody understands it
   turns,              -- how many turns, copies too
   events,             -- how many events
   duration_ms,        -- sum over its turns

@@ -1,0 +1,59 @@
+"""Text that a terminal shows and does not obey: what others wrote, made visible where it would act.
+
+What acts is escaped: control characters but tab and newline, what turns the direction of writing round, invisible
+format characters, separators of lines and paragraphs, and halves of characters. What people write with stays: joiners
+(emoji, Persian), variation selectors, signs that stand before Arabic numbers, and flags that are spelled in tags.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ACTS = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"
+    "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f"
+)
+_ACTING = re.compile(f"[{_ACTS}]")
+_FLAG = "\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f"
+"""A flag of a part of a country; any other tags are hidden text."""
+_FLAG_OR_ACTING = re.compile(f"{_FLAG}|[{_ACTS}]")
+
+
+def clean(text: str) -> str:
+    """Text with everything that acts written as an escape: ``\\x1b``, ``\\u202e``, ``\\U000e0041``."""
+    return _replaced(text, _escape)
+
+
+def clean_json(text: str) -> str:
+    """JSON with the same value, in which everything that acts is escaped as JSON has it."""
+    return _replaced(text, _escape_in_json)
+
+
+def _replaced(text: str, escape: Callable[[re.Match[str]], str]) -> str:
+    # Nearly all text is letters and line ends, which are told faster than by looking for what acts.
+    if text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable() or not _ACTING.search(text):
+        return text
+    return _FLAG_OR_ACTING.sub(escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    letter = found.group()
+    if len(letter) > 1:
+        return letter
+    code = ord(letter)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _escape_in_json(found: re.Match[str]) -> str:
+    letter = found.group()
+    if len(letter) > 1:
+        return letter
+    code = ord(letter)
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    return f"\\u{0xD7C0 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"

@@ -1,0 +1,158 @@
+"""The gate before every acting command: a store from elsewhere is acted in when a person has said that it may be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from backstory.cli import output
+from backstory.errors import BackstoryError, NotTrusted, StoreIsMachines
+from backstory.ids import session_identity
+from backstory.store import Taken
+from backstory.trust import Verdict
+
+if TYPE_CHECKING:
+    from backstory.cli.app import App
+    from backstory.ingest import Problem
+    from backstory.store import Store
+
+
+def _take_trust(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.obj.trusts = True
+
+
+trust_option = click.option(
+    "--trust",
+    is_flag=True,
+    expose_value=False,
+    callback=_take_trust,
+    help="Act in this project's store, though it came from elsewhere; said once.",
+)
+
+
+def may_act(app: App, acted_in: Store | None = None) -> None:
+    """Let an acting command go on in this project's store, or the one that was named.
+
+    ``acted_in``: where it acts, if that is not always so: the machine's own store needs no trust. One of ours is
+    noted as it lies now. For one from elsewhere a person is asked, once. Raises NotTrusted, StoreIsMachines, and what
+    reading the store raises.
+    """
+    if acted_in is not None and acted_in is app.machine_store:
+        return
+    store, verdict = app.project_store, app.verdict()
+    if verdict == Verdict.MACHINE:
+        raise StoreIsMachines(store.path)
+    if verdict == Verdict.ELSEWHERE:
+        if not (app.trusts or _is_trusted(store)):
+            raise NotTrusted(store.path)
+        _trust(app, store)
+    elif verdict == Verdict.OURS:
+        _believe(app, store)
+        if store.path != app.machine_store.path:
+            app.known_projects.remember(store)
+
+
+def _is_trusted(store: Store) -> bool:
+    """Whether the person at the terminal, if one is there, trusts a store."""
+    path = output.one_liner(str(store.path))
+    return output.confirm(f"{path} came from elsewhere: it was not made here. Act in it, and trust it from now on?")
+
+
+def _trust(app: App, store: Store) -> None:
+    """Have a store from elsewhere be ours. What waits in its queue goes on waiting, each for a word of its own."""
+    held = _hold(store)
+    if store.exists:
+        dropped = store.disarm()
+        store.close()
+        app.known_projects.remember(store)
+    else:
+        dropped = []
+        app.known_projects.begin(store)
+    _believe(app, store)
+    output.talk(f"{store.path} is trusted from now on.")
+    if dropped:
+        output.talk(f"Taken out of it, because it acts by itself: {', '.join(dropped)}.")
+    if held:
+        output.talk(f"{held} queued with it wait until you release them: backstory queue list")
+    _tell_home(app, store)
+
+
+def _believe(app: App, store: Store) -> None:
+    """Take a store for one of ours, also where it was taken for a stranger's before: it could not be read just then."""
+    store.is_elsewhere = store.refuses_writes = False
+    for name in ("stores", "conflicts"):
+        app.__dict__.pop(name, None)
+
+
+def _hold(store: Store) -> int:
+    """Have what waits in a store's queue be run only when it is released; gives how much there is."""
+    from backstory.store.queue import Queue
+
+    with Queue(store.path) as queue:
+        return queue.hold_all()
+
+
+def hold_strangers(app: App) -> None:
+    """Have what waits where a store is about to be made for the first time wait for a word: nobody here left it."""
+    store = app.project_store
+    if not store.exists and not app.known_projects.is_noted(store.path) and (held := _hold(store)):
+        output.talk(f"{held} queued in {store.path.parent} wait until you release them: backstory queue list")
+
+
+def _tell_home(app: App, store: Store) -> None:
+    """Have the machine's store hold what a store holds that is ours now, marked as what came from elsewhere."""
+    home = app.machine_store
+    try:
+        uids = store.uids() if store.exists else []
+        known = home.origins(uids)
+        if not uids:
+            return
+        try:
+            home.catch_up(store)
+        finally:
+            home.mark_elsewhere([uid for uid in uids if session_identity(uid) not in known], str(store.path))
+    except BackstoryError as refused:
+        output.talk(f"The machine's store does not have all of it: {refused}")
+
+
+def take_elsewhere(app: App) -> list[Problem]:
+    """Have the machine's store hold what this project's store from elsewhere has and it lacks; gives what it has not.
+
+    The store is not trusted by that, and nothing that is known here is changed.
+    """
+    store, home = app.project_store, app.machine_store
+    if not store.is_elsewhere or not store.exists or app.verdict() == Verdict.MACHINE:
+        return []
+    from backstory.ingest import Problem
+
+    told = Taken(elsewhere=str(store.path), project=app.project_key, folder=str(app.project_folder))
+    taken, problems, conflicts = 0, list[Problem](), list[str]()
+    for uid in _uids(store, problems):
+        if uid in app.conflicts:
+            conflicts.append(uid)
+        elif not home.origins([uid]):
+            try:
+                is_taken = home.take_elsewhere(store, uid, told)
+            except BackstoryError as refused:
+                problems.append(Problem(f"{store.path}: {uid}", str(refused)))
+            else:
+                taken += is_taken
+                conflicts += [] if is_taken else [uid]
+    if taken:
+        output.talk(f"{taken} taken from {store.path}, which came from elsewhere: they are marked so.")
+    if conflicts:
+        what = f"{len(conflicts)} in conflict, not touched: known here from another place: {', '.join(conflicts)}"
+        problems.append(Problem(str(store.path), what))
+    return problems
+
+
+def _uids(store: Store, problems: list[Problem]) -> list[str]:
+    from backstory.ingest import Problem
+
+    try:
+        return store.uids()
+    except BackstoryError as refused:
+        problems.append(Problem(str(store.path), str(refused)))
+        return []

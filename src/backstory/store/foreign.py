@@ -1,0 +1,150 @@
+"""A store's tables as somebody else may have made them: what must be so before a row is read, or one is written.
+
+A file that calls itself a store may hold a view in the place of a table, or triggers that act when it is written. What
+is read must be a table of ours, which gives no more than its rows; triggers that are not ours are taken out first.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backstory import errors, ids
+
+if TYPE_CHECKING:
+    import apsw
+
+SEARCH_INDEX = "search_index"
+_TABLE = re.compile(r"^create (virtual )?table (?:if not exists )?(\w+)(.*?)\n\)[^\n]*;$", re.MULTILINE | re.DOTALL)
+_TRIGGER = re.compile(r"^create trigger (?:if not exists )?(\w+) (.*?\nend);$", re.MULTILINE | re.DOTALL)
+_IS_TRIGGER = re.compile(r"\W*create\W+(temp\w*\W+)?trigger\b", re.IGNORECASE)
+_STORED = re.compile(r"create trigger (\w+) (.*)", re.IGNORECASE | re.DOTALL)
+_COMMENT = re.compile(r"--[^\n]*")
+_GENERATED = "last_native_id text generated always as (last_claude_uuid) virtual"
+_DECLARED = {"integer": ("integer",), "real": ("real", "integer"), "text": ("text",), "blob": ("blob",)}
+"""How values are kept of columns that are declared so, beside NULL."""
+_PACKED = {("events", "data"): ("text", "blob")}
+
+
+def check_tables(db: apsw.Connection, path: Path) -> None:
+    """Raise NotAStore unless all that is read of a store is a table that gives its rows and nothing else."""
+    known: list[Any] = db.execute("select name, type from pragma_table_list where schema = 'main'").fetchall()
+    there = {str(name).lower(): kind for name, kind in known}
+    for name in sorted(_tables()):
+        if there.get(name, "table") != "table":
+            raise errors.NotAStore(path, f"its {name!r} is no table")
+    if there.get(SEARCH_INDEX, "virtual") != "virtual" or not _is_index_ours(db):
+        raise errors.NotAStore(path, "its search index is not one of ours")
+    if counted := _counted(db, [each for each in _tables() if each in there]):
+        raise errors.NotAStore(path, f"its {counted!r} has a column that is worked out when it is read")
+
+
+def take_out_triggers(db: apsw.Connection, path: Path) -> list[str]:
+    """Drop the triggers of a store that are not ours, inside the caller's transaction; gives their names."""
+    ours = {(name, _plain(body)) for sql in _sources() for name, body in _TRIGGER.findall(sql)}
+    dropped = []
+    rows: list[Any] = db.execute("select name, type, sql from sqlite_schema where sql is not null").fetchall()
+    for name, kind, sql in rows:
+        if kind != "trigger" and not _IS_TRIGGER.match(str(sql)):
+            continue
+        told = _STORED.fullmatch(str(sql))
+        # SQLite goes by the text, so a row that is filed as something else would be missed.
+        if kind != "trigger" or told is None or told.group(1) != name:
+            raise errors.NotAStore(path, f"its {name!r} is not what it is filed as")
+        if (name, _plain(told.group(2))) not in ours:
+            db.execute(f'drop trigger "{name}"')
+            dropped.append(str(name))
+    return dropped
+
+
+def put_back_triggers(db: apsw.Connection) -> None:
+    """Make those of our triggers that are not there, inside the caller's transaction."""
+    there = {str(name) for (name,) in db.execute("select name from sqlite_schema where type = 'trigger'")}
+    for sql in _sources():
+        for name, body in _TRIGGER.findall(sql):
+            if name not in there:
+                db.execute(f"create trigger {name} {body}")
+
+
+def check_session(db: apsw.Connection, session_id: int, path: Path) -> None:
+    """Raise StoreDamaged unless the rows of a session that was copied here are what their columns say.
+
+    Names of turns are looked at too: they are as ours are made.
+    """
+    for table, holding in (
+        ("sessions", "id = ?"), ("logs", "session_id = ?"), ("turns", "session_id = ?"), ("events", "session_id = ?"),
+        ("chunks", "log_id in (select id from logs where session_id = ?)"),
+        ("numbers", "log_id in (select id from logs where session_id = ?)"),
+        ("companions", "log_id in (select id from logs where session_id = ?)"),
+    ):  # fmt: skip
+        columns: list[Any] = db.execute("select name, lower(type) from pragma_table_info(?)", (table,)).fetchall()
+        odd = " or ".join(
+            f"typeof({name}) not in ('null', {', '.join(map(repr, kinds))})"
+            for name, declared in columns
+            for kinds in [_PACKED.get((table, name), _DECLARED[declared])]
+        )
+        if db.execute(f"select exists (select 1 from {table} where {holding} and ({odd}))", (session_id,)).get:
+            raise errors.StoreDamaged(path, f"{table} of a session hold values of another kind")
+    uids = [str(uid) for (uid,) in db.execute("select uid from turns where session_id = ?", (session_id,))]
+    if not all(is_uid(uid) for uid in uids):
+        raise errors.StoreDamaged(path, "a turn of a session has no uid")
+
+
+def check_uids(db: apsw.Connection, path: Path) -> None:
+    """Raise NotAStore where the store or a session has a uid that is none: files are named after them."""
+    rows: list[Any] = db.execute(
+        "select value from meta where key = 'store_id' union all select uid from sessions"
+    ).fetchall()
+    if not all(is_uid(uid) for (uid,) in rows):
+        raise errors.NotAStore(path, "it, or a session in it, has no uid")
+
+
+def is_uid(text: object) -> bool:
+    """Whether this is written as our uids are."""
+    return isinstance(text, str) and len(text) == ids.UID_LENGTH and set(text) <= set(ids.ALPHABET)
+
+
+@cache
+def _sources() -> tuple[str, ...]:
+    folder = Path(__file__).parent
+    return tuple(_COMMENT.sub("", (folder / name).read_text("utf-8")) for name in ("schema.sql", "derived.sql"))
+
+
+@cache
+def _tables() -> frozenset[str]:
+    """The tables of a store, but for its index."""
+    return frozenset(name for sql in _sources() for virtual, name, _ in _TABLE.findall(sql) if not virtual)
+
+
+def _is_index_ours(db: apsw.Connection) -> bool:
+    """Whether the index is made as ours is: another may read a view whenever it is asked."""
+    bodies = [body for sql in _sources() for virtual, name, body in _TABLE.findall(sql) if name == SEARCH_INDEX]
+    stored: list[Any] = db.execute(
+        "select sql from sqlite_schema where sql like '%search_index using%' or name = ?", (SEARCH_INDEX,)
+    ).fetchall()
+    begin = f"create virtual table {SEARCH_INDEX} "
+    return all(
+        _plain(_COMMENT.sub("", str(sql))).lower() == begin + _plain(body).lower() + " )"
+        for (sql,) in stored
+        for body in bodies
+    )
+
+
+def _counted(db: apsw.Connection, tables: list[str]) -> str | None:
+    """A table with a column that is worked out from others, other than the one that ours have."""
+    for name in tables:
+        counted = [str(each) for (each,) in db.execute(
+            "select name from pragma_table_xinfo(?) where hidden in (2, 3)", (name,)
+        )]  # fmt: skip
+        if not counted:
+            continue
+        sql = str(db.execute("select sql from sqlite_schema where type = 'table' and lower(name) = ?", (name,)).get)
+        if counted != ["last_native_id"] or _GENERATED not in _plain(_COMMENT.sub("", re.sub(r"/\*.*?\*/", "", sql))):
+            return name
+    return None
+
+
+def _plain(sql: str) -> str:
+    return " ".join(sql.split())

@@ -1,0 +1,145 @@
+"""SQLite's lock on a file that many processes write: held for a transaction, waited for with nothing in hand.
+
+A process that is stopped in the middle of a transaction keeps the lock for as long as it sleeps. Ctrl-Z is therefore
+put off until the transaction is over. SIGSTOP cannot be put off, so whoever waits names the process that holds the lock
+and gives up in the end.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import struct
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from backstory.errors import QueueBusy
+from backstory.store import ctrl_z
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BRIEF_MS = 50
+"""A transaction waits for so long at most while it holds something itself; then it lets go and is tried again."""
+PATIENCE_S = 60.0
+TOLD_S = 3.0
+"""Who waits for longer is told for whom."""
+RETRY_S = 0.02
+LOCK_BYTES = (0x40000000, 512)
+"""Where SQLite locks a file: the pending byte, the reserved byte and those that readers share."""
+PROGRAM_CHARS_MAX = 40
+_ours = threading.Lock()
+"""Held while a thread of this process may hold a lock of SQLite: a file that is closed loses those of all threads."""
+
+
+class Holder(Struct, frozen=True, kw_only=True):
+    """The process that holds a lock; its program as far as the system tells."""
+
+    pid: int
+    program: str = ""
+    is_stopped: bool = False
+
+    def __str__(self) -> str:
+        named = f"process {self.pid}" + (f" ({self.program})" if self.program else "")
+        return f"{named}, which is stopped" if self.is_stopped else named
+
+
+@contextmanager
+def unstopped() -> Iterator[None]:
+    """No key stops this thread, and no other thread of this process holds a lock of SQLite, until the block ends."""
+    with _ours, ctrl_z.put_off():
+        yield
+
+
+class WaitStopped(KeyboardInterrupt):
+    """A person would not wait for a lock: nothing was written."""
+
+
+class Patience:
+    """How long a file is waited for: ``seconds``, else a minute. ``report`` is told once for whom."""
+
+    def __init__(self, path: Path, report: Callable[[str], None], seconds: float | None = None) -> None:
+        self._path, self._report = path, report
+        self._seconds = PATIENCE_S if seconds is None else seconds
+        self._began = time.monotonic()
+        self._is_told = False
+
+    def wait(self) -> None:
+        """Wait for a moment. Raises QueueBusy when that was long enough, WaitStopped."""
+        waited = time.monotonic() - self._began
+        if waited >= self._seconds:
+            raise QueueBusy(self._path, self._seconds, self._holder())
+        if waited >= TOLD_S and not self._is_told:
+            self._is_told = True
+            self._report(
+                f"{self._path} is locked by {self._holder()}. Waiting for up to {self._seconds:.0f} s; "
+                "Ctrl-C stops the wait."
+            )
+        try:
+            # Not all who wait come back at the same moment.
+            time.sleep(random.uniform(RETRY_S / 4, RETRY_S))
+        except KeyboardInterrupt as stopped:
+            raise WaitStopped from stopped
+
+    def _holder(self) -> str:
+        return str(holder_of(self._path) or "another process")
+
+
+def holder_of(path: Path) -> Holder | None:
+    """Another process of this machine that holds one of SQLite's locks on a file; None where the system names none."""
+    with _ours:
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            pid = _unpacked(fcntl.fcntl(file, fcntl.F_GETLK, _packed()))
+        except OSError:
+            return None
+        finally:
+            os.close(file)
+    return Holder(pid=pid, program=_program(pid), is_stopped=_is_stopped(pid)) if pid > 0 else None
+
+
+def _packed() -> bytes:
+    """``struct flock`` that asks who keeps us from writing."""
+    start, length = LOCK_BYTES
+    if sys.platform == "darwin":
+        return struct.pack("qqihh", start, length, 0, fcntl.F_WRLCK, os.SEEK_SET)
+    return struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+
+
+def _unpacked(told: bytes) -> int:
+    """The process that ``struct flock`` tells of; 0 for none."""
+    if sys.platform == "darwin":
+        _, _, pid, kind, _ = struct.unpack("qqihh", told)
+    else:
+        kind, _, _, _, pid = struct.unpack("hhqqi4x", told)
+    return 0 if kind == fcntl.F_UNLCK else int(pid)
+
+
+def _program(pid: int) -> str:
+    """What a process runs: the program's name, for Python that of the module or script, and the first word behind."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
+    except OSError:
+        return ""
+    names = [Path(word).name for word in words if not word.startswith("-")]
+    if len(names) > 1 and names[0].startswith("python"):
+        del names[0]
+    told = " ".join(names[:2])[:PROGRAM_CHARS_MAX]
+    return "".join(each if each.isprintable() else "?" for each in told)
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] in "Tt"
+    except (OSError, IndexError):
+        return False

@@ -1,0 +1,407 @@
+"""Nothing that agents, other people's stores or file names hold is obeyed by a terminal, whatever command prints it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+import unicodedata
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backstory.cli import COMMANDS, cli, output
+from backstory.cli.harmless import clean, clean_json
+from tests.ingest.machines import CLAUDE_FOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EVIL = (
+    "\x1b]0;title\x07\x1b[8m\x1b[35;7m\x1b[2J\x9b6n\x90q\x9c\x7f\x08\x00\u202e\u2066\u200f\u061c\u2028\u2029\x85\u200b\ufeff"
+    "\U000e0041\U000e007f\r[red]!"
+)
+EVIL_NAME = EVIL.replace("\x00", "")
+"""The same as files and arguments can be called."""
+STAYS = "\u200c\u200d\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd\t\n"
+"""Joiners, and signs before Arabic, Syriac and Kaithi numbers, which are seen; tab and newline."""
+WALES = "\U0001f3f4\U000e0067\U000e0062\U000e0077\U000e006c\U000e0073\U000e007f"
+OURS = re.compile(
+    r"\x1b\[(?:0|1|2|3[1-6])m|\r+\n|\x1b\[\?25[lh]|\x1b\[2K|\x1b\[1A|\x1b\[38;5;\d+m|\x1b\[[\d;]*m(?=[━╸╺])|\r"
+)
+"""What we ourselves say to a terminal: plain colours, a line's end, and what a progress bar needs."""
+DEADLINE_S = 60
+UID, TURN = "{uid}", "{turn}"
+
+
+def acting(text: str) -> list[str]:
+    """Everything in a text that a terminal may obey, or that nobody sees."""
+    text = text.replace(WALES, "")
+    return [each for each in text if unicodedata.category(each) in ("Cc", "Cf", "Cs", "Zl", "Zp") and each not in STAYS]
+
+
+@pytest.mark.parametrize("letter", [*EVIL[:-6], "\ud800", "\udcff", "\u00ad", "\u2060", "\ufff9"], ids=ascii)
+def test_what_acts_is_shown_as_an_escape(letter: str) -> None:
+    shown = clean(f"a{letter}b")
+    assert shown.isprintable()
+    assert shown[1:-1].encode().decode("unicode_escape") == letter
+
+
+def test_no_character_that_acts_is_forgotten() -> None:
+    """Of all there are. Python's tables may know more of them than ours one day: then they are added."""
+    everything = "".join(map(chr, range(0x110000)))
+    assert acting(clean(everything)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["naïve 日本語 ✓", "می\u200cخواهم", "👩\u200d👩\u200d👧 ❤\ufe0f", WALES, "\u06dd", "two\n\tlines", "\xa0\ue0b0"],
+)
+def test_what_people_write_with_stays_as_it_is(text: str) -> None:
+    assert clean(text) == text
+    assert clean_json(text) == text
+
+
+def test_text_hidden_in_tags_is_shown() -> None:
+    assert clean("\U0001f3f4\U000e0069\U000e0067\U000e006e\U000e006f\U000e0072\U000e0065\U000e0020") != WALES
+    assert acting(clean("a\U000e0069\U000e0067\U000e006e\U000e007f")) == []
+
+
+@given(st.recursive(st.text() | st.integers(-9, 9), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_json_has_the_same_value_and_nothing_that_acts(value: Any) -> None:
+    told = output.encoded({"it": value, "evil": EVIL})
+    assert json.loads(told) == {"it": value, "evil": EVIL}
+    assert acting(told) == []
+
+
+def test_json_of_a_name_that_is_no_text_is_json() -> None:
+    assert json.loads(output.encoded({"path": "/a\udcff"})) == {"path": "/a\udcff"}
+
+
+def test_only_style_makes_colours(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    output.data(output.style("\x1b[31mtheirs", fg="green") + "\x1b[32m")
+    assert capsys.readouterr().out == "\x1b[32m\\x1b[31mtheirs\x1b[0m\\x1b[32m\n"
+
+
+def test_nobody_else_writes_to_the_terminal() -> None:
+    """The whole package but the one writer, and the frames that go from one of our processes to the other."""
+    source = Path(output.__file__).parent.parent
+    writes = re.compile(
+        r"click\.(echo|secho|confirm|prompt|style|pause|progressbar|echo_via_pager|edit|clear|getchar)\b|(?<![\w.>])print\("
+        r"|\bsys\.(__)?std(out|err)(__)?(\.buffer)?\.(write|writelines)|\bos\.write\([12],"
+        r"|import (echo|secho|confirm|prompt)\b|from rich|import rich"
+    )
+    found = {
+        str(path.relative_to(source))
+        for path in source.rglob("*.py")
+        if any(writes.search(line) for line in path.read_text("utf-8").splitlines() if ">>> " not in line)
+    }
+    assert found == {"cli/output.py"}
+
+
+class Hostile:
+    """A machine and a project in which everything that can be called something is called something evil."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.project = root, root / "project"
+        self.environ = {
+            "HOME": str(root), "BACKSTORY_HOME": str(root / "backstory"), "TERM": "xterm-256color",
+            "PATH": f"{root / 'bin'}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8", "RECEIVED": str(root / "received"),
+            "SCRIPT": json.dumps(SCRIPT), "PAGER": "cat",
+        }  # fmt: skip
+
+    def prepare(self) -> None:
+        subprocess.run(["git", "init", "-q", str(self.project)], check=True)
+        (self.project / ".git/HEAD").write_text(f"ref: refs/heads/{EVIL_NAME}\n")
+        (self.project / ".git/config").write_text(f'[remote "origin"]\n\turl = https://git.example/{EVIL_NAME}/x.git\n')
+        agent = self.root / "bin/claude"
+        agent.parent.mkdir()
+        script = Path(__file__).parent.parent / "runs/agent.py"
+        agent.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
+        agent.chmod(0o755)
+        self._write_logs(self.root / CLAUDE_FOLDER)
+        self("ingest", expect=0)
+        self("run", "-a", "claude", f"go {EVIL_NAME}")
+        self("run", "-a", "claude", f"again {EVIL_NAME}")
+        self("checkout", "-S", "S1", "@2")
+        self("run", "-a", "claude", "-S", "S1", f"other branch {EVIL_NAME}")
+        self("branch", "name", "-S", "S1", f"branch {EVIL_NAME}", expect=0)
+        self("rename", "S1", f"name {EVIL_NAME}", expect=0)
+        self("followup", "--no-run", "-S", "S1", f"later {EVIL_NAME}", expect=0)
+
+    def _write_logs(self, folder: Path) -> None:
+        beside = folder / "one/tool-results"
+        beside.mkdir(parents=True)
+        (beside / f"{EVIL_NAME}.txt").write_text(EVIL)
+        (beside / f"{EVIL_NAME}.bin").write_bytes(bytes(3_000_000))
+        lines = [json.dumps(record(self.project, n, **more)) + "\n" for n, more in enumerate(RECORDS)]
+        (folder / "one.jsonl").write_text("".join(lines))
+        (folder / f"{EVIL_NAME}.jsonl").write_text("".join(lines[:2]).replace('"one"', '"two"'))
+        (folder / f"bad {EVIL_NAME}.jsonl").write_text("no log\n")
+        (folder / os.fsdecode(b"bad \xff\x9b.jsonl")).write_text("no log\n")
+        os.mkfifo(folder / f"pipe {EVIL_NAME}.jsonl")
+
+    def __call__(self, *words: str, expect: int | None = None) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "backstory", *words], cwd=self.project, env=self.environ, capture_output=True,
+            stdin=subprocess.DEVNULL, timeout=DEADLINE_S,
+        )  # fmt: skip
+        assert expect in (None, done.returncode), done.stderr
+        return subprocess.CompletedProcess(
+            words, done.returncode, done.stdout.decode("utf-8", "surrogateescape"),
+            done.stderr.decode("utf-8", "surrogateescape"),
+        )  # fmt: skip
+
+    def on_a_terminal(self, *words: str) -> str:
+        """What reaches a terminal at which somebody answers every question with no."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "backstory", *words], cwd=self.project, env=self.environ, stdin=theirs,
+            stdout=theirs, stderr=theirs, start_new_session=True,
+        )  # fmt: skip
+        os.close(theirs)
+        os.write(ours, b"n\n")
+        came = []
+        # Linux says EIO when the last writer has closed a terminal.
+        with suppress(OSError):
+            while data := os.read(ours, 65536):
+                came.append(data)
+        os.close(ours)
+        process.wait(timeout=DEADLINE_S)
+        return b"".join(came).decode("utf-8", "surrogateescape")
+
+    def uid(self) -> str:
+        """The session that was read from a log, not run."""
+        (found, *_) = [each for each in self.sessions() if not each["number"]]
+        return str(found["uid"])
+
+    def sessions(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self("list", "--all", "--json").stdout)
+        return found
+
+
+def record(project: Path, number: int, **more: Any) -> dict[str, Any]:
+    """A record of Claude's, as evil as it can be."""
+    return {
+        "uuid": f"u{number}{EVIL}", "sessionId": "one", "cwd": f"{project}", "gitBranch": f"branch{EVIL}",
+        "version": EVIL, "timestamp": f"2026-01-01T00:00:{number:02d}.000Z", **more,
+    }  # fmt: skip
+
+
+def texts(value: object) -> Iterator[str]:
+    """Every text in a value of JSON."""
+    if isinstance(value, str):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from texts(inner)
+
+
+ANSWER: list[dict[str, Any]] = [
+    {"type": "thinking", "thinking": EVIL},
+    {"type": "text", "text": f"needle answer {EVIL}"},
+    {"type": "tool_use", "id": f"t{EVIL}", "name": f"Bash{EVIL}", "input": {"command": f"needle {EVIL}", EVIL: EVIL}},
+    {"type": "tool_use", "id": "t2", "name": "Edit", "input": {"file_path": f"/p/{EVIL}", "old_string": EVIL}},
+]
+RESULT = [{"type": "tool_result", "tool_use_id": f"t{EVIL}", "is_error": True, "content": f"needle output {EVIL}"}]
+SAID = {"role": "assistant", "id": f"m{EVIL}", "model": f"model {EVIL}", "content": ANSWER}
+RECORDS: list[dict[str, Any]] = [
+    {"type": "user", "message": {"role": "user", "content": f"needle prompt {EVIL}"}},
+    {"type": "assistant", "message": SAID},
+    {"type": "user", "message": {"role": "user", "content": RESULT}},
+    {"type": "system", "subtype": f"api_error{EVIL}", "content": EVIL, "level": EVIL, "error": EVIL},
+    {"type": "summary", "summary": f"title {EVIL}", "leafUuid": "x"},
+    {"type": f"brand new {EVIL}", EVIL: EVIL},
+    {"type": "ai-title", "aiTitle": EVIL, "title": EVIL},
+    {"type": "pr-link", "prUrl": f"https://git.example/a/b/pull/1{EVIL}", "prNumber": 1, "prRepository": EVIL},
+    {"type": "user", "message": {"role": "user", "content": f"second needle {EVIL}"}},
+]
+DELTA = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": f"delta {EVIL}"}}
+SCRIPT: list[dict[str, Any]] = [
+    {"raw": json.dumps(each) + "\n"}
+    for each in (
+        {"type": "system", "subtype": "init", "session_id": f"x{EVIL}", "model": f"model {EVIL}", "cwd": EVIL},
+        {"type": "stream_event", "event": DELTA},
+        {"type": "assistant", "message": SAID},
+        {"type": "user", "message": {"role": "user", "content": RESULT}},
+        {"type": f"brand new {EVIL}", EVIL: EVIL},
+        {"type": "result", "subtype": f"error {EVIL}", "is_error": True, "result": EVIL, "errors": [EVIL]},
+    )
+] + [{"raw": f"no JSON {EVIL}\n"}, {"stderr": EVIL}, {"exit": 3}]
+
+SAID_TO: dict[str, list[tuple[str, ...]]] = {
+    "ingest": [(), ("--explain",), ("--json", "--explain"), ("-a", EVIL_NAME)],
+    "reindex": [(), ("--force",), ("--json",)],
+    "chronicle reindex": [()],
+    "list": [("--all",), ("--all", "--json"), ("-a", EVIL_NAME), ("--store", f"/no/{EVIL_NAME}")],
+    "show": [(UID,), (UID, "--full"), (UID, "--json", "--full"), ("S1", "--thinking"), ("S1", "@2"), (EVIL_NAME,)],
+    "run": [("-a", "claude", f"more {EVIL_NAME}"), ("-a", "claude", "--json", EVIL_NAME), ("-a", EVIL_NAME, "x"),
+            ("-a", "claude", "--name", f"another {EVIL_NAME}", "x"), ("--cwd", EVIL_NAME, "x")],
+    "steer": [("-S", "S1", f"steer {EVIL_NAME}"), ("-S", EVIL_NAME, "x")],
+    "followup": [("-S", "S1", "--no-run", EVIL_NAME), ("-S", "S1", "--no-run", "--json", EVIL_NAME)],
+    "queue list": [(), ("--json",), (EVIL_NAME,)],
+    "queue drop": [(EVIL_NAME,)],
+    "queue clear": [("S1",)],
+    "queue run": [("S1",), ("S1", "--json")],
+    "tree": [("S1",), (UID,), ("S1", "--json")],
+    "scan": [("S1",), (UID,), (UID, "--json")],
+    "branches": [("S1",), (UID,), ("S1", "--json")],
+    "checkout": [("-S", "S1", f"branch {EVIL_NAME}"), (EVIL_NAME,)],
+    "branch name": [("-S", "S1", f"other {EVIL_NAME}")],
+    "branch unname": [("-S", "S1", f"branch {EVIL_NAME}"), ("-S", "S1", EVIL_NAME)],
+    "branch rm": [("-S", "S1", "@1"), ("-S", "S1", "-y", "@1"), ("-S", "S1", EVIL_NAME)],
+    "branch restore": [("-S", "S1"), ("-S", "S1", EVIL_NAME)],
+    "branch prune": [("-S", "S1"), ("-S", "S1", "-y")],
+    "diff": [("-S", UID, "@2", "@9"), ("-S", "S1", "@2", EVIL_NAME), ("-S", UID, "@2", "@9", "--json")],
+    "ps": [(), ("--json",)],
+    "cancel": [("S1",), (EVIL_NAME,)],
+    "context": [(UID,), ("S1", "--explain"), (UID, "--json", "--explain")],
+    "search": [("needle",), ("needle", "--json"), ("--regex", "needle.*"), ("--exact", EVIL_NAME), (EVIL_NAME,),
+               ("--regex", f"({EVIL_NAME}")],
+    "sql": [("select * from sessions",), ("select prompt, model from main.turns", "--md"), ("select 1 as 'a\x1b[8m'",),
+            ("select prompt from main.turns", "--json"), (f"select {EVIL_NAME}",), ("--schema",), ("--examples",)],
+    "restore": [(UID, "--to", "out"), ("--all", "--to", f"out {EVIL_NAME}"), ("--all", "--to", "json", "--json"),
+                ("--all", "--to", f"project {EVIL_NAME}/../.git/HEAD")],
+    "export": [("S1", "--format", "ah", "-o", f"out {EVIL_NAME}"), ("--all", "--format", "copilot", "-o", EVIL_NAME)],
+    "verify": [(), ("--json",)],
+    "optimize": [("--all",), ("--json",)],
+    "rename": [(UID, f"new {EVIL_NAME}"), (EVIL_NAME, "x")],
+    "rm": [(UID,), ("S1",), ("-y", UID), (EVIL_NAME,)],
+    "backup": [(EVIL_NAME,), ("/no/where/" + EVIL_NAME,)],
+    "config list": [(), ("--json",)],
+    "config get": [("run.agent",), (EVIL_NAME,)],
+    "config set": [("run.agent", EVIL_NAME), (EVIL_NAME, "1")],
+    "completion": [("bash",), (EVIL_NAME,)],
+}  # fmt: skip
+"""What each command is told; ``{uid}`` is the session that was read from a log."""
+BYTE_FOR_BYTE = ("select prompt, 'é' from main.turns where prompt like 'needle%' limit 1", "--csv")
+
+
+def leaves() -> Iterator[str]:
+    """Every command there is, with those below it."""
+    context = click.Context(cli)
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        yield from (
+            (f"{name} {below}" for below in command.list_commands(context))
+            if isinstance(command, click.Group)
+            else (name,)
+        )
+
+
+def test_no_command_is_forgotten_here() -> None:
+    assert sorted(leaves()) == sorted(SAID_TO)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
+    made = Hostile(tmp_path_factory.mktemp("hostile") / "home")
+    made.project.mkdir(parents=True)
+    made.prepare()
+    return made
+
+
+@pytest.fixture
+def hostile(prepared: Hostile, tmp_path: Path) -> Hostile:
+    copy = tmp_path / "home"
+    # A pipe cannot be copied, and is not needed any more but by those who look for logs.
+    shutil.copytree(prepared.root, copy, symlinks=True, ignore=shutil.ignore_patterns("pipe *"))
+    os.mkfifo(copy / CLAUDE_FOLDER / f"pipe {EVIL_NAME}.jsonl")
+    return Hostile(copy)
+
+
+def test_the_machine_is_as_hostile_as_it_should_be(prepared: Hostile) -> None:
+    told = json.loads(prepared("show", prepared.uid(), "--json").stdout)
+    assert f"needle prompt {EVIL}" == told["turns"][0]["prompt"]
+    assert told["turns"][0]["model"] == f"model {EVIL}"
+    kinds = {each["kind"] for each in told["events"] if any(EVIL in text for text in texts(each))}
+    assert kinds >= {"UserMessage", "AssistantText", "Thinking", "ToolCall", "ToolResult", "Unknown"}
+    run = json.loads(prepared("show", "S1", "--json").stdout)
+    assert run["session"]["name"] == f"name {EVIL_NAME}"
+    assert run["turns"][0]["prompt"] == f"go {EVIL_NAME}"
+    (waits,) = json.loads(prepared("queue", "list", "--json").stdout)
+    assert waits["text"] == f"later {EVIL_NAME}"
+
+
+@pytest.mark.parametrize("command", SAID_TO)
+def test_nothing_of_it_is_obeyed_in_a_pipe(hostile: Hostile, command: str) -> None:
+    uid = hostile.uid()
+    for words in SAID_TO[command]:
+        done = hostile(*command.split(), *(each.replace(UID, uid) for each in words))
+        assert "Traceback" not in done.stderr, words
+        assert acting(done.stdout + done.stderr) == [], (words, done)
+        if "--json" in words and done.stdout:
+            values = done.stdout.splitlines() if command in ("run", "followup", "queue run") else [done.stdout]
+            assert all(msgspec.json.decode(each) is not None for each in values), words
+
+
+@pytest.mark.parametrize("command", SAID_TO)
+def test_nothing_of_it_is_obeyed_by_a_terminal(hostile: Hostile, command: str) -> None:
+    uid = hostile.uid()
+    for words in SAID_TO[command]:
+        shown = hostile.on_a_terminal(*command.split(), *(each.replace(UID, uid) for each in words))
+        assert acting(OURS.sub("", shown)) == [], (words, shown)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (EVIL_NAME,),
+        (f"--{EVIL_NAME}",),
+        ("list", f"--{EVIL_NAME}"),
+        ("list", "-n", EVIL_NAME),
+        ("-S", f"none {EVIL_NAME}", "--steer", "x"),
+    ],
+    ids=range(5),
+)
+def test_a_wrong_command_line_is_told_harmlessly(hostile: Hostile, words: tuple[str, ...]) -> None:
+    done = hostile(*words)
+    assert done.returncode not in (0, 1)
+    assert acting(done.stdout + done.stderr) == []
+    assert acting(OURS.sub("", hostile.on_a_terminal(*words))) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['x = "\x7f"', f"[{json.dumps(EVIL_NAME)}]\nb = 1", f"[run]\nagent = {json.dumps(EVIL_NAME)}", f"{EVIL_NAME} = 1"],
+)
+def test_settings_that_cannot_be_read_are_told_harmlessly(hostile: Hostile, text: str) -> None:
+    for file in (hostile.project / ".backstory/config.toml", hostile.root / "backstory/config.toml"):
+        file.write_text(text)
+        for words in (("list",), ("config", "list"), ("config", "get", "run.agent")):
+            done = hostile(*words)
+            assert "Traceback" not in done.stderr
+            assert acting(done.stdout + done.stderr) == []
+
+
+def test_csv_is_byte_for_byte_for_programs_and_harmless_on_a_terminal(hostile: Hostile) -> None:
+    done = hostile("sql", *BYTE_FOR_BYTE)
+    assert f"needle prompt {EVIL}".replace("\r", "") in done.stdout.replace("\r", "")
+    assert acting(OURS.sub("", hostile.on_a_terminal("sql", *BYTE_FOR_BYTE))) == []
+
+
+def test_a_fault_of_ours_is_told_harmlessly(hostile: Hostile) -> None:
+    code = (
+        "import sys, threading, backstory.cli.list_command as it\n"
+        f"def fail(*_, **__): raise RuntimeError({EVIL!r})\n"
+        "def both(*_, **__): t = threading.Thread(target=fail); t.start(); t.join(); fail()\n"
+        "it.listed = both\nsys.argv = ['backstory', 'list']\n"
+        "from backstory.cli import main\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=hostile.project, env=hostile.environ, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr.count("RuntimeError: \\x1b]0;title")) == (1, 2)
+    assert acting(done.stdout + done.stderr) == []

@@ -1,0 +1,129 @@
+"""The second process that reads along: whatever becomes of it, the store says the same."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backstory import ingest as ingest_module
+from backstory import parsing
+from backstory.store import open_store
+from tests.conftest import NOW
+from tests.ingest.machines import SMALL, Machine, claude_line, claude_log, content, differences, lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+STOPS_MIN = 20
+BETWEEN_STOPS_S = 0.005
+LOGS, RECORDS, SAID_BYTES = 12, 200, 2_000
+PROGRAM = """
+import io, os, sys
+from backstory import parsing
+send, load = parsing._send, parsing.agents.load
+
+def put(pipe, data):
+    pipe.write(data)
+    pipe.flush()
+
+def framed(frame):
+    out = io.BytesIO()
+    send(out, frame)
+    return out.getvalue()
+
+def garbage_after_a_frame(pipe, frame):
+    put(pipe, framed(frame) + b"not a frame, " * 90_000)
+
+def one_byte_lost(pipe, frame):
+    put(pipe, framed(frame)[:60] + framed(frame)[61:])
+
+def one_byte_changed(pipe, frame):
+    whole = bytearray(framed(frame))
+    whole[len(whole) // 2] ^= 1
+    put(pipe, bytes(whole))
+
+def cut_short(pipe, frame):
+    put(pipe, framed(frame) + framed(frame)[:-5])
+    os._exit(0)
+
+def too_long(pipe, frame):
+    put(pipe, b"bksf" + b"\\xff" * 8 + framed(frame))
+
+def another_shape(pipe, frame):
+    send(pipe, b"\\x93\\x01\\x02\\x03")
+
+def no_text(pipe, frame):
+    send(pipe, b"\\x81\\xa5piece\\xa2\\xff\\xfe")
+
+def ends_at_once(pipe, frame):
+    os._exit(3)
+
+def talks(name):
+    print("hello", flush=True)
+    return load(name)
+"""
+FAULTS = re.findall(r"def (\w+)\(pipe, frame\)", PROGRAM)
+"""What may come out of the second process instead of its frames."""
+
+
+@pytest.fixture
+def always_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest_module, "WORKER_BYTES", 0)
+
+
+@pytest.mark.usefixtures("always_two")
+@pytest.mark.parametrize("sending", [f"parsing._send = {fault}" for fault in FAULTS] + ["parsing.agents.load = talks"])
+def test_what_is_no_frame_of_the_second_process_is_read_by_the_first(
+    sending: str, another: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone, disturbed = another(), another()
+    for machine in (alone, disturbed):
+        for name in SMALL:
+            machine.put(name)
+    alone.read()
+    monkeypatch.setattr(parsing, "COMMAND", (sys.executable, "-c", f"{PROGRAM}{sending}\nparsing.serve()"))
+    assert disturbed.read().errors == []
+    assert differences(content(disturbed.store), content(alone.store)) == []
+
+
+@pytest.mark.slow
+def test_an_ingest_that_is_stopped_and_continued_over_and_over_stores_the_same(
+    machine: Machine, tmp_path: Path
+) -> None:
+    dice = random.Random(1)
+    for n in range(LOGS):
+        said = (claude_line("user", f"u{m}", dice.randbytes(SAID_BYTES).hex()) for m in range(RECORDS))
+        machine.write(claude_log(f"log-{n}"), lines(*said))
+    environ = {**os.environ, "HOME": str(machine.home), "PYTHONUNBUFFERED": "1", "BACKSTORY_HOME": str(tmp_path / "bh")}
+    running = subprocess.Popen(
+        [sys.executable, "-m", "backstory", "ingest", "--json"], env=environ, cwd=machine.home,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    stops = stopped_until_it_ends(running)
+    _, complaints = running.communicate()
+    assert (running.returncode, complaints) == (0, b"")
+    assert stops >= STOPS_MIN
+    machine.read()
+    with open_store(tmp_path / "bh" / "store.db", now=lambda: NOW) as stored:
+        assert differences(content(stored), machine.content()) == []
+
+
+def stopped_until_it_ends(running: subprocess.Popen[Any]) -> int:
+    """Stop and continue a process and those that it started, again and again until it ends; how often."""
+    stops = 0
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            running.wait(BETWEEN_STOPS_S)
+            return stops
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            os.killpg(running.pid, number)
+        stops += 1

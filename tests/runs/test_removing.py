@@ -1,0 +1,132 @@
+"""What ``rm`` removes, and what it says of the rest, with real runs in a project."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backstory.store import open_store
+from backstory.store.queue import Kind, Queue, Text
+from tests.runs.test_claims import own_log
+from tests.store.leftovers import leftovers
+
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
+
+    from tests.runs.conftest import Bench
+
+GOOD: dict[str, Any] = {"result": {"is_error": False}}
+SECRET = "qzxwvkjheron"
+
+
+@pytest.fixture
+def ran(bench: Bench) -> Bench:
+    """A project whose one session says the secret, with its agent's own log of it, both in all stores."""
+    bench.run(f"keep {SECRET}", {"say": f"noted {SECRET}"}, GOOD)
+    own_log(bench, f"keep {SECRET}", SECRET)
+    assert bench.backstory("ingest").returncode == 0
+    return bench
+
+
+def left(bench: Bench) -> set[str]:
+    return leftovers(bench.home, SECRET) | leftovers(bench.project / ".backstory", SECRET)
+
+
+def removed(bench: Bench, *words: str) -> CompletedProcess[str]:
+    done = bench.backstory("rm", "--yes", *words)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def continued(bench: Bench) -> None:
+    """Make S1 in another project go on from the session of this one."""
+    with open_store(bench.home / "store.db", shared=True) as home:
+        uid = next(each.uid for each in home.sessions() if each.number == 1)
+    other = bench.root / "other"
+    other.mkdir()
+    done = bench.backstory("run", "-a", "claude", "-S", uid, "and more", script=[{"say": "more"}, GOOD], cwd=other)
+    assert done.returncode == 0, done.stderr
+
+
+def test_nothing_of_a_run_is_left_in_any_store(ran: Bench) -> None:
+    assert left(ran)
+    with open_store(ran.home / "store.db", shared=True) as home:
+        uids = [each.uid for each in home.sessions()]
+    removed(ran, *uids)
+    assert left(ran) == set()
+
+
+def test_what_waited_for_it_is_gone_from_the_queue_beside(ran: Bench) -> None:
+    session = ran.store.session("S1")
+    with Queue(ran.store.path) as queue:
+        queue.add(
+            [
+                Text(uid="0" * 26, session_uid=session.uid, kind=Kind.FOLLOWUP, content=SECRET * 50),
+                Text(uid="1" * 26, session_uid="2" * 26, kind=Kind.FOLLOWUP, content="another's"),
+            ]
+        )
+    removed(ran, "S1", "--copies")
+    assert (ran.project / ".backstory" / "sessions.bks.queue.db").exists()
+    assert left(ran) == set()
+
+
+def test_what_a_run_left_unstored_is_gone(bench: Bench) -> None:
+    bench.run("harmless", GOOD)
+    uid = bench.store.session("S1").uid
+    spool = bench.home / "spool" / ("3" * 26)
+    spool.mkdir(parents=True)
+    (spool / "stdout").write_text(SECRET)
+    (spool / "run.json").write_text(
+        f'{{"turn_uid":"{"3" * 26}","session_uid":"{uid}","store":"{bench.store.path}","agent":"claude",'
+        f'"prompt":"{SECRET}","cwd":"/","started":0}}'
+    )
+    removed(bench, "S1")
+    assert left(bench) == set()
+
+
+def test_a_continuation_is_named_and_left_with_its_words(ran: Bench) -> None:
+    continued(ran)
+    said = removed(ran, "S1").stderr
+    other = open_store(ran.root / "other" / ".backstory" / "sessions.bks")
+    session = other.session("S1")
+    assert "The words are still in" in said
+    assert session.uid[:12] in said
+    assert left(ran)
+
+
+def test_copies_are_removed_when_asked_for(ran: Bench) -> None:
+    continued(ran)
+    removed(ran, "S1", "--copies")
+    other = ran.root / "other" / ".backstory"
+    assert open_store(other / "sessions.bks").sessions() == []
+    assert left(ran) | leftovers(other, SECRET) == set()
+
+
+def test_what_a_session_goes_on_from_is_named_and_never_removed_with_it(ran: Bench) -> None:
+    continued(ran)
+    original = ran.store.session("S1").uid
+    copy = open_store(ran.root / "other" / ".backstory" / "sessions.bks").session("S1").uid
+    said = removed(ran, copy, "--copies").stderr
+    assert f"The words are still in S1 ({original[:12]}" in said
+    assert ran.store.has(original)
+
+
+def test_a_log_and_backups_that_cannot_be_reached_are_named(ran: Bench) -> None:
+    said = removed(ran, "S1", "--copies").stderr
+    assert "backups made before" in said
+    assert str(ran.root / ".claude" / "projects" / "p") in said
+
+
+def test_a_project_that_is_gone_keeps_nobody_from_removing(ran: Bench) -> None:
+    uid = ran.store.session("S1").uid
+    shutil.rmtree(ran.project / ".backstory")
+    removed(ran, uid, "--copies")
+    assert leftovers(ran.home, SECRET) == set()
+
+
+def test_a_store_that_held_nothing_but_what_was_removed_verifies(ran: Bench) -> None:
+    removed(ran, "S1", "--copies")
+    done = ran.backstory("verify")
+    assert (done.returncode, "Whole: 0 sessions" in done.stderr) == (0, True), done.stderr

@@ -1,0 +1,179 @@
+"""A run that cannot be stored waits, is named, and holds up nothing but its own session."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import pytest
+
+from backstory.agents import claude
+from backstory.runner import Runner
+from backstory.spool import SPOOLS, Run, Spool
+from backstory.store import claims, derived, logs, open_store, runs, slices, turns
+from tests.conftest import NOW
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
+    from backstory.store import Session, Store
+    from tests.runs.conftest import Bench
+
+WRITING: list[tuple[ModuleType, str]] = [
+    (runs, "write"),
+    (runs, "_begin"),
+    (runs, "_write_output"),
+    (runs, "_log_of"),
+    (runs, "_write_end"),
+    (runs, "_note_answer"),
+    (turns, "upsert"),
+    (turns, "sum_up"),
+    (turns, "note_answers"),
+    (slices, "insert_events"),
+    (slices, "index_texts"),
+    (logs, "insert_chunks"),
+    (logs, "insert_runs"),
+    (derived, "write"),
+    (claims, "settle"),
+]
+
+
+def refuse(bench: Bench, prompt: str) -> None:
+    """Have the project's store take no turn with this prompt."""
+    with closing(apsw.Connection(str(bench.store.path))) as db:
+        db.execute(
+            f"create trigger refused before insert on turns when new.prompt = '{prompt}' "
+            "begin select raise(abort, 'not this one'); end"
+        )
+
+
+def refuse_no_more(bench: Bench) -> None:
+    with closing(apsw.Connection(str(bench.store.path))) as db:
+        db.execute("drop trigger refused")
+
+
+def prompts(bench: Bench, name: str) -> list[str]:
+    with bench.store as store:
+        return [turn.prompt for turn in store.turns(store.session(name))]
+
+
+def test_a_run_that_cannot_be_stored_waits_and_is_named_and_stops_no_other(bench: Bench) -> None:
+    assert bench.run("first", {"say": "one"}, {"result": True}).returncode == 0
+    refuse(bench, "guilty")
+    ended = bench.run("guilty", {"say": "precious"}, {"result": True}, options=("-S", "S1"))
+    assert ended.returncode == 0
+    assert "The run is kept, but not stored yet" in ended.stderr
+    assert "not this one" in ended.stderr
+    other = bench.run("another", {"say": "two"}, {"result": True}, options=("--new",))
+    assert other.returncode == 0
+    assert "not this one" in other.stderr
+    assert prompts(bench, "S2") == ["another"]
+    (spool,) = bench.spools()
+    read = bench.backstory("ingest", "--json")
+    assert read.returncode == 0
+    (error,) = json.loads(read.stdout)["errors"]
+    assert error["path"] == str(spool)
+    assert "not this one" in error["reason"]
+    (waiting,) = json.loads(bench.backstory("ps", "--json").stdout)
+    assert (waiting["state"], waiting["prompt"], waiting["folder"]) == ("waiting", "guilty", str(spool))
+    assert "not this one" in waiting["problem"]
+    assert "not this one" in bench.backstory("ps").stderr
+    assert str(spool) in bench.backstory("list").stderr
+
+
+def test_a_session_is_not_run_on_behind_a_run_that_it_lacks(bench: Bench) -> None:
+    bench.run("first", {"say": "one"}, {"result": True})
+    refuse(bench, "guilty")
+    bench.run("guilty", {"say": "precious"}, {"result": True}, options=("-S", "S1"))
+    behind = bench.run("behind", {"say": "never"}, {"result": True}, options=("-S", "S1"))
+    assert behind.returncode == 75
+    assert "An earlier run of S1 could not be stored" in behind.stderr
+    assert "Traceback" not in behind.stderr
+    assert prompts(bench, "S1") == ["first"]
+    refuse_no_more(bench)
+    assert bench.run("behind", {"say": "three"}, {"result": True}, options=("-S", "S1")).returncode == 0
+    assert prompts(bench, "S1") == ["first", "guilty", "behind"]
+    assert bench.spools() == []
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def left(home: Path, store: Store, session: Session, name: str) -> None:
+    """What a runner that died left of a run."""
+    run = Run(
+        turn_uid=name.rjust(26, "0").upper(), session_uid=session.uid, store=str(store.path), agent="claude",
+        prompt=f"asked {name}", cwd="/w", started=NOW,
+    )  # fmt: skip
+    spool = Spool.begin(home / SPOOLS, run, run.prompt)
+    said = {"id": "m", "content": [{"type": "text", "text": f"answered {name}"}], "usage": {"input_tokens": 1}}
+    records = [{"type": "assistant", "message": said}, {"type": "result", "subtype": "success", "duration_ms": 5}]
+    spool.stdout.write_text("".join(json.dumps(each) + "\n" for each in records))
+    spool.stderr.touch()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OverflowError("too large"), apsw.ConstraintError("NOT NULL constraint failed")],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize(("module", "name"), WRITING, ids=[name for _, name in WRITING])
+def test_whatever_storing_one_run_raises_the_others_are_stored_and_it_is_when_it_can_be(
+    home: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, error: Exception
+) -> None:
+    store = open_store(home.parent / "project.bks", now=lambda: NOW)
+    machine_store = open_store(home.parent / "home.db", shared=True, now=lambda: NOW)
+    sessions = {each: store.create_session(each) for each in ("first", "guilty", "third")}
+    for each, session in sessions.items():
+        left(home, store, session, each)
+    runner = Runner(home, machine_store, {}, lambda: NOW)
+    write, whole, guilty = runs.write, getattr(module, name), [False]
+
+    def watched(db: apsw.Connection, piece: runs.RunPiece) -> bool:
+        guilty[0] = "guilty" in piece.turn.prompt
+        return write(db, piece) if (module, name) != (runs, "write") else faulty(db, piece)
+
+    def faulty(*values: Any, **more: Any) -> Any:
+        if guilty[0]:
+            raise error
+        return whole(*values, **more)
+
+    monkeypatch.setattr(runs, "write", watched)
+    if (module, name) != (runs, "write"):
+        monkeypatch.setattr(module, name, faulty)
+    told: list[str] = []
+    assert runner.take_up(told.append) == 2
+    (problem,) = told
+    assert str(error) in problem
+    answered = {each: [turn.outcome for turn in store.turns(session)] for each, session in sessions.items()}
+    assert answered == {"first": ["completed"], "guilty": [], "third": ["completed"]}
+    monkeypatch.undo()
+    assert runner.take_up(told.append) == 1
+    assert [turn.prompt for turn in store.turns(sessions["guilty"])] == ["asked guilty"]
+    assert [turn.prompt for turn in machine_store.turns(machine_store.session(sessions["guilty"].uid))] == [
+        "asked guilty"
+    ]
+    assert list((home / SPOOLS).iterdir()) == []
+    assert store.verify().problems == []
+    store.close()
+    machine_store.close()
+
+
+def test_a_run_whose_output_its_adapter_fails_at_is_stored_with_what_it_said(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(home.parent / "project.bks", now=lambda: NOW) as store, open_store(home / "store.db") as machine:
+        session = store.create_session()
+        left(home, store, session, "guilty")
+        monkeypatch.setattr(claude.StreamReader, "_assistant", lambda *_: 1 / 0)
+        monkeypatch.setattr(claude.StreamReader, "ended", lambda *_: 1 / 0)
+        assert Runner(home, machine, {}, lambda: NOW).take_up() == 1
+        assert [each.kind for each in store.events(session)] == ["UserMessage", "Unknown", "Complete", "Error"]
+        (turn,) = store.turns(session)
+        assert turn.outcome == "crashed"
+        assert any(b"answered guilty" in data for log in store.logs(session) for data in store.stream_log(log.id))
