@@ -165,9 +165,9 @@ def _for_stream(text: str, stream: Any) -> str:
     return text.replace(_MARK, "\x1b[") if _wants_colour(stream) else _CODE.sub("", text)
 
 
-def one_line(text: str, width: int) -> str:
-    """Text folded to one line of at most ``width`` columns."""
-    folded = clean(" ".join(text.split()))
+def one_line(text: str, width: int, *, keep_blanks: bool = False) -> str:
+    """Text folded to one line of at most ``width`` columns; with ``keep_blanks`` as far in as it stands."""
+    folded = clean(text.expandtabs(4).rstrip() if keep_blanks else " ".join(text.split()))
     if columns(folded) <= width:
         return folded
     if folded.isascii():
@@ -179,6 +179,14 @@ def one_line(text: str, width: int) -> str:
             break
         kept.append(letter)
     return "".join(kept) + "…"
+
+
+def end_of_line(text: str, width: int) -> str:
+    """Text folded to one line of at most ``width`` columns, of which the end is kept: a path's name."""
+    folded = clean(" ".join(text.split()))
+    if columns(folded) <= width:
+        return folded
+    return "…" + one_line(folded[::-1], width)[:-1][::-1]
 
 
 def columns(text: str) -> int:

@@ -17,15 +17,17 @@ from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import RECORD, SEQ_MAX, find, meant
 from backstory.compact_form import compact_event
 from backstory.errors import BackstoryError, RecordNotFound
+from backstory.essence import changed_lines, essence, is_path, title_of, without_terminal_codes
 from backstory.extract import char_len
 from backstory.fullform import FullForms
+from backstory.pairing import results_below_calls
 from backstory.runner import exit_unseen as exit_unknown
 from backstory.spool import SPOOLS, waiting
 from backstory.streaming import READ_BYTES, Followed, Told, runnable
 from backstory.tree import get_ancestry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from backstory.cli.app import App, Found
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
 WINDOW = 500
 """So many events are read at once; nothing of the store is held while they are printed."""
 RESULT_LINES = 6
+CHANGED_LINES = 6
+"""Of an edit so many lines are shown without ``--full``."""
+EMPTY_NOTICES = frozenset({"No response requested."})
+"""What an agent notes in place of an answer that nobody asked for."""
 SHOWN_CHARS_MAX = 20_000
 """Of a longer text only the beginning is shown without ``--full``."""
 
@@ -73,7 +79,9 @@ def command(
     told = {run.turn.uid for run in runs}
     turns = dict(enumerate((each for each in stored if each.uid not in told), 1))
     live = {number: run for number, run in enumerate(runs, len(turns) + 1) if turn in (None, number)}
-    events = _events(found, turns, app.machine_store, full=full, turn=turn)
+    forms = FullForms(found.store, app.machine_store)
+    form = forms.of if full else _compact if as_json else forms.with_words
+    events = _events(found, turns, form, turn=turn)
     in_tree = _in_tree(found)
     if as_json:
         head = {
@@ -241,12 +249,15 @@ def live_event_as_json(event: Event, turn: int, *, full: bool) -> dict[str, Any]
     return head | {"char_len": char_len(event)} | {name: fields[name] for name in fields if name not in head}
 
 
+def _compact(stored: StoredEvent) -> Event:
+    return stored.event
+
+
 def _events(
-    found: Found, turns: dict[int, Turn], beside: Store, *, full: bool, turn: int | None
+    found: Found, turns: dict[int, Turn], form: Callable[[StoredEvent], Event], *, turn: int | None
 ) -> Iterator[tuple[StoredEvent, Event, int | None]]:
     store, session = found.store, found.session
     numbers = store.turn_numbers(session)
-    forms = FullForms(store, beside)
     after = (0, -1)
     while window := store.events(session, after=after, limit=WINDOW):
         for stored in window:
@@ -254,7 +265,7 @@ def _events(
             # What was stored after the turns were read is left for the next time.
             is_known = number is None or number in turns
             if is_known and turn in (None, number):
-                yield stored, forms.of(stored) if full else stored.event, number
+                yield stored, form(stored), number
         after = (window[-1].seq, window[-1].part)
 
 
@@ -263,6 +274,22 @@ def _children(found: Found) -> list[dict[str, Any]]:
         {"uid": child.uid, "relation": child.relation, "turns": child.turns}
         for child in found.store.children(found.session)
     ]
+
+
+def _head(found: Found) -> Iterator[str]:
+    """What a session is called, and what is known of it as a whole."""
+    session = found.session
+    title = session.name or session.title or title_of(session.first_prompt or "")
+    called = " ".join(each for each in (session.shown_number, title) if each)
+    yield output.style(output.one_line(called or session.uid, output.width()), bold=True)
+    where = session.project or session.cwd or session.worktree
+    facts = [session.uid, ", ".join(session.agents), where, session.branch, _count(session.turns)]
+    yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
+    if mark_of(found):
+        yield output.style(output.one_liner(f"{mark_of(found)}{session.elsewhere}"), fg="yellow")
+    if session.parent_uid:
+        yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
+    yield from _child_lines(found.store, session.id)
 
 
 def _lines(
@@ -274,19 +301,10 @@ def _lines(
     full: bool,
     thinking: bool,
 ) -> Iterator[str]:
-    session = found.session
-    yield output.style(output.one_liner(session.shown_name or session.uid), bold=True)
-    where = session.project or session.cwd or session.worktree
-    facts = [session.uid, ", ".join(session.agents), where, session.branch, _count(session.turns)]
-    yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
-    if mark_of(found):
-        yield output.style(output.one_liner(f"{mark_of(found)}{session.elsewhere}"), fg="yellow")
-    if session.parent_uid:
-        yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
-    yield from _child_lines(found.store, session.id)
+    yield from _head(found)
     current: int | None = 0
     unknown = 0
-    for stored, event, number in events:
+    for (stored, event, number), answered in results_below_calls(events, lambda each: each[1], lambda each: each[2]):
         if number != current and number is not None:
             gone = output.style("  removed", fg="red") if turns[number].uid in removed else ""
             yield from ("", _turn_line(number, turns[number]) + gone)
@@ -294,18 +312,20 @@ def _lines(
         if isinstance(event, model.Unknown) and not full:
             unknown += 1
         elif thinking or not isinstance(event, model.Thinking):
-            yield from event_lines(stored.seq, event, full=full)
+            yield from event_lines(stored.seq, event, full=full, answered=answered)
     yield from _unknown_line(unknown)
 
 
 def _live_lines(number: int, run: LiveRun, *, full: bool, thinking: bool) -> Iterator[str]:
     yield from ("", _turn_line(number, run.turn))
     unknown = 0
-    for event in run.events():
+    for event, answered in results_below_calls(run.events(), lambda each: each, lambda _: number):
         if isinstance(event, model.Unknown) and not full:
             unknown += 1
         elif thinking or not isinstance(event, model.Thinking):
-            yield from event_lines(None, event if full else compact_event(event), full=full)
+            # Of a call the compact form may leave nothing to show.
+            shown = event if full or isinstance(event, model.ToolCall) else compact_event(event)
+            yield from event_lines(None, shown, full=full, answered=answered)
     yield from _unknown_line(unknown)
     if run.is_running:
         process = f"process {run.pid}" if run.pid is not None else "something that it started"
@@ -351,8 +371,11 @@ def _output_tokens(turn: Turn) -> str:
     return f"{'≥ ' if turn.tokens_source == model.PARTIAL else ''}{turn.tokens.output or 0:,}"
 
 
-def event_lines(seq: int | None, event: Event, *, full: bool) -> Iterator[str]:
-    """An event as lines for a terminal, with its record's number if it has one yet."""
+def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.ToolCall | None = None) -> Iterator[str]:
+    """An event as lines for a terminal, with its record's number if it has one yet.
+
+    ``answered``: the call that a result belongs to, where it does not stand right above.
+    """
     at = "      " if seq is None else output.style(f"@{seq:<5}", dim=True)
     match event:
         case model.UserMessage():
@@ -362,39 +385,63 @@ def event_lines(seq: int | None, event: Event, *, full: bool) -> Iterator[str]:
         case model.Thinking():
             yield from _block(at, "~", event.text, full=full, dim=True)
         case model.ToolCall():
-            name = output.one_liner(event.tool_name)
-            told = output.one_line(key_field(event), output.width() - 12 - len(name))
-            yield f"{at} {output.style('●', fg='blue')} {output.style(name, bold=True)} {told}"
-            if full:
-                yield from _indented(msgspec.json.format(msgspec.json.encode(event.input), indent=2).decode())
+            yield from _call_lines(at, event, full=full)
         case model.ToolResult():
-            lines = event.content.split("\n")
-            shown = lines if full else lines[:RESULT_LINES]
-            text, left = _begun("\n".join(shown), full=full)
-            how = {"fg": "red"} if event.is_error else {"dim": True}
-            yield from _indented(text, **how)
-            yield from left
-            if len(shown) < len(lines):
-                yield output.style(f"         (+{len(lines) - len(shown)} more)", dim=True)
+            yield from _result_lines(at, event, answered, full=full)
         case model.Error():
-            yield from _block(at, "!", event.message, full=full, fg="red")
+            yield from _block(at, "!", without_terminal_codes(event.message), full=full, fg="red")
         case model.Compacted():
             yield from _block(at, "≡", event.summary if full else "context compacted", full=full, fg="magenta")
+        case model.Hook(output=text) if text in EMPTY_NOTICES and not full:
+            return
         case model.Complete() | model.Init():
             return
         case _:
-            told = " ".join(str(value) for value in msgspec.to_builtins(event).values())
+            told = without_terminal_codes(" ".join(str(value) for value in msgspec.to_builtins(event).values()))
             yield f"{at} {output.style(f'{event.kind}: {output.one_line(told, output.width() - 20)}', dim=True)}"
 
 
-def key_field(call: model.ToolCall) -> str:
-    """What a call is about: its command, its path, what it looks for."""
-    given = call.input if isinstance(call.input, dict) else {}
-    for key in ("command", "cmd", "file_path", "path", "pattern", "url", "query", "description", "patch"):
-        if given.get(key):
-            value = given[key]
-            return " ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return call.file_path or ""
+def _call_lines(at: str, call: model.ToolCall, *, full: bool) -> Iterator[str]:
+    yield f"{at} {output.style('●', fg='blue')} {_named(call)}"
+    changed = list(changed_lines(call))
+    shown = changed if full else changed[:CHANGED_LINES]
+    for sign, line in shown:
+        text = line if full else output.one_line(line, output.width() - 11, keep_blanks=True)
+        yield f"         {output.style(f'{sign} {text}', fg='green' if sign == '+' else 'red')}"
+    if len(shown) < len(changed):
+        yield output.style(f"         (+{len(changed) - len(shown)} more changed; --full shows them)", dim=True)
+    if full:
+        yield from _indented(msgspec.json.format(msgspec.json.encode(call.input), indent=2).decode())
+
+
+def _named(call: model.ToolCall) -> str:
+    """A call in a line: its tool, and what it is about."""
+    name = output.one_liner(call.tool_name)
+    return f"{output.style(name, bold=True)} {call_words(call, output.width() - 12 - len(name))}".rstrip()
+
+
+def call_words(call: model.ToolCall, room: int) -> str:
+    """What a call is about in at most so many columns; of a path the end says most."""
+    words = without_terminal_codes(essence(call))
+    return output.end_of_line(words, room) if is_path(call) else output.one_line(words, room)
+
+
+def _result_lines(at: str, result: model.ToolResult, answered: model.ToolCall | None, *, full: bool) -> Iterator[str]:
+    if answered is not None:
+        yield f"{at} {output.style('↳', fg='blue')} {_named(answered)}"
+        at = "      "
+    content = without_terminal_codes(result.content) or "(nothing)"
+    lines = [line.removesuffix("\r") for line in content.split("\n")]
+    shown = lines if full else lines[:RESULT_LINES]
+    text, left = _begun("\n".join(shown), full=full)
+    how: dict[str, Any] = {"fg": "red"} if result.is_error else {"dim": True}
+    first, *rest = text.split("\n")
+    yield f"{at}   {output.style(first, **how)}".rstrip()
+    for line in rest:
+        yield f"         {output.style(line, **how)}"
+    yield from left
+    if len(shown) < len(lines):
+        yield output.style(f"         (+{len(lines) - len(shown)} more)", dim=True)
 
 
 def _begun(text: str, *, full: bool) -> tuple[str, list[str]]:
