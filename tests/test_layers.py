@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "backstory"
 CORE = {
     "errors", "ids", "model", "tree", "extract", "render", "context", "compaction", "compact_form", "reader",
     "_version", "bounds", "deriving", "found", "remotes", "shell", "touches", "refs", "sqlite_memory", "trust",
-    "essence", "pairing",
+    "essence", "pairing", "pricing",
 }  # fmt: skip
 FACES = {"tui", "web", "mcp", "server"}
 LAYERS = ("core", "agents", "store", "work", "faces", "cli")

@@ -24,6 +24,8 @@ from backstory.cli import harmless
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from backstory.pricing import Cost
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_TIME = "no time"
 """What is shown where a time is outside 1970 to 9999."""
@@ -243,6 +245,11 @@ def _moment(ms: int | None) -> datetime | None:
     return None if at is None else _EPOCH + timedelta(milliseconds=at)
 
 
+UNKNOWN = "–"
+"""What stands in a table where nothing is known, which is not 0."""
+MONEY_MARKS: dict[str, str] = {"computed": "~", "lower bound": "≥ "}
+
+
 def duration(ms: int | None) -> str:
     """A duration as a person reads it: ``12.3 s``, ``4 min``, ``2.5 h``."""
     if ms is None or not math.isfinite(ms):
@@ -250,6 +257,15 @@ def duration(ms: int | None) -> str:
     if ms < 60_000:
         return f"{ms / 1000:.1f} s"
     return f"{ms / 60_000:.0f} min" if ms < 5_400_000 else f"{ms / 3_600_000:.1f} h"
+
+
+def money(cost: Cost) -> str:
+    """A cost as a person reads it: ``$1.20`` as reported, ``~$1.20`` computed, ``≥ $1.20`` at least, ``–`` unknown."""
+    if cost.low_usd is None:
+        return UNKNOWN
+    # What is less than a cent is not nothing.
+    dollars = f"${cost.low_usd:,.2f}" if cost.low_usd >= 0.01 or cost.low_usd == 0 else f"${cost.low_usd:.4f}"
+    return f"{MONEY_MARKS.get(cost.kind, '')}{dollars}"
 
 
 def size(count: int) -> str:

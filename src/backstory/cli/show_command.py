@@ -12,7 +12,7 @@ import msgspec
 from backstory import agents, model
 from backstory.cli import output
 from backstory.cli.app import now_ms
-from backstory.cli.list_command import MARKS, mark_of, outcome_of, session_as_json
+from backstory.cli.list_command import MARKS, costs_of, mark_of, outcome_of, session_as_json
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import RECORD, SEQ_MAX, find, meant
 from backstory.compact_form import compact_event
@@ -21,6 +21,7 @@ from backstory.essence import changed_lines, essence, is_path, title_of, without
 from backstory.extract import char_len
 from backstory.fullform import FullForms
 from backstory.pairing import results_below_calls
+from backstory.pricing import UNKNOWN, Cost, cost_of
 from backstory.runner import exit_unseen as exit_unknown
 from backstory.spool import SPOOLS, waiting
 from backstory.streaming import READ_BYTES, Followed, Told, runnable
@@ -83,12 +84,13 @@ def command(
     form = forms.of if full else _compact if as_json else forms.with_words
     events = _events(found, turns, form, turn=turn)
     in_tree = _in_tree(found)
+    costs = found.store.turn_costs(found.session)
     if as_json:
         head = {
-            "session": session_as_json(found.session, outcome_of(found))
+            "session": session_as_json(found.session, outcome_of(found), costs_of([found])[0])
             | {"conflict": found.is_conflict, "children": _children(found)},
             "turns": [
-                turn_as_json(number, each) | in_tree.get(each.uid, {})
+                turn_as_json(number, each, costs.get(each.uid, UNKNOWN)) | in_tree.get(each.uid, {})
                 for number, each in turns.items()
                 if turn in (None, number)
             ]
@@ -98,7 +100,7 @@ def command(
         output.json_lines(head, "events", chain((event_as_json(*each) for each in events), more))
         return
     removed = {uid for uid, each in in_tree.items() if each["removed"]}
-    lines = _lines(found, turns, removed, events, full=full, thinking=thinking or full)
+    lines = _lines(found, turns, removed, costs, events, full=full, thinking=thinking or full)
     coming = (_live_lines(*each, full=full, thinking=thinking or full) for each in live.items())
     output.pages(chain(lines, chain.from_iterable(coming)))
 
@@ -205,7 +207,12 @@ def _last_written(spool: Spool) -> int:
         return now_ms()
 
 
-def turn_as_json(number: int, turn: Turn) -> dict[str, Any]:
+def _reported(turn: Turn) -> Cost:
+    """What a turn cost that the store does not have yet, where its agent told it."""
+    return cost_of(model.Tokens(), None, reported=turn.cost_usd)
+
+
+def turn_as_json(number: int, turn: Turn, cost: Cost) -> dict[str, Any]:
     """A turn as printed."""
     return {
         "number": number,
@@ -224,8 +231,11 @@ def turn_as_json(number: int, turn: Turn) -> dict[str, Any]:
         "duration_ms": turn.duration_ms,
         "tokens": turn.tokens,
         "tokens_source": turn.tokens_source,
-        "cost_usd": turn.cost_usd,
+        "cost_usd": cost.usd,
         "cost_source": turn.cost_source,
+        "cost_kind": cost.kind,
+        "low_usd": cost.low_usd,
+        "high_usd": cost.high_usd,
     }
 
 
@@ -239,7 +249,12 @@ def event_as_json(stored: StoredEvent, event: Event, turn: int | None) -> dict[s
 def live_turn_as_json(number: int, run: LiveRun) -> dict[str, Any]:
     """The turn of a run that is not stored yet, as printed: it has no place among the records."""
     state = "running" if run.is_running else "waiting"
-    return turn_as_json(number, run.turn) | {"seq": None, "last_seq": None, "live": state, "pid": run.pid}
+    return turn_as_json(number, run.turn, _reported(run.turn)) | {
+        "seq": None,
+        "last_seq": None,
+        "live": state,
+        "pid": run.pid,
+    }
 
 
 def live_event_as_json(event: Event, turn: int, *, full: bool) -> dict[str, Any]:
@@ -283,7 +298,9 @@ def _head(found: Found) -> Iterator[str]:
     called = " ".join(each for each in (session.shown_number, title) if each)
     yield output.style(output.one_line(called or session.uid, output.width()), bold=True)
     where = session.project or session.cwd or session.worktree
-    facts = [session.uid, ", ".join(session.agents), where, session.branch, _count(session.turns)]
+    (cost,) = costs_of([found])
+    money = output.money(cost) if cost.low_usd is not None else ""
+    facts = [session.uid, ", ".join(session.agents), where, session.branch, _count(session.turns), money]
     yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
     if mark_of(found):
         yield output.style(output.one_liner(f"{mark_of(found)}{session.elsewhere}"), fg="yellow")
@@ -296,6 +313,7 @@ def _lines(
     found: Found,
     turns: dict[int, Turn],
     removed: set[str],
+    costs: dict[str, Cost],
     events: Iterator[tuple[StoredEvent, Event, int | None]],
     *,
     full: bool,
@@ -307,7 +325,7 @@ def _lines(
     for (stored, event, number), answered in results_below_calls(events, lambda each: each[1], lambda each: each[2]):
         if number != current and number is not None:
             gone = output.style("  removed", fg="red") if turns[number].uid in removed else ""
-            yield from ("", _turn_line(number, turns[number]) + gone)
+            yield from ("", _turn_line(number, turns[number], costs.get(turns[number].uid, UNKNOWN)) + gone)
         current = number
         if isinstance(event, model.Unknown) and not full:
             unknown += 1
@@ -317,7 +335,7 @@ def _lines(
 
 
 def _live_lines(number: int, run: LiveRun, *, full: bool, thinking: bool) -> Iterator[str]:
-    yield from ("", _turn_line(number, run.turn))
+    yield from ("", _turn_line(number, run.turn, _reported(run.turn)))
     unknown = 0
     for event, answered in results_below_calls(run.events(), lambda each: each, lambda _: number):
         if isinstance(event, model.Unknown) and not full:
@@ -349,10 +367,10 @@ def _count(turns: int) -> str:
     return f"{turns} turn" if turns == 1 else f"{turns} turns"
 
 
-def _turn_line(number: int, turn: Turn) -> str:
+def _turn_line(number: int, turn: Turn, turn_cost: Cost) -> str:
     tokens = turn.tokens
     used = [] if tokens.output is None else [f"{_input_tokens(tokens)} in, {_output_tokens(turn)} out"]
-    cost = [] if turn.cost_usd is None else [f"${turn.cost_usd:.4f}"]
+    cost = [] if turn_cost.low_usd is None else [output.money(turn_cost)]
     mark, colour = MARKS.get(turn.outcome or "", ("", "white"))
     facts = [turn.agent, turn.model, output.local(turn.started), output.duration(turn.duration_ms), *used, *cost]
     how = "" if turn.outcome in (None, model.Outcome.COMPLETED) else f" {turn.outcome}"
