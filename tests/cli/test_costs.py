@@ -17,7 +17,8 @@ USAGE = {"input_tokens": 1_000_000, "output_tokens": 100_000, "cache_read_input_
 def record(session: str, n: int, kind: str, content: Any, **message: Any) -> dict[str, Any]:
     return {
         "type": kind, "sessionId": session, "uuid": f"{session[0]}{n}",
-        "parentUuid": f"{session[0]}{n - 1}" if n else None, "cwd": "/p", "version": "2.1.100", "timestamp": f"2026-05-01T10:00:{n:02}.000Z",
+        "parentUuid": f"{session[0]}{n - 1}" if n else None, "cwd": "/p", "version": "2.1.100",
+        "timestamp": f"2026-05-01T10:00:{n:02}.000Z",
         "message": {"role": kind, "content": content, **message},
     }  # fmt: skip
 
