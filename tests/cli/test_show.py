@@ -112,3 +112,19 @@ def test_a_notice_that_says_nothing_is_shown_only_with_full(bare: Shell) -> None
     notice["message"]["model"] = "<synthetic>"
     assert "No response requested." not in "\n".join(show(bare, said("user", "go"), notice))
     assert "No response requested." in bare("show", SESSION, "--full").out
+
+
+def test_a_plan_is_shown_with_its_text(bare: Shell) -> None:
+    lines = show(
+        bare, said("user", "plan it"), called("ExitPlanMode", 1, plan="# Fix it\n\nFirst this."), came(1, "ok")
+    )
+    at = next(n for n, line in enumerate(lines) if "Plan:" in line)
+    assert lines[at + 1 : at + 4] == ["         # Fix it", "", "         First this."]
+
+
+def test_a_command_that_printed_nothing_leaves_no_empty_line(bare: Shell) -> None:
+    lines = show(
+        bare, said("user", "<command-name>/exit</command-name>"),
+        said("user", "<local-command-stdout></local-command-stdout>"), said("user", "go"),
+    )  # fmt: skip
+    assert not [line for line in lines if line.endswith("Command:")]

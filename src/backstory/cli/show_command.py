@@ -414,9 +414,30 @@ def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.To
             return
         case model.Complete() | model.Init():
             return
+        case model.Plan():
+            yield from _noted(at, f"Plan: {event.name}", event.content, None)
+        case model.Hook(name=name, output=text) if full or name.startswith("subagent"):
+            # What a subagent was asked and answered is no hook's word to the person reading.
+            yield from _noted(at, name.capitalize() if name.startswith("subagent") else f"Hook: {name}", text, full)
+        case model.Command() if full:
+            yield from _noted(at, f"Command: {event.name}".rstrip(), event.output, full)
         case _:
             told = without_terminal_codes(" ".join(str(value) for value in msgspec.to_builtins(event).values()))
-            yield f"{at} {output.style(f'{event.kind}: {output.one_line(told, output.width() - 20)}', dim=True)}"
+            if told.strip():
+                yield f"{at} {output.style(f'{event.kind}: {output.one_line(told, output.width() - 20)}', dim=True)}"
+
+
+def _noted(at: str, head: str, text: str, full: bool | None) -> Iterator[str]:
+    """What stands beside the conversation: a line that says what it is, and its text, or the beginning of it."""
+    yield f"{at} {output.style(output.one_liner(head), dim=True)}"
+    lines = without_terminal_codes(text).strip("\n").split("\n")
+    shown = lines[:RESULT_LINES] if full is False else lines
+    begun, left = _begun("\n".join(shown), full=bool(full))
+    if begun:
+        yield from _indented(begun, dim=True)
+    yield from left
+    if len(shown) < len(lines):
+        yield output.style(f"         (+{len(lines) - len(shown)} more)", dim=True)
 
 
 def _call_lines(at: str, call: model.ToolCall, *, full: bool) -> Iterator[str]:
