@@ -32,7 +32,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import CompanionFacts, Ending, Permissions, Place, Streamed, _jsonl, _numbers
+from backstory.agents import CompanionFacts, Ending, Place, Streamed, _jsonl, _numbers
 from backstory.bounds import added
 from backstory.context import strip_context
 from backstory.model import (
@@ -48,6 +48,7 @@ from backstory.model import (
     LogIdentity,
     Outcome,
     Parsed,
+    Permissions,
     Plan,
     Relation,
     Retry,
@@ -519,7 +520,7 @@ class Reader:
             session.cwd = session.cwd or record.cwd
             session.agent_version = record.version or session.agent_version
             if record.git_branch and record.git_branch != "HEAD":
-                session.branch = record.git_branch
+                session.on_branch(record.git_branch)
 
     def _control(self, record: _Line) -> list[Event]:
         kind = record.type

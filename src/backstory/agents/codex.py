@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import Ending, Permissions, Place, Streamed, _jsonl, _numbers
+from backstory.agents import Ending, Place, Streamed, _jsonl, _numbers
 from backstory.bounds import added
 from backstory.context import strip_context
 from backstory.model import (
@@ -39,6 +39,7 @@ from backstory.model import (
     ModelSwitch,
     Outcome,
     Parsed,
+    Permissions,
     Plan,
     Relation,
     Retry,
@@ -501,7 +502,8 @@ class Reader:
         session = state.session
         session.cwd = _text(payload.cwd) or session.cwd
         session.agent_version = _text(payload.cli_version) or session.agent_version
-        session.branch = _text(git.get("branch")) or session.branch
+        if branch := _text(git.get("branch")):
+            session.on_branch(branch)
         session.repository = _text(git.get("repository_url")) or session.repository
         return [Init(cwd=session.cwd or "", model=_text(payload.model), version=session.agent_version or "")]
 

@@ -18,7 +18,6 @@ import msgspec
 
 from backstory import errors, ids
 from backstory.store import (
-    backup,
     branches,
     claims,
     companions,
@@ -350,10 +349,13 @@ class Store:
             self.take_session(source, uid)
 
     def catch_up(self, source: Store) -> int:
-        """Have the sessions that another store owns as they are there; gives how many were copied."""
+        """Have the sessions that another store owns as they are there; gives how many were copied.
+
+        Those that cannot be copied are named when the others are: raises SessionsNotCopied, SessionDiverged.
+        """
         here: dict[str, tuple[object, ...]] = self._read_if_begun(lambda db: sessions.states(db, source.id), {})
         copied = 0
-        differing: list[str] = []
+        differing, failed = list[str](), dict[str, str]()
         for uid, state in source._read(lambda db: sessions.states(db, source.id)).items():
             if here.get(uid) == state or self.is_forgotten(uid):
                 continue
@@ -362,6 +364,12 @@ class Store:
                 copied += 1
             except errors.SessionDiverged:
                 differing.append(uid)
+            except Exception as refused:
+                if not errors.is_for_one_only(refused):
+                    raise
+                failed[uid] = errors.in_words(refused)
+        if failed:
+            raise errors.SessionsNotCopied(source.path, failed | dict.fromkeys(differing, "it has other turns here"))
         if differing:
             raise errors.SessionDiverged(", ".join(differing))
         return copied
@@ -683,17 +691,27 @@ class Store:
         limit: int = 20,
         hits_per_session: int | None = 1,
         ranked: bool = True,
+        near: bool = True,
+        sort: str = search.BY_SCORE,
     ) -> Found:
         """The best hits of ``query``, so many of each session (None: all), ``limit`` at most.
 
-        Not ``ranked``: every event that has its words (None: every event with a text), of the newest sessions first.
+        ``near``: after what fits also what fits in other forms of the words, and the like. ``sort="time"``: the
+        sessions that were last active first. Not ``ranked``: every event that has the words (None: every event with a
+        text), of the newest sessions first.
         """
         asked = wanted or Filter()
         if not ranked or query is None:
             return self._read(lambda db: search.every(db, query, asked, limit=limit))
         return self._read(
-            lambda db: search.search(db, query, asked, now=self._now(), limit=limit, hits_per_session=hits_per_session)
+            lambda db: search.search(
+                db, query, asked, now=self._now(), limit=limit, hits_per_session=hits_per_session, near=near, sort=sort
+            )
         )
+
+    def sessions_named(self, wanted: Filter, *, limit: int = 20) -> Found:
+        """The sessions that a filter lets through, the last active first, each by where it names the ref asked for."""
+        return self._read(lambda db: search.listed(db, wanted, limit=limit))
 
     def execute_read_only(
         self,
@@ -805,10 +823,6 @@ class Store:
 
         return self._write(write)
 
-    def take_back_untold(self, log_id: int) -> None:
-        """Let go of what is kept of a log as bytes only, so that it is read once more."""
-        self._write(lambda db: logs.take_back(db, log_id))
-
     def mark_stale(self, log_id: int) -> None:
         """Have what a log says derived again by the next ingest."""
         self._write(lambda db: db.execute("update logs set derived = 0 where id = ?", (log_id,)))
@@ -840,14 +854,18 @@ class Store:
 
         self._write(lambda db: _drop_logs(db, log_ids, in_favour_of))
 
-    def replace_unread(self, log_id: int, understood: int) -> None:
-        """Remove a log that nobody understood, and its session, now that another one holds its bytes."""
+    def replace_unread(self, log_id: int, understood: int) -> bool:
+        """Remove a log that nobody understood, and its session, if another one holds all of its bytes by now."""
 
-        def replace(db: apsw.Connection) -> None:
+        def replace(db: apsw.Connection) -> bool:
+            old, new = logs.get(db, log_id), logs.get(db, understood)
+            if old is None or new is None or new.read_to < old.read_to:
+                return False
             _drop_logs(db, [log_id], understood)
             sessions.drop_read(db, understood)
+            return True
 
-        self._write(replace)
+        return self._write(replace)
 
     def fold_idle(self, before: int) -> int:
         """Fold the small chunks of logs that were last written before this time (ms); gives how many logs."""
@@ -884,6 +902,8 @@ class Store:
 
     def backup(self, target: Path) -> int:
         """Copy the store as it is now into a single new file; gives its size in bytes."""
+        from backstory.store import backup
+
         return backup.write(self.path, target)
 
     # telling again ---------------------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory import errors, ids
+from backstory.essence import title_of
 from backstory.model import Relation
 from backstory.remotes import repository_name
-from backstory.store import branches, claims, slices
+from backstory.store import branches, claims, connection, derived, slices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 CANDIDATES_SHOWN_MAX = 8
 UID_SHOWN = 12
+NATIVE_LETTERS_LEAST = 4
+"""The beginning of an agent's own id has at least so many letters."""
 NUMBER_DIGITS_MAX = 18
 """A longer number does not fit a column, so no session has it."""
 
@@ -60,6 +63,11 @@ class Session(Struct, frozen=True, kw_only=True):
     def shown_name(self) -> str:
         """What it is called: its name, its number, its agent's title for it, or nothing."""
         return self.name or self.shown_number or self.title or ""
+
+    @property
+    def shown_title(self) -> str:
+        """What it is about, in a line: its name, its agent's title for it, or what its first prompt would be called."""
+        return self.name or self.title or title_of(self.first_prompt or "")
 
 
 class Workplace(Struct, frozen=True, kw_only=True):
@@ -233,14 +241,14 @@ def mark_elsewhere(db: apsw.Connection, uids: Sequence[str], elsewhere: str) -> 
 
 def next_seq(db: apsw.Connection, identity: str) -> int:
     """The number that the next record of a session gets, from whichever log: one that is nobody's is begun anew."""
-    taken = slices.UNTRUSTED if branches.has_column(db, "sessions", "elsewhere") else "0"
+    taken = slices.UNTRUSTED if connection.has_column(db, "sessions", "elsewhere") else "0"
     found = db.execute(f"select next_seq from sessions where substr(uid, 11) = ? and not ({taken})", (identity,)).get
     return 1 if found is None else int(found)
 
 
 def origins(db: apsw.Connection, identities: Sequence[str]) -> dict[str, str | None]:
     """Of those sessions that are here, by identity, the store from elsewhere that each was taken from; else None."""
-    elsewhere = "elsewhere" if branches.has_column(db, "sessions", "elsewhere") else "null"
+    elsewhere = "elsewhere" if connection.has_column(db, "sessions", "elsewhere") else "null"
     known = "select substr(uid, 11), {} from {} where substr(uid, 11) in (select value from json_each(?))"
     asked = (json.dumps(list(identities)),)
     rows: list[Any] = db.execute(known.format(elsewhere, "sessions"), asked).fetchall()
@@ -273,6 +281,7 @@ def place(db: apsw.Connection, session_id: int, at: Workplace) -> None:
         "root = coalesce(root, ?), repository = coalesce(repository, ?) where id = ?",
         (at.project, at.branch, at.cwd, at.root, repository_name(at.project), session_id),
     )
+    derived.note_branches(db, session_id, [at.branch] if at.branch else [])
 
 
 def choose(db: apsw.Connection, session_id: int, worktree: str) -> None:
@@ -383,7 +392,13 @@ def _by_uid(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]]:
 
 
 def _by_native_id(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]]:
-    return _candidates(db, "native_id = ?", wanted)
+    found = _candidates(db, "native_id = ?", wanted)
+    if found or len(wanted) < NATIVE_LETTERS_LEAST:
+        return found
+    # The sign sorts after every letter of such an id, so this range is the beginning, and the index serves it.
+    beginning = "native_id >= ?1 and native_id < ?1 || '\U0010ffff'"
+    # A helper's id begins with its parent's, which is meant if no more of it is told.
+    return _candidates(db, f"{beginning} and instr(native_id, '/') = 0", wanted) or _candidates(db, beginning, wanted)
 
 
 def _shown(candidates: list[tuple[int, str, str]]) -> list[str]:
@@ -408,7 +423,7 @@ def _candidates(db: apsw.Connection, condition: str, value: object) -> list[tupl
 
 def _columns(db: apsw.Connection) -> str:
     """What a ``Session`` is made of; stores of earlier versions do not say what they took from elsewhere."""
-    return _COLUMNS + ("s.elsewhere" if branches.has_column(db, "sessions", "elsewhere") else "null")
+    return _COLUMNS + ("s.elsewhere" if connection.has_column(db, "sessions", "elsewhere") else "null")
 
 
 def _session(row: tuple[object, ...]) -> Session:
