@@ -42,6 +42,7 @@ FIELDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "file_path": optional_texts,
         "content": texts,
         "is_error": st.booleans(),
+        "changes": st.dictionaries(texts, texts, max_size=2),
     },
     "Error": {"message": texts, "code": texts},
     "Plan": {"name": texts, "content": texts},

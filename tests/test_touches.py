@@ -295,3 +295,15 @@ def test_a_command_of_megabytes_takes_linear_time(command: str) -> None:
     begun = time.process_time()
     touches(shell(command))
     assert time.process_time() - begun < 5
+
+
+def test_what_the_agent_saw_a_command_change_counts_instead_of_what_the_command_seems_to_do() -> None:
+    call = ToolCall(
+        tool_name="Bash", tool="SHELL", input={"command": "cat in.txt; python3 gen.py > out.txt; mv a.py b.py"}
+    )
+    changes = {"/w/out.txt": "create", "/w/made.txt": "create", "/w/a.py": "delete", "/w/b.py": "create"}
+    told = settle(call, ToolResult(content="", changes=changes), "/w")
+    assert [(each.action, each.path, each.to) for each in told] == [
+        ("read", "in.txt", None), ("rename", "a.py", "b.py"),
+        ("create", "/w/out.txt", None), ("create", "/w/made.txt", None),
+    ]  # fmt: skip

@@ -37,7 +37,9 @@ def compact_event(event: Event) -> Event:
     """
     if isinstance(event, ToolResult):
         content = compact_result(event.tool_name, event.tool, event.content)
-        return event if content is event.content else msgspec.structs.replace(event, content=content)
+        if content is event.content and not event.changes:
+            return event
+        return msgspec.structs.replace(event, content=content, changes={})
     if isinstance(event, ToolCall):
         return msgspec.structs.replace(event, input=compact_input(event.tool_name, event.tool, event.input))
     if isinstance(event, Thinking) and len(event.text) > THOUGHT_CHARS:

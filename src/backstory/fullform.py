@@ -12,6 +12,7 @@ import msgspec
 
 from backstory import agents, unread
 from backstory.errors import StoreDamaged
+from backstory.essence import essence
 from backstory.model import Event, LogIdentity, OwnLine, Tool, ToolCall, ToolResult, encoded, event_from_json
 from backstory.store.logs import API, STDERR, STREAM
 
@@ -64,6 +65,12 @@ class FullForms:
         if isinstance(event, ToolCall) and event.tool in EDITS and log.kind.endswith(STREAM):
             return self._with_change(stored, event)
         return event
+
+    def with_words(self, stored: StoredEvent) -> Event:
+        """The event in its compact form, but whole where it is a call of which that form says nothing."""
+        if not isinstance(stored.event, ToolCall) or essence(stored.event):
+            return stored.event
+        return self.of(stored)
 
     def record(self, stored: StoredEvent) -> bytes:
         """The bytes of the record behind an event."""

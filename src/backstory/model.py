@@ -86,6 +86,8 @@ class ToolResult(Event, frozen=True, kw_only=True, omit_defaults=True):
     file_path: str | None = None
     content: str = ""
     is_error: bool = False
+    changes: dict[str, str] = field(default_factory=dict)
+    """Files that a command changed, where the agent says so: ``create``, ``edit`` or ``delete`` by path."""
 
 
 class Error(Event, frozen=True, kw_only=True, omit_defaults=True):
@@ -225,6 +227,10 @@ class OwnLine(Struct, frozen=True, kw_only=True):
     at: int
     turn: str | None = None
     event: msgspec.Raw = msgspec.Raw(b"")
+
+
+PARTIAL = "partial"
+"""A turn's ``tokens_source`` where the final count of an answer is missing: its output is at least what is told."""
 
 
 class Permissions(StrEnum):

@@ -64,6 +64,8 @@ def settle(call: ToolCall, result: ToolResult, cwd: str | None = None) -> list[T
     left out; one that was refused, and so never ran, touched nothing.
     """
     told = _told(call, cwd)
+    if result.changes:
+        return _as_agent_saw(call, told, result.changes, cwd)
     if told and shell.is_shell(call.tool_name, call.tool):
         told = _survivors(call, told, result)
     elif result.is_error:
@@ -71,6 +73,14 @@ def settle(call: ToolCall, result: ToolResult, cwd: str | None = None) -> list[T
     action = _said_action(result.content)
     found = (_as_said(each.touch, action) for each in told)
     return list(dict.fromkeys(found))
+
+
+def _as_agent_saw(call: ToolCall, told: list[_Told], changes: dict[str, str], cwd: str | None) -> list[Touch]:
+    """What a command changed as the agent that watched the files says; what it read or renamed as the command says."""
+    said = [each.touch for each in told if each.touch.action in (Action.READ, Action.RENAME)]
+    renamed = {place(path, cwd, None)[0] for each in said if each.to for path in (each.path, each.to)}
+    seen = [Touch(path, action, call.tool_name) for path, action in changes.items()]
+    return list(dict.fromkeys([*said, *(each for each in seen if place(each.path, cwd, None)[0] not in renamed)]))
 
 
 def place(path: str, cwd: str | None, root: str | None) -> tuple[str, str | None]:

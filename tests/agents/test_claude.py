@@ -67,6 +67,26 @@ def spent(message_id: str, output: int, input_: int = 10, **more: Any) -> bytes:
     return answer("…", message={"id": message_id, "usage": usage}, **more)
 
 
+def ended(message_id: str, output: int) -> bytes:
+    """The last record of a message, which holds its final count."""
+    usage = {"input_tokens": 10, "output_tokens": output}
+    return answer("…", message={"id": message_id, "usage": usage, "stop_reason": "end_turn"})
+
+
+def result(content: str, call_id: str, *, is_error: bool = False, **more: Any) -> bytes:
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": content, "is_error": is_error}
+    return user([block], **more)
+
+
+def refused(words: str, call_id: str) -> bytes:
+    text = "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:\n"
+    return result(text + words, call_id, is_error=True)
+
+
+def queue(operation: str, content: str | None = None, **more: Any) -> bytes:
+    return control("queue-operation", operation=operation, **({} if content is None else {"content": content}), **more)
+
+
 def control(type_: str, **more: Any) -> bytes:
     return json.dumps({"type": type_, "sessionId": SESSION, **more}).encode()
 
@@ -196,6 +216,17 @@ def test_a_summary_after_a_compaction_is_no_prompt() -> None:
     assert (what.prompts(), only(what, Compacted).summary) == (["go"], "This session is being continued…")
 
 
+# titles and other facts ---------------------------------------------------------------------------------------
+
+
+def test_a_summary_is_the_title_of_the_session_that_holds_its_leaf() -> None:
+    own = control("summary", summary="Ours", leafUuid="a1")
+    foreign = control("summary", summary="Theirs", leafUuid="elsewhere")
+    assert said(own, foreign, user("go"), answer("ok", "a1")).session.title == "Ours"
+    assert said(user("go"), answer("ok", "a1"), own).session.title == "Ours"
+    assert said(foreign, user("go"), answer("ok", "a1")).session.title is None
+
+
 # the tree -------------------------------------------------------------------------------------------------------
 
 
@@ -300,7 +331,24 @@ def test_the_usage_of_a_message_told_by_each_block_counts_once_at_its_largest() 
     (turn,) = said(user("go"), spent("m1", 1), spent("m1", 30), spent("m1", 20), spent("m2", 7)).in_order()
     tokens = turn.tokens
     assert (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write) == (20, 37, 10, 6)
+
+
+def test_output_is_a_lower_bound_until_every_message_has_a_reason_to_stop() -> None:
+    one, other = spent("m1", 1), spent("m2", 7)
+    (turn,) = said(user("go"), one, ended("m1", 30), other).in_order()
+    assert (turn.tokens.output, turn.tokens_source) == (37, "partial")
+    (turn,) = said(user("go"), one, ended("m1", 30), other, ended("m2", 7)).in_order()
     assert turn.tokens_source == "reported"
+
+
+def test_a_block_that_comes_after_the_end_of_its_message_opens_it_no_more() -> None:
+    (turn,) = said(user("go"), ended("m1", 30), spent("m1", 30)).in_order()
+    assert turn.tokens_source == "reported"
+
+
+def test_many_messages_without_an_end_stay_a_lower_bound_in_bounded_space() -> None:
+    (turn,) = said(user("go"), *(spent(f"m{n}", 1) for n in range(100)), ended("m99", 5)).in_order()
+    assert (turn.tokens.output, turn.tokens_source) == (104, "partial")
 
 
 def test_a_message_id_used_for_two_requests_counts_twice() -> None:
@@ -348,9 +396,139 @@ def test_a_result_has_the_name_and_the_path_of_its_call() -> None:
     assert (found.content, found.is_error) == ("no", True)
 
 
-def test_a_plan_is_a_plan_too() -> None:
-    call = {"type": "tool_use", "id": "t1", "name": "ExitPlanMode", "input": {"plan": "# Do it"}}
-    assert only(said(assistant(call)), Plan).content == "# Do it"
+PLAN = assistant({"type": "tool_use", "id": "t1", "name": "ExitPlanMode", "input": {"plan": "# Do it"}})
+
+
+def test_a_plan_that_was_put_before_the_user_is_a_plan_too() -> None:
+    assert only(said(user("go"), PLAN, result("User has approved your plan.", "t1")), Plan).content == "# Do it"
+
+
+def test_a_plan_that_the_user_refused_was_put_before_the_user() -> None:
+    assert only(said(user("go"), PLAN, refused("smaller, please", "t1")), Plan).content == "# Do it"
+
+
+def test_a_plan_whose_call_failed_is_none() -> None:
+    assert (
+        said(user("go"), PLAN, result("ExitPlanMode is disabled for this session", "t1", is_error=True)).all(Plan) == []
+    )
+
+
+# what the user said beside prompts -------------------------------------------------------------------------------
+
+
+def test_words_typed_while_the_agent_works_and_given_to_it_are_the_users_in_the_same_turn() -> None:
+    what = said(user("go"), answer("Wait"), queue("enqueue", "no, main"), queue("remove"), answer("Main then"))
+    assert [each.content for each in what.all(UserMessage)] == ["go", "no, main"]
+    assert [turn.prompt for turn in what.in_order()] == ["go"]
+
+
+def test_queued_words_are_given_in_the_order_they_were_typed() -> None:
+    what = said(user("go"), queue("enqueue", "one"), queue("enqueue", "two"), queue("remove"), queue("remove"))
+    assert [each.content for each in what.all(UserMessage)] == ["go", "one", "two"]
+
+
+def test_queued_words_that_become_a_prompt_are_told_once() -> None:
+    what = said(user("go"), queue("enqueue", "then this"), queue("dequeue"), user("then this"))
+    assert [each.content for each in what.all(UserMessage)] == what.prompts() == ["go", "then this"]
+
+
+def test_queued_words_that_were_taken_back_were_said_to_nobody() -> None:
+    what = said(user("go"), queue("enqueue", "hm"), queue("popAll", "hm"), queue("enqueue", "yes"), queue("remove"))
+    assert [each.content for each in what.all(UserMessage)] == ["go", "yes"]
+
+
+def test_a_notification_in_the_queue_is_no_persons_words() -> None:
+    note = "<agent-notification>\n<task-id>1</task-id></agent-notification>"
+    what = said(user("go"), queue("enqueue", note), queue("remove"))
+    assert (what.prompts(), only(what, Hook).name) == (["go"], "agent-notification")
+
+
+def test_words_absorbed_in_the_midst_of_a_turn_stay_in_it() -> None:
+    given = {"reason": "absorbed_mid_turn", "commandUuid": "c1"}
+    attached = {"type": "queued_command", "prompt": "steer", "source_uuid": "c1", "commandMode": "prompt"}
+    what = said(
+        user("go"), queue("enqueue"), queue("remove", "steer", **given), record("attachment", attachment=attached)
+    )
+    assert [each.content for each in what.all(UserMessage)] == ["go", "steer"]
+    assert [turn.prompt for turn in what.in_order()] == ["go"]
+
+
+def test_words_that_left_the_queue_for_another_reason_were_not_given() -> None:
+    what = said(user("go"), queue("enqueue", "never mind"), queue("remove", reason="cancelled"))
+    assert [each.content for each in what.all(UserMessage)] == ["go"]
+
+
+def test_words_given_at_once_and_logged_again_are_told_once() -> None:
+    attached = {"type": "queued_command", "prompt": "steer", "commandMode": "prompt"}
+    what = said(user("go"), queue("enqueue", "steer"), queue("remove"), record("attachment", attachment=attached))
+    assert [each.content for each in what.all(UserMessage)] == ["go", "steer"]
+
+
+def test_what_the_user_said_when_refusing_a_call_is_the_users() -> None:
+    what = said(user("go"), PLAN, refused("rebase from main first", "t1"))
+    assert [each.content for each in what.all(UserMessage)] == ["go", "rebase from main first"]
+    assert [turn.prompt for turn in what.in_order()] == ["go"]
+
+
+def test_a_refusal_that_only_asks_back_holds_no_words() -> None:
+    asking_back = "The user wants to clarify these questions.\n    Questions asked: …"
+    assert len(said(user("go"), PLAN, refused(asking_back, "t1")).all(UserMessage)) == 1
+
+
+def test_what_the_user_answered_to_a_question_is_the_users() -> None:
+    call = assistant({"type": "tool_use", "id": "q1", "name": "AskUserQuestion", "input": {"questions": []}})
+    text = 'User has answered your questions: "Which?"="Both, please". You can now continue'
+    what = said(user("go"), call, result(text, "q1", toolUseResult={"answers": {"Which?": "Both, please"}}))
+    assert [each.content for each in what.all(UserMessage)] == ["go", "Both, please"]
+    assert [each.content for each in said(user("go"), call, result(text, "q1")).all(UserMessage)] == [
+        "go",
+        "Both, please",
+    ]
+
+
+def test_a_command_that_is_told_to_the_model_is_a_prompt() -> None:
+    goal = "<command-name>/goal</command-name>\n<command-args>Be done.</command-args>"
+    output = "<local-command-stdout>Goal set: Be done.</local-command-stdout>"
+    told_so = user("A Stop hook is now active.", isMeta=True)
+    what = said(user(goal, "g1"), user(output), told_so, ended("m1", 4))
+    (turn,) = what.in_order()
+    assert (turn.prompt, turn.native_id, turn.tokens.output) == ("/goal Be done.", "g1", 4)
+
+
+def test_a_command_of_the_clients_own_is_no_prompt_when_the_session_goes_on_later() -> None:
+    leaving = user("<command-name>/exit</command-name>")
+    what = said(user("go"), answer("ok"), leaving, user("Continue from where you left off.", isMeta=True), user("next"))
+    assert what.prompts() == ["go", "next"]
+
+
+def test_a_clients_notice_is_no_prompt() -> None:
+    what = said(user("go"), user("Operation stopped by hook: Another session is active"))
+    assert (what.prompts(), only(what, Hook).name) == (["go"], "stopped")
+
+
+def test_a_log_that_begins_in_the_midst_has_a_turn_without_a_prompt() -> None:
+    (turn,) = said(result("done", "t0"), ended("m1", 9), user("next")).in_order()[:1]
+    assert (turn.prompt, turn.tokens.output, turn.model) == ("", 9, "claude-x")
+
+
+def test_a_turn_that_was_stopped_after_so_many_steps_failed() -> None:
+    stopped = record("attachment", attachment={"type": "max_turns_reached", "maxTurns": 3, "turnCount": 4})
+    (turn,) = said(user("go"), answer("…"), stopped).in_order()
+    assert (turn.outcome, turn.stop_reason) == (Outcome.FAILED, "max_turns")
+
+
+def test_several_durations_of_a_turn_add_up() -> None:
+    lasted = [record("system", subtype="turn_duration", durationMs=ms) for ms in (398_000, 76_000)]
+    (turn,) = said(user("go"), answer("ok"), *lasted).in_order()
+    assert turn.duration_ms == 474_000
+
+
+def test_a_blank_answer_is_no_event() -> None:
+    assert said(user("go"), answer("\n\n"), answer("ok")).all(AssistantText) == [AssistantText(text="ok")]
+
+
+def test_a_record_that_was_written_twice_is_told_once() -> None:
+    assert len(said(user("go"), answer("ok", "a1"), answer("ok", "a1")).all(AssistantText)) == 1
 
 
 # the session ----------------------------------------------------------------------------------------------------
@@ -431,3 +609,14 @@ def test_the_state_stays_small_however_long_the_log() -> None:
     for seq, line in enumerate(lines, start=1):
         reader.read(line, seq)
     assert len(reader.state()) < 500_000
+
+
+def test_files_that_a_command_changed_are_told_as_the_client_saw_them() -> None:
+    call = assistant({"type": "tool_use", "id": "b1", "name": "Bash", "input": {"command": "make"}})
+    diff = {
+        "files": [{"filePath": "/w/new.txt", "created": True}, {"filePath": "/w/old.txt", "hunks": []}],
+        "moreFiles": 1,
+        "changedFiles": ["/w/new.txt", "/w/old.txt", "/w/third.txt"],
+    }
+    what = said(user("go"), call, result("ok", "b1", toolUseResult={"stdout": "ok", "bashEditDiff": diff}))
+    assert only(what, ToolResult).changes == {"/w/new.txt": "create", "/w/old.txt": "edit", "/w/third.txt": "edit"}

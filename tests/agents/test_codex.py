@@ -12,6 +12,7 @@ from backstory import ids
 from backstory.agents.codex import AGENT
 from backstory.model import (
     AssistantText,
+    Command,
     Compacted,
     Complete,
     Error,
@@ -325,6 +326,79 @@ def test_a_turn_told_twice_keeps_its_place_in_the_tree() -> None:
     turns = three_turns(meta(PARENT), task(FIRST), typed(FIRST), task(SECOND), typed(SECOND)).turns
     first, second = ids.turn_uid("codex", FIRST), ids.turn_uid("codex", SECOND)
     assert (turns[first].parent_uid, turns[second].parent_uid) == (None, first)
+
+
+def test_a_task_that_a_fork_repeats_in_the_same_log_is_told_once_where_it_was_first() -> None:
+    first = (task(FIRST), typed("one"), answer("1"), count(usage(100, 10)), done(FIRST, duration_ms=5))
+    what = said(meta(), *first, meta(THREAD, forked_from_id=PARENT), *first, task(SECOND), typed("two"), answer("2"))
+    one, two = what.in_order()
+    assert [each.text for each in what.all(AssistantText)] == ["1", "2"]
+    assert (one.first_seq, one.last_seq, one.tokens.output) == (3, 7, 10)
+    assert two.parent_uid == one.uid
+
+
+def test_a_fork_in_the_same_log_goes_on_behind_the_last_turn_it_repeats() -> None:
+    second = (task(SECOND), typed(SECOND), done(SECOND))
+    _, _, _, last = three_turns(task(FIRST), typed(FIRST), done(FIRST), *second, task("t4"), typed("again")).in_order()
+    assert last.parent_uid == ids.turn_uid("codex", SECOND)
+
+
+def test_a_part_of_a_turn_ends_when_the_turn_that_it_is_a_part_of_does() -> None:
+    started = event("task_started", turn_id=SECOND, root_turn_id=FIRST)
+    (turn,) = said(meta(), started, typed("review"), done(FIRST)).in_order()
+    assert turn.outcome == Outcome.COMPLETED
+
+
+# what no screen told ----------------------------------------------------------------------------------------------
+
+
+def test_a_prompt_that_only_the_model_was_sent_is_a_prompt() -> None:
+    what = said(meta(), task(FIRST), user("<environment_context>x"), user("go"), answer("ok"), count(usage(9, 3)))
+    (turn,) = what.in_order()
+    assert (turn.prompt, turn.tokens.output) == ("go", 3)
+    assert [event.kind for *_, event in sorted(what.events, key=lambda each: each[:2])][-2:] == [
+        "UserMessage",
+        "AssistantText",
+    ]
+
+
+def test_a_prompt_that_is_told_after_the_models_copy_of_it_is_told_once() -> None:
+    assert said(meta(), task(FIRST), user("go"), typed("go"), answer("ok")).prompts() == ["go"]
+
+
+def test_a_command_that_the_user_ran_is_the_users() -> None:
+    ran = "<command>\nls\n</command>\n<result>\nExit code: 0\na.txt\n</result>"
+    text = f"<user_shell_command>\n{ran}\n</user_shell_command>"
+    what = said(meta(), task(FIRST), user(text))
+    assert only(what, Command) == Command(name="! ls", output="Exit code: 0\na.txt")
+    assert what.prompts() == []
+
+
+EARLY = [
+    {"id": THREAD, "timestamp": "2025-08-21T21:00:00.000Z", "instructions": None, "git": {"branch": "main"}},
+    {"record_type": "state"},
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "<environment_context>x"}]},
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]},
+    {"type": "function_call", "name": "shell", "call_id": "c1", "arguments": '{"command":["ls"]}'},
+    {"type": "function_call_output", "call_id": "c1", "output": "a.txt"},
+    {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "one file"}]},
+]
+
+
+def test_a_log_of_the_first_builds_is_read() -> None:
+    what = said(*(json.dumps(each, separators=(",", ":")).encode() for each in EARLY))
+    (turn,) = what.in_order()
+    assert what.identity.native_id == THREAD
+    assert (what.session.branch, what.prompts(), turn.outcome) == ("main", ["go"], Outcome.COMPLETED)
+    assert (only(what, ToolCall).tool_name, only(what, ToolResult).content) == ("shell", "a.txt")
+    assert (only(what, Thinking).text, only(what, AssistantText).text, what.unknown) == ("hm", "one file", {})
+
+
+def test_a_review_is_a_helper_of_the_session_that_asked_for_it() -> None:
+    line = meta(parent_thread_id=PARENT, source={"subagent": "review"}, thread_source="subagent")
+    identity = said(line, task(FIRST)).identity
+    assert (identity.parent_native_id, identity.relation) == (PARENT, Relation.SUBAGENT)
 
 
 # how turns end --------------------------------------------------------------------------------------------------

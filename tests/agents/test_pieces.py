@@ -41,7 +41,9 @@ def whole(folder: Path) -> Told:
 
 @pytest.mark.parametrize("folder", cases(), ids=case_name)
 @given(data=st.data())
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 def test_a_log_read_in_pieces_says_the_same_as_read_whole(folder: Path, data: st.DataObject) -> None:
     lines = len(lines_of(log_of(folder).read_bytes()))
     cuts = data.draw(st.sets(st.integers(1, max(1, lines - 1)), max_size=12), label="new readers after lines")

@@ -305,7 +305,10 @@ def test_whatever_people_type_is_a_query(read_once: Shell) -> None:
 
 @given(st.one_of(st.text(), st.text(alphabet="\"'*^():+-{}.#,\\ abANDORT\0\ud800日é", max_size=30)))
 @settings(
-    max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=200,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_no_text_is_a_mistake(read_once: Shell, query: str) -> None:
     with open_store(read_once.store) as store:

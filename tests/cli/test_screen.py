@@ -92,7 +92,7 @@ def test_tools_that_run_side_by_side_have_their_results_named(bench: Bench) -> N
     done = bench.run(
         "go", call(1, "Bash", command="one"), call(2, "Read", file_path="/x"), result(1, "1st"), result(2, "2nd"), GOOD
     )
-    assert done.stdout.splitlines() == ["  ● Bash one", "  ● Read /x", "  ↳ Bash → 1st", "  ↳ Read → 2nd"]
+    assert done.stdout.splitlines() == ["  ● Bash one", "  ● Read /x", "  ↳ Bash one → 1st", "  ↳ Read /x → 2nd"]
 
 
 def test_the_line_of_a_tool_is_begun_before_there_is_a_result(bench: Bench) -> None:

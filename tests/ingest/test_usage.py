@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.ingest.machines import lines
@@ -67,3 +68,30 @@ def test_what_a_rewind_left_behind_counts(machine: Machine) -> None:
     asked = "select sum(u.output_tokens), sum(u.output_tokens) filter (where t.rewound) from usage u join turns t on "
     asked += "t.session_id = u.session_id and t.uid = u.turn_uid"
     assert machine.store.execute_read_only(asked).rows == [(13, 5)]
+
+
+PARENT, REVIEW, TURN = (f"019e0000-0000-7000-8000-00000000000{n}" for n in (1, 2, 3))
+ROLLOUTS = Path(".codex/sessions/2026/11/21")
+
+
+def rollout(thread: str, *records: dict[str, Any], **meta: Any) -> bytes:
+    begun = {"type": "session_meta", "payload": {"id": thread, **meta}}
+    stamped = ({"timestamp": f"2026-11-21T21:00:0{thread[-1]}.000Z", **each} for each in (begun, *records))
+    return lines(*(json.dumps(each).encode() for each in stamped))
+
+
+def told(type_: str, **payload: Any) -> dict[str, Any]:
+    return {"type": "event_msg", "payload": {"type": type_, **payload}}
+
+
+def test_the_tokens_of_a_review_count_though_the_session_that_asked_for_it_holds_its_turn(machine: Machine) -> None:
+    begun = [told("task_started", turn_id=TURN), told("user_message", message="review it")]
+    spent = told("token_count", info={"total_token_usage": {"input_tokens": 700, "output_tokens": 34}})
+    reviewed = {"parent_thread_id": PARENT, "source": {"subagent": "review"}, "thread_source": "subagent"}
+    machine.write(ROLLOUTS / f"rollout-2026-11-21T21-00-01-{PARENT}.jsonl", rollout(PARENT, *begun))
+    machine.write(ROLLOUTS / f"rollout-2026-11-21T21-00-02-{REVIEW}.jsonl", rollout(REVIEW, *begun, spent, **reviewed))
+    assert machine.read("codex").errors == []
+    asked = "select sum(input_tokens), sum(output_tokens) from usage"
+    assert machine.store.execute_read_only(asked).rows == [(700, 34)]
+    asked = f"select relation from sessions where native_id = '{REVIEW}'"
+    assert machine.store.execute_read_only(asked).rows == [("subagent",)]

@@ -24,6 +24,7 @@ import re
 import uuid
 from collections import Counter, deque
 from functools import partial, reduce
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ from backstory.agents import CompanionFacts, Ending, Place, Streamed, _jsonl, _n
 from backstory.bounds import added
 from backstory.context import strip_context
 from backstory.model import (
+    PARTIAL,
     AssistantText,
     Command,
     Compacted,
@@ -103,13 +105,14 @@ KEPT_SYSTEM = frozenset(
 )  # fmt: skip
 KEPT_ATTACHMENTS = frozenset(
     {
-        "agent_listing_delta", "auto_mode", "auto_mode_exit", "budget_usd", "companion_intro", "compact_file_reference",
+        "agent_listing_delta", "auto_mode", "auto_mode_exit", "budget_usd", "command_permissions", "companion_intro",
+        "compact_file_reference",
         "date", "date_change", "deferred_tools_delta", "diagnostics", "directory", "edited_text_file", "environment",
         "file", "goal_status", "invoked_skills", "mcp_instructions_delta", "mcp_resource", "model", "nested_memory",
         "opened_file_in_ide", "output_style", "plan_mode", "plan_mode_exit", "plan_file_reference", "prompt_snapshot",
         "relevant_memories", "remote_session_change", "selected_lines_in_ide", "session_context",
         "silent_turn_reminder", "skill_listing", "structured_output", "task_reminder", "task_status", "todo",
-        "todo_reminder", "token_usage", "total_tokens_reminder", "ultra_memory",
+        "todo_reminder", "token_usage", "total_tokens_reminder", "ultra_memory", "unknown_command_fallback",
     }
 )  # fmt: skip
 KEPT_BLOCKS = frozenset({"redacted_thinking", "document", "container_upload", "fallback"})
@@ -142,6 +145,11 @@ _TELLS_TAKEN = "msg_lifecycle_v1"
 """Among the capabilities of a version that tells which words it takes up."""
 
 _TITLE_RANK = {"summary": 1, "ai-title": 2, "agent-name": 3, "custom-title": 4}
+_SUMMARIES_MAX = 200
+"""So many summaries may wait for the record that they are of."""
+_QUEUED_MAX = 100
+_WORDS_TOLD_MAX = 16
+_ABSORBED = "absorbed_mid_turn"
 _CALLS_OPEN_MAX = 2_000
 _RECENT_ANCHORS = 16
 _MESSAGES_OPEN_MAX = 16
@@ -155,6 +163,18 @@ _OURS = re.compile(rb'"(?:sessionId|leafUuid|parentUuid|messageId)"\s*:')
 _SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"]+)"')
 _WRAPPED = re.compile(r"<(ide_opened_file|ide_selection|system-reminder)>.*?</\1>\s*", re.DOTALL)
 _TAG = re.compile(r"</?[a-z-]+>")
+_NOTIFICATIONS = (
+    "<task-notification>", "<agent-notification>", "<user-prompt-submit-hook>", "<local-command-caveat>",
+)  # fmt: skip
+_NOT_OF_A_COMMAND = ("<", "Caveat: ", "Continue from where you left off")
+_REFUSED = re.compile(r"the user said:\n(?!The user wants to clarify these questions)(.+)", re.DOTALL)
+_ASKING = "AskUserQuestion"
+_DIFF = b'"bashEditDiff"'
+_PLANNING = "ExitPlanMode"
+_PLANS_OPEN_MAX = 4
+_USER_REFUSED = "The user doesn't want to proceed"
+_ANSWERED = "User has answered your questions:"
+_ANSWER = re.compile(r'"="([^"]*)"')
 _NOTICE = re.compile(
     r"No response requested\.|API Error|Invalid API key|Credit balance|Claude (?:AI )?usage limit|Prompt is too long"
     r"|Please run /login"
@@ -180,6 +200,29 @@ class _Block(Struct):
     tool_use_id: str | None = None
     content: Any = None
     is_error: bool | None = None
+
+
+class _Answered(Struct):
+    """A result of the tool that asks the user."""
+
+    answers: dict[str, Any] = field(default_factory=dict)
+
+
+class _ChangedFile(Struct):
+    path: str = field(name="filePath")
+    created: bool = False
+    deleted: bool = False
+
+
+class _Diff(Struct):
+    files: list[_ChangedFile] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list, name="changedFiles")
+
+
+class _Ran(Struct):
+    """A result of the shell, of a build that watches the files of a repository."""
+
+    diff: _Diff = field(default_factory=_Diff, name="bashEditDiff")
 
 
 class _Message(Struct):
@@ -213,6 +256,11 @@ class _Line(Struct, rename="camel"):
     hook_errors: Any = None
     api_error_status: int | str | None = None
     summary: Any = None
+    leaf_uuid: Any = None
+    operation: str | None = None
+    reason: Any = None
+    command_uuid: Any = None
+    tool_use_result: msgspec.Raw = msgspec.Raw()
     ai_title: Any = None
     custom_title: Any = None
     agent_name: Any = None
@@ -228,11 +276,26 @@ class _State(Struct, kw_only=True):
     turn: Turn | None = None
     turns_seen: int = 0
     usage: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
+    unfinished: dict[str, bool] = field(default_factory=dict)
+    """Messages of the turn whose final count was not told, in order; some of them, where there are many."""
+    finished: list[str] = field(default_factory=list)
     calls: dict[str, tuple[str, str | None]] = field(default_factory=dict)
     last_anchor: str | None = None
     recent: dict[str, str | None] = field(default_factory=dict)
     heads: dict[str, tuple[str | None, int | None]] = field(default_factory=dict)
     cost_seen: float | None = None
+    summaries: dict[str, str] = field(default_factory=dict)
+    """Summaries of conversations whose last record, by its uuid, has not been met: maybe those of other sessions."""
+    plans: dict[str, str] = field(default_factory=dict)
+    """Plans whose call has no result yet."""
+    queued: list[str] = field(default_factory=list)
+    """Words typed while the agent works, which it was not yet given."""
+    told: list[str] = field(default_factory=list)
+    """The last of those that it was given in the midst of a turn; newer builds log them a second time."""
+    absorbed: list[str] = field(default_factory=list)
+    """The ids of words that were given to it so, which the log has still to tell."""
+    command: tuple[str, str, int | None] | None = None
+    """A command's uuid, as typed, and when: a prompt if what follows it is told to the model."""
 
 
 class _Meta(Struct):
@@ -256,6 +319,7 @@ class _StreamEvent(Struct):
 
 class _StreamLine(Struct):
     type: str = ""
+    tool_use_result: msgspec.Raw = msgspec.Raw()
     subtype: str | None = None
     command_uuid: str | None = None
     state: Any = None
@@ -425,15 +489,24 @@ class Reader:
             at = _numbers.time_ms(record.timestamp)
             events += self._record(record, at, seq)
         turn = self._turn_at(seq)
-        if turn is not None and events:
-            self._close(turn, events, at)
+        # A plan stands behind the result that tells its call did not fail, and ends nothing.
+        said = [event for event in events if not isinstance(event, Plan)]
+        if turn is not None and said:
+            self._close(turn, said, at)
         return Parsed(at, list(enumerate(events)), turn)
 
     def _record(self, record: _Line, at: int | None, seq: int) -> list[Event]:
         self._note_session(record)
         if record.uuid is None:
             return self._control(record)
+        if record.uuid in self._anchors:
+            # Two processes that write one log may both write a record.
+            return []
+        self._note_summary(record.uuid)
         nearest = self._anchor_of(record.parent_uuid)
+        if self._state.turn is None and record.type == "assistant" and not record.is_sidechain:
+            # A log may begin in the midst of a conversation whose prompt it does not hold.
+            self._begin_turn("", "", at, seq, nearest)
         events = self._conversation(record, at, seq, nearest)
         aside = record.is_sidechain and not self._is_helper
         said = record.type == "assistant" or (bool(events) and isinstance(events[0], UserMessage))
@@ -451,17 +524,70 @@ class Reader:
 
     def _control(self, record: _Line) -> list[Event]:
         kind = record.type
-        if kind in _TITLE_RANK:
-            title = record.summary or record.ai_title or record.agent_name or record.custom_title
-            if isinstance(title, str) and title.strip() and _TITLE_RANK[kind] >= self._state.title_rank:
-                self._state.session.title, self._state.title_rank = title.strip(), _TITLE_RANK[kind]
+        if kind == "summary":
+            self._keep_summary(record)
             return []
+        if kind in _TITLE_RANK:
+            self._note_title(kind, record.ai_title or record.agent_name or record.custom_title)
+            return []
+        if kind == "queue-operation":
+            return self._queue(record)
         if kind == "cost-state":
             self._note_total_cost(_numbers.amount(record.total_cost_usd, "cost_usd"))
             return []
         if kind == "system":
             return self._system(record)
         return [] if kind in KEPT else [self._unknown(kind or "record without a type")]
+
+    def _note_title(self, kind: str, title: Any) -> None:
+        if isinstance(title, str) and title.strip() and _TITLE_RANK[kind] >= self._state.title_rank:
+            self._state.session.title, self._state.title_rank = title.strip(), _TITLE_RANK[kind]
+
+    def _keep_summary(self, record: _Line) -> None:
+        """Keep a summary until its leaf is read: it is a title of the session that holds it.
+
+        Older builds wrote summaries into whatever log they began next.
+        """
+        leaf = record.leaf_uuid
+        if not isinstance(leaf, str) or leaf in self._anchors:
+            self._note_title("summary", record.summary)
+        elif isinstance(record.summary, str):
+            self._state.summaries[leaf] = record.summary
+            if len(self._state.summaries) > _SUMMARIES_MAX:
+                self._state.summaries.pop(next(iter(self._state.summaries)))
+
+    def _note_summary(self, uuid: str) -> None:
+        if self._state.summaries and (summary := self._state.summaries.pop(uuid, None)) is not None:
+            self._note_title("summary", summary)
+
+    def _queue(self, record: _Line) -> list[Event]:
+        """Words typed while the agent works: put in a queue, and given to it at once (``remove``), as a prompt of their
+        own (``dequeue``, a record of the user follows), or taken back to be edited (``popAll``)."""
+        queued, words = self._state.queued, record.content if isinstance(record.content, str) else ""
+        match record.operation:
+            case "enqueue":
+                queued.append(words)
+                del queued[:-_QUEUED_MAX]
+            case "popAll":
+                queued.clear()
+            case "dequeue" if queued:
+                queued.pop(0)
+            case "remove":
+                oldest = queued.pop(0) if queued else ""
+                return self._given_at_once(record, words or oldest)
+        return []
+
+    def _given_at_once(self, record: _Line, words: str) -> list[Event]:
+        if record.reason is not None and record.reason != _ABSORBED:
+            return []
+        if isinstance(record.command_uuid, str):
+            # This build logs them again where the agent was given them.
+            self._state.absorbed = [*self._state.absorbed, record.command_uuid][-_WORDS_TOLD_MAX:]
+            return []
+        if not words.strip() or words in self._state.told:
+            return []
+        self._state.told = [*self._state.told, words][-_WORDS_TOLD_MAX:]
+        return [_not_typed(words) or UserMessage(content=words)]
 
     def _conversation(self, record: _Line, at: int | None, seq: int, nearest: str | None) -> list[Event]:
         match record.type:
@@ -481,6 +607,7 @@ class Reader:
     def _assistant(self, record: _Line) -> list[Event]:
         message = record.message or _Message()
         text = _text_of(message.content)
+        self._state.command = None
         if record.is_api_error_message:
             return [Error(message=text, code=str(record.api_error_status or ""))]
         if message.model == "<synthetic>":
@@ -490,7 +617,7 @@ class Reader:
             return [Hook(name="notice", output=text) if _NOTICE.match(text) else AssistantText(text=text)]
         self._note_answer(record, message)
         if isinstance(message.content, str):
-            return [AssistantText(text=message.content)]
+            return [AssistantText(text=message.content)] if message.content.strip() else []
         events: list[Event] = []
         for block in message.content or ():
             events += self._answer_block(_Block(type="text", text=block) if isinstance(block, str) else block)
@@ -499,7 +626,7 @@ class Reader:
     def _answer_block(self, block: _Block) -> list[Event]:
         match block.type:
             case "text":
-                return [AssistantText(text=block.text)] if block.text else []
+                return [AssistantText(text=block.text)] if block.text and block.text.strip() else []
             case "thinking":
                 return [Thinking(text=block.thinking)] if block.thinking else []
             case "tool_use" | "server_tool_use" | "mcp_tool_use":
@@ -518,13 +645,13 @@ class Reader:
         self._state.calls[block.id or ""] = (name, path)
         if len(self._state.calls) > _CALLS_OPEN_MAX:
             self._state.calls.pop(next(iter(self._state.calls)))
-        call = ToolCall(
-            tool_use_id=block.id or "", tool_name=name, tool=TOOLS.get(name, Tool.OTHER), file_path=path, input=given
-        )
         plan = given.get("plan")
-        if name == "ExitPlanMode" and isinstance(plan, str):
-            return [call, Plan(name=name, content=plan)]
-        return [call]
+        if name == _PLANNING and isinstance(plan, str):
+            self._state.plans[block.id or ""] = plan
+            if len(self._state.plans) > _PLANS_OPEN_MAX:
+                self._state.plans.pop(next(iter(self._state.plans)))
+        tool = TOOLS.get(name, Tool.OTHER)
+        return [ToolCall(tool_use_id=block.id or "", tool_name=name, tool=tool, file_path=path, input=given)]
 
     def _note_answer(self, record: _Line, message: _Message) -> None:
         turn = self._state.turn
@@ -536,7 +663,9 @@ class Reader:
         if cost_usd is not None:
             turn.cost_usd, turn.cost_source = (turn.cost_usd or 0.0) + cost_usd, "reported"
         if message.usage is not None:
-            self._note_usage(turn, f"{message.id}/{record.request_id or ''}", message.usage)
+            key = f"{message.id}/{record.request_id or ''}"
+            self._note_usage(turn, key, message.usage)
+            self._note_end_of_message(turn, key, message.stop_reason)
 
     def _note_usage(self, turn: Turn, key: str, usage: _Usage) -> None:
         # Each block of a message repeats its usage, growing: the largest counts, once.
@@ -560,7 +689,19 @@ class Reader:
             cache_read=added(tokens.cache_read, grown[2]),
             cache_write=added(tokens.cache_write, grown[3]),
         )
-        turn.tokens_source = "reported"
+
+    def _note_end_of_message(self, turn: Turn, key: str, stop_reason: str | None) -> None:
+        """Note whether a message's count is final: a record without a reason to stop repeats that of its beginning."""
+        open_messages = self._state.unfinished
+        if stop_reason is None and key not in self._state.finished:
+            open_messages[key] = True
+            if len(open_messages) > _MESSAGES_OPEN_MAX:
+                # One of them is enough to know that the sum is a lower bound.
+                open_messages.pop(next(islice(open_messages, 1, None)))
+        elif stop_reason is not None:
+            open_messages.pop(key, None)
+            self._state.finished = [*self._state.finished, key][-_MESSAGES_OPEN_MAX:]
+        turn.tokens_source = PARTIAL if open_messages else "reported"
 
     def _note_total_cost(self, total: float | None) -> None:
         """The running total of a session. Its first value may hold a parent's cost, unless this is its first turn."""
@@ -584,9 +725,9 @@ class Reader:
         if isinstance(content, list):
             for block in content:
                 if isinstance(block, _Block) and block.type == "tool_result":
-                    events.append(self._tool_result(block))
+                    events += self._result(block, bytes(record.tool_use_result))
         if record.is_meta:
-            return events
+            return events + self._expanded(record, _text_of(content), seq, nearest)
         typed = self._typed(record, _text_of(content), at, seq, nearest)
         # A prompt opens its turn, so that results in the same record stand after it.
         return typed + events if typed and isinstance(typed[0], UserMessage) else events + typed
@@ -595,17 +736,29 @@ class Reader:
         if not text.strip():
             return []
         if aside := _not_typed(text):
+            if isinstance(aside, Command) and aside.name and not aside.name.startswith("!"):
+                self._state.command = (record.uuid or "", aside.name, at)
             return [aside]
+        self._state.command = None
         prompt = _command_prompt(text) or strip_context(_WRAPPED.sub("", text))
         if not prompt.strip():
             return [Hook(name="context", output=text)]
         if record.is_sidechain and not self._is_helper:
             return [Hook(name="subagent prompt", output=prompt)]
-        if (record.uuid or "").startswith(_WORD_IDS) or _source(record).startswith(_WORD_IDS):
-            # Words for a run of ours that was going on: they belong to its turn.
+        source = _source(record)
+        if (record.uuid or "").startswith(_WORD_IDS) or source.startswith(_WORD_IDS) or source in self._state.absorbed:
+            # Words that the agent was given while it worked belong to the turn that goes on.
             return [UserMessage(content=prompt)]
         self._begin_turn(record.uuid or "", prompt, at, seq, nearest)
         return [UserMessage(content=prompt)]
+
+    def _expanded(self, record: _Line, text: str, seq: int, nearest: str | None) -> list[Event]:
+        """What the agent is told in the user's place: the command before it, such as /goal, was a prompt then."""
+        if self._state.command is None or not text.strip() or text.lstrip().startswith(_NOT_OF_A_COMMAND):
+            return []
+        (native_id, typed, at), self._state.command = self._state.command, None
+        self._begin_turn(native_id, typed, at, seq, nearest)
+        return [UserMessage(content=typed)]
 
     def _attachment(self, record: _Line, at: int | None, seq: int, nearest: str | None) -> list[Event]:
         given = record.attachment if isinstance(record.attachment, dict) else {}
@@ -613,7 +766,13 @@ class Reader:
         if kind == "queued_command":
             text = given.get("prompt")
             text = _plain(text) if text is not None else ""
-            return self._typed(record, text, at, seq, nearest) if given.get("commandMode", "prompt") == "prompt" else []
+            is_prompt = given.get("commandMode", "prompt") == "prompt"
+            return self._typed(record, text, at, seq, nearest) if is_prompt and text not in self._state.told else []
+        if kind == "max_turns_reached":
+            turn = self._state.turn
+            if turn is not None:
+                turn.stop_reason = "max_turns"
+            return [Error(message=f"It was stopped after {given.get('maxTurns', 'its')} turns.", code="max_turns")]
         if kind.startswith("hook_") or kind.endswith("_hook"):
             output = next(
                 (given[key] for key in ("content", "stdout", "stderr", "blockingError") if given.get(key)), ""
@@ -633,8 +792,22 @@ class Reader:
         if kind == "turn_duration" and self._state.turn is not None:
             duration_ms = _numbers.count(record.duration_ms, "duration_ms")
             if duration_ms is not None:
-                self._state.turn.duration_ms = duration_ms
+                # Hooks that let the agent go on, and queued words, end a turn more than once.
+                self._state.turn.duration_ms = (self._state.turn.duration_ms or 0) + duration_ms
         return [] if kind in KEPT_SYSTEM else [self._unknown(f"system/{kind}")]
+
+    def _result(self, block: _Block, told: bytes) -> list[Event]:
+        """A tool's result, what the user said in it, and the plan that the call put before the user."""
+        result = self._tool_result(block)
+        if _DIFF in told:
+            result = msgspec.structs.replace(result, changes=_changes(told))
+        words = _refusal(result) if result.is_error else "\n".join(_answers(result, told))
+        events: list[Event] = [result, UserMessage(content=words)] if words.strip() else [result]
+        plan = self._state.plans.pop(result.tool_use_id, None)
+        if plan is not None and (not result.is_error or _USER_REFUSED in result.content):
+            # A call that failed showed its plan to nobody.
+            events.append(Plan(name=_PLANNING, content=plan))
+        return events
 
     def _tool_result(self, block: _Block) -> ToolResult:
         name, path = self._state.calls.pop(block.tool_use_id or "", ("", None))
@@ -670,7 +843,7 @@ class Reader:
             started=at,
         )
         state.turns_seen += 1
-        state.usage = {}
+        state.usage, state.unfinished, state.finished = {}, {}, []
 
     def _turn_at(self, seq: int) -> Turn | None:
         turn = self._state.turn
@@ -685,7 +858,7 @@ class Reader:
         if at is not None and not isinstance(events[-1], Hook | Command):
             turn.ended = at if turn.ended is None else max(turn.ended, at)
         match events[-1]:
-            case AssistantText() | Plan():
+            case AssistantText():
                 turn.outcome = Outcome.COMPLETED
             case Error(code="interrupted"):
                 turn.outcome = Outcome.CANCELLED
@@ -830,7 +1003,7 @@ class StreamReader:
             return [Hook(name="notice", output=text)] if text else []
         self._model = message.model or self._model
         if isinstance(message.content, str):
-            return [AssistantText(text=message.content)] if message.content else []
+            return [AssistantText(text=message.content)] if message.content.strip() else []
         events: list[Event] = []
         for block in message.content or ():
             events += self._blocks._answer_block(_Block(type="text", text=block) if isinstance(block, str) else block)
@@ -839,7 +1012,9 @@ class StreamReader:
     def _user(self, record: _StreamLine) -> list[Event]:
         content = _message_of(record).content
         blocks = [block for block in content or () if isinstance(block, _Block)]
-        events: list[Event] = [self._blocks._tool_result(block) for block in blocks if block.type == "tool_result"]
+        events: list[Event] = []
+        for block in blocks:
+            events += self._blocks._result(block, bytes(record.tool_use_result)) if block.type == "tool_result" else []
         text = _text_of(content)
         if record.is_synthetic or not text.strip():
             return events
@@ -960,6 +1135,37 @@ def _exit_told(exit: Exit) -> str:
     return f"signal {exit.signal}" if exit.signal is not None else f"exit code {exit.code}"
 
 
+def _refusal(result: ToolResult) -> str:
+    """What the user said when refusing a call."""
+    found = _REFUSED.search(result.content)
+    return found.group(1).strip() if found else ""
+
+
+def _answers(result: ToolResult, told: bytes) -> list[str]:
+    """What the user answered to the agent's questions."""
+    if result.tool_name != _ASKING and not result.content.startswith(_ANSWERED):
+        return []
+    try:
+        answers = msgspec.json.decode(told, type=_Answered).answers
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        answers = {}
+    if answers:
+        return [_plain(each) for each in answers.values()]
+    return _ANSWER.findall(result.content) if result.content.startswith(_ANSWERED) else []
+
+
+def _changes(told: bytes) -> dict[str, str]:
+    """The files that a command changed, as the client saw them; it looks only in git repositories."""
+    try:
+        seen = msgspec.json.decode(told, type=_Ran).diff
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    changes = dict.fromkeys(seen.changed, "edit")
+    for each in seen.files:
+        changes[each.path] = "create" if each.created else "delete" if each.deleted else "edit"
+    return changes
+
+
 def _plain(value: Any) -> str:
     """The text of a content value: a string, blocks, or anything else as JSON."""
     if isinstance(value, str):
@@ -1000,7 +1206,9 @@ def _not_typed(text: str) -> Event | None:
         return Error(message=start, code="interrupted")
     if start.startswith(("<command-name>", "<local-command-", "<bash-input>", "<bash-stdout>", "<bash-stderr>")):
         return _command(text)
-    if start.startswith(("<task-notification>", "<user-prompt-submit-hook>", "<local-command-caveat>")):
+    if start.startswith("Operation stopped by hook:"):
+        return Hook(name="stopped", output=start)
+    if start.startswith(_NOTIFICATIONS):
         return Hook(name=start[1 : start.index(">")], output=text)
     return None
 

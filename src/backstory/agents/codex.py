@@ -28,6 +28,7 @@ from backstory.bounds import added
 from backstory.context import strip_context
 from backstory.model import (
     AssistantText,
+    Command,
     Compacted,
     Complete,
     Error,
@@ -135,12 +136,20 @@ _CALLS_OPEN_MAX = 2_000
 _STDERR_LINES_HELD_MAX = 20
 _PATH_MAX = 200
 _TELLINGS_MAX = 200
+_OVER_MAX = 200
+_UNTOLD_MAX = 8
+_STARTS = ("task_started", "turn_started")
+_ROLES_ASKING = ("user", "developer", "system")
 
 _OURS = re.compile(rb'"type"\s*:\s*"(?:session_meta|turn_context|response_item|event_msg|compacted|world_state)"')
+_EARLY = re.compile(rb'\s*\{"(?:id|record_type|type)"\s*:')
+_EARLY_META = re.compile(rb'\s*\{"id"\s*:\s*"([^"\\]+)"\s*,\s*"timestamp"\s*:\s*"[^"]*"\s*,\s*"(?:instructions|git)"')
+"""The first line of the first builds' logs, whose records stand bare in their lines."""
 _PAYLOAD = re.compile(rb'"payload"\s*:')
 _META = re.compile(rb'"type"\s*:\s*"session_meta"')
 _ID = re.compile(rb'"id"\s*:\s*"([^"\\]+)"')
 _FORKED_FROM = re.compile(rb'"forked_from_id"\s*:\s*"([^"\\]+)"')
+_REVIEW_OF = re.compile(rb'"parent_thread_id"\s*:\s*"([^"\\]+)".*?"source"\s*:\s*\{\s*"subagent"\s*:\s*"')
 _SPAWNED_BY = re.compile(rb'"thread_spawn"\s*:\s*\{[^{}]*?"parent_thread_id"\s*:\s*"([^"\\]+)"')
 _FILE_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _UNIQUE_ID = re.compile(r"[a-z]+_[0-9a-f-]{24,}$")
@@ -157,6 +166,9 @@ _SYNTHETIC = re.compile(
     r"|user_shell_command|user_action|skill|goal|goal_context|plugin|plugins_instructions|recommended_plugins"
     r"|collaboration_mode|personality_spec|model_switch|hook_prompt|app-context|apps_instructions"
     r"|codex_internal_context|realtime_conversation)\b)"
+)
+_SHELL_COMMAND = re.compile(
+    r"\s*<user_shell_command>\s*<command>\s*(.*?)\s*</command>\s*(?:<result>(.*?)</result>)?", re.DOTALL
 )
 _IDE_CONTEXT = re.compile(r"\A# Context from my IDE setup:.*?^## My request for Codex:\s*\n", re.DOTALL | re.MULTILINE)
 _IMAGE_TAG = re.compile(r"\s*</?image\b[^>]*>\s*\Z")
@@ -217,6 +229,7 @@ class _Payload(Struct):
     type: str = ""
     id: Any = None
     turn_id: Any = None
+    root_turn_id: Any = None
     role: Any = None
     content: Any = None
     summary: Any = None
@@ -275,6 +288,8 @@ class _State(Struct, kw_only=True):
     has_events: bool = False
     model: str | None = None
     task: str | None = None
+    task_root: str | None = None
+    """The turn that a task is a part of, such as the review that it makes."""
     tells_tasks: bool = False
     task_prompts: int = 0
     task_error: str | None = None
@@ -284,6 +299,13 @@ class _State(Struct, kw_only=True):
     turns_seen: int = 0
     path: list[tuple[str, int]] = field(default_factory=list)
     totals: _Usage | None = None
+    over: list[str] = field(default_factory=list)
+    """The last tasks that ended in this log: one that begins again is a copy, written by a fork in the same file."""
+    is_copy: bool = False
+    path_copied: list[tuple[str, int]] = field(default_factory=list)
+    """The path as it was when copies began."""
+    untold: list[tuple[str, int]] = field(default_factory=list)
+    """What the model was sent as the user's words, and how many images, while no other record tells the prompt."""
     calls: dict[str, _Call] = field(default_factory=dict)
 
 
@@ -327,6 +349,8 @@ class Codex:
         return path.name.startswith("rollout-") and path.name.endswith(_jsonl.ENDINGS)
 
     def identify(self, path: Path, head: bytes) -> LogIdentity | None:
+        if early := _EARLY_META.match(head):
+            return LogIdentity(native_id=early.group(1).decode("utf-8", "replace"))
         if not (_OURS.search(head) and _PAYLOAD.search(head)):
             return None
         meta = _first_meta(head)
@@ -402,19 +426,38 @@ class Reader:
             records = _jsonl.decode(line, _decoder)
         except _jsonl.NotJson:
             return Parsed(None, [(0, self._unknown("not JSON"))], self._turn_at(seq))
-        at, slots = None, list[Event | None]()
+        at, slots, untold = None, list[Event | None](), list[Event | None]()
         for record in records:
             at = _numbers.time_ms(record.timestamp)
+            record = self._early(record, line)
+            untold += self._untold_prompts(record, at, seq)
             slots += self._record(record, at, seq)
-        turn = self._turn_at(seq)
+        # From a copy to the next prompt records make no turn longer.
+        turn = None if self._state.path_copied else self._turn_at(seq)
         # A telling that repeats another leaves its slot empty, so that parts never depend on what came before.
-        events = [(part, event) for part, event in enumerate(slots) if event is not None]
+        # A prompt that an earlier record held stands before the record's own parts, whose numbers stay theirs.
+        events = [(part, event) for part, event in enumerate(untold + slots, -len(untold)) if event is not None]
         if turn is not None and events:
             self._close(turn, events[-1][1], at)
         return Parsed(at, events, turn)
 
+    def _early(self, record: _Record, line: bytes) -> _Record:
+        """A record of the first builds, which stands bare in its line, as today's would say it."""
+        if record.payload is not None or not _EARLY.match(line):
+            return record
+        try:
+            payload = msgspec.json.decode(line, type=_Payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return record
+        if record.type:
+            return _Record(type="response_item", timestamp=record.timestamp, payload=payload)
+        kind = "session_meta" if isinstance(payload.id, str) else "world_state"
+        return _Record(type=kind, timestamp=record.timestamp, payload=payload)
+
     def _record(self, record: _Record, at: int | None, seq: int) -> list[Event | None]:
         payload = record.payload or _Payload()
+        if self._state.is_copy and not _begins_a_task(record.type, payload):
+            return self._copied(payload)
         match record.type:
             case "session_meta":
                 return self._session_meta(payload)
@@ -428,6 +471,22 @@ class Reader:
                 return [Compacted(summary=_text(payload.message))]
             case kind:
                 return [] if kind in KEPT else [self._unknown(kind or "record without a type")]
+
+    def _copied(self, payload: _Payload) -> list[Event | None]:
+        """A record that a fork repeats in the same log says nothing new, but counts are told from its totals on."""
+        if payload.type == "token_count" and payload.info is not None:
+            self._state.totals = payload.info.total_token_usage or self._state.totals
+        return []
+
+    def _untold_prompts(self, record: _Record, at: int | None, seq: int) -> list[Event | None]:
+        """The prompts of a task that only the model's copy tells: it is known when the model begins to answer."""
+        state, payload = self._state, record.payload or _Payload()
+        if not state.untold or not (record.type == "response_item" and payload.role not in _ROLES_ASKING):
+            return []
+        untold, state.untold = state.untold, []
+        if state.task_prompts > 0 or state.is_copy:
+            return []
+        return [self._prompt("response_item", text, images, at, seq) for text, images in untold]
 
     # the thread and its tasks ---------------------------------------------------------------------------------
 
@@ -464,8 +523,13 @@ class Reader:
     def _begin_task(self, payload: _Payload) -> None:
         state, task = self._state, _text(payload.turn_id) or None
         state.tells_tasks = True
-        if task is None or task != state.task:
+        is_told_again = task in state.over and payload.type in _STARTS
+        if task is None or task != state.task or is_told_again:
             state.task, state.task_prompts, state.task_error, state.tellings = task, 0, None, {}
+            state.task_root = _text(payload.root_turn_id) or None
+            state.untold, state.is_copy = [], task in state.over
+            if state.is_copy:
+                self._follow_copy(ids.turn_uid(NAME, task or ""))
 
     # what the model said --------------------------------------------------------------------------------------
 
@@ -499,7 +563,13 @@ class Reader:
     def _doubled_prompt(self, payload: _Payload, at: int | None, seq: int) -> Event | None:
         """The model's copy of a prompt counts only where nothing else tells it: in old logs, and in copied turns."""
         text, images = _typed(payload.content)
-        if (self._state.has_events and not self._state.has_copies) or _is_synthetic(payload, text):
+        if command := _SHELL_COMMAND.match(text):
+            return Command(name=f"! {command.group(1)}", output=command.group(2).strip())
+        if _is_synthetic(payload, text):
+            return None
+        if self._state.has_events and not self._state.has_copies:
+            if self._state.task_prompts == 0 and text.strip():
+                self._state.untold = [*self._state.untold, (text, images)][-_UNTOLD_MAX:]
             return None
         return self._prompt("response_item", text, images, at, seq)
 
@@ -619,7 +689,10 @@ class Reader:
     def _end_turn(self, payload: _Payload, outcome: Outcome, duration_ms: int | None) -> Turn | None:
         """The turn that a task's end is about; none when the task had no prompt of its own."""
         turn, ours = self._state.turn, self._state.turn_task
-        if turn is None or not (payload.turn_id is None or ours is None or payload.turn_id == ours):
+        if isinstance(payload.turn_id, str):
+            self._state.over = [*self._state.over, payload.turn_id][-_OVER_MAX:]
+        root = self._state.task_root if ours == self._state.task else None
+        if turn is None or not (payload.turn_id is None or ours is None or payload.turn_id in (ours, root)):
             return None
         turn.outcome, turn.duration_ms = outcome, duration_ms
         return turn
@@ -668,7 +741,7 @@ class Reader:
             native_id = f"{state.task}/{state.task_prompts}"
         uid = ids.turn_uid(NAME, native_id)
         self._leave_turn()
-        state.session.leaf = None
+        state.session.leaf, state.path_copied = None, []
         # A turn that is told again, as copies are, keeps its place.
         again = next((place for place, (known, _) in enumerate(state.path) if known == uid), len(state.path))
         del state.path[again:]
@@ -693,6 +766,16 @@ class Reader:
         turn, path = self._state.turn, self._state.path
         if turn is not None and path and path[-1][0] == turn.uid:
             path[-1] = (turn.uid, turn.last_seq)
+
+    def _follow_copy(self, uid: str) -> None:
+        """A fork goes on behind the last turn that it copied."""
+        self._leave_turn()
+        state = self._state
+        state.path_copied = state.path_copied or list(state.path)
+        place = next((place for place, (known, _) in enumerate(state.path_copied) if known == uid), None)
+        if place is not None:
+            state.path = state.path_copied[: place + 1]
+            state.session.leaf = None if state.turn is not None and state.turn.uid == uid else state.path[-1]
 
     def _roll_back(self, turns: Any) -> None:
         self._leave_turn()
@@ -931,6 +1014,13 @@ def _error_text(error: Any) -> str:
     return _text(error.get("message")) if isinstance(error, dict) else _text(error)
 
 
+def _begins_a_task(kind: str, payload: _Payload) -> bool:
+    """Whether a record may end a copy: the beginning of another task, or of another thread."""
+    if kind == "event_msg":
+        return payload.type in _STARTS
+    return kind in ("session_meta", "turn_context")
+
+
 # whose log it is ----------------------------------------------------------------------------------------------
 
 
@@ -941,7 +1031,7 @@ def _first_meta(head: bytes) -> dict[str, Any]:
         payload = _jsonl.patiently(line)[0].get("payload")
     except _jsonl.NotJson:
         # Its instructions may be longer than the head; what names the thread comes before them.
-        spawned_by = _word(_SPAWNED_BY.search(line))
+        spawned_by = _word(_SPAWNED_BY.search(line) or _REVIEW_OF.search(line))
         payload = {
             "id": _word(_ID.search(line, max(line.find(b'"payload"'), 0))),
             "forked_from_id": _word(_FORKED_FROM.search(line)),
@@ -951,7 +1041,10 @@ def _first_meta(head: bytes) -> dict[str, Any]:
 
 
 def _spawned_by(meta: dict[str, Any]) -> str:
-    """The thread that spawned this one."""
+    """The thread that spawned this one; a review names it beside its source, which is no more than a word."""
+    source = meta.get("source")
+    if isinstance(source, dict) and isinstance(source.get("subagent"), str):
+        return _text(meta.get("parent_thread_id"))
     value: Any = meta
     for key in ("source", "subagent", "thread_spawn", "parent_thread_id"):
         value = value.get(key) if isinstance(value, dict) else None

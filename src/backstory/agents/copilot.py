@@ -930,6 +930,9 @@ class Reader:
         rest = _above_zero(_difference(_grown(total, state.total, state.counted), state.counted))
         if any(msgspec.structs.astuple(rest)):
             self._give(rest)
+            if state.turn is not None and state.turn.model is None and len(metrics) == 1:
+                # A turn that failed before its first answer names no model, and now holds this one's tokens.
+                state.turn.model = next(iter(metrics))
             if state.turn is not None and state.turns_counted > 1:
                 state.turn.tokens_source = "run"
         elif state.turn is not None and state.turn.tokens_source:

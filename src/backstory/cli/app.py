@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HOME_STORE = "store.db"
+PRICES = "prices.toml"
 NUMBERED = re.compile(r"[Ss][0-9]+")
 
 
@@ -66,14 +67,19 @@ class App:
         """The store named with --store, else the machine's."""
         if not self.store_path:
             return self.machine_store
-        store = open_store(self.store_path, now=now_ms)
+        store = self._opened(self.store_path)
         store.is_elsewhere = self._whose(store) == Verdict.ELSEWHERE
         return store
 
     @cached_property
     def machine_store(self) -> Store:
         """The machine's own store, whatever was named."""
-        return open_store(self.home / HOME_STORE, shared=True, now=now_ms)
+        return self._opened(self.home / HOME_STORE, shared=True)
+
+    def _opened(self, path: str | Path, *, shared: bool = False) -> Store:
+        store = open_store(path, shared=shared, now=now_ms)
+        store.prices_file = self.home / PRICES
+        return store
 
     @cached_property
     def project_folder(self) -> Path:
@@ -98,7 +104,7 @@ class App:
         """The store that this project's own sessions are kept in: the one that was named, else the project's."""
         if self.store_path:
             return self.home_store
-        store = open_store(projects.store_path(self.project_folder), now=now_ms)
+        store = self._opened(projects.store_path(self.project_folder))
         store.is_elsewhere = self._whose(store) != Verdict.OURS and store.exists
         store.refuses_writes = store.is_elsewhere
         return store

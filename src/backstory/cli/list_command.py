@@ -14,7 +14,10 @@ from backstory.model import Outcome
 from backstory.spool import SPOOLS, waiting
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from backstory.cli.app import App
+    from backstory.pricing import Cost
     from backstory.store import Session
 
 PROJECT_COLUMNS = 20
@@ -36,22 +39,29 @@ def command(
     """List sessions, the last active first: this project's, or with --all the machine's.
 
     How the last turn of each ended: ✓ completed, ✗ failed, ■ cancelled, ! crashed; nothing while one runs.
+    What each cost, its helpers too: $1.20 as its agent said, ~$1.20 computed from tokens and prices, ≥ $1.20 at least
+    that, – unknown.
     """
     limit = app.config.get("list.limit") if limit is None and not as_json else limit or 0
     found = listed(app, everything=everything or bool(app.store_path), agent=agent, helpers=helpers, unread=unread)
     shown = found[:limit] if limit else found
     running = _tell_of_runs(app)
     outcomes = [None if each.session.uid in running else outcome_of(each) for each in shown]
+    costs = costs_of(shown)
     if as_json:
-        told = zip(shown, outcomes, strict=True)
-        output.json([session_as_json(each.session, outcome) | {"conflict": each.is_conflict} for each, outcome in told])
+        output.json(
+            [
+                session_as_json(each.session, outcome, cost) | {"conflict": each.is_conflict}
+                for each, outcome, cost in zip(shown, outcomes, costs, strict=True)
+            ]
+        )
         return
     _tell_of_elsewhere(app)
     if not found:
         output.talk(_why_none(app, everything))
         return
     kept = next(columns for least, columns in COLUMNS if output.width() >= least)
-    rows = [_row(each, outcome) for each, outcome in zip(shown, outcomes, strict=True)]
+    rows = [_row(*each) for each in zip(shown, outcomes, costs, strict=True)]
     cells = [[row[n] for n in kept] for row in rows]
     head, *lines = output.table(cells, flexible=2, heads=[HEADS[n] for n in kept])
     output.data(head)
@@ -107,7 +117,17 @@ def outcome_of(found: Found) -> str | None:
     return (turns[-1].outcome if turns else None) or (Outcome.COMPLETED if session.completed else Outcome.FAILED)
 
 
-def session_as_json(session: Session, outcome: str | None) -> dict[str, Any]:
+def costs_of(found: Sequence[Found]) -> list[Cost]:
+    """What each of these sessions cost, with its subagents."""
+    stores = {id(each.store): each.store for each in found}
+    known = {
+        key: store.session_costs([each.session for each in found if each.store is store])
+        for key, store in stores.items()
+    }
+    return [known[id(each.store)][each.session.id] for each in found]
+
+
+def session_as_json(session: Session, outcome: str | None, cost: Cost) -> dict[str, Any]:
     """A session as printed by ``list`` and ``show``; ``outcome`` is its last turn's, None while one runs."""
     return {
         "number": session.shown_number,
@@ -127,7 +147,9 @@ def session_as_json(session: Session, outcome: str | None) -> dict[str, Any]:
         "completed": None if session.completed is None else bool(session.completed),
         "outcome": outcome,
         "duration_ms": session.duration_ms,
-        "cost_usd": session.cost_usd,
+        "cost_usd": cost.usd,
+        "cost_kind": cost.kind,
+        "low_usd": cost.low_usd,
         "native_id": session.native_id,
         "parent": session.parent_uid,
         "relation": session.relation,
@@ -140,18 +162,18 @@ COLUMNS = ((72, range(9)), (50, (0, 1, 2, 5, 6)), (0, (0, 1, 2, 6)))
 """Which of these a terminal of at least so many columns shows."""
 
 
-def _row(found: Found, outcome: str | None) -> tuple[str, ...]:
+def _row(found: Found, outcome: str | None, cost: Cost) -> tuple[str, ...]:
     session = found.session
     return (
         MARKS.get(outcome or "", ("", ""))[0],
         session.shown_number or session.uid[:12],
-        f"{mark_of(found)}{session.name or session.title or session.first_prompt or ''}",
+        f"{mark_of(found)}{session.shown_title}",
         ", ".join(session.agents),
         output.one_line((session.project or "").rstrip("/").rpartition("/")[2], PROJECT_COLUMNS),
-        output.local(session.last_active),
+        output.local(session.last_active) or output.UNKNOWN,
         str(session.turns),
-        output.duration(session.duration_ms),
-        "" if session.cost_usd is None else f"${session.cost_usd:.2f}",
+        output.duration(session.duration_ms) or output.UNKNOWN,
+        output.money(cost),
     )
 
 

@@ -24,6 +24,8 @@ from backstory.cli import harmless
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from backstory.pricing import Cost
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_TIME = "no time"
 """What is shown where a time is outside 1970 to 9999."""
@@ -167,9 +169,9 @@ def _for_stream(text: str, stream: Any) -> str:
     return text.replace(_MARK, "\x1b[") if _wants_colour(stream) else _CODE.sub("", text)
 
 
-def one_line(text: str, width: int) -> str:
-    """Text folded to one line of at most ``width`` columns."""
-    folded = clean(" ".join(text.split()))
+def one_line(text: str, width: int, *, keep_blanks: bool = False) -> str:
+    """Text folded to one line of at most ``width`` columns; with ``keep_blanks`` as far in as it stands."""
+    folded = clean(text.expandtabs(4).rstrip() if keep_blanks else " ".join(text.split()))
     if columns(folded) <= width:
         return folded
     if folded.isascii():
@@ -181,6 +183,14 @@ def one_line(text: str, width: int) -> str:
             break
         kept.append(letter)
     return "".join(kept) + "…"
+
+
+def end_of_line(text: str, width: int) -> str:
+    """Text folded to one line of at most ``width`` columns, of which the end is kept: a path's name."""
+    folded = clean(" ".join(text.split()))
+    if columns(folded) <= width:
+        return folded
+    return "…" + one_line(folded[::-1], width)[:-1][::-1]
 
 
 def columns(text: str) -> int:
@@ -237,6 +247,11 @@ def _moment(ms: int | None) -> datetime | None:
     return None if at is None else _EPOCH + timedelta(milliseconds=at)
 
 
+UNKNOWN = "–"
+"""What stands in a table where nothing is known, which is not 0."""
+MONEY_MARKS: dict[str, str] = {"computed": "~", "lower bound": "≥ "}
+
+
 def duration(ms: int | None) -> str:
     """A duration as a person reads it: ``12.3 s``, ``4 min``, ``2.5 h``."""
     if ms is None or not math.isfinite(ms):
@@ -244,6 +259,15 @@ def duration(ms: int | None) -> str:
     if ms < 60_000:
         return f"{ms / 1000:.1f} s"
     return f"{ms / 60_000:.0f} min" if ms < 5_400_000 else f"{ms / 3_600_000:.1f} h"
+
+
+def money(cost: Cost) -> str:
+    """A cost as a person reads it: ``$1.20`` as reported, ``~$1.20`` computed, ``≥ $1.20`` at least, ``–`` unknown."""
+    if cost.low_usd is None:
+        return UNKNOWN
+    # What is less than a cent is not nothing.
+    dollars = f"${cost.low_usd:,.2f}" if cost.low_usd >= 0.01 or cost.low_usd == 0 else f"${cost.low_usd:.4f}"
+    return f"{MONEY_MARKS.get(cost.kind, '')}{dollars}"
 
 
 def size(count: int) -> str:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from backstory import model
 from backstory.cli import output
+from backstory.essence import essence, without_terminal_codes
+from backstory.fullform import FullForms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -24,6 +28,7 @@ LINES_AT_ONCE = 200
 
 def records(found: Found, spans: Sequence[Span], turns: Iterable[TreeTurn]) -> Iterator[StoredEvent]:
     """The events of a path's records, in the order of their numbers."""
+    forms = FullForms(found.store)
     ids = {turn.uid: turn.id for turn in turns}
     last = {ids[span.uid]: span.last for span in spans}
     first = {ids[span.uid]: span.first for span in spans}
@@ -33,7 +38,7 @@ def records(found: Found, spans: Sequence[Span], turns: Iterable[TreeTurn]) -> I
             for stored in window:
                 turn = stored.turn_id or 0
                 if stored.seq <= stop and first.get(turn, 1) <= stored.seq <= last.get(turn, 0):
-                    yield stored
+                    yield msgspec.structs.replace(stored, event=forms.with_words(stored))
             after = (window[-1].seq, window[-1].part)
             if after[0] > stop or len(window) < WINDOW:
                 break
@@ -58,17 +63,15 @@ def _joined(spans: Sequence[Span]) -> list[tuple[int, int]]:
 
 def told(event: model.Event) -> tuple[str, str] | None:
     """Whose word an event is (U, A, → for a tool, ! for an error), and the word; None for what says nothing here."""
-    from backstory.cli.record_view import key_field
-
     match event:
         case model.UserMessage():
             return "U", event.content
         case model.AssistantText():
             return "A", event.text
         case model.ToolCall():
-            return "→", f"{output.one_line(event.tool_name, NAME_COLUMNS)} {key_field(event)}".strip()
+            return "→", f"{output.one_line(event.tool_name, NAME_COLUMNS)} {essence(event)}".strip()
         case model.ToolResult(is_error=True):
-            return "!", f"{event.tool_name}: {event.content}"
+            return "!", f"{event.tool_name}: {without_terminal_codes(event.content)}"
         case model.Error():
             return "!", event.message
         case model.Plan():

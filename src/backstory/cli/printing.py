@@ -9,8 +9,8 @@ import msgspec
 from backstory import model
 from backstory.cli import output
 from backstory.cli.list_command import MARKS
-from backstory.cli.record_view import key_field
-from backstory.cli.show_command import event_lines
+from backstory.cli.show_command import call_words, event_lines
+from backstory.essence import without_terminal_codes
 
 if TYPE_CHECKING:
     from backstory.runner import Finished
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 METER = ((90, "red"), (60, "yellow"), (0, "green"))
 NAME_COLUMNS = 30
 TOLD_COLUMNS_LEAST = 12
+CALLS_KNOWN_MAX = 1_000
+"""So many calls are remembered until their results come."""
 DEEPER = " " * 5
 """``show`` has a column for records' numbers, which a run does not know yet."""
 
@@ -77,6 +79,8 @@ class _TextPrinter:
         self._is_line_open = False
         self._call: model.ToolCall | None = None
         """The call whose line is still open, for its result."""
+        self._calls: dict[str, model.ToolCall] = {}
+        """Those that wait for their results, by their ids."""
         self._used = 0
         self._error = ""
         self._unknown = 0
@@ -105,8 +109,10 @@ class _TextPrinter:
                 self._answer(event.text)
             case model.ToolCall():
                 self._end_line()
-                self._print(self._call_line(event))
-                self._call = event
+                self._print(self._call_line("●", event))
+                self._call = self._calls[event.tool_use_id] = event
+                if len(self._calls) > CALLS_KNOWN_MAX:
+                    self._calls.pop(next(iter(self._calls)))
             case model.ToolResult():
                 self._result(event)
             case _:
@@ -126,21 +132,23 @@ class _TextPrinter:
             self._print(text.removeprefix(told) if is_begun else text)
         self._end_line()
 
-    def _call_line(self, call: model.ToolCall) -> str:
+    def _call_line(self, mark: str, call: model.ToolCall) -> str:
+        """A call, so that its result has room behind it."""
         name = output.one_line(call.tool_name, NAME_COLUMNS)
         room = max(output.width() * 6 // 10 - output.columns(name) - 5, TOLD_COLUMNS_LEAST)
-        told = output.one_line(key_field(call), room)
-        self._used = output.columns(f"  ● {name} {told}")
-        return f"  {output.style('●', fg='blue')} {output.style(name, bold=True)} {told}"
+        told = call_words(call, room)
+        self._used = output.columns(f"  {mark} {name} {told}".rstrip())
+        return f"  {output.style(mark, fg='blue')} {output.style(name, bold=True)} {told}".rstrip()
 
     def _result(self, result: model.ToolResult) -> None:
         """The line of the words that matter: a command's last, anything else's first."""
+        call = self._calls.pop(result.tool_use_id, None)
         if self._call is None or self._call.tool_use_id != result.tool_use_id:
             self._end_line()
-            name = output.one_line(result.tool_name, NAME_COLUMNS)
-            self._used = output.columns(f"  ↳ {name}")
-            self._print(f"  {output.style('↳', fg='blue')} {output.style(name, bold=True)}")
-        lines = [line for line in result.content.split("\n") if line.strip()] or ["(nothing)"]
+            # Several may run side by side: its call says which one it is the result of.
+            self._print(self._call_line("↳", call or model.ToolCall(tool_name=result.tool_name)))
+        content = without_terminal_codes(result.content)
+        lines = [line for line in content.split("\n") if line.strip()] or ["(nothing)"]
         told = lines[-1] if result.tool == model.Tool.SHELL and not result.is_error else lines[0]
         more = f" (+{len(lines) - 1} lines)" if len(lines) > 1 else ""
         room = max(output.width() - self._used - 3, TOLD_COLUMNS_LEAST)

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from backstory import model
 from backstory.cli import output
+from backstory.essence import essence, without_terminal_codes
 from backstory.snippet import places_of, readable_text
 
 if TYPE_CHECKING:
@@ -56,20 +57,10 @@ def what_it_is(event: Event, call: model.ToolCall | None) -> str:
         case model.ToolCall():
             return f"call of {event.tool_name}"
         case model.ToolResult():
-            about = output.one_line(key_field(call), 60) if call is not None else ""
+            about = output.one_line(without_terminal_codes(essence(call)), 60) if call is not None else ""
             return f"result of {event.tool_name or 'a tool'}{f' ({about})' if about else ''}"
         case _:
             return str(event.kind).lower()
-
-
-def key_field(call: model.ToolCall) -> str:
-    """What a call is about: its command, its path, what it looks for."""
-    given = call.input if isinstance(call.input, dict) else {}
-    for key in ("command", "cmd", "file_path", "path", "pattern", "url", "query", "description", "patch"):
-        if given.get(key):
-            value = given[key]
-            return " ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return call.file_path or ""
 
 
 def text_of(event: Event) -> str:
@@ -95,7 +86,7 @@ def body_lines(event: Event, searched: str, *, full: bool) -> Iterator[str]:
     """An event's text with what was searched for marked: around the first place of it, or with ``full`` all."""
     text = text_of(event).strip("\n")
     if not full:
-        text = readable_text(text[:CUT_AFTER_CHARS])
+        text = readable_text(without_terminal_codes(text[:CUT_AFTER_CHARS]))
     marks, best = places_of(text, searched) if searched else ([], 0)
     lines, first = _lines_with_marks(text, marks), 0
     if not full and len(lines) > LINES_SHOWN:

@@ -12,20 +12,23 @@ import msgspec
 from backstory import agents, model
 from backstory.cli import output, record_view
 from backstory.cli.app import now_ms
-from backstory.cli.list_command import MARKS, mark_of, outcome_of, session_as_json
+from backstory.cli.list_command import MARKS, costs_of, mark_of, outcome_of, session_as_json
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import RECORD, SEQ_MAX, find, meant
 from backstory.compact_form import compact_event
 from backstory.errors import BackstoryError, RecordNotFound
+from backstory.essence import changed_lines, essence, is_path, without_terminal_codes
 from backstory.extract import char_len
 from backstory.fullform import FullForms
+from backstory.pairing import results_below_calls
+from backstory.pricing import UNKNOWN, Cost, cost_of
 from backstory.runner import exit_unseen as exit_unknown
 from backstory.spool import SPOOLS, waiting
 from backstory.streaming import READ_BYTES, Followed, Told, runnable
 from backstory.tree import get_ancestry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from backstory.cli.app import App, Found
@@ -37,6 +40,10 @@ if TYPE_CHECKING:
 WINDOW = 500
 """So many events are read at once; nothing of the store is held while they are printed."""
 RESULT_LINES = 6
+CHANGED_LINES = 6
+"""Of an edit so many lines are shown without ``--full``."""
+EMPTY_NOTICES = frozenset({"No response requested."})
+"""What an agent notes in place of an answer that nobody asked for."""
 NEIGHBOURS = 2
 """So many records before and after the one that is asked for."""
 RECORDS_BEFORE = 100
@@ -80,14 +87,17 @@ def command(
     told = {run.turn.uid for run in runs}
     turns = dict(enumerate((each for each in stored if each.uid not in told), 1))
     live = {number: run for number, run in enumerate(runs, len(turns) + 1) if turn in (None, number)}
-    events = _events(found, turns, app.machine_store, full=full, turn=turn)
+    forms = FullForms(found.store, app.machine_store)
+    form = forms.of if full else _compact if as_json else forms.with_words
+    events = _events(found, turns, form, turn=turn)
     in_tree = _in_tree(found)
+    costs = found.store.turn_costs(found.session)
     if as_json:
         head = {
-            "session": session_as_json(found.session, outcome_of(found))
+            "session": session_as_json(found.session, outcome_of(found), costs_of([found])[0])
             | {"conflict": found.is_conflict, "children": _children(found)},
             "turns": [
-                turn_as_json(number, each) | in_tree.get(each.uid, {})
+                turn_as_json(number, each, costs.get(each.uid, UNKNOWN)) | in_tree.get(each.uid, {})
                 for number, each in turns.items()
                 if turn in (None, number)
             ]
@@ -97,7 +107,7 @@ def command(
         output.json_lines(head, "events", chain((event_as_json(*each) for each in events), more))
         return
     removed = {uid for uid, each in in_tree.items() if each["removed"]}
-    lines = _lines(found, turns, removed, events, full=full, thinking=thinking or full)
+    lines = _lines(found, turns, removed, costs, events, full=full, thinking=thinking or full)
     coming = (_live_lines(*each, full=full, thinking=thinking or full) for each in live.items())
     output.pages(chain(lines, chain.from_iterable(coming)))
 
@@ -125,24 +135,25 @@ def _record_lines(
     full: bool,
 ) -> Iterator[str]:  # fmt: skip
     session, seq = found.session, events[0][0].seq
+    form = FullForms(found.store).with_words
     before = found.store.events(session, after=(max(seq - RECORDS_BEFORE, 0) - 1, 1 << 30), limit=WINDOW)
     calls = {each.event.tool_use_id: each.event for each in before if isinstance(each.event, model.ToolCall)}
     results = (event.tool_use_id for _, event, _ in events if isinstance(event, model.ToolResult))
     call = next((calls[each] for each in results if each in calls), None)
     head = record_view.Head(title=session.shown_title, uid=session.uid, seq=seq, turn=events[0][2], at=events[0][0].at)
     yield from record_view.head_lines(head, [event for _, event, _ in events], call)
-    yield from _neighbours([each for each in before if each.seq < seq], last=True)
+    yield from _neighbours([each for each in before if each.seq < seq], form, last=True)
     for stored, event, _ in events:
         yield output.style(f"@{stored.seq}", bold=True)
         yield from record_view.body_lines(event, words, full=full)
-    yield from _neighbours([each for each in after if each.seq > seq], last=False)
+    yield from _neighbours([each for each in after if each.seq > seq], form, last=False)
 
 
-def _neighbours(stored: list[StoredEvent], *, last: bool) -> Iterator[str]:
+def _neighbours(stored: list[StoredEvent], form: Callable[[StoredEvent], Event], *, last: bool) -> Iterator[str]:
     """The nearest records that have something to show."""
     shown: dict[int, list[str]] = {}
     for each in reversed(stored) if last else stored:
-        lines = list(record_view.neighbour_lines(event_lines(each.seq, each.event, full=False)))
+        lines = list(record_view.neighbour_lines(event_lines(each.seq, form(each), full=False)))
         if lines:
             shown.setdefault(each.seq, [])[: 0 if last else len(shown[each.seq])] = lines
         if len(shown) > NEIGHBOURS:
@@ -235,7 +246,12 @@ def _last_written(spool: Spool) -> int:
         return now_ms()
 
 
-def turn_as_json(number: int, turn: Turn) -> dict[str, Any]:
+def _reported(turn: Turn) -> Cost:
+    """What a turn cost that the store does not have yet, where its agent told it."""
+    return cost_of(model.Tokens(), None, reported=turn.cost_usd)
+
+
+def turn_as_json(number: int, turn: Turn, cost: Cost) -> dict[str, Any]:
     """A turn as printed."""
     return {
         "number": number,
@@ -254,8 +270,11 @@ def turn_as_json(number: int, turn: Turn) -> dict[str, Any]:
         "duration_ms": turn.duration_ms,
         "tokens": turn.tokens,
         "tokens_source": turn.tokens_source,
-        "cost_usd": turn.cost_usd,
+        "cost_usd": cost.usd,
         "cost_source": turn.cost_source,
+        "cost_kind": cost.kind,
+        "low_usd": cost.low_usd,
+        "high_usd": cost.high_usd,
     }
 
 
@@ -269,7 +288,12 @@ def event_as_json(stored: StoredEvent, event: Event, turn: int | None) -> dict[s
 def live_turn_as_json(number: int, run: LiveRun) -> dict[str, Any]:
     """The turn of a run that is not stored yet, as printed: it has no place among the records."""
     state = "running" if run.is_running else "waiting"
-    return turn_as_json(number, run.turn) | {"seq": None, "last_seq": None, "live": state, "pid": run.pid}
+    return turn_as_json(number, run.turn, _reported(run.turn)) | {
+        "seq": None,
+        "last_seq": None,
+        "live": state,
+        "pid": run.pid,
+    }
 
 
 def live_event_as_json(event: Event, turn: int, *, full: bool) -> dict[str, Any]:
@@ -279,12 +303,15 @@ def live_event_as_json(event: Event, turn: int, *, full: bool) -> dict[str, Any]
     return head | {"char_len": char_len(event)} | {name: fields[name] for name in fields if name not in head}
 
 
+def _compact(stored: StoredEvent) -> Event:
+    return stored.event
+
+
 def _events(
-    found: Found, turns: dict[int, Turn], beside: Store, *, full: bool, turn: int | None
+    found: Found, turns: dict[int, Turn], form: Callable[[StoredEvent], Event], *, turn: int | None
 ) -> Iterator[tuple[StoredEvent, Event, int | None]]:
     store, session = found.store, found.session
     numbers = store.turn_numbers(session)
-    forms = FullForms(store, beside)
     after = (0, -1)
     while window := store.events(session, after=after, limit=WINDOW):
         for stored in window:
@@ -292,7 +319,7 @@ def _events(
             # What was stored after the turns were read is left for the next time.
             is_known = number is None or number in turns
             if is_known and turn in (None, number):
-                yield stored, forms.of(stored) if full else stored.event, number
+                yield stored, form(stored), number
         after = (window[-1].seq, window[-1].part)
 
 
@@ -303,47 +330,58 @@ def _children(found: Found) -> list[dict[str, Any]]:
     ]
 
 
-def _lines(
-    found: Found,
-    turns: dict[int, Turn],
-    removed: set[str],
-    events: Iterator[tuple[StoredEvent, Event, int | None]],
-    *,
-    full: bool,
-    thinking: bool,
-) -> Iterator[str]:
+def _head(found: Found) -> Iterator[str]:
+    """What a session is called, and what is known of it as a whole."""
     session = found.session
-    yield output.style(output.one_liner(session.shown_name or session.uid), bold=True)
+    called = " ".join(each for each in (session.shown_number, session.shown_title) if each)
+    yield output.style(output.one_line(called or session.uid, output.width()), bold=True)
     where = session.project or session.cwd or session.worktree
-    facts = [session.uid, ", ".join(session.agents), where, session.branch, _count(session.turns)]
+    (cost,) = costs_of([found])
+    money = output.money(cost) if cost.low_usd is not None else ""
+    facts = [session.uid, ", ".join(session.agents), where, session.branch, _count(session.turns), money]
     yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
     if mark_of(found):
         yield output.style(output.one_liner(f"{mark_of(found)}{session.elsewhere}"), fg="yellow")
     if session.parent_uid:
         yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
     yield from _child_lines(found.store, session.id)
+
+
+def _lines(
+    found: Found,
+    turns: dict[int, Turn],
+    removed: set[str],
+    costs: dict[str, Cost],
+    events: Iterator[tuple[StoredEvent, Event, int | None]],
+    *,
+    full: bool,
+    thinking: bool,
+) -> Iterator[str]:
+    yield from _head(found)
     current: int | None = 0
     unknown = 0
-    for stored, event, number in events:
+    for (stored, event, number), answered in results_below_calls(events, lambda each: each[1], lambda each: each[2]):
         if number != current and number is not None:
             gone = output.style("  removed", fg="red") if turns[number].uid in removed else ""
-            yield from ("", _turn_line(number, turns[number]) + gone)
+            yield from ("", _turn_line(number, turns[number], costs.get(turns[number].uid, UNKNOWN)) + gone)
         current = number
         if isinstance(event, model.Unknown) and not full:
             unknown += 1
         elif thinking or not isinstance(event, model.Thinking):
-            yield from event_lines(stored.seq, event, full=full)
+            yield from event_lines(stored.seq, event, full=full, answered=answered)
     yield from _unknown_line(unknown)
 
 
 def _live_lines(number: int, run: LiveRun, *, full: bool, thinking: bool) -> Iterator[str]:
-    yield from ("", _turn_line(number, run.turn))
+    yield from ("", _turn_line(number, run.turn, _reported(run.turn)))
     unknown = 0
-    for event in run.events():
+    for event, answered in results_below_calls(run.events(), lambda each: each, lambda _: number):
         if isinstance(event, model.Unknown) and not full:
             unknown += 1
         elif thinking or not isinstance(event, model.Thinking):
-            yield from event_lines(None, event if full else compact_event(event), full=full)
+            # Of a call the compact form may leave nothing to show.
+            shown = event if full or isinstance(event, model.ToolCall) else compact_event(event)
+            yield from event_lines(None, shown, full=full, answered=answered)
     yield from _unknown_line(unknown)
     if run.is_running:
         process = f"process {run.pid}" if run.pid is not None else "something that it started"
@@ -367,10 +405,10 @@ def _count(turns: int) -> str:
     return f"{turns} turn" if turns == 1 else f"{turns} turns"
 
 
-def _turn_line(number: int, turn: Turn) -> str:
+def _turn_line(number: int, turn: Turn, turn_cost: Cost) -> str:
     tokens = turn.tokens
-    used = [] if tokens.output is None else [f"{_input_tokens(tokens):,} in, {tokens.output:,} out"]
-    cost = [] if turn.cost_usd is None else [f"${turn.cost_usd:.4f}"]
+    used = [] if tokens.output is None else [f"{_input_tokens(tokens)} in, {_output_tokens(turn)} out"]
+    cost = [] if turn_cost.low_usd is None else [output.money(turn_cost)]
     mark, colour = MARKS.get(turn.outcome or "", ("", "white"))
     facts = [turn.agent, turn.model, output.local(turn.started), output.duration(turn.duration_ms), *used, *cost]
     how = "" if turn.outcome in (None, model.Outcome.COMPLETED) else f" {turn.outcome}"
@@ -380,12 +418,20 @@ def _turn_line(number: int, turn: Turn) -> str:
     )
 
 
-def _input_tokens(tokens: model.Tokens) -> int:
-    return (tokens.input or 0) + (tokens.cache_read or 0) + (tokens.cache_write or 0)
+def _input_tokens(tokens: model.Tokens) -> str:
+    known = [each for each in (tokens.input, tokens.cache_read, tokens.cache_write) if each is not None]
+    return f"{sum(known):,}" if known else "–"
 
 
-def event_lines(seq: int | None, event: Event, *, full: bool) -> Iterator[str]:
-    """An event as lines for a terminal, with its record's number if it has one yet."""
+def _output_tokens(turn: Turn) -> str:
+    return f"{'≥ ' if turn.tokens_source == model.PARTIAL else ''}{turn.tokens.output or 0:,}"
+
+
+def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.ToolCall | None = None) -> Iterator[str]:
+    """An event as lines for a terminal, with its record's number if it has one yet.
+
+    ``answered``: the call that a result belongs to, where it does not stand right above.
+    """
     at = "      " if seq is None else output.style(f"@{seq:<5}", dim=True)
     match event:
         case model.UserMessage():
@@ -395,29 +441,84 @@ def event_lines(seq: int | None, event: Event, *, full: bool) -> Iterator[str]:
         case model.Thinking():
             yield from _block(at, "~", event.text, full=full, dim=True)
         case model.ToolCall():
-            name = output.one_liner(event.tool_name)
-            told = output.one_line(record_view.key_field(event), output.width() - 12 - len(name))
-            yield f"{at} {output.style('●', fg='blue')} {output.style(name, bold=True)} {told}"
-            if full:
-                yield from _indented(msgspec.json.format(msgspec.json.encode(event.input), indent=2).decode())
+            yield from _call_lines(at, event, full=full)
         case model.ToolResult():
-            lines = event.content.split("\n")
-            shown = lines if full else lines[:RESULT_LINES]
-            text, left = _begun("\n".join(shown), full=full)
-            how = {"fg": "red"} if event.is_error else {"dim": True}
-            yield from _indented(text, **how)
-            yield from left
-            if len(shown) < len(lines):
-                yield output.style(f"         (+{len(lines) - len(shown)} more)", dim=True)
+            yield from _result_lines(at, event, answered, full=full)
         case model.Error():
-            yield from _block(at, "!", event.message, full=full, fg="red")
+            yield from _block(at, "!", without_terminal_codes(event.message), full=full, fg="red")
         case model.Compacted():
             yield from _block(at, "≡", event.summary if full else "context compacted", full=full, fg="magenta")
+        case model.Hook(output=text) if text in EMPTY_NOTICES and not full:
+            return
         case model.Complete() | model.Init():
             return
+        case model.Plan():
+            yield from _noted(at, f"Plan: {event.name}", event.content, None)
+        case model.Hook(name=name, output=text) if full or name.startswith("subagent"):
+            # What a subagent was asked and answered is no hook's word to the person reading.
+            yield from _noted(at, name.capitalize() if name.startswith("subagent") else f"Hook: {name}", text, full)
+        case model.Command() if full:
+            yield from _noted(at, f"Command: {event.name}".rstrip(), event.output, full)
         case _:
-            told = " ".join(str(value) for value in msgspec.to_builtins(event).values())
-            yield f"{at} {output.style(f'{event.kind}: {output.one_line(told, output.width() - 20)}', dim=True)}"
+            told = without_terminal_codes(" ".join(str(value) for value in msgspec.to_builtins(event).values()))
+            if told.strip():
+                yield f"{at} {output.style(f'{event.kind}: {output.one_line(told, output.width() - 20)}', dim=True)}"
+
+
+def _noted(at: str, head: str, text: str, full: bool | None) -> Iterator[str]:
+    """What stands beside the conversation: a line that says what it is, and its text, or the beginning of it."""
+    yield f"{at} {output.style(output.one_liner(head), dim=True)}"
+    lines = without_terminal_codes(text).strip("\n").split("\n")
+    shown = lines[:RESULT_LINES] if full is False else lines
+    begun, left = _begun("\n".join(shown), full=bool(full))
+    if begun:
+        yield from _indented(begun, dim=True)
+    yield from left
+    if len(shown) < len(lines):
+        yield output.style(f"         (+{len(lines) - len(shown)} more)", dim=True)
+
+
+def _call_lines(at: str, call: model.ToolCall, *, full: bool) -> Iterator[str]:
+    yield f"{at} {output.style('●', fg='blue')} {_named(call)}"
+    changed = list(changed_lines(call))
+    shown = changed if full else changed[:CHANGED_LINES]
+    for sign, line in shown:
+        text = line if full else output.one_line(line, output.width() - 11, keep_blanks=True)
+        yield f"         {output.style(f'{sign} {text}', fg='green' if sign == '+' else 'red')}"
+    if len(shown) < len(changed):
+        yield output.style(f"         (+{len(changed) - len(shown)} more changed; --full shows them)", dim=True)
+    if full:
+        yield from _indented(msgspec.json.format(msgspec.json.encode(call.input), indent=2).decode())
+
+
+def _named(call: model.ToolCall) -> str:
+    """A call in a line: its tool, and what it is about."""
+    name = output.one_liner(call.tool_name)
+    return f"{output.style(name, bold=True)} {call_words(call, output.width() - 12 - len(name))}".rstrip()
+
+
+def call_words(call: model.ToolCall, room: int) -> str:
+    """What a call is about in at most so many columns; of a path the end says most."""
+    words = without_terminal_codes(essence(call))
+    return output.end_of_line(words, room) if is_path(call) else output.one_line(words, room)
+
+
+def _result_lines(at: str, result: model.ToolResult, answered: model.ToolCall | None, *, full: bool) -> Iterator[str]:
+    if answered is not None:
+        yield f"{at} {output.style('↳', fg='blue')} {_named(answered)}"
+        at = "      "
+    content = without_terminal_codes(result.content) or "(nothing)"
+    lines = [line.removesuffix("\r") for line in content.split("\n")]
+    shown = lines if full else lines[:RESULT_LINES]
+    text, left = _begun("\n".join(shown), full=full)
+    how: dict[str, Any] = {"fg": "red"} if result.is_error else {"dim": True}
+    first, *rest = text.split("\n")
+    yield f"{at}   {output.style(first, **how)}".rstrip()
+    for line in rest:
+        yield f"         {output.style(line, **how)}"
+    yield from left
+    if len(shown) < len(lines):
+        yield output.style(f"         (+{len(lines) - len(shown)} more)", dim=True)
 
 
 def _begun(text: str, *, full: bool) -> tuple[str, list[str]]:

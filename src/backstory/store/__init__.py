@@ -24,6 +24,7 @@ from backstory.store import (
     connection,
     copies,
     copying,
+    costs,
     erasing,
     events,
     foreign,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 
     from backstory.context import ToldTurn
     from backstory.model import Event, Turn
+    from backstory.pricing import Cost
     from backstory.store.sql_functions import FullForm
     from backstory.tree import Point, Span
 
@@ -130,6 +132,8 @@ class Store:
         of its triggers acts."""
         self.refuses_writes = False
         """Writing raises NotTrusted."""
+        self.prices_file: Path | None = None
+        """A person's own prices, which stand in for those that come with the program."""
 
     def __enter__(self) -> Store:
         return self
@@ -646,6 +650,21 @@ class Store:
         """A session's turns, in the order of their prompts."""
         return self._read(lambda db: turns.of_session(db, _id(session)))
 
+    def turn_costs(self, session: Session | int) -> dict[str, Cost]:
+        """What each turn of a session cost, by its uid. Raises ConfigBroken for a person's own prices."""
+        table = costs.price_table(self.prices_file)
+        return self._read(lambda db: {each.uid: each.cost for each in costs.Costs(db, table).turns(_id(session))})
+
+    def session_costs(self, sessions: Iterable[Session | int]) -> dict[int, Cost]:
+        """What sessions cost with their subagents, by their ids; a copied turn counts where it was first."""
+        table, wanted = costs.price_table(self.prices_file), [_id(each) for each in sessions]
+
+        def read(db: apsw.Connection) -> dict[int, Cost]:
+            asked = costs.Costs(db, table, estimates=False)
+            return {each: asked.session(each) for each in wanted}
+
+        return self._read(read)
+
     def turn_numbers(self, session: Session | int) -> dict[int, int]:
         """The number (1, 2, …) of each of a session's turns, by the id that events name."""
         return self._read(lambda db: turns.numbers(db, _id(session)))
@@ -707,7 +726,13 @@ class Store:
     ) -> Answer:
         """The answer to one reading SQL statement, over the views that docs/sql.md describes; see readonly.execute."""
         return readonly.execute(
-            self.path, sql, limit=limit, timeout_s=timeout_s, parameters=parameters, full_form=full_form
+            self.path,
+            sql,
+            limit=limit,
+            timeout_s=timeout_s,
+            parameters=parameters,
+            full_form=full_form,
+            prices=self.prices_file,
         )
 
     # logs -----------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from msgspec import Struct
 from backstory import errors, sqlite_memory
 from backstory.store import connection, migrate, sql_functions
 from backstory.store.claims import CLAIMED
+from backstory.store.costs import price_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -133,6 +134,7 @@ def execute(
     parameters: Sequence[Any] = (),
     full_form: FullForm | None = None,
     value_bytes_max: int = VALUE_BYTES_MAX,
+    prices: Path | None = None,
 ) -> Answer:
     """The answer of the store at ``path`` to one reading statement.
 
@@ -143,7 +145,7 @@ def execute(
     """
     began = time.monotonic()
     _check_statement(sql)
-    db = _open(path, full_form, value_bytes_max)
+    db = _open(path, full_form, value_bytes_max, prices)
     refused = _only_let_read(db)
     db.set_progress_handler(lambda: time.monotonic() - began > timeout_s, STEPS_BETWEEN_LOOKS)
     # The index works through many pages in one of SQLite's steps, but reads each by a statement of its own.
@@ -224,7 +226,8 @@ def _check_statement(sql: str) -> None:
         raise errors.OnlyReading(word.group().upper())
 
 
-def _open(path: Path, full_form: FullForm | None, value_bytes_max: int) -> apsw.Connection:
+def _open(path: Path, full_form: FullForm | None, value_bytes_max: int, prices: Path | None) -> apsw.Connection:
+    table = price_table(prices)
     db = connection.open_reader(path)
     try:
         with connection.translated(path):
@@ -232,7 +235,7 @@ def _open(path: Path, full_form: FullForm | None, value_bytes_max: int) -> apsw.
             if not migrate.is_current(db, path):
                 raise errors.StoreOutdated(path)
             _make_views(db)
-        sql_functions.register(db, full_form, value_bytes_max)
+        sql_functions.register(db, full_form, value_bytes_max, table)
         for which, most in (LIMITS | {apsw.SQLITE_LIMIT_LENGTH: value_bytes_max}).items():
             db.limit(which, most)
     except BaseException:

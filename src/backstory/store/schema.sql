@@ -146,7 +146,8 @@ create table turns(
   cache_read_tokens  integer,
   cache_write_tokens integer,
   reasoning_tokens   integer,            -- part of output_tokens
-  tokens_source      text,               -- reported: as the agent counted them; log: only its own log did
+  tokens_source      text,               -- reported: as the agent counted them; partial: output is at least
+                                         -- this; log: only its own log did; run: of several turns
   cost_usd           real,
   cost_source        text,               -- reported: as the agent said
   prefix_chars       integer,            -- length of the context sent before the prompt

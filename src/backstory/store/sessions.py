@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory import errors, ids
+from backstory.essence import title_of
 from backstory.model import Relation
 from backstory.remotes import repository_name
 from backstory.store import branches, claims, connection, derived, slices
@@ -65,8 +66,8 @@ class Session(Struct, frozen=True, kw_only=True):
 
     @property
     def shown_title(self) -> str:
-        """What it is about, in a line: its name, its agent's title for it, or how its first prompt begins."""
-        return self.name or self.title or " ".join((self.first_prompt or "").split())
+        """What it is about, in a line: its name, its agent's title for it, or what its first prompt would be called."""
+        return self.name or self.title or title_of(self.first_prompt or "")
 
 
 class Workplace(Struct, frozen=True, kw_only=True):
@@ -87,7 +88,8 @@ _COLUMNS = (
     "s.project, s.repository, s.branch, s.cwd, s.worktree, s.created, s.last_active, "
     "(select count(*) from turns where session_id = s.id), (select count(*) from events where session_id = s.id), "
     "s.completed, s.duration_ms, s.cost_usd, p.uid, s.relation, s.native_id, "
-    "(select substr(prompt, 1, 200) from turns where session_id = s.id order by first_seq, id limit 1), "
+    "(select substr(prompt, 1, 200) from turns where session_id = s.id and prompt <> '' "
+    "order by first_seq, id limit 1), "
 )
 _FROM = "from sessions s left join sessions p on p.id = s.parent_id"
 

@@ -16,8 +16,10 @@ from msgspec import Struct
 from backstory import errors, shell
 from backstory.extract import searchable
 from backstory.model import Event, event_from_json, event_to_json
+from backstory.pricing import UNKNOWN
 from backstory.store import retelling, turns
 from backstory.store.branches import TOLD
+from backstory.store.costs import Costs
 from backstory.tree import Point, Tree
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from backstory.pricing import Cost, PriceTable
     from backstory.store.codec import EventCodec
 
     FullForm = Callable[[int, int, int | None], Event | None]
@@ -35,8 +38,8 @@ TREES_KEPT_MAX = 256
 """Of so many sessions a question keeps the trees: rows of several may come in turn."""
 
 
-def register(db: apsw.Connection, full_form: FullForm | None, value_bytes_max: int) -> None:
-    """Make the functions known to a connection."""
+def register(db: apsw.Connection, full_form: FullForm | None, value_bytes_max: int, prices: PriceTable) -> None:
+    """Make the functions known to a connection, which has the views already."""
 
     def replace(text: Any, part: Any, new: Any) -> str | None:
         return _replaced(text, part, new, value_bytes_max)
@@ -48,6 +51,36 @@ def register(db: apsw.Connection, full_form: FullForm | None, value_bytes_max: i
         add(name, _trimming(trimmed), 2, deterministic=True)
     _OfEvents(db, full_form).register()
     _OfTurns(db).register()
+    add("turn_cost", _TurnCosts(db, prices).field, 3)
+
+
+class _TurnCosts:
+    """What a turn cost: ``turn_cost(session_id, id, 'usd')``, also ``low_usd``, ``high_usd`` and ``kind``."""
+
+    def __init__(self, db: apsw.Connection, prices: PriceTable) -> None:
+        self._db = db
+        self._prices = prices
+        self._last: tuple[int | None, dict[int, Cost]] = (None, {})
+
+    @cached_property
+    def _costs(self) -> Costs:
+        return Costs(self._db, self._prices, shown_as=self._shown_as)
+
+    def field(self, session_id: Any, turn_id: Any, name: Any) -> Any:
+        """One of its values; NULL where it is not known."""
+        if not isinstance(session_id, int):
+            return None
+        if session_id != self._last[0]:
+            self._last = (session_id, {each.id: each.cost for each in self._costs.turns(session_id)})
+        cost = self._last[1].get(turn_id, UNKNOWN)
+        return cost.kind.value if name == "kind" else getattr(cost, name, None) if name in _AMOUNTS else None
+
+    def _shown_as(self, session_id: int) -> int:
+        shown: int | None = self._db.execute("select shown from temp.claimed where id = ?", (session_id,)).get
+        return session_id if shown is None else shown
+
+
+_AMOUNTS = ("usd", "low_usd", "high_usd")
 
 
 class _OfEvents:

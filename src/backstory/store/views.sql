@@ -87,7 +87,7 @@ create temp view turns(
   cache_read_tokens,  -- read from a cache
   cache_write_tokens, -- written to a cache
   reasoning_tokens,   -- part of output_tokens
-  tokens_source,      -- reported: by the agent; log: only its own log told; run: of several turns, told with the last
+  tokens_source,      -- reported: by the agent; partial: output is at least this; log: only its own log told; run: of several turns
   cost_usd,           -- as far as known
   cost_source,        -- reported: as the agent said
   prefix_chars,       -- length of the context that was sent before the prompt
@@ -237,7 +237,7 @@ select e.id, e.session_id,
 from main.events e left join main.call_results c on c.call_id = e.id left join main.events r on r.id = c.result_id
 where e.kind = 'ToolCall' and e.session_id not in (select id from temp.claimed);
 
--- usage: One row per turn: what it used. A turn that is in several sessions counts in the earliest.
+-- usage: One row per turn: what it used. A turn that is in several sessions counts in the earliest that tells what it used.
 create temp view usage(
   session_id,         -- sessions.id
   turn_index,         -- turns.turn_index
@@ -250,19 +250,24 @@ create temp view usage(
   cache_read_tokens,  -- read from a cache
   cache_write_tokens, -- written to a cache
   reasoning_tokens,   -- part of output_tokens
-  cost_usd,           -- NULL where it is unknown
-  cost_kind,          -- exact: as the agent said; computed: from tokens and prices; unknown
+  cost_usd,           -- NULL where it is unknown, or only at least known
+  cost_kind,          -- exact: as the agent said; computed: from tokens and prices; lower bound: at least low_usd; included: in what was reported for its parent; unknown
   duration_ms,        -- how long the turn took
-  tokens_kind         -- exact: as the agent counted; shared: of several turns, told with the last of them; unknown
+  tokens_kind,        -- exact: as the agent counted; partial: output is at least this; shared: told with the last of several turns; unknown
+  low_usd,            -- what it cost at least; cost_usd where that is known
+  high_usd            -- an estimate of what it cost at the most, where cost_kind is lower bound; else cost_usd. Not for sums
 ) as
 select t.session_id, t.turn_index, t.uid, t.agent, t.model, t.timestamp, t.input_tokens, t.output_tokens,
-  t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens, t.cost_usd,
-  case when t.cost_usd is null then 'unknown' when t.cost_source = 'reported' then 'exact' else 'computed' end,
-  t.duration_ms,
+  t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
+  turn_cost(t.session_id, t.id, 'usd'), turn_cost(t.session_id, t.id, 'kind'), t.duration_ms,
   case when coalesce(t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens) is null then 'unknown'
-    when t.tokens_source = 'run' then 'shared' else 'exact' end
+    when t.tokens_source = 'run' then 'shared' when t.tokens_source = 'partial' then 'partial' else 'exact' end,
+  turn_cost(t.session_id, t.id, 'low_usd'), turn_cost(t.session_id, t.id, 'high_usd')
 from temp.turns t
-where not t.is_copy;
+-- A copy that alone tells what was used is no copy of that: a review's turn is in its parent's log, too, without tokens.
+where not t.is_copy or (t.tokens_source is not null and not exists (select 1 from main.turns o
+  join main.sessions os on os.id = o.session_id where o.uid = t.uid and o.tokens_source is not null and o.id <> t.id
+  and os.uid < (select uid from main.sessions where id = t.session_id) and os.id not in (select id from temp.claimed)));
 
 -- events: One row per event: the smallest fact shown.
 create temp view events(

@@ -1,0 +1,247 @@
+"""What a call is about, in one line; which lines an edit changed; what a session is called. Pure functions.
+
+Agents put what matters under many names. What a person would read first comes first: the command, the path, the
+question, the title. Only where a call has none of these is it what else stands in its input.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backstory.model import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backstory.model import ToolCall
+
+SCANNED_CHARS_MAX = 200_000
+"""Of a script or a patch so much is looked at for commands and files."""
+WORDS_CHARS_MAX = 2_000
+"""A longer text is no line that a person would read; its first line may be."""
+CODE_KEYS = ("input", "script", "code")
+
+_COMMANDS = ("command", "cmd")
+_NAMED = (
+    "file_path", "path", "filePath", "notebook_path", "pattern", "url", "query", "subject", "question", "title",
+    "description", "prompt", "message", "text", "name", "summary", "reason",
+)  # fmt: skip
+_STRING = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`)"""
+_COMMAND_IN_CODE = re.compile(rf"""\b(?:cmd|command)["']?\s*:\s*{_STRING}""", re.DOTALL)
+_META_IN_CODE = re.compile(rf"""\b(?:description|name)["']?\s*:\s*{_STRING}""", re.DOTALL)
+_PATCHED = re.compile(r"\*\*\* (?:Update|Add|Delete) File: ((?:(?!\\n)[^\r\n\"'`])+)")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(\S.*?)[ \t#]*$", re.MULTILINE)
+_SAYS_SOMETHING = re.compile(r"[^\W_]")
+_HANDED_OVER = re.compile(r"implement the following plan\b", re.IGNORECASE)
+_TERMINAL_CODE = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78@-Z\\^_])"
+)
+
+
+def essence(call: ToolCall) -> str:
+    """What a call is about: its command, its path, what it looks for or asks; nothing where it has no input.
+
+    >>> from backstory.model import ToolCall
+    >>> essence(ToolCall(tool_name="TaskUpdate", input={"taskId": "2", "status": "completed"}))
+    '#2 completed'
+    """
+    given = call.input if isinstance(call.input, dict) else {"input": call.input}
+    if command := next((text for key in _COMMANDS if (text := _text(given.get(key)))), ""):
+        return command
+    for special in (_of_code, _of_patch, _of_lists, _of_task, _of_plan):
+        if found := special(given):
+            return found
+    if (skill := given.get("skill")) and isinstance(skill, str):
+        return f"{skill} {_text(given.get('args'))}".strip()
+    for key in _NAMED:
+        if text := _text(given.get(key)):
+            return text + _lines_written(call, given)
+    return call.file_path or _first_words(given)
+
+
+def is_path(call: ToolCall) -> bool:
+    """Whether the essence of a call is the path of one file."""
+    return bool(call.file_path) and essence(call).startswith(call.file_path or "")
+
+
+def changed_lines(call: ToolCall) -> Iterator[tuple[str, str]]:
+    """The lines that an edit takes away (``-``) and puts there (``+``), in order, without those that stay."""
+    given = call.input if isinstance(call.input, dict) else {}
+    edits = given.get("edits")
+    for each in [given, *(edits if isinstance(edits, list) else [])]:
+        if isinstance(each, dict):
+            old, new = (_first_text(each, keys) for keys in (_OLD_KEYS, _NEW_KEYS))
+            if old or new:
+                yield from _difference(old.split("\n") if old else [], new.split("\n") if new else [])
+    for patch in _patches(given):
+        for line in patch.split("\n"):
+            if line[:1] in ("+", "-") and not line.startswith(("+++ ", "--- ")):
+                yield line[0], line[1:]
+
+
+def title_of(text: str) -> str:
+    """What a text that was said would be called: a plan's heading, else its first line that says something.
+
+    >>> title_of("Implement the following plan:\\n\\n# Plan: Fix the cache\\n\\nFirst …")
+    'Plan: Fix the cache'
+    """
+    text = text[:SCANNED_CHARS_MAX]
+    if _HANDED_OVER.match(text.lstrip()) and (heading := _HEADING.search(text)):
+        return heading.group(1)
+    lines = (line.strip() for line in text.split("\n"))
+    found = next((line for line in lines if _SAYS_SOMETHING.search(line)), "")
+    return found.lstrip("#").lstrip() or " ".join(text.split())
+
+
+def without_terminal_codes(text: str) -> str:
+    """A text as its writer meant it to be read: without the codes that colour it or move a cursor.
+
+    >>> without_terminal_codes("\\x1b[2mdim\\x1b[22m")
+    'dim'
+    """
+    return _TERMINAL_CODE.sub("", text) if "\x1b" in text else text
+
+
+_OLD_KEYS = ("old_string", "old_str", "oldText", "old_text")
+_NEW_KEYS = ("new_string", "new_str", "newText", "new_text", "insert_text")
+
+
+def _text(value: Any) -> str:
+    """A value as words: a text, or a list of them as a command has it."""
+    if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+        return " ".join(value)
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _first_text(given: dict[str, Any], keys: tuple[str, ...]) -> str:
+    return next((given[key] for key in keys if isinstance(given.get(key), str)), "")
+
+
+def _of_code(given: dict[str, Any]) -> str:
+    """A script that calls other tools: the commands in it, and the files that it patches."""
+    code = _first_text(given, CODE_KEYS)[:SCANNED_CHARS_MAX]
+    if not code or code.lstrip().startswith("*** Begin Patch"):
+        return ""
+    commands = [_unquoted(found) for found in _COMMAND_IN_CODE.findall(code)]
+    patched = _patched_in(code)
+    if patched:
+        commands.append(f"patch {patched}")
+    if not commands and (meta := _META_IN_CODE.findall(code)):
+        commands = [": ".join(_unquoted(each) for each in meta[:2])]
+    return "; ".join(commands) or _first_line(code)
+
+
+def _of_patch(given: dict[str, Any]) -> str:
+    return next((found for patch in _patches(given) if (found := _patched_in(patch))), "")
+
+
+def _patches(given: dict[str, Any]) -> Iterator[str]:
+    """The patches in an input, as text with line ends of its own."""
+    for key in ("patch", "patchText", "patch_text", *CODE_KEYS):
+        text = given.get(key)
+        if isinstance(text, str) and "*** Begin Patch" in text:
+            for literal in re.findall(_STRING, text[:SCANNED_CHARS_MAX]) if key in CODE_KEYS else ():
+                if "*** Begin Patch" in literal:
+                    text = _unquoted(literal)
+            yield text[text.find("*** Begin Patch") :]
+    changes = given.get("changes")
+    for each in changes.values() if isinstance(changes, dict) else changes if isinstance(changes, list) else ():
+        if isinstance(each, dict) and isinstance(diff := each.get("unified_diff") or each.get("diff"), str):
+            yield diff
+
+
+def _patched_in(text: str) -> str:
+    return ", ".join(dict.fromkeys(path.strip() for path in _PATCHED.findall(text[:SCANNED_CHARS_MAX])))
+
+
+def _unquoted(literal: str) -> str:
+    """The text that a literal of a script stands for."""
+    if literal.startswith('"'):
+        try:
+            return str(msgspec.json.decode(literal))
+        except (msgspec.MsgspecError, ValueError):
+            pass
+    return _ESCAPE.sub(lambda found: _ESCAPED.get(found.group(1), found.group(1)), literal[1:-1])
+
+
+def _of_lists(given: dict[str, Any]) -> str:
+    """Questions, or what there is to do: the question, or the task at hand and how many are done."""
+    questions = given.get("questions")
+    if isinstance(questions, list):
+        asked = [_text(each.get("question")) for each in questions if isinstance(each, dict)]
+        return " / ".join(filter(None, asked))
+    for key in ("todos", "plan"):
+        tasks = given.get(key)
+        if isinstance(tasks, list) and (found := _of_tasks([each for each in tasks if isinstance(each, dict)])):
+            return found
+    return ""
+
+
+def _of_tasks(tasks: list[dict[str, Any]]) -> str:
+    done = sum(each.get("status") in ("completed", "done") for each in tasks)
+    at_hand = next((each for each in tasks if each.get("status") in ("in_progress", "in-progress")), None)
+    at_hand = at_hand or next((each for each in tasks if each.get("status") == "pending"), None)
+    words = _first_text(at_hand, ("content", "step", "subject", "title", "text")) if at_hand else "all done"
+    return f"{done}/{len(tasks)} {words}" if tasks else ""
+
+
+def _of_task(given: dict[str, Any]) -> str:
+    """A change to one of the tasks: its number and what changes."""
+    number = given.get("taskId") or given.get("task_id")
+    if not isinstance(number, str | int):
+        return ""
+    changes = [
+        text if key in ("status", "subject") else f"{key} {text}"
+        for key, value in given.items()
+        if key not in ("taskId", "task_id", "activeForm", "description") and (text := _text(value))
+    ]
+    return " ".join([f"#{number}", *changes])
+
+
+def _of_plan(given: dict[str, Any]) -> str:
+    plan = given.get("plan")
+    if not isinstance(plan, str):
+        return ""
+    heading = _HEADING.search(plan[:SCANNED_CHARS_MAX])
+    return heading.group(1) if heading else _first_line(plan)
+
+
+def _lines_written(call: ToolCall, given: dict[str, Any]) -> str:
+    """How much a file is given, where the compact form says so."""
+    count = given.get("_lines")
+    if call.tool != Tool.WRITE or not isinstance(count, int):
+        return ""
+    return f" ({count} line{'s' * (count != 1)})"
+
+
+def _first_words(value: Any) -> str:
+    """The first text in an input that a person would read: words before what may be an id."""
+    texts = list(_short_texts(value))
+    return next((text for text in texts if " " in text), texts[0] if texts else "")
+
+
+def _short_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str) and value.strip():
+        yield value.strip() if len(value) <= WORDS_CHARS_MAX else _first_line(value)
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _short_texts(each)
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text[:SCANNED_CHARS_MAX].split("\n") if line.strip()), "")
+
+
+def _difference(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
+    """Two texts, line by line, without the lines that they share at the beginning and at the end."""
+    most = min(len(old), len(new))
+    head = next((n for n in range(most) if old[n] != new[n]), most)
+    tail = next((n for n in range(most - head) if old[-1 - n] != new[-1 - n]), most - head)
+    for sign, lines in (("-", old), ("+", new)):
+        for line in lines[head : len(lines) - tail]:
+            yield sign, line.removesuffix("\r")

@@ -1,0 +1,79 @@
+"""Results below their calls, also where an agent made several calls at once. Pure: an order for events, nothing else.
+
+A result comes up to its call as long as nobody said anything between the two; otherwise it stays where it is, and is
+given together with the call that it answers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from backstory.model import AssistantText, Compacted, Error, Plan, ToolCall, ToolResult, UserMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from backstory.model import Event
+
+HELD_MAX = 500
+"""So many events wait at most for results of the calls before them."""
+CALLS_KNOWN_MAX = 1_000
+SAID = (UserMessage, AssistantText, Plan, Error, Compacted)
+"""What was said, by a person, the model, or about both, keeps its place among calls and results."""
+
+T = TypeVar("T")
+
+
+class _Held(Generic[T]):
+    """An event that waits to be shown; a call with the results that came so far, or the call that a result answers."""
+
+    def __init__(self, item: T, call: ToolCall | None = None, answers: ToolCall | None = None) -> None:
+        self.item, self.call, self.answers = item, call, answers
+        self.results: list[T] = []
+
+    @property
+    def waits(self) -> bool:
+        return self.call is not None and not self.results
+
+
+def results_below_calls(
+    items: Iterable[T], event_of: Callable[[T], Event], turn_of: Callable[[T], object]
+) -> Iterator[tuple[T, ToolCall | None]]:
+    """All items, each result right below its call; one that stands elsewhere comes with the call that it answers."""
+    held: list[_Held[T]] = []
+    known: dict[str, ToolCall] = {}
+    turn: object = None
+    for item in items:
+        event = event_of(item)
+        if isinstance(event, SAID) or turn_of(item) != turn or len(held) >= HELD_MAX:
+            yield from _released(held, len(held))
+        turn = turn_of(item)
+        match event:
+            case ToolCall():
+                held.append(_Held(item, call=event))
+                known[event.tool_use_id] = event
+                if len(known) > CALLS_KNOWN_MAX:
+                    known.pop(next(iter(known)))
+            case ToolResult():
+                call = next((each for each in held if each.call and _is_of(event, each.call)), None)
+                if call is not None:
+                    call.results.append(item)
+                else:
+                    held.append(_Held(item, answers=known.get(event.tool_use_id) if event.tool_use_id else None))
+            case _:
+                held.append(_Held(item))
+        yield from _released(held, next((n for n, each in enumerate(held) if each.waits), len(held)))
+    yield from _released(held, len(held))
+
+
+def _is_of(result: ToolResult, call: ToolCall) -> bool:
+    return bool(result.tool_use_id) and result.tool_use_id == call.tool_use_id
+
+
+def _released(held: list[_Held[T]], count: int) -> Iterator[tuple[T, ToolCall | None]]:
+    """The first of those that are held, which wait no longer."""
+    ready, held[:count] = held[:count], []
+    for each in ready:
+        yield each.item, each.answers
+        for result in each.results:
+            yield result, None

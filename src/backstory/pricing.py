@@ -1,0 +1,178 @@
+"""What tokens cost by a table of prices. Pure: the table comes in as a value, and nothing is guessed.
+
+A model without a price on its day costs nobody knows what. Where the output is known to be at least so much, or how
+long a cache was to hold what was written, is not known, the cost is a lower bound.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct, field
+
+from backstory.model import PARTIAL, Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CHARS_PER_TOKEN = 3
+"""How many characters a token of output holds, for the estimate of output that was not counted."""
+MILLION = 1_000_000
+REPORTED = "reported"
+_DAY = r"\d{4}-\d\d-\d\d"
+_DATED = re.compile(rf"-(?:20\d{{6}}|{_DAY})$")
+
+
+class Kind(StrEnum):
+    """How a cost is known."""
+
+    EXACT = "exact"
+    COMPUTED = "computed"
+    LOWER_BOUND = "lower bound"
+    INCLUDED = "included"
+    UNKNOWN = "unknown"
+
+
+class Cost(Struct, frozen=True, kw_only=True):
+    """A cost in dollars. ``usd`` where it is known, ``low_usd`` what it is at least, ``high_usd`` an estimate."""
+
+    kind: Kind = Kind.UNKNOWN
+    usd: float | None = None
+    low_usd: float | None = None
+    high_usd: float | None = None
+
+
+UNKNOWN = Cost()
+INCLUDED = Cost(kind=Kind.INCLUDED)
+"""It is a part of what was reported for another turn."""
+
+
+class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a million tokens of some models cost, from one day to another, both included."""
+
+    models: list[str]
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+    cache_write_1h: float | None = None
+    since: str | None = field(default=None, name="from")
+    until: str | None = None
+    source: str = ""
+
+
+class Prices(Struct, frozen=True, kw_only=True):
+    """A file of prices. ``credits`` are the agents that are paid in something else than dollars."""
+
+    price: list[Price] = []
+    credits: list[str] = []
+    read: str = ""
+    about: str = ""
+
+
+class PriceTable:
+    """Prices by model and day. Those of a person stand in for all that the table has of the same model."""
+
+    def __init__(self, shipped: Prices, own: Prices | None = None) -> None:
+        self._credits = frozenset(shipped.credits) | frozenset(own.credits if own else ())
+        self._prices: dict[str, list[Price]] = {}
+        for prices in (shipped, own):
+            rows: dict[str, list[Price]] = {}
+            for each in prices.price if prices else ():
+                for name in each.models:
+                    rows.setdefault(name, []).append(each)
+            self._prices |= rows
+
+    def price(self, agent: str, model: str | None, day: str | None) -> Price | None:
+        """The price of a model on a day (ISO 8601); None where there is none, or not in dollars."""
+        if model is None or agent in self._credits:
+            return None
+        rows = self._prices.get(model) or self._prices.get(_DATED.sub("", model)) or []
+        return next((each for each in rows if _counts(each, day)), None)
+
+
+def _counts(price: Price, day: str | None) -> bool:
+    if day is None:
+        return price.since is None and price.until is None
+    return (price.since is None or price.since <= day) and (price.until is None or day <= price.until)
+
+
+def cost_of(
+    tokens: Tokens,
+    price: Price | None,
+    *,
+    source: str | None = None,
+    reported: float | None = None,
+    is_exact: bool = True,
+    chars: int = 0,
+) -> Cost:
+    """What a turn cost: as reported, else by its tokens. ``chars``: the length of its output, where that is partial.
+
+    ``is_exact``: what was reported is the agent's own word, and nothing that another program computed.
+
+    >>> price = Price(models=["m"], input=1, output=10)
+    >>> cost_of(Tokens(input=1_000_000, output=100_000), price).usd
+    2.0
+    """
+    if reported is not None:
+        kind = Kind.EXACT if is_exact else Kind.COMPUTED
+        return Cost(kind=kind, usd=reported, low_usd=reported, high_usd=reported)
+    counts = (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write)
+    if price is None or all(count is None for count in counts):
+        return UNKNOWN
+    low = sum(_dollars(*each) for each in _priced(tokens, price)) / MILLION
+    if not _is_bound(tokens, price, source):
+        return Cost(kind=Kind.COMPUTED, usd=low, low_usd=low, high_usd=low)
+    missing = max(-(-chars // CHARS_PER_TOKEN) - (tokens.output or 0), 0) if source == PARTIAL else 0
+    longer = _dollars(tokens.cache_write, max((price.cache_write_1h or 0) - (price.cache_write or 0), 0))
+    return Cost(kind=Kind.LOWER_BOUND, low_usd=low, high_usd=low + (missing * price.output + longer) / MILLION)
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """What several turns cost together; estimates are not added up."""
+    known = [each for each in costs if each.kind is not Kind.INCLUDED]
+    lows = [each.low_usd for each in known if each.low_usd is not None]
+    if not lows:
+        return UNKNOWN
+    low = sum(lows)
+    kinds = {each.kind for each in known}
+    if kinds & {Kind.LOWER_BOUND, Kind.UNKNOWN}:
+        return Cost(kind=Kind.LOWER_BOUND, low_usd=low)
+    return Cost(kind=Kind.COMPUTED if Kind.COMPUTED in kinds else Kind.EXACT, usd=low, low_usd=low)
+
+
+def prices_from(values: object) -> Prices:
+    """The prices of a file that was decoded. Raises ValueError where they mean nothing."""
+    prices = msgspec.convert(values, Prices)
+    for each in prices.price:
+        amounts = (each.input, each.output, each.cache_read, each.cache_write, each.cache_write_1h)
+        if any(amount is not None and not 0 <= amount < float("inf") for amount in amounts):
+            raise ValueError(f"a price of {each.models[0] if each.models else 'nothing'} is no amount")
+        for day in (each.since, each.until):
+            if day is not None and not re.fullmatch(_DAY, day):
+                raise ValueError(f"{day!r} is no day like 2026-01-31")
+    return prices
+
+
+def _priced(tokens: Tokens, price: Price) -> Iterable[tuple[int | None, float | None]]:
+    yield tokens.input, price.input
+    yield tokens.output, price.output
+    yield tokens.cache_read, price.cache_read
+    yield tokens.cache_write, price.cache_write
+
+
+def _dollars(count: int | None, price: float | None) -> float:
+    return (count or 0) * (price or 0)
+
+
+def _is_bound(tokens: Tokens, price: Price, source: str | None) -> bool:
+    """Whether there may be more to pay than what is known to be."""
+    if source == PARTIAL or tokens.input is None or tokens.output is None:
+        return True
+    if any(count and each is None for count, each in _priced(tokens, price)):
+        return True
+    # The longer a cache holds what is written, the more that costs; agents' sums do not say how long.
+    return bool(tokens.cache_write) and price.cache_write_1h not in (None, price.cache_write)

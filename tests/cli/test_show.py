@@ -1,0 +1,130 @@
+"""``backstory show`` as a person reads it: results below their calls, what calls and sessions are about."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Shell
+
+SESSION = "3f2b8f5e-5a6b-4d5c-9d8f-0a1b2c3d4e5f"
+
+
+def said(role: str, content: Any) -> dict[str, Any]:
+    return {"type": role, "message": {"role": role, "content": content}}
+
+
+def called(name: str, made: int, **given: Any) -> dict[str, Any]:
+    return said("assistant", [{"type": "tool_use", "id": f"toolu_{made}", "name": name, "input": given}])
+
+
+def came(made: int, text: str, *, is_error: bool = False) -> dict[str, Any]:
+    part = {"type": "tool_result", "tool_use_id": f"toolu_{made}", "content": text, "is_error": is_error}
+    return said("user", [part])
+
+
+def show(bare: Shell, *records: dict[str, Any], options: tuple[str, ...] = ()) -> list[str]:
+    """What is shown of a session of these records, whose numbers begin at 1."""
+    path = bare.home / ".claude" / "projects" / "p" / f"{SESSION}.jsonl"
+    path.parent.mkdir(parents=True)
+    whole = [
+        {"sessionId": SESSION, "uuid": f"u{n}", "parentUuid": f"u{n - 1}" if n else None, "cwd": "/p",
+         "version": "2.1.0", "timestamp": f"2026-05-01T10:00:{n:02}.000Z", **each}
+        for n, each in enumerate(records)
+    ]  # fmt: skip
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in whole))
+    assert bare("ingest").code == 0
+    done = bare("show", SESSION, *options)
+    assert done.code == 0, done.err
+    return [line.rstrip() for line in done.out.splitlines()]
+
+
+def test_results_of_calls_made_at_once_stand_below_them_with_their_own_numbers(bare: Shell) -> None:
+    lines = show(
+        bare, said("user", "look"),
+        called("Grep", 1, pattern="one"), called("Bash", 2, command="two"), called("Read", 3, file_path="/p/three"),
+        came(2, "2nd"), came(3, "3rd"), came(1, "1st", is_error=True),
+    )  # fmt: skip
+    assert lines[-6:] == [
+        "@2     ● Grep one", "@7       1st", "@3     ● Bash two", "@5       2nd",
+        "@4     ● Read /p/three", "@6       3rd",
+    ]  # fmt: skip
+
+
+def test_a_result_that_comes_after_an_answer_stays_there_and_names_its_call(bare: Shell) -> None:
+    lines = show(
+        bare, said("user", "go"), called("Task", 1, description="Look around", prompt="…"),
+        said("assistant", [{"type": "text", "text": "It is at work."}]), came(1, "Found it."),
+    )  # fmt: skip
+    assert lines[-4:] == [
+        "@2     ● Task Look around",
+        "@3       It is at work.",
+        "@4     ↳ Task Look around",
+        "         Found it.",
+    ]
+
+
+def test_a_call_whose_compact_form_says_nothing_is_shown_by_its_words(bare: Shell) -> None:
+    lines = show(bare, said("user", "go"), called("AskUserQuestion", 1, questions=[{"question": "Red or blue?"}]))
+    assert lines[-1] == "@2     ● AskUserQuestion Red or blue?"
+    scanned = bare("scan", SESSION).out
+    assert "AskUserQuestion Red or blue?" in scanned
+
+
+def test_an_edit_shows_some_of_the_lines_that_it_changes_and_all_with_full(bare: Shell) -> None:
+    new = "\n".join(f"    line {n}" for n in range(9))
+    made = called("Edit", 1, file_path="/p/a.py", old_string="    gone", new_string=new), came(1, "ok")
+    lines = show(bare, said("user", "go"), *made)
+    at = lines.index("@2     ● Edit /p/a.py")
+    assert lines[at + 1 : at + 3] == ["         -     gone", "         +     line 0"]
+    assert lines[at + 7] == "         (+4 more changed; --full shows them)"
+    full = bare("show", SESSION, "--full").out
+    assert "+     line 8\n" in full
+
+
+def test_of_a_long_path_the_end_is_shown(bare: Shell) -> None:
+    path = f"/p/{'deep/' * 40}name.py"
+    (line,) = [each for each in show(bare, said("user", "go"), called("Read", 1, file_path=path)) if "Read" in each]
+    assert line.startswith("@2     ● Read …") and line.endswith("deep/name.py")
+
+
+def test_a_session_without_a_title_is_called_by_its_first_words_and_its_uid_stands_once(bare: Shell) -> None:
+    head, facts, *_ = show(bare, said("user", "Implement the following plan:\n\n# Fix the cache\n\nFirst …"))
+    assert head == "Fix the cache"
+    uid = facts.partition(" ")[0]
+    assert len(uid) == 26 and bare("show", SESSION).out.count(uid) == 1
+
+
+def test_terminal_codes_in_commands_and_results_are_not_shown(bare: Shell) -> None:
+    lines = show(
+        bare, said("user", "<command-name>/compact</command-name>"),
+        said("user", "<local-command-stdout>\x1b[2mCompacted\x1b[22m</local-command-stdout>"),
+        said("user", "go"), called("Bash", 1, command="ls --color"), came(1, "\x1b[01;34mfolder\x1b[0m"),
+    )  # fmt: skip
+    assert lines[-1].split() == ["@5", "folder"]
+    assert any("Compacted" in line for line in lines)
+    assert "x1b" not in "\n".join(lines)
+
+
+def test_a_notice_that_says_nothing_is_shown_only_with_full(bare: Shell) -> None:
+    notice = said("assistant", [{"type": "text", "text": "No response requested."}])
+    notice["message"]["model"] = "<synthetic>"
+    assert "No response requested." not in "\n".join(show(bare, said("user", "go"), notice))
+    assert "No response requested." in bare("show", SESSION, "--full").out
+
+
+def test_a_plan_is_shown_with_its_text(bare: Shell) -> None:
+    lines = show(
+        bare, said("user", "plan it"), called("ExitPlanMode", 1, plan="# Fix it\n\nFirst this."), came(1, "ok")
+    )
+    at = next(n for n, line in enumerate(lines) if "Plan:" in line)
+    assert lines[at + 1 : at + 4] == ["         # Fix it", "", "         First this."]
+
+
+def test_a_command_that_printed_nothing_leaves_no_empty_line(bare: Shell) -> None:
+    lines = show(
+        bare, said("user", "<command-name>/exit</command-name>"),
+        said("user", "<local-command-stdout></local-command-stdout>"), said("user", "go"),
+    )  # fmt: skip
+    assert not [line for line in lines if line.endswith("Command:")]
