@@ -25,6 +25,7 @@ from backstory.discover import Candidate, Looked, discover
 from backstory.errors import in_words, is_for_one_only
 from backstory.parsing import Job, Outcome, Worker, WorkerLost, outcomes
 from backstory.projects import project_key, worktree_root
+from backstory.reported import is_reported, reported_logs
 from backstory.slicing import (
     SLICE_BYTES,
     Slicer,
@@ -155,6 +156,11 @@ def understand(store: Store, log: Log) -> bool:
     return _Ingest(store, frozenset(), lambda done, total: None).read_kept(log, agent, identity)
 
 
+def read_reported(store: Store, log: Log) -> None:
+    """Make sessions of the subagents of which only a kept log reports."""
+    _Ingest(store, frozenset(), lambda done, total: None).read_reported(log)
+
+
 class _Reading(Struct, kw_only=True):
     """A log whose slices are coming in."""
 
@@ -167,6 +173,8 @@ class _Reading(Struct, kw_only=True):
     """Whether what it says could not be stored: of what follows the bytes are kept alone."""
     is_kept: bool = False
     """It is read from what the store keeps of it, not from its file."""
+    parent: Candidate | None = None
+    """Of a log that is made of what another one reports, that one."""
 
 
 class _Ingest:
@@ -434,18 +442,25 @@ class _Ingest:
         return understood is not None
 
     def _read_as(
-        self, each: Candidate, identity: LogIdentity, head: bytes, file: IO[bytes], *, is_kept: bool = False
+        self,
+        each: Candidate,
+        identity: LogIdentity,
+        head: bytes,
+        file: IO[bytes],
+        *,
+        is_kept: bool = False,
+        parent: Candidate | None = None,
     ) -> None:
         """Read a file as this log."""
         first_hash = _first_hash(head)
-        kept = self.store.logs_of(each.agent.name, identity.native_id)
+        kept = self._kept_logs(each.agent, identity.native_id, reported_too=parent is not None)
         log = self._matching_log(each, file, first_hash, kept)
         if log is not None and log.id in self._untold - self._tried:
             self._tried.add(log.id)
             self.store.take_back_untold(log.id)
             log = self.store.log(log.id)
         if log is not None and _size(file) <= log.read_to:
-            if is_kept:
+            if is_kept or parent is not None:
                 self._read_now[each.path] = log.id
                 return
             self._place(each, log.id)
@@ -463,10 +478,70 @@ class _Ingest:
             relpath=_relpath(each),
             place=_as_place(each, log.id if log else None),
         )
-        if not (kept or is_kept) and self._should_hand_over(each):
+        if not (kept or is_kept or parent) and self._should_hand_over(each):
             self._hand_over(each, _job(source, self.store.next_seq(source.session_uid), first_hash))
             return
-        self._read_here(_Reading(each=each, others=others, is_kept=is_kept), source, log, first_hash, file)
+        reading = _Reading(each=each, others=others, is_kept=is_kept, parent=parent)
+        self._read_here(reading, source, log, first_hash, file)
+
+    def _kept_logs(self, agent: Agent, native_id: str, *, reported_too: bool) -> list[Log]:
+        """What is kept of a session's logs; what another log reported of it gives way to a log of its own."""
+        kept = self.store.logs_of(agent.name, native_id)
+        reported = [log.id for log in kept if is_reported(log.relpath)]
+        if reported_too or not reported:
+            return kept
+        self._flush()
+        self.store.drop_reported(reported)
+        return [log for log in kept if log.id not in reported]
+
+    def read_reported(self, log: Log) -> None:
+        """Read the subagents that a log reports of, from what is kept of it."""
+        each = Candidate(
+            agent=agents.load(log.agent),
+            path=log.path or log.relpath,
+            relpath=log.relpath,
+            device=0,
+            inode=0,
+            size=log.read_to,
+            mtime_ns=(log.modified or 0) * 1_000_000,
+        )
+        with kept_bytes(self.store, log) as file:
+            self._read_reported(each, file, log.read_to)
+        self._flush()
+
+    def _read_reported(self, each: Candidate, file: IO[bytes], until: int) -> None:
+        """Read the subagents that the beginning of a log reports of, and of which nothing else does."""
+        for path, content in reported_logs(each.agent, each.path, file, until):
+            self._alone(path, lambda path=path, content=content: self._read_subagent(each, path, content))  # type: ignore[misc]
+
+    def _read_subagent(self, parent: Candidate, path: str, content: IO[bytes]) -> None:
+        agent = parent.agent
+        identity, head = unread.identified(agent, Path(path), partial(_read_at, content))
+        if identity is None or not all(
+            is_reported(log.relpath) for log in self.store.logs_of(agent.name, identity.native_id)
+        ):
+            return
+        candidate = Candidate(
+            agent=agent,
+            path=path,
+            relpath=str(Path(_relpath(parent)).with_name(Path(path).name)),
+            device=0,
+            inode=0,
+            size=_size(content),
+            mtime_ns=parent.mtime_ns,
+        )
+        content.seek(0)
+        self._read_as(candidate, identity, head, content, parent=parent)
+
+    def _report(self, reading: _Reading, until: int) -> None:
+        """Read what a log that is being read reports of subagents."""
+        log = self.store.log(reading.log_id) if reading.log_id is not None else None
+        if log is not None and (reading.is_kept or not Path(reading.each.path).exists()):
+            with kept_bytes(self.store, log) as file:
+                self._read_reported(reading.each, file, until)
+            return
+        with opened(Path(reading.each.path)) as file:
+            self._read_reported(reading.each, file, until)
 
     def _read_here(
         self, reading: _Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
@@ -592,14 +667,17 @@ class _Ingest:
                 piece = slices.without_words(piece)
             else:
                 self._place_piece(reading.each.path, piece)
+                if piece.has_reported and reading.parent is None:
+                    # Before the log itself: what stops the work in between is then made good by reading it again.
+                    self._alone(reading.each.path, lambda: self._report(reading, piece.read_to))
             piece.log_id = reading.log_id if reading.log_id is not None else piece.log_id
-            if outcome.is_last and piece.is_told and not reading.is_kept:
+            if outcome.is_last and piece.is_told and not reading.is_kept and reading.parent is None:
                 piece.place = _as_place(reading.each, None, self._why(reading.each))
             self._pending.append((reading, outcome, piece))
             self._pending_bytes += _bytes_in(piece)
             if not outcome.is_last or self._pending_bytes >= SLICE_BYTES or len(self._pending) >= BATCH_LOGS:
                 self._flush()
-        if outcome.is_last and not reading.is_kept:
+        if outcome.is_last and not reading.is_kept and reading.parent is None:
             self._done += reading.each.size
             self._progress(self._done, self._to_do)
 
@@ -672,12 +750,12 @@ class _Ingest:
             self._gave_nothing(each, slices.FORGOTTEN)
             return
         if written.refused:
-            self._again.append(each)
+            self._again.append(reading.parent or each)
             return
         if written.log_id is not None:
             self._read_now[each.path] = written.log_id
         tally = self._tally(each.agent.name)
-        if not reading.is_kept:
+        if not reading.is_kept and reading.parent is None:
             tally.bytes_read += _bytes_in(piece)
             tally.logs_read += outcome.is_last
         if unread.is_unread(piece.identity.native_id):

@@ -276,6 +276,7 @@ class Slicer:
             answers=self._answers,
             facts=self._reader.session,
             last_active=self._last_active,
+            has_reported=agents.has_reported(self._reader),
         )
         self._expected, self._undo_from = (self._at, self._next_seq), None
         self._clear()

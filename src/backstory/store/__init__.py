@@ -815,6 +815,15 @@ class Store:
 
         self._write(lambda db: _drop_logs(db, log_ids, in_favour_of))
 
+    def drop_reported(self, log_ids: Sequence[int]) -> None:
+        """Remove logs that were made of what other logs report, with all that they say: the session is read anew."""
+
+        def drop(db: apsw.Connection) -> None:
+            for log_id in log_ids:
+                retelling.drop_reported(db, log_id)
+
+        self._write(drop)
+
     def replace_unread(self, log_id: int, understood: int) -> None:
         """Remove a log that nobody understood, and its session, now that another one holds its bytes."""
 
