@@ -5,14 +5,17 @@ known to be in it. *Known items*: whole short prompts, three of their words, and
 session (or its copies) has; told are hit@1, hit@5 and the mean reciprocal rank among 20 sessions. *Times*: rare words
 (at most 20 hits), phrases of two words, common words (the most frequent of the sample), common words with a filter,
 what 20 excerpts take when the hits are known, and ``backstory search`` as a process; medians and 95th percentiles (of
-processes the worst) in ms of CPU, in process with a warm index, beside their bounds. The choice is by a fixed seed.
+processes the worst) in ms of CPU, in process with a warm index, beside their bounds. Also told: common words with up to
+1,000 sessions shown, two words that may stand apart, and words that occur nowhere. The choice is by a fixed seed.
 
 Measured with Python 3.11 and SQLite 3.54 on a machine with 2 cores and a load of 5 to 7, real logs (17 MB of text, 164
 sessions) and made-up ones (102 MB, 430 sessions). Known items, real logs: whole prompts hit@1 0.997, three of their
 words 0.956 (hit@5 0.997), commits 1.0; with all scopes weighed alike 0.90 and 0.978, with a LENGTH_WEIGHT of 0.75
-0.95 and 0.978. Made-up logs, three words: 0.89. Times, made-up logs, p50 / p95: rare 0.2 / 0.5, phrase 1.3 / 8.0 (their
-phrases repeat: up to 20,000 hits each), common 6 / 8, filtered 7 / 13, 20 excerpts 6 / 13. Processes, real logs, at a
-load of 1: 84 to 137; they suffer most from others.
+0.95 and 0.978. Times, real logs, p50 / p95: rare 0.2 / 1.0, phrase 0.4 / 1.8, common 6 / 7, filtered 3 / 8, every
+session of a common word 13 / 19, 20 excerpts 3 / 5. Made-up logs of 1 GB (1,700 sessions, 311,000 events): rare
+0.3 / 1.0, common 23 / 36, filtered 27 / 38: nearly all of it is listing a word's hits and grouping them by session,
+0.15 to 0.3 ms for 1,000 hits. 100,000 sessions of two events each: common 21 / 53, with --agent 170. Processes, real
+logs: 95 to 106.
 """
 
 from __future__ import annotations
@@ -40,9 +43,15 @@ if TYPE_CHECKING:
 
 SEED = 1
 SESSIONS_SHOWN = 20
+ALL_SESSIONS = 1_000
 RARE_HITS_MAX = 20
-BOUNDS_MS = {"rare": 1, "phrase": 8, "common": 15, "filtered": 15, "20 excerpts": 15, "process": 120}
+BOUNDS_MS = {"rare": 1, "phrase": 8, "common": 15, "filtered": 15, "every session": 60, "two words": 25, "misspelt": 15,
+             "20 excerpts": 15, "process": 120}  # fmt: skip
 """What the 95th percentiles should not exceed for 100 MB of text; of processes the worst."""
+BOUNDS_OF_A_GIGABYTE_MS = {"rare": 5, "phrase": 40, "common": 40, "filtered": 40, "every session": 250, "two words": 60,
+                           "misspelt": 40, "20 excerpts": 15, "process": 160}  # fmt: skip
+GIGABYTE_TEXT_MB = 200
+"""A store with so much text holds about a gigabyte of logs."""
 PROCESS_QUERIES = ("rename", "#12", "C++", "rename file test", "login.ts", "the", "xyzzy plugh")
 PROCESS_ROUNDS = 7
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9]{3,}")
@@ -145,6 +154,9 @@ def speeds(store: Store, most: int) -> dict[str, dict[str, float]]:
     def filtered(word: str, wanted: Filter) -> Callable[[], object]:
         return lambda: store.search(word, wanted, limit=SESSIONS_SHOWN)
 
+    def all_of(word: str) -> Callable[[], object]:
+        return lambda: store.search(word, limit=ALL_SESSIONS)
+
     def excerpts(word: str) -> Callable[[], object]:
         """What is left to do once the hits are known: each is read and its place shown."""
         return lambda: find(_Searched(store), word, Filter(), limit=SESSIONS_SHOWN)  # type: ignore[arg-type]
@@ -154,8 +166,16 @@ def speeds(store: Store, most: int) -> dict[str, dict[str, float]]:
         "phrase": timed([plain(f'"{phrase}"') for phrase in phrases[:most]]),
         "common": timed([plain(word) for word in common]),
         "filtered": timed([filtered(word, wanted) for word in common[:10] for wanted in filters]),
+        "every session": timed([all_of(word) for word in common[:10]]),
+        "two words": timed([plain(phrase) for phrase in phrases[:most]]),
+        "misspelt": timed([plain(_misspelt(word)) for word in rare[:100]]),
         "20 excerpts": timed([excerpts(word) for word in common]),
     }
+
+
+def _misspelt(word: str) -> str:
+    """A word with its third and fourth letter exchanged."""
+    return f"{word[:2]}{word[3:4]}{word[2:3]}{word[4:]}"
 
 
 class _Searched:
@@ -183,7 +203,7 @@ def processes(store: Path) -> dict[str, float]:
         rounds = []
         for _ in range(PROCESS_ROUNDS):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            subprocess.run(command, capture_output=True, check=True)
+            subprocess.run(command, capture_output=True, check=False)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             rounds.append((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000)
         times.append(min(rounds))
@@ -191,14 +211,13 @@ def processes(store: Path) -> dict[str, float]:
     return {"queries": len(times), "p50_ms": round(statistics.median(times), 1), "p95_ms": round(times[-1], 1)}
 
 
-def table(times: dict[str, dict[str, float]]) -> list[str]:
+def table(times: dict[str, dict[str, float]], megabytes: float) -> list[str]:
     """The times beside their bounds."""
+    bounds = BOUNDS_MS if megabytes < GIGABYTE_TEXT_MB else BOUNDS_OF_A_GIGABYTE_MS
     lines = [f"  {'':12}{'queries':>8}{'p50 ms':>9}{'p95 ms':>9}{'bound':>7}"]
     for name, row in times.items():
-        verdict = "" if row["p95_ms"] <= BOUNDS_MS[name] else "  over"
-        lines.append(
-            f"  {name:12}{row['queries']:8}{row['p50_ms']:9.2f}{row['p95_ms']:9.2f}{BOUNDS_MS[name]:7}{verdict}"
-        )
+        verdict = "" if row["p95_ms"] <= bounds[name] else "  over"
+        lines.append(f"  {name:12}{row['queries']:8}{row['p50_ms']:9.2f}{row['p95_ms']:9.2f}{bounds[name]:7}{verdict}")
     return lines
 
 
@@ -218,7 +237,7 @@ def main() -> None:
     print(f"{megabytes:.1f} MB of text")
     for name, row in quality.items():
         print(f"  {name:12}" + "  ".join(f"{key} {value}" for key, value in row.items()))
-    print("\n".join(table(times)))
+    print("\n".join(table(times, megabytes)))
 
 
 if __name__ == "__main__":

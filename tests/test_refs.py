@@ -145,7 +145,7 @@ def test_clear_words_name_a_ref(text: str, named: list[str]) -> None:
         "suffix #12",
         "compromise #12",
         "GH-12.5",
-        "XGH-12",
+        "aGH-12",
         "hi!12",
         "commit main",
         "commit deadbeef",
@@ -396,3 +396,25 @@ def test_megabytes_take_linear_time(text: str) -> None:
 def test_of_a_text_with_very_many_only_the_first_are_looked_at() -> None:
     text = "".join(f"PR #{number}\n" for number in range(1, NAMES_MAX + 10))
     assert len(refs_in_text(text)) == NAMES_MAX
+
+
+@pytest.mark.parametrize(
+    "text", ["see ENT-221", "https://linear.app/acme/issue/ENT-221/a-title", "ENT-221: fix it", "(ENT-221)"]
+)
+def test_a_trackers_key_is_an_issue(text: str) -> None:
+    assert [(each.type, each.value) for each in refs_in_text(text)] == [("issue", "ENT-221")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["UTF-8", "SHA-256 and AES-128", "CVE-2024-1234", "ISO-8601", "GPT-4", "RFC-2119", "ent-221", "ENT-0", "E-2E-3",
+     "x86-64", "FOO_BAR-1-2", "A-1", "ENT-221-fix"],
+)  # fmt: skip
+def test_what_only_looks_like_a_trackers_key_is_none(text: str) -> None:
+    assert refs_in_text(text) == []
+
+
+def test_a_trackers_tool_is_given_a_key() -> None:
+    call = ToolCall(tool_name="mcp__linear__get_issue", input={"id": "ENT-221"})
+    assert [each.value for each in refs_in_call(call, None)] == ["ENT-221"]
+    assert refs_in_call(ToolCall(tool_name="lookup", input={"id": "ENT-221"}), None) == []

@@ -19,7 +19,8 @@ REASON_CHARS_MAX = 200
 class BackstoryError(Exception):
     """The family. ``str(error)`` is the sentence to show; ``exit_code`` is what the command ends with."""
 
-    exit_code: ClassVar[int] = 1
+    exit_code: ClassVar[int] = 70
+    """An error is never 1: that is the answer of a search that found nothing, and of a check that found something."""
 
 
 class SessionNotFound(BackstoryError):
@@ -305,7 +306,7 @@ class BadTime(BackstoryError):
 class NotConfirmed(BackstoryError):
     """A question that had to be answered yes was not."""
 
-    exit_code = 1
+    exit_code = 64
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} was not confirmed, so nothing was changed. Add --yes to skip the question.")

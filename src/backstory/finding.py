@@ -17,7 +17,8 @@ from msgspec import Struct
 from backstory.errors import BadPattern, SessionNotFound
 from backstory.extract import char_len, index_text, searchable
 from backstory.snippet import AROUND_CHARS, PLACES_MAX, excerpt_of, fold, looks_of, snippet
-from backstory.store.search import terms
+from backstory.store.query import terms
+from backstory.store.search import BY_SCORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +36,7 @@ LITERAL_READS_MAX = 5
 """of which so many are read again from their bytes."""
 EXACT_HITS_MAX = 2_000
 """So many hits of a literal text's words are looked at."""
-PATTERN_HITS_MAX = 20_000
+PATTERN_HITS_MAX = 200_000
 """So many events that have a regular expression's words are looked at."""
 PATTERN_SECONDS_MAX = 10.0
 """A search by literal text or regular expression ends after this long with what it has."""
@@ -57,12 +58,15 @@ class Excerpt(Struct, frozen=True, kw_only=True):
     score: float
     snippet: str
     marks: list[tuple[int, int]]
+    near: bool = False
+    copied: bool = False
 
 
 class Findings(Struct, frozen=True, kw_only=True):
     """What a search gave: matching events in all, whether there is more, and the best of them.
 
-    ``relaxed``: no event has every word. ``stopped``: the time was up before everything was looked at.
+    ``relaxed``: no event has every word. ``stopped``: the time was up before everything was looked at. ``sessions``,
+    ``events``, ``near``, ``at_least``, ``instead``: as ``Found`` tells them.
     """
 
     total: int
@@ -70,26 +74,45 @@ class Findings(Struct, frozen=True, kw_only=True):
     excerpts: list[Excerpt]
     relaxed: bool = False
     stopped: bool = False
+    sessions: int = 0
+    events: int = 0
+    near: int = 0
+    at_least: bool = False
+    instead: tuple[tuple[str, str], ...] = ()
 
 
-def find(store: Store, query: str, wanted: Filter, *, limit: int, hits_per_session: int | None = 1) -> Findings:
-    """Events that have the words of a query, best first; of C++ and C those that have what was typed before others."""
+def find(
+    store: Store, query: str, wanted: Filter, *, limit: int, hits_per_session: int | None = 1, near: bool = True,
+    sort: str = BY_SCORE,
+) -> Findings:  # fmt: skip
+    """The best hits of a query. Where it has signs in it, hits that have what was typed before others.
+
+    ``near`` and ``sort``: as ``Store.search`` takes them.
+    """
     signs = [term.casefold() for term in terms(query) if not term.replace("_", "").rstrip("*").isalnum()]
     texts, in_full = _Texts(store), set[int]()
-    if not signs or hits_per_session is None:
-        found = store.search(query, wanted, limit=limit, hits_per_session=hits_per_session)
+    if not signs or hits_per_session is None or sort != BY_SCORE:
+        found = store.search(query, wanted, limit=limit, hits_per_session=hits_per_session, near=near, sort=sort)
     else:
-        found = store.search(query, wanted, limit=LITERAL_SESSIONS * LITERAL_HITS, hits_per_session=LITERAL_HITS)
-        hits, in_full = _literal_first(texts, found.hits, signs)
-        hits = _best_of_each(hits, hits_per_session)
+        most = LITERAL_HITS * max(limit + 1, LITERAL_SESSIONS)
+        found = store.search(query, wanted, limit=most, hits_per_session=LITERAL_HITS, near=near)
+        looked_at = found.hits[: LITERAL_SESSIONS * LITERAL_HITS]
+        hits, in_full = _literal_first(texts, looked_at, signs)
+        hits = _best_of_each([*hits, *found.hits[len(looked_at) :]], hits_per_session)
         truncated = found.truncated or len(hits) > limit
         found = msgspec.structs.replace(found, truncated=truncated, hits=hits[:limit])
     return _findings(texts, found, query, in_full)
 
 
+def find_listed(store: Store, wanted: Filter, *, limit: int) -> Findings:
+    """The sessions that a filter lets through, the last active first: where each names the ref that is asked for."""
+    found = store.sessions_named(wanted, limit=limit)
+    return _findings(_Texts(store), found, " ".join(terms(wanted.ref or "")[-1:]).rpartition("/")[2], set())
+
+
 def find_exact(
     store: Store, literal: str, wanted: Filter, *, limit: int, hits_per_session: int | None = 1,
-    seconds: float = PATTERN_SECONDS_MAX,
+    seconds: float = PATTERN_SECONDS_MAX, sort: str = BY_SCORE,
 ) -> Findings:  # fmt: skip
     """Events whose text holds ``literal`` to the letter, best first. Its first and last word are whole words."""
     if not terms(literal):
@@ -98,8 +121,21 @@ def find_exact(
             store, pattern, wanted, limit=limit, hits_per_session=hits_per_session, seconds=seconds
         )  # fmt: skip
     phrase = '"{}"'.format(literal.replace('"', " "))
-    found = store.search(phrase, wanted, limit=EXACT_HITS_MAX, hits_per_session=None)
-    return _looked_through(store, found, re.compile(re.escape(literal)), limit, hits_per_session, seconds)
+    hits = _best_then_all(store, phrase, wanted) if sort == BY_SCORE else _newest_first(store, phrase, wanted)
+    return _looked_through(store, hits, re.compile(re.escape(literal)), limit, hits_per_session, seconds)
+
+
+def _newest_first(store: Store, query: str, wanted: Filter) -> Iterator[Hit]:
+    return iter(store.search(query, wanted, limit=PATTERN_HITS_MAX, ranked=False).hits)
+
+
+def _best_then_all(store: Store, query: str, wanted: Filter) -> Iterator[Hit]:
+    """The best hits of a query, then all others."""
+    found = store.search(query, wanted, limit=EXACT_HITS_MAX, hits_per_session=None, near=False)
+    yield from found.hits
+    if found.truncated:
+        known = {hit.event_id for hit in found.hits}
+        yield from (hit for hit in _newest_first(store, query, wanted) if hit.event_id not in known)
 
 
 def find_pattern(
@@ -113,8 +149,8 @@ def find_pattern(
     compiled = compile_pattern(pattern)
     words = words_of_pattern(pattern)
     if words:
-        found = store.search(words, wanted, limit=PATTERN_HITS_MAX, ranked=False)
-        return _looked_through(store, found, compiled, limit, hits_per_session, seconds)
+        hits = _newest_first(store, words, wanted)
+        return _looked_through(store, hits, compiled, limit, hits_per_session, seconds)
     return _looked_through(store, None, compiled, limit, hits_per_session, seconds, wanted)
 
 
@@ -175,6 +211,8 @@ def _literals(parsed: Any) -> str:
 
 def _findings(texts: _Texts, found: Found, query: str, in_full: set[int]) -> Findings:
     """Hits with their excerpts; ``in_full``: events whose compact form is known not to show why they were found."""
+    for typed, searched in found.instead:
+        query = query.replace(typed, searched)
     sessions, is_seen = _Sessions(texts.store), _TermSeen(query)
     excerpts = []
     for hit in found.hits:
@@ -183,7 +221,10 @@ def _findings(texts: _Texts, found: Found, query: str, in_full: set[int]) -> Fin
             text = texts.whole(stored) if hit.event_id in in_full else texts.near(stored, is_seen)
             excerpts.append(_excerpt(sessions, stored, hit, snippet(text, query)))
     kept = [each for each in excerpts if each is not None]
-    return Findings(total=found.total, truncated=found.truncated, excerpts=kept, relaxed=found.relaxed)
+    return Findings(
+        total=found.total, truncated=found.truncated, excerpts=kept, relaxed=found.relaxed, sessions=found.sessions,
+        events=found.events, near=found.near, at_least=found.at_least, instead=found.instead,
+    )  # fmt: skip
 
 
 def _excerpt(
@@ -194,7 +235,7 @@ def _excerpt(
         return None
     return Excerpt(
         session=session, shown=shown or session, stored=stored, scope=hit.scope, score=hit.score, snippet=line[0],
-        marks=line[1],
+        marks=line[1], near=hit.near, copied=hit.copied,
     )  # fmt: skip
 
 
@@ -227,7 +268,7 @@ def _literal_first(texts: _Texts, hits: list[Hit], signs: list[str]) -> tuple[li
             (as_typed if is_there else others).append(hit)
             if is_there:
                 in_full.add(hit.event_id)
-    return [*as_typed, *unseen, *others], in_full
+    return sorted([*as_typed, *unseen, *others], key=lambda hit: hit.near), in_full
 
 
 def _best_of_each(hits: list[Hit], hits_per_session: int) -> list[Hit]:
@@ -238,7 +279,7 @@ def _best_of_each(hits: list[Hit], hits_per_session: int) -> list[Hit]:
 
 
 def _looked_through(
-    store: Store, found: Found | None, pattern: re.Pattern[str], limit: int, hits_per_session: int | None,
+    store: Store, found: Iterator[Hit] | None, pattern: re.Pattern[str], limit: int, hits_per_session: int | None,
     seconds: float, wanted: Filter | None = None,
 ) -> Findings:  # fmt: skip
     """The hits (None: all events) whose text a pattern matches, in their order, until there are enough."""
@@ -247,7 +288,7 @@ def _looked_through(
     excerpts: list[Excerpt] = []
     shown: dict[int, int] = {}
     stopped = truncated = False
-    for hit, stored in _everything(store, wanted) if found is None else _stored(store, found.hits):
+    for hit, stored in _everything(store, wanted) if found is None else _stored(store, found):
         if len(excerpts) >= limit:
             truncated = True
             break
@@ -265,11 +306,14 @@ def _looked_through(
         if places and (excerpt := _excerpt(sessions, stored, hit, excerpt_of(text, places, AROUND_CHARS))) is not None:
             shown[hit.shown_id] = shown.get(hit.shown_id, 0) + 1
             excerpts.append(excerpt)
-    truncated = truncated or stopped or (found is not None and found.truncated)
-    return Findings(total=len(excerpts), truncated=truncated, excerpts=excerpts, stopped=stopped)
+    count = len(excerpts)
+    return Findings(
+        total=count, truncated=truncated or stopped, excerpts=excerpts, stopped=stopped, sessions=len(shown),
+        events=count, at_least=truncated or stopped or hits_per_session is not None,
+    )  # fmt: skip
 
 
-def _stored(store: Store, hits: list[Hit]) -> Iterator[tuple[Hit, StoredEvent]]:
+def _stored(store: Store, hits: Iterator[Hit]) -> Iterator[tuple[Hit, StoredEvent]]:
     return ((hit, stored) for hit in hits if (stored := store.event(hit.event_id)) is not None)
 
 

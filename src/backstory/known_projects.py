@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory.errors import BackstoryError, in_words
-from backstory.spool import make_private_folder, write_private
 from backstory.store import open_store
+from backstory.store.private import make_private_folder, write_private
 from backstory.trust import Place, Seen, Verdict, whose
 from backstory.whereabouts import file_at
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from backstory.errors import BackstoryError
-from backstory.spool import write_private
+from backstory.store.private import write_private
 
 FILE = "listeners.json"
 

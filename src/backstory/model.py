@@ -283,8 +283,21 @@ class SessionFacts(Struct, kw_only=True):
     branch: str | None = None
     repository: str | None = None
     agent_version: str | None = None
+    left_branches: list[str] | None = None
+    """Git branches that it was on before ``branch``."""
     leaf: tuple[str, int] | None = None
     """The turn, by its uid, and the record that the next prompt follows, where that is not the newest."""
+
+    def on_branch(self, name: str) -> None:
+        """Note the git branch that the session is on from here on."""
+        if self.branch is not None and self.branch != name:
+            self.left_branches = list(dict.fromkeys((*(self.left_branches or ()), self.branch)))
+        self.branch = name
+
+    @property
+    def branches(self) -> list[str]:
+        """Every git branch that it was on."""
+        return [*(self.left_branches or ()), *([self.branch] if self.branch else [])]
 
 
 class Relation(StrEnum):

@@ -46,6 +46,7 @@ def refs_in_text(text: str, *, repository: str | None = None, host: str | None =
         found += [(each.start(), _Named(ISSUE, each.group(1))) for each in islice(_GH.finditer(text), NAMES_MAX)]
     if "ommit" in text:
         found += _in_commits(text)
+    found += _in_keys(text)
     if not found:
         return []
     found.sort(key=lambda each: each[0])
@@ -313,6 +314,26 @@ def _may_tell(text: str, start: int) -> bool:
     return before.rstrip(" \t:([*_`").endswith(_TELLING)
 
 
+_KEY = re.compile(r"(?<![\w.-])([A-Z][A-Z0-9]{1,9})-([1-9]\d{0,5})(?![\w-]|\.\d)")
+_NO_TRACKERS = frozenset(
+    {
+        "AES", "ANSI", "ARM", "ASCII", "AVX", "BASE", "BLAKE", "BSD", "CC", "CP", "CRC", "CVE", "CWE", "DDR", "DES",
+        "DIN", "EC", "ECMA", "EN", "ES", "FIPS", "FP", "GB", "GH", "GHSA", "GPL", "GPT", "HMAC", "HTTP", "HTTPS",
+        "IEC", "IEEE", "INT", "IP", "IPV", "ISO", "JDK", "JEP", "JPEG", "JSR", "KOI", "LGPL", "MD", "MIT", "MP", "MPEG",
+        "MR", "OAUTH", "PBKDF", "PCI", "PEP", "PKCS", "POSIX", "PR", "PS", "RC", "RFC", "RSA", "SHA", "SHAKE", "SPDX",
+        "SSE", "SSL", "TCP", "TLS", "UCS", "UDP", "UINT", "US", "USB", "UTC", "UTF", "UUID", "WIN", "XTERM",
+    }
+)  # fmt: skip
+"""What stands before a number in names of standards, encodings and the like."""
+
+
+def _in_keys(text: str) -> Iterator[tuple[int, _Named]]:
+    """Issues of trackers that call them by a team's letters and a number, such as Jira and Linear."""
+    for found in islice(_KEY.finditer(text), NAMES_MAX):
+        if found.group(1) not in _NO_TRACKERS:
+            yield found.start(), _Named(ISSUE, found.group())
+
+
 # hashes -----------------------------------------------------------------------------------------------------
 
 _WHOLE_HASH = 40
@@ -572,6 +593,7 @@ _ARGUMENTS = {
     PR: ("pullNumber", "pull_number", "pullRequestNumber", "pull_request_number", "pullRequestId", "merge_request_iid"),
     ISSUE: ("issue_number", "issueNumber", "issue_iid", "workItemId"),
 }
+_KEY_ARGUMENTS = ("id", "key", "issueId", "issueKey", "issueIdOrKey", "issue_key", "issue_id", "identifier")
 _SHA = re.compile(r"[0-9a-f]{7,64}")
 
 
@@ -584,6 +606,11 @@ def _in_arguments(name: str, given: dict[str, Any]) -> Iterator[_Named]:
         number = next((given[key] for key in keys if key in given), None)
         if isinstance(number, int | str) and _OPERAND.fullmatch(str(number)):
             yield _Named(kind, str(number), None, repository)
+    for key in _KEY_ARGUMENTS:
+        told = given.get(key)
+        is_tracker = "issue" in name or "linear" in name or "jira" in name
+        if is_tracker and isinstance(told, str) and (found := _KEY.fullmatch(told)) is not None:
+            yield _Named(ISSUE, found.group())
     sha = given.get("sha")
     if "commit" in name and isinstance(sha, str) and _SHA.fullmatch(sha) and _is_hash(sha):
         yield _Named(COMMIT, sha, None, repository)

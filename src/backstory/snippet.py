@@ -9,7 +9,7 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from backstory.extract import identifier_parts, index_text
-from backstory.store.search import terms
+from backstory.store.query import HASH, other_forms, terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,13 +28,52 @@ def snippet(text: str, query: str, around: int = AROUND_CHARS) -> tuple[str, lis
 
     The excerpt stands where most of the query's words come together; it begins and ends at words.
     """
-    text = text[:TEXT_CHARS_MAX]
+    text = readable_text(text[:TEXT_CHARS_MAX])
     if not text.isascii() and _COMBINING.search(text):
         text = unicodedata.normalize("NFC", text)
-    folded, places = fold(text), list[tuple[int, int, int]]()
-    for number, look in enumerate(looks_of(query)):
-        places += [(start, end, number) for start, end in look.places(text, folded)]
-    return excerpt_of(text, places, around)
+    return excerpt_of(text, _places(text, query), around)
+
+
+def places_of(text: str, query: str) -> tuple[list[tuple[int, int]], int]:
+    """The (start, end) of every match of a query's terms in a text, none inside another; where most come together."""
+    ordered, found = sorted(_places(text, query)), list[tuple[int, int]]()
+    for start, end, _ in ordered:
+        if not found or start >= found[-1][1]:
+            found.append((start, end))
+    return found, ordered[_best_place(ordered, AROUND_CHARS)][0] if ordered else 0
+
+
+def _places(text: str, query: str) -> list[tuple[int, int, int]]:
+    folded = fold(text)
+    return [(*place, number) for number, look in enumerate(looks_of(query)) for place in look.places(text, folded)]
+
+
+def readable_text(text: str) -> str:
+    """A text whose lines of JSON are read as JSON's readers do: without the escapes in its strings.
+
+    >>> readable_text(r'{"text": "one\\ntwo", "say": "\\"no\\""}')
+    '{"text": "one\\ntwo", "say": ""no""}'
+    """
+    if "\\n" not in text and '\\"' not in text:
+        return text
+    lines = (
+        _ESCAPE.sub(_unescaped, line) if "\\" in line and _MEMBER.search(line) else line for line in text.split("\n")
+    )
+    return "\n".join(lines)
+
+
+_MEMBER = re.compile(r'"[^"\\]{1,200}"\s{0,9}:\s{0,9}(?:["\[{]|true|false|null|-?\d)')
+_ESCAPE = re.compile(r'\\(?:[\\"/nrtbf]|u[0-9a-fA-F]{4})')
+_ESCAPED = {"n": "\n", "r": "\n", "t": "\t", "b": " ", "f": " "}
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    sign = found.group()[1:]
+    if len(sign) == 1:
+        return _ESCAPED.get(sign, sign)
+    letter = chr(int(sign[1:], 16))
+    # Half of a pair is no letter.
+    return letter if letter.isprintable() else found.group()
 
 
 _COMBINING = re.compile(r"[\u0300-\u036f]")
@@ -79,7 +118,7 @@ class _Look:
 
     def __init__(self, term: str) -> None:
         folded = fold(term)
-        self._is_prefix = term.endswith("*") and term[:-1].isalnum()
+        self._is_prefix = (term.endswith("*") and term[:-1].isalnum()) or HASH.fullmatch(term) is not None
         self._tokens = (_TOKEN if term.isascii() else _query_token()).findall(folded)
         self._parts = [fold(part) for part in identifier_parts(term)] if term.isalnum() else []
         self._is_plain_word = len(self._tokens) == 1 and not self._parts and not _has_cjk(folded)
@@ -87,6 +126,7 @@ class _Look:
         self._typed = [re.compile(re.escape(folded))] if has_signs else []
         single = self._tokens[0] if len(self._tokens) == 1 and self._tokens[0].isascii() else None
         self._part = re.compile(re.escape(single)) if single else None
+        self._forms = [_TOKEN.findall(form) for form in other_forms(term)] if not has_signs else []
         self._known: dict[str, tuple[list[re.Pattern[str]], list[re.Pattern[str]]]] = {}
 
     def places(self, text: str, folded: str) -> list[tuple[int, int]]:
@@ -111,6 +151,7 @@ class _Look:
             together = [_together(self._tokens, word, is_prefix=self._is_prefix)] if self._tokens else []
             if self._parts:
                 together.append(_together(self._parts, word, is_prefix=False))
+            together += [_together(form, word, is_prefix=False) for form in self._forms]
             tokens = self._tokens if len(self._tokens) > 1 else []
             self._known[word] = together, [_together([token], word, is_prefix=False) for token in tokens]
         return self._known[word]
@@ -172,12 +213,7 @@ def excerpt_of(text: str, places: Iterable[tuple[int, int, int]], around: int) -
 
 
 def _best_window(text: str, places: list[tuple[int, int, int]], around: int) -> tuple[int, int]:
-    best, most = 0, 0
-    for n, (start, _, _) in enumerate(places):
-        different = {term for a, _, term in places[n : n + 12] if a < start + around}
-        if len(different) > most:
-            best, most = n, len(different)
-    first_start, first_end, _ = places[best]
+    first_start, first_end, _ = places[_best_place(places, around)]
     start, end = max(first_start - around, 0), min(first_start + 2 * around, len(text))
     if start > 0:
         space = text.find(" ", start, first_start)
@@ -186,6 +222,15 @@ def _best_window(text: str, places: list[tuple[int, int, int]], around: int) -> 
         space = text.rfind(" ", min(first_end, end), end)
         end = space if space >= 0 else end
     return start, end
+
+
+def _best_place(places: list[tuple[int, int, int]], around: int) -> int:
+    best, most = 0, 0
+    for n, (start, _, _) in enumerate(places):
+        different = {term for a, _, term in places[n : n + 12] if a < start + around}
+        if len(different) > most:
+            best, most = n, len(different)
+    return best
 
 
 def _one_line(text: str, spans: list[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:

@@ -9,7 +9,6 @@ the disk before it is handed over.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import select
@@ -24,8 +23,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from backstory.errors import BackstoryError, CannotWrite, DiskFull
-from backstory.store.private import make_folder
+from backstory.errors import BackstoryError
+from backstory.store.private import as_ours, make_private_folder, write_private
 
 SPOOLS = "spool"
 """The folder below BACKSTORY_HOME that holds every run's."""
@@ -142,7 +141,7 @@ class Spool:
             finally:
                 os.close(file)
         except OSError as refused:
-            raise _translated(self.told, refused) from refused
+            raise as_ours(self.told, refused) from refused
         if is_first:
             _sync_folder(self.folder)
 
@@ -296,7 +295,7 @@ class SessionLock:
         try:
             file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
         except OSError as refused:
-            raise _translated(self._path, refused) from refused
+            raise as_ours(self._path, refused) from refused
         if not _is_taken_for_us(file):
             os.close(file)
             return False
@@ -420,25 +419,6 @@ def waiting(spools: Path) -> list[Spool]:
     return [Spool(folder) for folder in sorted(spools.iterdir()) if folder.is_dir()]
 
 
-def write_private(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Write a file that only its owner may read; with ``sync`` it is on the disk afterwards.
-
-    Raises DiskFull, CannotWrite.
-    """
-    try:
-        file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(file, view) :]
-            if sync:
-                os.fsync(file)
-        finally:
-            os.close(file)
-    except OSError as refused:
-        raise _translated(path, refused) from refused
-
-
 def _append_whole(file: int, data: bytes) -> None:
     """Add all of it or nothing: a disk that fills up takes a part without a word."""
     size = os.fstat(file).st_size
@@ -449,20 +429,6 @@ def _append_whole(file: int, data: bytes) -> None:
     except OSError:
         os.ftruncate(file, size)
         raise
-
-
-def make_private_folder(folder: Path) -> None:
-    """Make a folder that only its owner may enter. Raises DiskFull, CannotWrite."""
-    try:
-        make_folder(folder)
-    except OSError as refused:
-        raise _translated(folder, refused) from refused
-
-
-def _translated(path: Path, refused: OSError) -> BackstoryError:
-    if refused.errno == errno.ENOSPC:
-        return DiskFull(path)
-    return CannotWrite(path, refused.strerror or str(refused))
 
 
 def _is_taken_for_us(file: int) -> bool:

@@ -19,8 +19,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backstory import __version__
+from backstory import __version__, errors
 from backstory.cli import COMMANDS
+from backstory.cli.search_command import NOTHING_FOUND
 from backstory.cli.show_command import SHOWN_CHARS_MAX
 from backstory.config import SETTINGS
 from backstory.finding import find
@@ -245,19 +246,31 @@ def test_search_gives_its_fields(read_once: Shell) -> None:
 def test_search_has_one_hit_a_session_and_one_for_copies(read_once: Shell) -> None:
     told = read_once("search", '"notes.txt now says beta"', "--agent", "claude", "--json").json()
     uids = [hit["uid"] for hit in told["hits"]]
-    assert len(uids) == len(set(uids)) == 1
+    assert len(uids) == len(set(uids)) == told["totals"]["sessions"]
+    assert [hit["copy"] for hit in told["hits"]] == [False, *[True] * (len(uids) - 1)]
+    every = read_once("search", '"notes.txt now says beta"', "--agent", "claude", "--all-hits", "--json").json()
+    assert {hit["uid"] for hit in every["hits"]} == {uids[0]}
 
 
-def test_search_without_hits_is_no_error(read_once: Shell) -> None:
+def test_search_without_hits_is_told_by_the_exit_code(read_once: Shell) -> None:
     done = read_once("search", "xyzzyplugh")
-    assert (done.code, done.out) == (0, "")
+    assert (done.code, done.out) == (NOTHING_FOUND, "")
     assert "Nothing found" in done.err
-    assert read_once("search", "xyzzyplugh", "--json").json()["hits"] == []
+    done = read_once("search", "xyzzyplugh", "--json")
+    assert (done.code, done.json()["hits"]) == (NOTHING_FOUND, [])
 
 
-def test_search_before_anything_was_read_is_no_error(bare: Shell) -> None:
+def test_no_error_has_the_exit_code_of_a_search_that_found_nothing() -> None:
+    family = [errors.BackstoryError]
+    for each in family:
+        family += each.__subclasses__()
+    assert [each.__name__ for each in family if each.exit_code == NOTHING_FOUND] == []
+    assert errors.BackstoryError.exit_code == 70
+
+
+def test_search_before_anything_was_read_finds_nothing(bare: Shell) -> None:
     done = bare("search", "word")
-    assert (done.code, done.out) == (0, "")
+    assert (done.code, done.out) == (NOTHING_FOUND, "")
     assert "backstory ingest" in done.err
     assert bare("search", "word", "--json").json()["hits"] == []
 
@@ -267,9 +280,9 @@ def test_search_since_a_time(read_once: Shell) -> None:
     assert read_once("search", "work", "--since", "2099-01-01", "--json").json()["hits"] == []
     assert read_once("search", "work", "--since", "soon").code == USAGE
     for time in ("yesterday", "3 days", "2h", "monday", "2026-11-21T14:00"):
-        assert read_once("search", "work", "--since", time).code == 0
+        assert read_once("search", "work", "--since", time).code in (0, NOTHING_FOUND)
     for time in ("99999999999999999999 days", "9999999 weeks", "0001-01-01", "9999-12-31"):
-        assert read_once("search", "work", "--since", time).code in (0, USAGE)
+        assert read_once("search", "work", "--since", time).code in (0, NOTHING_FOUND, USAGE)
 
 
 NASTY: list[str | bytes] = [
@@ -284,10 +297,10 @@ NASTY: list[str | bytes] = [
 def test_whatever_people_type_is_a_query(read_once: Shell) -> None:
     for query in NASTY:
         done = read_once("search", "--json", "--", query)
-        assert (done.code, query if done.err else "") == (0, ""), done.err
-        assert isinstance(done.json()["hits"], list)
+        assert (query if done.err else "") == "", done.err
+        assert done.code == (0 if done.json()["hits"] else NOTHING_FOUND)
     for query in NASTY[:12]:
-        assert read_once("search", "--", query).code == 0
+        assert read_once("search", "--", query).code in (0, NOTHING_FOUND)
 
 
 @given(st.one_of(st.text(), st.text(alphabet="\"'*^():+-{}.#,\\ abANDORT\0\ud800日é", max_size=30)))
@@ -422,7 +435,7 @@ def test_a_name_outlives_its_log(machine: Shell) -> None:
 
 def test_rm_asks_and_where_nobody_can_answer_refuses(machine: Shell) -> None:
     done = machine("rm", ORIGINAL_ID, typed="y\n")
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (USAGE, "")
     assert "--yes" in done.err
     assert machine("show", ORIGINAL_ID).code == 0
 

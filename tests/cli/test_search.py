@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from backstory import times
+from backstory.cli.search_command import NOTHING_FOUND
 from backstory.errors import BadPattern, BadTime
 from backstory.finding import PATTERN_SECONDS_MAX, Findings, find, find_exact, find_pattern, words_of_pattern
 from backstory.model import AssistantText, Event, ToolCall, ToolResult, UserMessage
@@ -160,8 +161,9 @@ def test_only_words_that_every_match_has_are_looked_up(pattern: str, words: str)
 
 def hits(shell: Shell, *args: str, **environ: str) -> list[str]:
     done = shell("search", "--json", *args, **environ)
-    assert done.code == 0, done.err
-    return [hit["session"] for hit in done.json()["hits"]]
+    found = done.json()["hits"]
+    assert done.code == (0 if found else NOTHING_FOUND), done.err
+    return [hit["session"] for hit in found]
 
 
 def test_json_says_where_each_match_stands(talks: Shell) -> None:
@@ -248,6 +250,78 @@ def store_helper(talks: Shell) -> None:
     db = apsw.Connection(str(talks.store))
     db.execute("update sessions set parent_id = 2, relation = 'subagent' where id = 1")
     db.close()
+
+
+# what is shown ------------------------------------------------------------------------------------------------
+
+
+def test_every_hit_has_a_title_or_how_its_session_begins(talks: Shell) -> None:
+    titles = {hit["session"]: hit["title"] for hit in talks("search", "gasket", "--json").json()["hits"]}
+    assert titles == {"S1": "why is the gasket worn?", "S2": "order a new gasket"}
+    assert "S2 @" in (line := talks("search", "order").out.splitlines()[0])
+    assert "order a new gasket" in line
+
+
+def test_sessions_and_hits_are_counted_by_their_names(talks: Shell) -> None:
+    assert talks("search", "gasket", "--json").json()["totals"] == {
+        "sessions": 2, "hits": 4, "near_sessions": 0, "at_least": False,
+    }  # fmt: skip
+    assert "Found in 2 sessions, 4 hits; 1 shown" in talks("search", "gasket", "-n", "1").err
+
+
+def test_what_fits_nearly_is_marked_and_can_be_left_out(talks: Shell) -> None:
+    (hit,) = talks("search", "gaskets", "worn", "--json").json()["hits"]
+    assert (hit["session"], hit["near"]) == ("S1", True)
+    done = talks("search", "gaskets", "worn")
+    assert "near" in done.out.splitlines()[0]
+    assert "Nowhere as typed; nearly in 1 session" in done.err
+    assert talks("search", "gaskets", "worn", "--no-near").code == NOTHING_FOUND
+
+
+def test_a_word_that_was_exchanged_is_told(talks: Shell) -> None:
+    assert talks("search", "gakset").err.splitlines()[0] == "Nothing has 'gakset'; searched for 'gasket'."
+    assert talks("search", "orde", "--json").json()["instead"] == {"orde": "orde*"}
+    assert marked_in(talks("search", "orde", "--json").json()) == ["order"]
+
+
+def marked_in(told: Any) -> list[str]:
+    return [hit["snippet"][start:end] for hit in told["hits"] for start, end in hit["marks"]]
+
+
+def test_without_words_a_filter_lists_sessions(talks: Shell) -> None:
+    with open_store(talks.store, shared=True) as store:
+        said(store, "look", AssistantText(text="fixed in PR #92, and ENT-221"))
+    for ref in ("#92", "ent-221"):
+        (hit,) = talks("search", "--ref", ref, "--json").json()["hits"]
+        assert (hit["session"], hit["seq"], hit["title"]) == ("S5", 2, "look")
+    assert talks("search", "--ref", "#93").code == NOTHING_FOUND
+    assert talks("search").code == CLICKS_USAGE
+
+
+def test_an_excerpt_of_json_is_text(store: Store) -> None:
+    said(store, ToolResult(tool_name="Bash", content='{"content": "KV with TTL\\n- CSRF \\"protection\\" here"}'))
+    (excerpt,) = find(store, "TTL", Filter(), limit=1).excerpts
+    assert 'KV with TTL - CSRF "protection" here' in excerpt.snippet
+
+
+def test_the_words_of_a_search_are_marked_in_the_record(talks: Shell) -> None:
+    long = "\n".join(f"line {n}" for n in range(300))
+    call = ToolCall(tool_name="Bash", tool_use_id="t1", input={"command": "cat x"})
+    with open_store(talks.store, shared=True) as store:
+        said(
+            store, "first", "second", "third", call,
+            ToolResult(tool_name="Bash", tool_use_id="t1", content=f"{long}\nthe flange\n{long}"),
+            "fourth", "fifth", "sixth",
+        )  # fmt: skip
+    lines = talks("show", "S5", "@5", "--find", "flange").out.splitlines()
+    assert lines[0] == "first"
+    assert "@5 · turn 3 · result of Bash (cat x)" in lines[1]
+    assert [line[:2] for line in lines if line.startswith("@")] == ["@3", "@4", "@5", "@6", "@7"]
+    at = lines.index("       > the flange")
+    assert "line 299" in lines[at - 1]
+    assert any("--full shows all" in line for line in lines)
+    assert len(lines) < 50
+    assert len(talks("show", "S5", "@5", "--full").out.splitlines()) > 600
 
 
 # times --------------------------------------------------------------------------------------------------------

@@ -824,7 +824,10 @@ def test_a_forks_copies_are_the_same_turns_and_are_found_once(machine: Machine) 
     copies = [turn for turn in store.turns(fork) if turn.uid in shared]
     assert (len(copies), len(shared)) == (2, 2)
     assert [turn.tokens for turn in copies] == [shared[turn.uid].tokens for turn in copies]
-    assert [hit.session_id for hit in store.search('"notes.txt now says beta"').hits] == [original.id]
+    told = store.search('"notes.txt now says beta"')
+    assert [(hit.session_id, hit.copied) for hit in told.hits] == [(original.id, False), (fork.id, True)]
+    every = store.search('"notes.txt now says beta"', hits_per_session=None).hits
+    assert {hit.session_id for hit in every} == {original.id}
 
 
 def test_everything_that_was_read_is_in_the_index_once(machine: Machine) -> None:

@@ -444,7 +444,8 @@ def test_the_original_of_a_continuation_stays_as_it_was(bench: Bench, a_read_ses
 def test_what_was_copied_is_found_once(bench: Bench, a_read_session: str) -> None:
     bench.run("Go on", GOOD, options=("-S", a_read_session))
     hits = json.loads(bench.backstory("search", "notes.txt", "--json").stdout)["hits"]
-    assert [hit["uid"] for hit in hits] == [a_read_session]
+    assert [hit["uid"] for hit in hits if not hit["copy"]] == [a_read_session]
+    assert [hit["copy"] for hit in hits] == [False, True]
 
 
 def test_killed_at_random_moments_a_run_always_ends_up_stored_once(bench: Bench) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from backstory.extract import index_text
 from backstory.model import AssistantText, Event, Thinking, ToolCall, ToolResult, UserMessage
-from backstory.store import Filter, Session, Store, open_store, relevance, search
+from backstory.store import Filter, Session, Store, open_store, ranking, relevance, search
 from backstory.store.search import every, match_expression, terms
 from tests.conftest import NOW
 
@@ -77,7 +77,9 @@ def test_what_people_type_is_found(store: Store, query: str, text: str) -> None:
 )  # fmt: skip
 def test_what_was_not_meant_is_not_found(store: Store, query: str, text: str) -> None:
     said(store, text)
-    assert [hit for hit in [store.search(query)] if not hit.relaxed and hit.hits] == []
+    told = store.search(query)
+    assert told.relaxed or all(hit.near for hit in told.hits)
+    assert store.search(query, near=False).hits == []
 
 
 def indexed(store: Store, text: str, scope: str = "prompt") -> Session:
@@ -104,7 +106,9 @@ def test_identifiers_are_found_by_their_parts(store: Store, query: str) -> None:
 def test_what_is_no_part_of_an_identifier_is_not_found_in_it(store: Store, query: str) -> None:
     indexed(store, "call getUserName of HTTPServer")
     told = store.search(query)
-    assert (told.hits == []) is (query != "name user")
+    # What occurs nowhere is looked for as what it may have been meant for.
+    assert (told.hits == []) is (query not in ("name user", "nam"))
+    assert store.search(query, near=False).hits == []
 
 
 def test_an_open_quote_is_no_part_of_a_word() -> None:
@@ -262,9 +266,10 @@ def test_what_is_asked_is_forgotten_by_the_next_search(store: Store) -> None:
 @pytest.fixture
 def crowded(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A store where a common word has more hits than are ranked."""
-    monkeypatch.setattr(search, "RANKED_HITS_MAX", 50)
-    monkeypatch.setattr(search, "NEWEST_HITS", 10)
-    monkeypatch.setattr(search, "CANDIDATES_MAX", 30)
+    for module in (search, ranking):
+        monkeypatch.setattr(module, "RANKED_HITS_MAX", 50)
+    monkeypatch.setattr(ranking, "HITS_OF_SESSION", 3)
+    monkeypatch.setattr(ranking, "SESSIONS_RANKED", 2)
     said(store, "common rare")
     for _ in range(10):
         begin(store, *[AssistantText(text="common") for _ in range(20)])
@@ -306,13 +311,34 @@ def test_words_are_found_however_many_identifiers_have_them(crowded: Store) -> N
     assert (told.hits[0].session_id, told.total, told.truncated) == (words.id, 61, True)
 
 
-def test_where_words_are_found_often_enough_identifiers_are_not_looked_at(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(search, "ENOUGH_HITS", 2)
+def test_parts_of_identifiers_come_after_words_and_are_marked(store: Store) -> None:
+    words = [said(store, "the spanner").id for _ in range(3)]
+    part = indexed(store, "newSpannerSet")
+    told = store.search("spanner")
+    assert [(hit.session_id, hit.near) for hit in told.hits] == [*((each, False) for each in words), (part.id, True)]
+    assert (told.sessions, told.events, told.near, told.total) == (3, 3, 1, 4)
+    assert found(store, "spanner", near=False) == words
+
+
+def test_where_words_fill_the_room_nothing_near_is_looked_for(store: Store) -> None:
     words = [said(store, "the spanner").id for _ in range(3)]
     indexed(store, "newSpannerSet")
-    assert found(store, "spanner") == words
+    told = store.search("spanner", limit=2)
+    assert ([hit.session_id in words for hit in told.hits], told.truncated) == ([True, True], True)
+
+
+@pytest.mark.parametrize("query", ["common", "com*", "common washer"])
+def test_every_session_is_reachable(crowded: Store, query: str) -> None:
+    for _ in range(60):
+        begin(crowded, UserMessage(content="common washer"), AssistantText(text="common"))
+    told = crowded.search(query, limit=1_000)
+    least = 60 if "washer" in query else 71
+    assert (len({hit.shown_id for hit in told.hits if not hit.near}), told.sessions) == (least, least)
+    assert len(crowded.search(query, limit=7).hits) == 7
+
+
+def test_of_every_hit_as_many_are_given_as_are_wanted(crowded: Store) -> None:
+    assert len({hit.event_id for hit in crowded.search("common", limit=150, hits_per_session=None).hits}) == 150
 
 
 def test_one_session_of_many_is_found(crowded: Store) -> None:

@@ -536,7 +536,7 @@ class Reader:
             session.cwd = session.cwd or record.cwd
             session.agent_version = record.version or session.agent_version
             if record.git_branch and record.git_branch != "HEAD":
-                session.branch = record.git_branch
+                session.on_branch(record.git_branch)
 
     def _control(self, record: _Line) -> list[Event]:
         kind = record.type

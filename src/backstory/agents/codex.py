@@ -501,7 +501,8 @@ class Reader:
         session = state.session
         session.cwd = _text(payload.cwd) or session.cwd
         session.agent_version = _text(payload.cli_version) or session.agent_version
-        session.branch = _text(git.get("branch")) or session.branch
+        if branch := _text(git.get("branch")):
+            session.on_branch(branch)
         session.repository = _text(git.get("repository_url")) or session.repository
         return [Init(cwd=session.cwd or "", model=_text(payload.model), version=session.agent_version or "")]
 

@@ -705,7 +705,8 @@ class Reader:
         if isinstance(context, dict):
             session = self._state.session
             session.cwd = session.cwd or _text(context.get("cwd")) or None
-            session.branch = _text(context.get("branch")) or session.branch
+            if branch := _text(context.get("branch")):
+                session.on_branch(branch)
             session.repository = _text(context.get("repository")) or session.repository
 
     def _note_title(self, kind: str, data: dict[str, Any]) -> None:

@@ -58,7 +58,7 @@ def _joined(spans: Sequence[Span]) -> list[tuple[int, int]]:
 
 def told(event: model.Event) -> tuple[str, str] | None:
     """Whose word an event is (U, A, → for a tool, ! for an error), and the word; None for what says nothing here."""
-    from backstory.cli.show_command import key_field
+    from backstory.cli.record_view import key_field
 
     match event:
         case model.UserMessage():

@@ -9,7 +9,8 @@ import msgspec
 from backstory import model
 from backstory.cli import output
 from backstory.cli.list_command import MARKS
-from backstory.cli.show_command import event_lines, key_field
+from backstory.cli.record_view import key_field
+from backstory.cli.show_command import event_lines
 
 if TYPE_CHECKING:
     from backstory.runner import Finished

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from backstory.spool import make_private_folder, write_private
+from backstory.store.private import make_private_folder, write_private
 from backstory.store.queue import Kind
 
 if TYPE_CHECKING:

@@ -1,12 +1,18 @@
 """``backstory search``: everything that was ever said or done.
 
-``--json`` prints ``query``, ``total``, ``truncated`` (there is more, or not everything was counted), ``relaxed`` (no
-event has every word), ``stopped`` (the time was up) and ``hits``, each with:
+``--json`` prints ``query``, ``total`` (events, with those that fit nearly), ``truncated`` (there is more), ``relaxed``
+(no event has every word), ``stopped`` (the time was up), ``instead`` (words that occur nowhere, each with what was
+looked for in its place), ``totals`` and ``hits``. ``totals``: ``sessions`` that hold what was asked for, ``hits`` in
+them, ``near_sessions`` that hold it in another way only, and ``at_least``: whether there may be more. Each hit has:
 
-- ``session`` (what to call it: number, name or uid), ``uid``, ``number``, ``name``, ``title``, ``agent``, ``project``,
-  ``repository``, ``branch`` of the session that holds the event; ``parent``: the uid of the session whose helper it is;
+- ``session`` (what to call it: number, name or uid), ``uid``, ``number``, ``name``, ``title`` (or how its first prompt
+  begins), ``agent``, ``project``, ``repository``, ``branch`` of the session that holds the event; ``parent``: the uid
+  of the session whose helper it is;
+- ``near``: it has what was asked for in another way only: other forms of the words, the parts of an identifier, the
+  words in different events; ``copy``: it is in a copy of a turn that an older session, which was found too, has itself;
 - ``at``, ``seq``, ``part``, ``kind``, ``scope`` of the event, and its ``score``: of this search only. Hits are in their
-  order: by score, where signs were typed those that have them first, for ``--regex`` the newest sessions first;
+  order: by score, where signs were typed those that have them first, for ``--regex`` the newest sessions first; those
+  that are near after the others;
 - ``from_elsewhere``: whether the session came with a store that nobody had trusted;
 - ``snippet``: one line of its text, and ``marks``: [start, end] of each match in it, in characters (code points).
 """
@@ -14,6 +20,8 @@ event has every word), ``stopped`` (the time was up) and ``hits``, each with:
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,28 +29,29 @@ import click
 
 from backstory.cli import output
 from backstory.cli.options import json_option, moment, readable, since_option, store_option, until_option
-from backstory.finding import Excerpt, Findings, find, find_exact, find_pattern
+from backstory.finding import Excerpt, Findings, find, find_exact, find_listed, find_pattern
 from backstory.store import Filter
-from backstory.store.search import ROLES, SCOPE_WEIGHT, terms
+from backstory.store.search import BY_SCORE, BY_TIME, ROLES, SCOPE_WEIGHT, terms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from backstory.cli.app import App
     from backstory.store import Session
 
+TITLE_COLUMNS_LEAST = 20
+NOTHING_FOUND = 1
+"""The exit code of a search without a hit, as grep has it; an error has another."""
 MARKER = "BACKSTORY_RUN"
 """Names the run that asks, as ``spool.MARKER`` says; said here again so that others need not wait for ``spool``."""
 
 
 @click.command("search")
-@click.argument("query", nargs=-1, required=True)
+@click.argument("query", nargs=-1)
 @click.option("--agent", "-a", metavar="NAME", help="Only sessions of this agent.")
 @click.option("--here", is_flag=True, help="Only this project's sessions.")
 @click.option("--repo", metavar="NAME", help="Only sessions in this repository: owner/name, or name.")
-@click.option("--branch", metavar="NAME", help="Only sessions on this git branch; * stands for anything.")
+@click.option("--branch", metavar="NAME", help="Only sessions that were on this git branch; * stands for anything.")
 @click.option("--path", metavar="PATH", help="Only sessions that touched this file or folder, or a path that ends so.")
-@click.option("--ref", metavar="REF", help="Only sessions that name this PR, issue or commit: 12, 1a2b3c4, a URL.")
+@click.option("--ref", metavar="REF", help="Only sessions that name this: 12, 1a2b3c4, ABC-12, a URL.")
 @since_option
 @until_option
 @click.option("--role", type=click.Choice(sorted(ROLES)), help="Only what the user, the assistant, a tool, … said.")
@@ -52,33 +61,57 @@ MARKER = "BACKSTORY_RUN"
 @click.option("--not", "without", metavar="SESSION", multiple=True, help="Leave this session out.")
 @click.option("--exact", is_flag=True, help="To the letter: case, signs and blanks as typed.")
 @click.option("--regex", is_flag=True, help="As a regular expression (Python's); newest sessions first.")
+@click.option("--no-near", is_flag=True, help="Only the words as typed: no other forms, no parts of identifiers.")
+@click.option("--sort", type=click.Choice((BY_SCORE, BY_TIME)), default=BY_SCORE, help="The best or the newest first.")
 @click.option("--all-hits", is_flag=True, help="Every event that was found, not the best of each session.")
 @click.option("--limit", "-n", type=click.IntRange(min=1), help="How many sessions, or hits.  [default: 20]")
 @json_option
 @store_option
-@click.pass_obj
-def command(app: App, /, query: tuple[str, ...], exact: bool, regex: bool, all_hits: bool, **how: Any) -> None:
+@click.pass_context
+def command(ctx: click.Context, /, query: tuple[str, ...], exact: bool, regex: bool, as_json: bool, **how: Any) -> None:
     """Search prompts, answers, tools and their output. All words must occur; "quoted words" together; log* begins.
 
-    userName also finds getUserName and user_name. From inside a run, its own session is left out.
+    userName also finds getUserName and user_name, limit also limits: marked as near, after what has the words as typed.
+    Without words, --ref, --path, --branch or --repo list sessions. Nothing found is exit code 1.
+    From inside a run, its own session is left out.
     """
     if exact and regex:
         raise click.UsageError("--exact and --regex exclude each other.")
+    app: App = ctx.obj
     text = readable(" ".join(query))
-    findings = Findings(total=0, truncated=False, excerpts=[])
+    if not query and not any(how[name] for name in ("ref", "path", "branch", "repo")):
+        raise click.UsageError("Missing argument 'QUERY...': words to look for, or --ref, --path, --branch, --repo.")
     # A mistake in a filter is told also where there is nothing to search.
-    wanted = _filter(app, **how)
-    if app.home_store.exists:
-        search: Callable[..., Findings] = find_pattern if regex else find_exact if exact else find
-        limit = how["limit"] or app.config.get("search.limit")
-        findings = search(app.home_store, text, wanted, limit=limit, hits_per_session=None if all_hits else 1)
-    if how["as_json"]:
+    findings = _found(app, text, _filter(app, **how), exact=exact, regex=regex, **how)
+    if as_json:
         _print_json(text, findings)
-        return
-    for excerpt in findings.excerpts:
-        _tell(excerpt)
-    if word := _last_word(app, text, findings, by_words=not (exact or regex)):
-        output.talk(word)
+    else:
+        for word in _instead(findings):
+            output.talk(word)
+        for excerpt in findings.excerpts:
+            _tell(excerpt)
+        if word := _last_word(app, text, findings, by_words=not (exact or regex)):
+            output.talk(word)
+        if findings.excerpts and text and not regex:
+            _tell_how_to_read(text, findings)
+    if not findings.excerpts:
+        ctx.exit(NOTHING_FOUND)
+
+
+def _found(
+    app: App, text: str, wanted: Filter, *, exact: bool, regex: bool, all_hits: bool, no_near: bool, sort: str,
+    limit: int | None, **_filters: Any,
+) -> Findings:  # fmt: skip
+    store, most, each = app.home_store, limit or app.config.get("search.limit"), None if all_hits else 1
+    if not store.exists:
+        return Findings(total=0, truncated=False, excerpts=[])
+    if not text:
+        return find_listed(store, wanted, limit=most)
+    if regex:
+        return find_pattern(store, text, wanted, limit=most, hits_per_session=each)
+    if exact:
+        return find_exact(store, text, wanted, limit=most, hits_per_session=each, sort=sort)
+    return find(store, text, wanted, limit=most, hits_per_session=each, near=not no_near, sort=sort)
 
 
 def _filter(
@@ -146,6 +179,13 @@ def _print_json(text: str, findings: Findings) -> None:
             "truncated": findings.truncated,
             "relaxed": findings.relaxed,
             "stopped": findings.stopped,
+            "instead": dict(findings.instead),
+            "totals": {
+                "sessions": findings.sessions,
+                "hits": findings.events,
+                "near_sessions": findings.near,
+                "at_least": findings.at_least,
+            },
             "hits": [_as_json(excerpt) for excerpt in findings.excerpts],
         }
     )
@@ -158,7 +198,7 @@ def _as_json(found: Excerpt) -> dict[str, Any]:
         "uid": session.uid,
         "number": session.shown_number,
         "name": session.name,
-        "title": session.title,
+        "title": found.shown.shown_title or session.shown_title,
         "agent": ", ".join(session.agents),
         "project": session.project,
         "repository": session.repository,
@@ -169,6 +209,8 @@ def _as_json(found: Excerpt) -> dict[str, Any]:
         "part": found.stored.part,
         "kind": found.stored.kind,
         "scope": found.scope,
+        "near": found.near,
+        "copy": found.copied,
         "snippet": found.snippet,
         "marks": found.marks,
         "score": round(found.score, 4),
@@ -180,15 +222,34 @@ def _tell(found: Excerpt) -> None:
     session = found.session
     agent, project = ", ".join(session.agents), (session.project or "").rpartition("/")[2]
     helper = f"helper of {_label(found.shown)}" if found.shown.uid != session.uid else ""
-    day, origin = output.local(found.stored.at)[:10], "from elsewhere" if session.elsewhere is not None else ""
-    facts = [origin, agent, project, day, found.scope, helper, session.name or session.title]
-    line = output.one_line("  ".join(each for each in facts if each), output.width() - 24)
-    output.data(f"{output.style(_label(session), fg='yellow')} @{found.stored.seq}  {output.style(line, dim=True)}")
+    day = output.local(found.stored.at if found.stored.at is not None else session.last_active)[:10]
+    origin = "from elsewhere" if session.elsewhere is not None else ""
+    marks = [("near", found.near), ("a copy", found.copied)]
+    facts = [origin, agent, project, day, found.scope, helper, *(mark for mark, is_so in marks if is_so)]
+    told = "  ".join(each for each in facts if each)
+    label = f"{_label(session)} @{found.stored.seq}"
+    room = output.width() - output.columns(f"{label}    {told}")
+    title = output.one_line(found.shown.shown_title or session.shown_title, max(room, TITLE_COLUMNS_LEAST))
+    output.data(f"{output.style(label, fg='yellow')}  {title}  {output.style(output.clean(told), dim=True)}")
     output.data(f"    {_marked(found.snippet, found.marks)}")
+
+
+def _tell_how_to_read(text: str, findings: Findings) -> None:
+    """How to see more of a hit, on a terminal, with the same words marked."""
+    if not sys.stdout.isatty():
+        return
+    best = findings.excerpts[0]
+    marked = f" --find {shlex.quote(text)}" if text else ""
+    output.talk(output.one_liner(f"Read one: backstory show {_label(best.session)} @{best.stored.seq}{marked}"))
 
 
 def _label(session: Session) -> str:
     return session.shown_number or session.uid[:12]
+
+
+def _instead(findings: Findings) -> list[str]:
+    """What was looked for in the place of words that occur nowhere."""
+    return [f"Nothing has {typed!r}; searched for {searched!r}." for typed, searched in findings.instead]
 
 
 def _last_word(app: App, text: str, findings: Findings, *, by_words: bool) -> str:
@@ -200,11 +261,26 @@ def _last_word(app: App, text: str, findings: Findings, *, by_words: bool) -> st
         return _why_none(app, text, by_words=by_words)
     if findings.relaxed:
         return "Nothing has all of these words; what is shown has some of them."
-    if findings.truncated:
-        return f"The best {count} of {findings.total} hits; --limit shows more." if by_words else (
-            f"The first {count}; --limit shows more."
-        )  # fmt: skip
-    return ""
+    if not by_words:
+        return f"The first {count}; --limit shows more." if findings.truncated else ""
+    is_told = findings.truncated or findings.near or sys.stdout.isatty()
+    return _counted(findings) if is_told else ""
+
+
+def _counted(findings: Findings) -> str:
+    """How many sessions and hits there are, and how many of them are shown."""
+    more = f"; {len({each.shown.uid for each in findings.excerpts}):,} shown, --limit shows more"
+    more = more if findings.truncated else ""
+    if not findings.sessions:
+        return f"Nowhere as typed; nearly in {_number(findings.near, 'session')}{more}."
+    near = f", {findings.near:,} more nearly (marked: near)" if findings.near else ""
+    least = "at least " if findings.at_least else ""
+    sessions, hits = _number(findings.sessions, "session"), _number(findings.events, "hit")
+    return f"Found in {least}{sessions}, {hits}{near}{more}."
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _why_none(app: App, text: str, *, by_words: bool) -> str:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from backstory import agents, model
-from backstory.cli import output
+from backstory.cli import output, record_view
 from backstory.cli.app import now_ms
 from backstory.cli.list_command import MARKS, mark_of, outcome_of, session_as_json
 from backstory.cli.options import json_option, session_argument, store_option
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 WINDOW = 500
 """So many events are read at once; nothing of the store is held while they are printed."""
 RESULT_LINES = 6
+NEIGHBOURS = 2
+"""So many records before and after the one that is asked for."""
+RECORDS_BEFORE = 100
+"""So far back a record's call and its neighbours are looked for."""
 SHOWN_CHARS_MAX = 20_000
 """Of a longer text only the beginning is shown without ``--full``."""
 
@@ -46,16 +50,19 @@ SHOWN_CHARS_MAX = 20_000
 @click.argument("record", metavar="[@N]", required=False)
 @click.option("--full", is_flag=True, help="Everything, read again from the bytes, instead of the compact form.")
 @click.option("--turn", "-t", type=int, metavar="N", help="Only this turn.")
+@click.option("--find", "searched", metavar="WORDS", help="With @N: mark these words, and show where they stand.")
 @click.option("--thinking", is_flag=True, help="Also what the model thought.")
 @json_option
 @store_option
 @click.pass_obj
 def command(
-    app: App, session: str | None, record: str | None, full: bool, turn: int | None, thinking: bool, as_json: bool
-) -> None:
+    app: App, session: str | None, record: str | None, full: bool, turn: int | None, searched: str | None,
+    thinking: bool, as_json: bool,
+) -> None:  # fmt: skip
     """Show a session: its turns, and what happened in them. SESSION is S3, a name, or the start of a uid.
 
-    With @N that record alone, whole. Without SESSION the one last active here.
+    With @N that record: what it is, what it says (all of it with --full), and two records before and after. After a
+    search on a terminal its words are marked there. Without SESSION the one last active here.
     A run that goes on, or that is over and not stored yet, is shown as far as it has come. In JSON its turn has
     "live": "running" or "waiting", and its events have "live": true and no number yet.
     """
@@ -63,7 +70,7 @@ def command(
         session, record = None, session
     found = find(app, session)
     if record is not None:
-        _show_record(app, found, record, as_json=as_json)
+        _show_record(app, found, record, searched, full=full, as_json=as_json)
         return
     runs = live_runs(app.home / SPOOLS, found.session.uid)
     stored = found.store.turns(found.session)
@@ -95,8 +102,8 @@ def command(
     output.pages(chain(lines, chain.from_iterable(coming)))
 
 
-def _show_record(app: App, found: Found, named: str, *, as_json: bool) -> None:
-    """One record: all that it says, read again from its bytes."""
+def _show_record(app: App, found: Found, named: str, searched: str | None, *, full: bool, as_json: bool) -> None:
+    """One record, read again from its bytes, among those that stand before and after it."""
     told = RECORD.fullmatch(named)
     seq = min(int(told.group(1)), SEQ_MAX) if told else meant(found, named).point.seq
     window = found.store.events(found.session, after=(seq - 1, 1 << 30), limit=WINDOW)
@@ -108,10 +115,41 @@ def _show_record(app: App, found: Found, named: str, *, as_json: bool) -> None:
     if as_json:
         output.json({"uid": found.session.uid, "seq": seq, "events": [event_as_json(*each) for each in events]})
         return
-    lines = [line for each, event, _ in events for line in event_lines(each.seq, event, full=True)]
-    if not lines:
+    if not any(record_view.text_of(event).strip() for _, event, _ in events):
         output.talk(f"@{seq} has nothing to show: {', '.join(each.kind for each in stored)}")
-    output.pages(lines)
+    output.pages(_record_lines(found, events, window, searched or "", full=full))
+
+
+def _record_lines(
+    found: Found, events: list[tuple[StoredEvent, Event, int | None]], after: list[StoredEvent], words: str, *,
+    full: bool,
+) -> Iterator[str]:  # fmt: skip
+    session, seq = found.session, events[0][0].seq
+    before = found.store.events(session, after=(max(seq - RECORDS_BEFORE, 0) - 1, 1 << 30), limit=WINDOW)
+    calls = {each.event.tool_use_id: each.event for each in before if isinstance(each.event, model.ToolCall)}
+    results = (event.tool_use_id for _, event, _ in events if isinstance(event, model.ToolResult))
+    call = next((calls[each] for each in results if each in calls), None)
+    head = record_view.Head(title=session.shown_title, uid=session.uid, seq=seq, turn=events[0][2], at=events[0][0].at)
+    yield from record_view.head_lines(head, [event for _, event, _ in events], call)
+    yield from _neighbours([each for each in before if each.seq < seq], last=True)
+    for stored, event, _ in events:
+        yield output.style(f"@{stored.seq}", bold=True)
+        yield from record_view.body_lines(event, words, full=full)
+    yield from _neighbours([each for each in after if each.seq > seq], last=False)
+
+
+def _neighbours(stored: list[StoredEvent], *, last: bool) -> Iterator[str]:
+    """The nearest records that have something to show."""
+    shown: dict[int, list[str]] = {}
+    for each in reversed(stored) if last else stored:
+        lines = list(record_view.neighbour_lines(event_lines(each.seq, each.event, full=False)))
+        if lines:
+            shown.setdefault(each.seq, [])[: 0 if last else len(shown[each.seq])] = lines
+        if len(shown) > NEIGHBOURS:
+            break
+    nearest = list(shown)[:NEIGHBOURS]
+    for seq in reversed(nearest) if last else nearest:
+        yield from shown[seq]
 
 
 def _in_tree(found: Found) -> dict[str, dict[str, Any]]:
@@ -363,7 +401,7 @@ def event_lines(seq: int | None, event: Event, *, full: bool) -> Iterator[str]:
             yield from _block(at, "~", event.text, full=full, dim=True)
         case model.ToolCall():
             name = output.one_liner(event.tool_name)
-            told = output.one_line(key_field(event), output.width() - 12 - len(name))
+            told = output.one_line(record_view.key_field(event), output.width() - 12 - len(name))
             yield f"{at} {output.style('●', fg='blue')} {output.style(name, bold=True)} {told}"
             if full:
                 yield from _indented(msgspec.json.format(msgspec.json.encode(event.input), indent=2).decode())
@@ -385,16 +423,6 @@ def event_lines(seq: int | None, event: Event, *, full: bool) -> Iterator[str]:
         case _:
             told = " ".join(str(value) for value in msgspec.to_builtins(event).values())
             yield f"{at} {output.style(f'{event.kind}: {output.one_line(told, output.width() - 20)}', dim=True)}"
-
-
-def key_field(call: model.ToolCall) -> str:
-    """What a call is about: its command, its path, what it looks for."""
-    given = call.input if isinstance(call.input, dict) else {}
-    for key in ("command", "cmd", "file_path", "path", "pattern", "url", "query", "description", "patch"):
-        if given.get(key):
-            value = given[key]
-            return " ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return call.file_path or ""
 
 
 def _begun(text: str, *, full: bool) -> tuple[str, list[str]]:

@@ -18,7 +18,6 @@ import msgspec
 
 from backstory import errors, ids
 from backstory.store import (
-    backup,
     branches,
     claims,
     companions,
@@ -664,17 +663,27 @@ class Store:
         limit: int = 20,
         hits_per_session: int | None = 1,
         ranked: bool = True,
+        near: bool = True,
+        sort: str = search.BY_SCORE,
     ) -> Found:
         """The best hits of ``query``, so many of each session (None: all), ``limit`` at most.
 
-        Not ``ranked``: every event that has its words (None: every event with a text), of the newest sessions first.
+        ``near``: after what fits also what fits in other forms of the words, and the like. ``sort="time"``: the
+        sessions that were last active first. Not ``ranked``: every event that has the words (None: every event with a
+        text), of the newest sessions first.
         """
         asked = wanted or Filter()
         if not ranked or query is None:
             return self._read(lambda db: search.every(db, query, asked, limit=limit))
         return self._read(
-            lambda db: search.search(db, query, asked, now=self._now(), limit=limit, hits_per_session=hits_per_session)
+            lambda db: search.search(
+                db, query, asked, now=self._now(), limit=limit, hits_per_session=hits_per_session, near=near, sort=sort
+            )
         )
+
+    def sessions_named(self, wanted: Filter, *, limit: int = 20) -> Found:
+        """The sessions that a filter lets through, the last active first, each by where it names the ref asked for."""
+        return self._read(lambda db: search.listed(db, wanted, limit=limit))
 
     def execute_read_only(
         self,
@@ -868,6 +877,8 @@ class Store:
 
     def backup(self, target: Path) -> int:
         """Copy the store as it is now into a single new file; gives its size in bytes."""
+        from backstory.store import backup
+
         return backup.write(self.path, target)
 
     # telling again ---------------------------------------------------------------------------------------------

@@ -53,9 +53,22 @@ def clear(db: apsw.Connection, session_id: int) -> None:
     for table in ("session_files", "session_refs"):
         db.execute(f"delete from {table} where session_id = ?", (session_id,))
     db.execute("delete from checkpoints where session_id = ? and seq is not null", (session_id,))
+    # Where a session of ours was is told by its runs, not by its records.
+    db.execute(
+        "delete from session_branches where session_id in (select id from sessions where id = ? and owner is null)",
+        (session_id,),
+    )
     db.execute(
         "delete from call_results where call_id in (select id from events where session_id = ? and kind = 'ToolCall')",
         (session_id,),
+    )
+
+
+def note_branches(db: apsw.Connection, session_id: int, names: list[str]) -> None:
+    """Note git branches that a session was on."""
+    db.executemany(
+        "insert or ignore into session_branches(session_id, branch) values (?, ?)",
+        [(session_id, name) for name in names],
     )
 
 

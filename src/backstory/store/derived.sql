@@ -49,6 +49,13 @@ create table if not exists session_refs(
 );
 create index if not exists idx_session_refs_type_value on session_refs(ref_type, ref_value);
 
+create table if not exists session_branches(
+  session_id integer not null references sessions(id) on delete cascade,
+  branch     text not null,              -- a git branch that the session was on; sessions.branch is the last
+  primary key (session_id, branch)
+) without rowid;
+create index if not exists idx_session_branches_branch on session_branches(branch);
+
 create table if not exists checkpoints(
   id                integer primary key,
   session_id        integer not null references sessions(id) on delete cascade,
@@ -81,6 +88,9 @@ create trigger if not exists session_gone_derived after delete on sessions begin
   delete from session_files where session_id = old.id;
   delete from session_refs where session_id = old.id;
   delete from checkpoints where session_id = old.id;
+end;
+create trigger if not exists session_gone_branches after delete on sessions begin
+  delete from session_branches where session_id = old.id;
 end;
 create trigger if not exists session_file_gone after delete on session_files begin
   delete from file_touches where file_id = old.id;

@@ -58,6 +58,11 @@ class Relevance:
         needed = _NEEDED_LEAST + self._per_word * api.column_size()
         if len(self._phrases) == 1:
             return self._rarities[0] * (places := api.inst_count) / (places + needed)
+        if len(self._rarities) == 1:
+            for number, (_term, weight) in enumerate(self._phrases):
+                if places := len(api.phrase_locations(number)[0]):
+                    return self._rarities[0] * weight * places / (places + needed)
+            return 0.0
         fits = [0.0] * len(self._rarities)
         for phrase, (term, weight) in enumerate(self._phrases):
             if not fits[term] and (places := len(api.phrase_locations(phrase)[0])):

@@ -204,6 +204,8 @@ def _mark(db: apsw.Connection, piece: Retold, *, events_too: bool) -> None:
     db.execute("update logs set derived = ?, pending = ? where id = ?", (derived.VERSION, pending, piece.log_id))
     if events_too and piece.state is not None:
         db.execute("update logs set state = ? where id = ?", (codec.pack_chunk(piece.state), piece.log_id))
+    if piece.facts is not None:
+        derived.note_branches(db, piece.session_id, piece.facts.branches)
     if events_too and piece.facts is not None:
         facts = piece.facts
         db.execute(

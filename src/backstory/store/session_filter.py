@@ -8,17 +8,23 @@ from typing import TYPE_CHECKING
 from backstory.store import sessions
 
 if TYPE_CHECKING:
+    import apsw
+
     from backstory.store.search import Filter
 
-_REF = r"(?i)(?:(pr|issue|commit)[:\s#]?\s*)?(?:([\w.-]+(?:/[\w.-]+)+)[#!@])?[#!]?([0-9a-z]+)"
+_REF = r"(?i)(?:(pr|issue|commit)[:\s#]?\s*)?(?:([\w.-]+(?:/[\w.-]+)+)[#!@])?[#!]?([0-9a-z]+|[a-z][a-z0-9]+-[0-9]+)"
 _HASH = re.compile(r"[0-9a-f]{4,64}")
 
 
-def conditions(wanted: Filter) -> tuple[list[str], list[object]]:
-    """Conditions on a session ``s``, with their values."""
+def conditions(db: apsw.Connection, wanted: Filter) -> tuple[list[str], list[object]]:
+    """Conditions on a session ``s``, with their values. When it ended is the events' to tell."""
     conditions, values = sessions.of_kind(project=wanted.project, folder=wanted.folder, agent=wanted.agent)
+    if wanted.branch is not None:
+        sentence, bound = _of_branch(db, wanted.branch)
+        conditions.append(sentence)
+        values += bound
     for told, condition in (
-        (wanted.repository, _of_repository), (wanted.branch, _of_branch), (wanted.path, _of_path), (wanted.ref, _of_ref)
+        (wanted.repository, _of_repository), (wanted.path, _of_path), (wanted.ref, _of_ref)
     ):  # fmt: skip
         if told is not None:
             sentence, bound = condition(told)
@@ -27,10 +33,6 @@ def conditions(wanted: Filter) -> tuple[list[str], list[object]]:
     if wanted.since is not None:
         conditions.append("coalesce(s.last_active, ?) >= ?")
         values += [wanted.since, wanted.since]
-    if wanted.until is not None:
-        began = "(select at from events where session_id = s.id and at is not null order by seq limit 1)"
-        conditions.append(f"coalesce({began}, s.last_active, 0) < ?")
-        values.append(wanted.until)
     if wanted.session_id is not None:
         conditions.append("s.id = ?")
         values.append(wanted.session_id)
@@ -45,8 +47,13 @@ def _of_repository(told: str) -> tuple[str, list[object]]:
     return sentence, [name, told.rstrip("/").lower(), -len(ending), ending, -len(ending), ending]
 
 
-def _of_branch(told: str) -> tuple[str, list[object]]:
-    return ("s.branch glob ?" if "*" in told else "s.branch = ?"), [told]
+def _of_branch(db: apsw.Connection, told: str) -> tuple[str, list[object]]:
+    """Sessions that were on a git branch at any time."""
+    fits = "branch glob ?" if "*" in told else "branch = ?"
+    # A store that an older version wrote knows the last branch only.
+    if not db.execute("select count(*) from sqlite_schema where name = 'session_branches'").get:
+        return f"s.{fits}", [told]
+    return f"(s.{fits} or s.id in (select session_id from session_branches where {fits}))", [told, told]
 
 
 def _of_path(told: str) -> tuple[str, list[object]]:
@@ -69,12 +76,21 @@ def _glob_quoted(text: str) -> str:
 
 def _of_ref(told: str) -> tuple[str, list[object]]:
     """Sessions that name a pull request, issue or commit."""
+    condition, values = of_ref(told)
+    return f"s.id in (select session_id from session_refs where {condition})", values
+
+
+def of_ref(told: str) -> tuple[str, list[object]]:
+    """A condition on ``session_refs``: rows that name a pull request, issue or commit; with its values."""
     kind, repository, value = _named(told)
     conditions, values = list[str](), list[object]()
     if value.isdecimal() and kind != "commit":
         number = "ref_type <> 'commit' and (ref_value = ? or substr(ref_value, ?) = ?)"
         conditions.append(number)
         values += [value, -len(value) - 1, f"#{value}"]
+    if "-" in value:
+        conditions.append("ref_type = 'issue' and upper(ref_value) = ?")
+        values.append(value.upper())
     if _HASH.fullmatch(value) and kind in ("", "commit"):
         # Either of the two may be told in fewer digits.
         short = "replace(ref_value, rtrim(ref_value, replace(ref_value, '@', '')), '')"
@@ -88,7 +104,7 @@ def _of_ref(told: str) -> tuple[str, list[object]]:
     if repository:
         sentence = f"({sentence}) and lower(repository) = ?"
         values.append(repository)
-    return f"s.id in (select session_id from session_refs where {sentence})", values
+    return f"({sentence})", values
 
 
 def _named(told: str) -> tuple[str, str, str]:

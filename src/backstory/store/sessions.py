@@ -10,7 +10,7 @@ from msgspec import Struct
 from backstory import errors, ids
 from backstory.model import Relation
 from backstory.remotes import repository_name
-from backstory.store import branches, claims, slices
+from backstory.store import branches, claims, derived, slices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 CANDIDATES_SHOWN_MAX = 8
 UID_SHOWN = 12
+NATIVE_LETTERS_LEAST = 4
+"""The beginning of an agent's own id has at least so many letters."""
 NUMBER_DIGITS_MAX = 18
 """A longer number does not fit a column, so no session has it."""
 
@@ -60,6 +62,11 @@ class Session(Struct, frozen=True, kw_only=True):
     def shown_name(self) -> str:
         """What it is called: its name, its number, its agent's title for it, or nothing."""
         return self.name or self.shown_number or self.title or ""
+
+    @property
+    def shown_title(self) -> str:
+        """What it is about, in a line: its name, its agent's title for it, or how its first prompt begins."""
+        return self.name or self.title or " ".join((self.first_prompt or "").split())
 
 
 class Workplace(Struct, frozen=True, kw_only=True):
@@ -273,6 +280,7 @@ def place(db: apsw.Connection, session_id: int, at: Workplace) -> None:
         "root = coalesce(root, ?), repository = coalesce(repository, ?) where id = ?",
         (at.project, at.branch, at.cwd, at.root, repository_name(at.project), session_id),
     )
+    derived.note_branches(db, session_id, [at.branch] if at.branch else [])
 
 
 def choose(db: apsw.Connection, session_id: int, worktree: str) -> None:
@@ -383,7 +391,13 @@ def _by_uid(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]]:
 
 
 def _by_native_id(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]]:
-    return _candidates(db, "native_id = ?", wanted)
+    found = _candidates(db, "native_id = ?", wanted)
+    if found or len(wanted) < NATIVE_LETTERS_LEAST:
+        return found
+    # The sign sorts after every letter of such an id, so this range is the beginning, and the index serves it.
+    beginning = "native_id >= ?1 and native_id < ?1 || '\U0010ffff'"
+    # A helper's id begins with its parent's, which is meant if no more of it is told.
+    return _candidates(db, f"{beginning} and instr(native_id, '/') = 0", wanted) or _candidates(db, beginning, wanted)
 
 
 def _shown(candidates: list[tuple[int, str, str]]) -> list[str]:

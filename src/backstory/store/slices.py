@@ -366,6 +366,7 @@ def _update_session(db: apsw.Connection, session_id: int, piece: LogSlice) -> No
             repository_name(piece.project), piece.project, piece.root, piece.last_active, piece.created, session_id,
         ),
     )  # fmt: skip
+    derived.note_branches(db, session_id, facts.branches)
     if piece.turns:
         claims.take_usage(db, session_id)
         turns.sum_up(db, session_id)

@@ -1,0 +1,150 @@
+"""One record on the screen: what it is, where the words stand that were searched for, what came before and after."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from backstory import model
+from backstory.cli import output
+from backstory.snippet import places_of, readable_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backstory.model import Event
+
+LINES_SHOWN = 24
+"""Of a long text so many lines are shown: around the first place that was searched for, else from its beginning."""
+LINE_CHARS_SHOWN = 600
+"""Of a long line so many characters, likewise."""
+NEIGHBOUR_LINES = 3
+"""Of a record before or after so many lines."""
+CUT_AFTER_CHARS = 1_000_000
+"""A longer text is shown from its beginning only."""
+
+
+class Head(Struct, frozen=True, kw_only=True):
+    """Where a record stands."""
+
+    title: str
+    uid: str
+    seq: int
+    turn: int | None
+    at: int | None
+
+
+def head_lines(head: Head, events: list[Event], call: model.ToolCall | None) -> Iterator[str]:
+    """Whose record it is, in which turn, and what: of a tool's result also which call it answers."""
+    yield output.style(output.clean(head.title or head.uid), bold=True)
+    turn = "" if head.turn is None else f"turn {head.turn}"
+    what = ", ".join(dict.fromkeys(what_it_is(event, call) for event in events))
+    facts = [f"{head.uid[:12]} @{head.seq}", turn, what, output.local(head.at)]
+    yield output.style(output.clean(" · ".join(fact for fact in facts if fact)), dim=True)
+    yield ""
+
+
+def what_it_is(event: Event, call: model.ToolCall | None) -> str:
+    """What kind of event it is, in a word or two."""
+    match event:
+        case model.UserMessage():
+            return "prompt"
+        case model.AssistantText():
+            return "answer"
+        case model.ToolCall():
+            return f"call of {event.tool_name}"
+        case model.ToolResult():
+            about = output.one_line(key_field(call), 60) if call is not None else ""
+            return f"result of {event.tool_name or 'a tool'}{f' ({about})' if about else ''}"
+        case _:
+            return str(event.kind).lower()
+
+
+def key_field(call: model.ToolCall) -> str:
+    """What a call is about: its command, its path, what it looks for."""
+    given = call.input if isinstance(call.input, dict) else {}
+    for key in ("command", "cmd", "file_path", "path", "pattern", "url", "query", "description", "patch"):
+        if given.get(key):
+            value = given[key]
+            return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return call.file_path or ""
+
+
+def text_of(event: Event) -> str:
+    """All that an event says."""
+    match event:
+        case model.UserMessage() | model.Plan() | model.ToolResult():
+            return event.content
+        case model.AssistantText() | model.Thinking():
+            return event.text
+        case model.ToolCall():
+            return f"{event.tool_name}\n{msgspec.json.format(msgspec.json.encode(event.input), indent=2).decode()}"
+        case model.Compacted():
+            return event.summary
+        case model.Error() | model.Retry():
+            return event.message
+        case model.Complete() | model.Init():
+            return ""
+        case _:
+            return " ".join(str(value) for value in msgspec.to_builtins(event).values())
+
+
+def body_lines(event: Event, searched: str, *, full: bool) -> Iterator[str]:
+    """An event's text with what was searched for marked: around the first place of it, or with ``full`` all."""
+    text = text_of(event).strip("\n")
+    if not full:
+        text = readable_text(text[:CUT_AFTER_CHARS])
+    marks, best = places_of(text, searched) if searched else ([], 0)
+    lines, first = _lines_with_marks(text, marks), 0
+    if not full and len(lines) > LINES_SHOWN:
+        marked = text.count("\n", 0, best)
+        first = min(max(marked - LINES_SHOWN // 2, 0), len(lines) - LINES_SHOWN)
+    last = len(lines) if full else min(first + LINES_SHOWN, len(lines))
+    if first:
+        yield output.style(f"         (+{first} lines above)", dim=True)
+    for line, places in lines[first:last]:
+        # Also where there is no colour it is seen which lines were meant.
+        yield f"       {'>' if places else ' '} {_styled(line, places, full=full)}"
+    if last < len(lines):
+        yield output.style(f"         (+{len(lines) - last} lines; --full shows all)", dim=True)
+
+
+def _lines_with_marks(text: str, marks: list[tuple[int, int]]) -> list[tuple[str, list[tuple[int, int]]]]:
+    """Each line with the places in it."""
+    lines, start, n = [], 0, 0
+    for line in text.split("\n"):
+        end, places = start + len(line), []
+        while n < len(marks) and marks[n][0] < end:
+            if marks[n][0] >= start:
+                places.append((marks[n][0] - start, min(marks[n][1], end) - start))
+            n += 1
+        lines.append((line, places))
+        start = end + 1
+    return lines
+
+
+def _styled(line: str, places: list[tuple[int, int]], *, full: bool) -> str:
+    start, end = 0, len(line)
+    if not full and end > LINE_CHARS_SHOWN:
+        centre = places[0][0] if places else 0
+        start = min(max(centre - LINE_CHARS_SHOWN // 2, 0), end - LINE_CHARS_SHOWN)
+        end = start + LINE_CHARS_SHOWN
+    pieces, at = ["…" if start else ""], start
+    for first, last in places:
+        if first >= at and last <= end:
+            pieces += [
+                output.clean(line[at:first]),
+                output.style(output.clean(line[first:last]), bold=True, fg="green"),
+            ]
+            at = last
+    return "".join([*pieces, output.clean(line[at:end]), "…" if end < len(line) else ""])
+
+
+def neighbour_lines(lines: Iterator[str]) -> Iterator[str]:
+    """The beginning of a record that stands before or after the one that is meant."""
+    kept = [line for _, line in zip(range(NEIGHBOUR_LINES + 1), lines, strict=False)]
+    yield from kept[:NEIGHBOUR_LINES]
+    if len(kept) > NEIGHBOUR_LINES:
+        yield output.style("         …", dim=True)

@@ -1,0 +1,310 @@
+"""Which sessions hold what is looked for: all of them, whatever their number. Reads only.
+
+FTS5 lists the rows of a word in no time; what costs is asking it for a row's columns. They lie in a table of their own,
+which is joined instead, and grouped by session before anything is ranked, cut or even read.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backstory.extract import Scope
+from backstory.model import Relation
+from backstory.store import branches, claims, session_filter
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    import apsw
+
+    from backstory.store.search import Filter
+
+GROUPED_SESSIONS_MAX = 20_000
+"""In a store with more sessions only the newest are told of, and how many there are."""
+NEWEST_SESSIONS = 200
+"""So many of these at least."""
+TOLD_BY_PROMPT_HITS_MAX = 50_000
+"""Of a word with more hits it is not asked in which sessions' prompts it stands."""
+_JOINED = "search_index f join search_index_content c on c.id = f.rowid"
+
+
+class Row(Struct, frozen=True, gc=False):
+    """A hit: an event, its session, where in it, and how well it fits."""
+
+    event_id: int
+    session_id: int
+    scope: str
+    relevance: float
+
+
+class Place(Struct, frozen=True, gc=False):
+    """A session that may be shown: when it was last active, and the session that its hits count for."""
+
+    last_active: int | None
+    shown_id: int
+
+
+class Member(Struct, frozen=True, gc=False):
+    """A session that holds what is looked for: in how many events, between which ids, whether in a prompt."""
+
+    session_id: int
+    place: Place
+    hits: int
+    first_id: int
+    last_id: int
+    in_prompt: bool
+
+
+class Members(Struct, frozen=True):
+    """The sessions that hold something, all or the newest; how many are shown for all of them, with how many hits."""
+
+    known: list[Member]
+    sessions: int
+    hits: int
+    are_all: bool = True
+
+
+class Reach:
+    """What a filter lets through: sessions, events of them; and which of those hold something."""
+
+    def __init__(self, db: apsw.Connection, wanted: Filter, scopes: tuple[str, ...] | None) -> None:
+        self._db, self._wanted, self._scopes = db, wanted, scopes
+        self._claimed = claims.all_claimed(db)
+        self._hidden = {*self._claimed, *wanted.without}
+        self._of_session, self._values = session_filter.conditions(db, wanted)
+
+    # sessions ---------------------------------------------------------------------------------------------------
+
+    def places(self, ids: Iterable[int] | None = None) -> dict[int, Place]:
+        """Of these sessions (None: of all) those that are wanted, the last active first."""
+        conditions, values = list(self._of_session), list(self._values)
+        if ids is not None:
+            conditions.append("s.id in (select value from json_each(?))")
+            values.append(json.dumps(sorted(ids)))
+        found: list[tuple[Any, ...]] = self._db.execute(
+            f"select s.id, s.last_active from sessions s {_where(conditions)} order by s.last_active desc, s.id desc",
+            values,
+        ).fetchall()
+        return {session_id: place for session_id, at in found if (place := self._place(session_id, at)) is not None}
+
+    def _place(self, session_id: int, last_active: int | None) -> Place | None:
+        """Where a wanted session is shown; sessions that repeat what a run's own session tells are not."""
+        shown_id = self._shown.get(session_id, session_id)
+        if session_id in self._hidden or shown_id in self._wanted.without:
+            return None
+        return Place(last_active, shown_id)
+
+    @cached_property
+    def _shown(self) -> dict[int, int]:
+        """Of each helper the session that its hits count for."""
+        rows: list[Any] = self._db.execute(
+            # Greater than nothing, and not only there, because for that the index would not be asked.
+            "select id, parent_id from sessions where parent_id > 0 and relation = ?",
+            (Relation.SUBAGENT,),
+        ).fetchall()
+        parents: dict[int, int] = dict(rows)
+        return {helper: self._top(helper, parents) for helper in parents}
+
+    def _top(self, helper: int, parents: dict[int, int]) -> int:
+        above, seen = parents[helper], {helper}
+        while above in parents and above not in seen:
+            seen.add(above)
+            above = parents[above]
+        if above in seen:
+            # Parents that go in a circle: one of them is as good as another, if it is always the same.
+            return min(seen)
+        return claims.shown_as(self._db, above) if above in self._claimed else above
+
+    @property
+    def asks_events(self) -> bool:
+        """Whether the filter is about events too, and not about sessions alone."""
+        return bool(self._scopes is not None or self._timed or self._removed)
+
+    # events -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _timed(self) -> str:
+        """The session ``t`` of a hit ``c``, joined if times are asked for."""
+        is_timed = self._wanted.since is not None or self._wanted.until is not None
+        return " cross join sessions t on t.id = c.c1" if is_timed else ""
+
+    @cached_property
+    def _removed(self) -> str | None:
+        """The events of removed branches, as a JSON list; mostly there are none."""
+        rows: list[Any] = self._db.execute(
+            # In this order, because hardly any turn is removed and there are many events.
+            "select e.id from turns t cross join events e on e.session_id = t.session_id and e.turn_id = t.id "
+            f"where {branches.removed_mark(self._db, 't.')} is not null"
+        ).fetchall()
+        return json.dumps([event_id for (event_id,) in rows]) if rows else None
+
+    def _of_event(self) -> tuple[list[str], list[object]]:
+        """Conditions on a hit ``c``, with their values."""
+        conditions, values = list[str](), list[object]()
+        if self._scopes is not None:
+            conditions.append(f"c.c4 in ({', '.join('?' * len(self._scopes))})")
+            values += self._scopes
+        if self._wanted.session_id is not None:
+            conditions.append("c.c1 = ?")
+            values.append(self._wanted.session_id)
+        if self._timed:
+            # A record without a time is as old as its session. Mostly that tells enough of all its events.
+            at = "coalesce((select at from events where id = c.id), t.last_active, 0)"
+            if self._wanted.since is not None:
+                conditions += ["t.last_active >= ?", f"{at} >= ?"]
+                values += [self._wanted.since] * 2
+            if self._wanted.until is not None:
+                conditions.append(f"(t.last_active < ? or {at} < ?)")
+                values += [self._wanted.until] * 2
+        if self._removed is not None:
+            conditions.append("c.id not in (select value from json_each(?))")
+            values.append(self._removed)
+        return conditions, values
+
+    def _source(self, *, with_events: bool = False) -> str:
+        return _JOINED + self._timed + (" cross join events e on e.id = c.id" if with_events else "")
+
+    def rows(
+        self,
+        expression: str,
+        *,
+        rank: str = "0.0",
+        between: tuple[int, int] | None = None,
+        of: Collection[int] | None = None,
+        among: Collection[int] | None = None,
+        scope: str | None = None,
+        newest: int = -1,
+    ) -> list[Row]:
+        """Hits whose events are there, so many of the newest, in the order of their ids; ``rank``: in SQL.
+
+        ``between``: the least and the greatest event id; ``of``: the sessions; ``among``: the events.
+        """
+        conditions, values = self._of_event()
+        conditions.insert(0, "search_index match ?")
+        values.insert(0, expression)
+        if between is not None:
+            conditions.append("f.rowid between ? and ?")
+            values += between
+        for ids, column in ((of, "c.c1"), (among, "+f.rowid")):
+            if ids is not None:
+                # The plus keeps FTS5 from looking up each id by itself, and looking at all hits anew for each.
+                conditions.append(f"{column} in (select value from json_each(?))")
+                values.append(json.dumps(sorted(ids)))
+        if scope is not None:
+            conditions.append("c.c4 = ?")
+            values.append(scope)
+        found: list[tuple[Any, ...]] = self._db.execute(
+            f"select f.rowid, c.c1, c.c4, {rank} from {self._source(with_events=True)} {_where(conditions)} "
+            f"{'order by f.rowid desc ' if newest >= 0 else ''}limit ?",
+            (*values, newest),
+        ).fetchall()
+        rows = [Row(*each) for each in found]
+        return rows[::-1] if newest >= 0 else rows
+
+    def texts(self, session_id: int, newest: int) -> list[Row]:
+        """Events of a session that have a text, so many of the newest, in the order of their ids."""
+        conditions, values = self._of_event()
+        found: list[tuple[Any, ...]] = self._db.execute(
+            "select c.id, c.c1, c.c4, 0.0 from events e cross join search_index_content c on c.id = e.id"
+            f"{self._timed} {_where(['e.session_id = ?', 'c.c1 = e.session_id', *conditions])} "
+            "order by c.id desc limit ?",
+            (session_id, *values, newest),
+        ).fetchall()
+        return [Row(*each) for each in reversed(found)]
+
+    # what they hold ---------------------------------------------------------------------------------------------
+
+    def count(self, expression: str, most: int = -1) -> int:
+        """How many events hold something, wanted or not."""
+        return int(
+            self._db.execute(
+                "select count(*) from (select 1 from search_index where search_index match ? limit ?)",
+                (expression, most),
+            ).get
+        )
+
+    def holding(self, expression: str, hits: int, *, newest: int = -1) -> Members:
+        """The wanted sessions that hold something, the last active first; ``hits``: so many events do, wanted or not.
+
+        ``newest``: so many are enough where there are very many.
+        """
+        conditions, values = self._of_event()
+        conditions.insert(0, "search_index match ?")
+        grouped = f"from {self._source()} {_where(conditions)}"
+        is_plain = newest >= 0 and not self._of_session and not self._hidden and not self._shown
+        if is_plain and self._db.execute("select count(*) from sessions").get > GROUPED_SESSIONS_MAX:
+            return self._newest_holding(grouped, [expression, *values], max(newest, NEWEST_SESSIONS))
+        in_prompt = f"max(c.c4 = '{Scope.PROMPT}')" if hits <= TOLD_BY_PROMPT_HITS_MAX else "0"
+        found: list[tuple[Any, ...]] = self._db.execute(
+            "select h.session_id, s.last_active, h.hits, h.first_id, h.last_id, h.in_prompt from ("
+            "select c.c1 as session_id, count(*) as hits, min(f.rowid) as first_id, max(f.rowid) as last_id, "
+            f"{in_prompt} as in_prompt {grouped} group by c.c1) h cross join sessions s on s.id = h.session_id "
+            f"{_where(self._of_session)} order by s.last_active desc, s.id desc",
+            (expression, *values, *self._values),
+        ).fetchall()
+        known = [
+            Member(session_id, place, count, first_id, last_id, bool(is_prompt))
+            for session_id, at, count, first_id, last_id, is_prompt in found
+            if (place := self._place(session_id, at)) is not None
+        ]
+        return Members(known, len({member.place.shown_id for member in known}), sum(each.hits for each in known))
+
+    def _newest_holding(self, grouped: str, values: list[object], most: int) -> Members:
+        """The same where there are very many sessions and each counts for itself: only the newest of them."""
+        counted: Any = self._db.execute(f"select count(distinct c.c1), count(*) {grouped}", values).fetchone()
+        found: list[tuple[Any, ...]] = self._db.execute(
+            f"select s.id, s.last_active, (select min(id) from events where session_id = s.id), "
+            f"(select max(id) from events where session_id = s.id) from sessions s indexed by idx_sessions_active "
+            f"where s.id in (select c.c1 {grouped}) order by s.last_active desc, s.id desc limit ?",
+            (*values, most),
+        ).fetchall()
+        known = [
+            Member(session_id, Place(at, session_id), 0, first_id or 0, last_id or -1, in_prompt=False)
+            for session_id, at, first_id, last_id in found
+        ]
+        return Members(known, counted[0], counted[1], are_all=len(known) == counted[0])
+
+    def those_holding(self, expression: str, shown: list[int]) -> list[int]:
+        """Of the sessions that are shown, those that hold something, by themselves or by their helpers."""
+        family = set(shown) | {helper for helper, top in self._shown.items() if top in set(shown)}
+        conditions, values = self._of_event()
+        rows: list[Any] = self._db.execute(
+            f"select distinct c.c1 from {self._source()} "
+            f"{_where(['search_index match ?', *conditions, 'c.c1 in (select value from json_each(?))'])}",
+            (expression, *values, json.dumps(sorted(family))),
+        ).fetchall()
+        held = {self._shown.get(session_id, session_id) for (session_id,) in rows}
+        return [each for each in shown if each in held]
+
+    # what they are known by -------------------------------------------------------------------------------------
+
+    def naming(self, told: str) -> list[Row]:
+        """Where wanted sessions first name a pull request, issue or commit, if there is a text; the newest first."""
+        condition, bound = session_filter.of_ref(told)
+        conditions, values = self._of_event()
+        rows: list[tuple[Any, ...]] = self._db.execute(
+            "select c.id, c.c1, c.c4, 0.0 from session_refs r "
+            "cross join events e on e.session_id = r.session_id and e.seq = r.seq "
+            f"cross join search_index_content c on c.id = e.id{self._timed} {_where([condition, *conditions])} "
+            "order by r.session_id desc, e.part",
+            (*bound, *values),
+        ).fetchall()
+        return [Row(*each) for each in rows]
+
+    def opening(self, session_id: int) -> Row | None:
+        """The first prompt of a session, or the first event that has a text."""
+        conditions, values = self._of_event()
+        found: Any = self._db.execute(
+            "select c.id, c.c1, c.c4, 0.0 from events e cross join search_index_content c on c.id = e.id"
+            f"{self._timed} {_where(['e.session_id = ?', *conditions])} order by c.c4 <> ?, e.seq, e.part limit 1",
+            (session_id, *values, Scope.PROMPT),
+        ).fetchone()
+        return None if found is None else Row(*found)
+
+
+def _where(conditions: list[str]) -> str:
+    return f"where {' and '.join(conditions)}" if conditions else ""

@@ -1,0 +1,326 @@
+"""Which of the sessions that hold something come first, and with which of their hits. Reads only.
+
+bm25 reads each hit that it scores. While there are few all are; else so many of each of the likeliest sessions.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from backstory.extract import Scope
+from backstory.store import codec, relevance
+from backstory.store.membership import Member, Members, Place, Reach, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    import apsw
+
+    from backstory.store.query import Expression
+    from backstory.store.search import Filter
+
+RANKED_HITS_MAX = 2_000
+"""With more hits than this only some of each session are ranked:"""
+HITS_OF_SESSION = 16
+"""so many of the newest, and so many prompts,"""
+SESSIONS_RANKED = 30
+"""of so many sessions at least, and of twice as many as are wanted,"""
+TWICE_WANTED_MAX = 200
+"""unless more than this are wanted."""
+HALF_LIFE_MS = 90 * 24 * 3600 * 1000
+"""After this long a hit counts three quarters of what it counted when new, and never less than half."""
+MORE_HITS = 0.05
+"""What a session's second-best hit adds to its best; the third adds this much of that, and so on."""
+MORE_HITS_MAX = 4
+
+SCOPE_WEIGHT: dict[str, float] = {
+    Scope.PROMPT: 2.0,
+    Scope.ANSWER: 1.3,
+    Scope.SYSTEM: 0.8,
+    Scope.THINKING: 0.8,
+    Scope.TOOL_INPUT: 0.9,
+    Scope.TOOL_OUTPUT: 0.6,
+}
+_WEIGHT_OF = {str(scope): weight for scope, weight in SCOPE_WEIGHT.items()}
+_RANK = f"{relevance.NAME}(search_index)"
+
+
+class Scored(Struct, frozen=True, gc=False):
+    """A hit and what it counts, all considered."""
+
+    row: Row
+    score: float
+
+
+class Family(Struct):
+    """A session that is shown, with the hits of its own and of its helpers, the best first."""
+
+    shown_id: int
+    last_active: int
+    hits: list[Scored]
+    is_named: bool = False
+    """It names a number that was asked for."""
+
+    @property
+    def score(self) -> float:
+        """What its best hits count together."""
+        return sum(each.score * MORE_HITS**n for n, each in enumerate(self.hits[:MORE_HITS_MAX]))
+
+
+class Held(Struct):
+    """The sessions that hold an expression, or the likeliest of them; how many there are, with how many hits."""
+
+    families: list[Family]
+    sessions: int
+    events: int
+    at_least: bool = False
+
+
+NOTHING = Held([], 0, 0)
+
+
+class Ranker:
+    """Ranks what one search finds, each session once; or each event once, where ``every_hit`` is wanted.
+
+    ``room``: so many of them are wanted. ``by_time``: the sessions that were last active come first.
+    """
+
+    def __init__(
+        self, db: apsw.Connection, wanted: Filter, reach: Reach, *, now: int, room: int, every_hit: bool, by_time: bool
+    ) -> None:
+        self._db, self._wanted, self._reach, self._now = db, wanted, reach, now
+        self._room, self._every_hit, self._by_time = room, every_hit, by_time
+        self._seen = set[int]()
+        self._counts: dict[str, int] = {}
+        self._places: dict[int, Place] = {}
+
+    def count(self, expression: str) -> int:
+        """How many events hold an expression, wanted or not."""
+        if expression not in self._counts:
+            self._counts[expression] = self._reach.count(expression)
+        return self._counts[expression]
+
+    def held(self, expression: Expression, terms: list[str], *, of: set[int] | None = None) -> Held:
+        """Who holds an expression and was not found before. ``terms``: its terms; ``of``: only these sessions."""
+        hits = self.count(expression.text)
+        if hits == 0:
+            return NOTHING
+        relevance.of(self._db).ask(expression.phrases, [self.count(term) for term in terms])
+        found = self._few(expression, of) if hits <= RANKED_HITS_MAX else self._many(expression, hits, of)
+        for family in found.families:
+            self._seen |= {each.row.event_id for each in family.hits} if self._every_hit else {family.shown_id}
+        return found
+
+    def with_named(self, held: Held, naming: list[Row], *, is_enough: bool) -> Held:
+        """The same with the sessions first that name what is asked for.
+
+        ``naming``: where they do; ``is_enough``: also if they have no event that has the words.
+        """
+        places = self._places_of(naming)
+        known = {family.shown_id: family for family in held.families}
+        families, added = list(held.families), 0
+        for row in naming:
+            if (place := places.get(row.session_id)) is None:
+                continue
+            family = known.get(place.shown_id)
+            if family is None and is_enough:
+                family = known[place.shown_id] = Family(place.shown_id, place.last_active or 0, [])
+                families.append(family)
+                # Of many sessions only the likeliest are here; the others are counted.
+                added += len(held.families) == held.sessions
+                self._seen.add(row.event_id if self._every_hit else place.shown_id)
+            if family is not None and not family.is_named:
+                others = [each for each in family.hits if each.row.event_id != row.event_id]
+                best = family.hits[0].score if family.hits else 0.0
+                family.hits, family.is_named = [Scored(row, best), *others], True
+        return Held(families, held.sessions + added, held.events + added, held.at_least)
+
+    def in_order(self, families: list[Family]) -> Iterator[tuple[Family, list[Scored]]]:
+        """Sessions with their hits, the best first; where every hit is wanted, hit by hit."""
+        order = sorted(families, key=attrgetter("last_active" if self._by_time else "score"), reverse=True)
+        order.sort(key=attrgetter("is_named"), reverse=True)
+        if not self._every_hit:
+            yield from ((family, family.hits) for family in order)
+            return
+        each_hit = [(family, hit) for family in order for hit in family.hits]
+        if not self._by_time:
+            each_hit.sort(key=lambda each: (each[0].is_named, each[1].score), reverse=True)
+        yield from ((family, [hit]) for family, hit in each_hit)
+
+    # few hits, or many ------------------------------------------------------------------------------------------
+
+    def _few(self, expression: Expression, of: set[int] | None) -> Held:
+        """Every hit is ranked."""
+        families = self._families(self._reach.rows(expression.text, rank=_RANK), of)
+        return Held(families, len(families), sum(len(family.hits) for family in families))
+
+    def _many(self, expression: Expression, hits: int, of: set[int] | None) -> Held:
+        """Hits of the likeliest sessions are ranked, of as many as are wanted."""
+        newest = self._room + len(self._seen) + 1 if of is None else -1
+        members = self._reach.holding(expression.text, hits, newest=newest)
+        gathered: dict[int, list[Member]] = {}
+        for member in members.known:
+            shown_id = member.place.shown_id
+            if (of is None or shown_id in of) and (self._every_hit or shown_id not in self._seen):
+                gathered.setdefault(shown_id, []).append(member)
+        order = list(gathered.values())
+        if not self._by_time:
+            order.sort(key=self._promise, reverse=True)
+        if self._wanted.tool is not None:
+            return self._of_tool(expression, order)
+        families = self._families(self._rows_of(expression, order[: self._enough(order)]), of)
+        return self._counted(families, members, gathered)
+
+    def _counted(self, families: list[Family], members: Members, gathered: dict[int, list[Member]]) -> Held:
+        if not members.are_all:
+            # None of them was seen before, or these would not be asked for.
+            return Held(families, members.sessions, members.hits, at_least=bool(self._seen))
+        events = sum(member.hits for family in gathered.values() for member in family)
+        if self._every_hit:
+            return Held(families, len(gathered), max(events - len(self._seen), 0))
+        return Held(families, len(gathered), events)
+
+    def _enough(self, order: list[list[Member]]) -> int:
+        """Of how many sessions, in this order, hits are ranked."""
+        if self._every_hit:
+            sums = accumulate(sum(member.hits for member in family) for family in order)
+            full = next((n for n, hits in enumerate(sums, 1) if hits > self._room + len(self._seen)), len(order))
+            return max(full, SESSIONS_RANKED)
+        return max(SESSIONS_RANKED, self._room + min(self._room, TWICE_WANTED_MAX))
+
+    def _rows_of(self, expression: Expression, families: list[list[Member]]) -> list[Row]:
+        """So many hits of each session, ranked."""
+        members = [member for family in families for member in family]
+        most = self._room + len(self._seen) + 1 if self._every_hit else HITS_OF_SESSION
+        if "*" in expression.text:
+            # The beginning of a word is looked up anew for every range, and that may take as long as all of them.
+            listed = self._reach.rows(expression.text, of={member.session_id for member in members})
+            some = _some_of_each(listed, most)
+            return self._reach.rows(expression.text, rank=_RANK, among=some)
+        found: dict[int, Row] = {}
+        for member in members:
+            between, of = (member.first_id, member.last_id), (member.session_id,)
+            rows = self._reach.rows(expression.text, rank=_RANK, between=between, of=of, newest=most)
+            if member.in_prompt and len(rows) == most:
+                rows += self._reach.rows(
+                    expression.text, rank=_RANK, between=between, of=of, scope=Scope.PROMPT, newest=most
+                )
+            found |= {row.event_id: row for row in rows}
+        return [found[event_id] for event_id in sorted(found)]
+
+    def _of_tool(self, expression: Expression, order: list[list[Member]]) -> Held:
+        """What a tool is called stands in the event: so it is asked session by session, until there are enough."""
+        families = list[Family]()
+        events = 0
+        for n, members in enumerate(order, 1):
+            of = {member.session_id for member in members}
+            found = self._families(self._reach.rows(expression.text, rank=_RANK, of=of), None)
+            families += found
+            events += sum(len(family.hits) for family in found)
+            if (events if self._every_hit else len(families)) > self._room:
+                return Held(families, len(families), events, at_least=n < len(order))
+        return Held(families, len(families), events)
+
+    def _promise(self, family: list[Member]) -> float:
+        """What a session may come to."""
+        return max(
+            _recency(member.place.last_active, self._now) * (2.0 if member.in_prompt else 1.0) for member in family
+        )
+
+    # sessions with their hits -----------------------------------------------------------------------------------
+
+    def _families(self, rows: list[Row], of: set[int] | None) -> list[Family]:
+        """Hits by the session that they count for, those that were found before left out."""
+        places = self._places_of(rows)
+        gathered: dict[int, Family] = {}
+        recencies: dict[int, float] = {}
+        for row in rows:
+            place = places.get(row.session_id)
+            if place is None or (of is not None and place.shown_id not in of):
+                continue
+            if (row.event_id if self._every_hit else place.shown_id) in self._seen:
+                continue
+            if self._wanted.tool is not None and not self._is_of_tool(row):
+                continue
+            if (family := gathered.get(place.shown_id)) is None:
+                family = gathered[place.shown_id] = Family(place.shown_id, 0, [])
+            if (recency := recencies.get(row.session_id)) is None:
+                recency = recencies[row.session_id] = _recency(place.last_active, self._now)
+                family.last_active = max(family.last_active, place.last_active or 0)
+            family.hits.append(Scored(row, row.relevance * _WEIGHT_OF.get(row.scope, 1.0) * recency))
+        for family in gathered.values():
+            # Rows come in the order of their ids, so that of equals the older is first.
+            family.hits.sort(key=attrgetter("score"), reverse=True)
+        return list(gathered.values())
+
+    def _places_of(self, rows: Iterable[Row]) -> dict[int, Place]:
+        ids = {row.session_id for row in rows}
+        if new := ids - self._places.keys():
+            self._places |= self._reach.places(new)
+        return self._places
+
+    def is_original(self, row: Row) -> bool:
+        """Whether a hit is not in a copy of a turn that an older session, which is wanted too, has itself."""
+        told: Any = self._db.execute(
+            "select t.uid, exists (select 1 from turns o where o.uid = t.uid and o.id <> t.id) "
+            "from events e join turns t on t.id = e.turn_id where e.id = ?",
+            (row.event_id,),
+        ).fetchone()
+        return told is None or not told[1] or not self._reach.places(self._older(row.event_id, told[0]))
+
+    def _older(self, event_id: int, turn_uid: str) -> list[int]:
+        """The older sessions that have the same event, as part of the same turn."""
+        rows: list[tuple[Any, ...]] = self._db.execute(
+            "select o.session_id from events e join sessions s on s.id = e.session_id, turns t "
+            "join sessions os on os.id = t.session_id and os.uid < s.uid "
+            "join events o on o.session_id = t.session_id and o.turn_id = t.id "
+            "where e.id = ? and t.uid = ? and o.kind = e.kind and o.at is e.at and o.data = e.data",
+            (event_id, turn_uid),
+        ).fetchall()
+        return [session_id for (session_id,) in rows]
+
+    # tools ------------------------------------------------------------------------------------------------------
+
+    def _is_of_tool(self, row: Row) -> bool:
+        wanted = (self._wanted.tool or "").casefold()
+        return any(name.casefold() == wanted for name in self._tool_names(row.event_id))
+
+    def _tool_names(self, event_id: int) -> tuple[str, str]:
+        data = self._db.execute("select data from events where id = ?", (event_id,)).get
+        if data is None:
+            return "", ""
+        for told in msgspec.json.decode(self._unpacked(data), type=dict[str, _ToolNames]).values():
+            return told.tool_name, told.tool
+        return "", ""
+
+    def _unpacked(self, data: Any) -> bytes:
+        from backstory.store import turns
+
+        if not hasattr(self, "_codecs"):
+            self._codecs: dict[int, codec.EventCodec] = {}
+        return turns.unpack_event(self._db, self._codecs, data)
+
+
+class _ToolNames(Struct, frozen=True):
+    """Of a tool's call or result as kept, only what the tool is called."""
+
+    tool_name: str = ""
+    tool: str = ""
+
+
+def _some_of_each(rows: list[Row], most: int) -> Collection[int]:
+    """The ids of so many of the newest hits of each session, and of as many prompts."""
+    gathered: dict[tuple[int, bool], list[int]] = {}
+    for row in rows:
+        gathered.setdefault((row.session_id, row.scope == Scope.PROMPT), []).append(row.event_id)
+    return {event_id for ids in gathered.values() for event_id in ids[-most:]}
+
+
+def _recency(at: int | None, now: int) -> float:
+    age = HALF_LIFE_MS if at is None else max(now - at, 0)
+    return float(0.5 + 0.5 * 0.5 ** (age / HALF_LIFE_MS))

@@ -1,0 +1,180 @@
+"""Who holds the words: the sessions that a search finds are those that a plain look at every text finds."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from backstory.extract import index_text, searchable
+from backstory.model import AssistantText, Event, ToolCall, ToolResult, UserMessage
+from backstory.store import Filter, Store, membership, open_store, ranking
+from tests.conftest import NOW
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backstory.store import Found, Session
+
+DAY_MS = 24 * 3600 * 1000
+EVERYTHING = 10_000
+WORDS = [
+    "test",
+    "tests",
+    "testFile",
+    "test_file",
+    "file",
+    "File",
+    "files",
+    "git",
+    "dont",
+    "don't",
+    "C++",
+    "a",
+    "1a2b3c4",
+]
+TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
+EVENTS = st.one_of(
+    TEXTS.map(lambda text: UserMessage(content=text)),
+    TEXTS.map(lambda text: AssistantText(text=text)),
+    TEXTS.map(lambda text: ToolCall(tool_name="Bash", tool="SHELL", input={"command": text})),
+    TEXTS.map(lambda text: ToolResult(tool_name="Read", tool="READ", content=text)),
+)
+SESSIONS = st.lists(
+    st.tuples(
+        st.lists(st.tuples(EVENTS, st.integers(-9, 0)), min_size=1, max_size=5),
+        st.sampled_from(["main", "feat/x", None]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=9,
+)
+FILTERS = st.builds(
+    lambda scopes, branch, since, until, tool: Filter(
+        scopes=tuple(sorted(scopes)), branch=branch, tool=tool,
+        since=None if since is None else NOW + since * DAY_MS, until=None if until is None else NOW + until * DAY_MS,
+    ),
+    st.sets(st.sampled_from(["prompt", "answer", "tool_input", "tool_output"])),
+    st.sampled_from([None, "main", "feat/*"]),
+    st.none() | st.integers(-9, 0), st.none() | st.integers(-9, 0), st.sampled_from([None, None, "bash", "READ"]),
+)  # fmt: skip
+
+
+def fill(store: Store, machine: list[tuple[list[tuple[Event, int]], str | None, bool]]) -> dict[int, int]:
+    """Sessions with these events, of these times, on these branches; each helps the one before it, if it is to.
+
+    Gives for each session the one that is shown for it.
+    """
+    shown, above = dict[int, int](), 0
+    for events, branch, is_helper in machine:
+        session = store.create_session()
+        store.append_events(session, [event for event, _ in events])
+        with closing(apsw.Connection(str(store.path))) as db:
+            db.execute("update sessions set branch = ? where id = ?", (branch, session.id))
+            for stored, (event, day) in zip(store.events(session), events, strict=True):
+                db.execute("update events set at = ? where id = ?", (NOW + day * DAY_MS, stored.id))
+                _index(db, session, stored.id, event)
+            newest = NOW + max(day for _, day in events) * DAY_MS
+            parent = shown[above] if is_helper and above else None
+            db.execute(
+                "update sessions set last_active = ?, parent_id = ?, relation = ? where id = ?",
+                (newest, parent, "subagent" if parent else None, session.id),
+            )
+        shown[session.id] = parent or session.id
+        above = session.id
+    return shown
+
+
+def _index(db: apsw.Connection, session: Session, event_id: int, event: Event) -> None:
+    """As an ingest does."""
+    scope, text = searchable(event) or ("", "")
+    db.execute("delete from search_index where rowid = ?", (event_id,))
+    db.execute(
+        "insert into search_index(rowid, content, session_id, scope) values (?, ?, ?, ?)",
+        (event_id, index_text(text, scope), session.id, scope),
+    )
+
+
+def holds(text: str, words: list[str]) -> bool:
+    """Whether each word stands in a text as a whole."""
+    return all(re.search(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", text, re.IGNORECASE) for word in words)
+
+
+def scanned(store: Store, words: list[str], wanted: Filter, shown: dict[int, int]) -> tuple[set[int], int]:
+    """The sessions that hold the words, and how many of their events do, by looking at every one."""
+    found, count = set[int](), 0
+    for session in store.sessions(helpers=True):
+        branch = session.branch or ""
+        if wanted.branch and not (branch.startswith("feat/") if wanted.branch == "feat/*" else branch == wanted.branch):
+            continue
+        for stored in store.events(session):
+            scope, text = searchable(stored.event) or ("", "")
+            if wanted.scopes and scope not in wanted.scopes:
+                continue
+            if wanted.tool and wanted.tool.lower() not in _tool(stored.event):
+                continue
+            at = stored.at or 0
+            if (wanted.since is None or at >= wanted.since) and (wanted.until is None or at < wanted.until):
+                is_there = holds(text, words)
+                found |= {shown[session.id]} if is_there else set()
+                count += is_there
+    return found, count
+
+
+def _tool(event: Event) -> tuple[str, ...]:
+    return (event.tool_name.lower(), event.tool.lower()) if isinstance(event, ToolCall | ToolResult) else ()
+
+
+def exact(told: Found) -> list[int]:
+    return [hit.shown_id for hit in told.hits if not hit.near]
+
+
+@pytest.mark.parametrize("few", [1, 3, 2_000], ids=lambda few: f"ranked whole up to {few} hits")
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    machine=SESSIONS,
+    words=st.lists(
+        st.sampled_from(["test", "file", "git", "testFile", "dont", "a"]), min_size=1, max_size=2, unique=True
+    ),
+    wanted=FILTERS,
+    very_many=st.booleans(),
+)
+def test_the_sessions_found_are_those_that_hold_the_words(
+    tmp_path_factory: pytest.TempPathFactory, few: int, machine: list[tuple[list[tuple[Event, int]], str | None, bool]],
+    words: list[str], wanted: Filter, very_many: bool,
+) -> None:  # fmt: skip
+    path: Path = tmp_path_factory.mktemp("store") / "one.bks"
+    with pytest.MonkeyPatch.context() as patch, open_store(path, now=lambda: NOW) as store:
+        patch.setattr(ranking, "RANKED_HITS_MAX", few)
+        patch.setattr(ranking, "HITS_OF_SESSION", 1)
+        patch.setattr(ranking, "SESSIONS_RANKED", 1)
+        patch.setattr(membership, "GROUPED_SESSIONS_MAX", 0 if very_many else 20_000)
+        shown = fill(store, machine)
+        holders, events = scanned(store, words, wanted, shown)
+        told = store.search(" ".join(words), wanted, limit=EVERYTHING, near=False)
+        assert sorted(exact(told)) == sorted(holders)
+        assert (told.sessions, told.events, told.truncated, told.at_least) == (len(holders), events, False, False)
+        with_near = store.search(" ".join(words), wanted, limit=EVERYTHING)
+        assert sorted(exact(with_near)) == sorted(holders)
+        marks = [hit.near for hit in with_near.hits]
+        assert marks == sorted(marks)
+        for limit in range(1, len(holders)):
+            some = store.search(" ".join(words), wanted, limit=limit, sort="time")
+            assert (len(set(exact(some))), some.truncated) == (limit, True)
+
+
+def test_of_very_many_sessions_the_newest_are_given_and_all_counted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranking, "RANKED_HITS_MAX", 5)
+    monkeypatch.setattr(membership, "GROUPED_SESSIONS_MAX", 5)
+    monkeypatch.setattr(membership, "NEWEST_SESSIONS", 4)
+    fill(store, [([(UserMessage(content="test"), -day)], None, False) for day in range(9, -1, -1)])
+    told = store.search("test", limit=3, sort="time")
+    assert (exact(told), told.sessions, told.events, told.truncated) == ([10, 9, 8], 10, 10, True)
+    assert len(store.search("test", limit=9).hits) == 9
