@@ -140,14 +140,20 @@ def _row(found: Found, outcome: str | None) -> tuple[str, ...]:
     return (
         MARKS.get(outcome or "", ("", ""))[0],
         session.shown_number or session.uid[:12],
-        f"{mark_of(found)}{session.name or session.title or session.first_prompt or ''}",
+        f"{mark_of(found)}{session.shown_title}",
         ", ".join(session.agents),
-        output.one_line((session.project or "").rstrip("/").rpartition("/")[2], PROJECT_COLUMNS),
+        _project(session.shown_project),
         output.local(session.last_active),
         str(session.turns),
         output.duration(session.duration_ms),
         "" if session.cost_usd is None else f"${session.cost_usd:.2f}",
     )
+
+
+def _project(name: str) -> str:
+    """A project's name, without its owner where that leaves no room for the name itself."""
+    named = name if output.columns(name) <= PROJECT_COLUMNS else name.rpartition("/")[2]
+    return output.one_line(named, PROJECT_COLUMNS)
 
 
 def mark_of(found: Found) -> str:

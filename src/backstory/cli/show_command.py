@@ -313,7 +313,8 @@ def _lines(
     thinking: bool,
 ) -> Iterator[str]:
     session = found.session
-    yield output.style(output.one_liner(session.shown_name or session.uid), bold=True)
+    called = f"{session.shown_number or ''} {session.shown_title}".strip()
+    yield output.style(output.one_liner(called or session.uid), bold=True)
     where = session.project or session.cwd or session.worktree
     facts = [session.uid, ", ".join(session.agents), where, session.branch, _count(session.turns)]
     yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
@@ -360,7 +361,8 @@ def _unknown_line(count: int) -> Iterator[str]:
 
 def _child_lines(store: Store, session_id: int) -> Iterator[str]:
     for child in store.children(session_id):
-        yield output.style(f"  └ {child.relation} {child.uid[:12]} ({_count(child.turns)})", dim=True)
+        told = f"  └ {child.relation} {child.uid[:12]} ({_count(child.turns)}) {child.shown_title}"
+        yield output.style(output.one_line(told.rstrip(), output.width()), dim=True)
 
 
 def _count(turns: int) -> str:
