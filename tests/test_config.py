@@ -98,6 +98,26 @@ def test_the_program_that_its_person_set_is_looked_for(file: Path, tmp_path: Pat
     assert asked == [("claude", "/opt/claude")]
 
 
+@pytest.mark.parametrize("program", ["./claude", "bin/claude", "../claude"])
+def test_a_program_is_never_taken_from_the_current_folder(file: Path, program: str) -> None:
+    config = Config(written(file, f"[agents]\nclaude = '{program}'\n"))
+    with pytest.raises(ConfigBroken, match=r"agents\.claude: a program is its whole path, or a name on PATH"):
+        config.get("agents.claude")
+    assert config.get("agents.codex") == ""
+
+
+def test_a_program_of_the_current_folder_cannot_be_set(file: Path) -> None:
+    with pytest.raises(UnknownSetting, match="its whole path, or a name on PATH"):
+        Config(file).set("agents.claude", "./claude")
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("program", ["/opt/claude", "claude-next"])
+def test_a_whole_path_and_a_name_on_path_are_programs(file: Path, program: str) -> None:
+    Config(file).set("agents.claude", program)
+    assert Config(file).get("agents.claude") == program
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.agents import Permissions
 from backstory.errors import CannotWrite, ConfigBroken, SettingNotHere, UnknownSetting
+from backstory.model import Permissions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -60,7 +60,12 @@ SETTINGS = (
 )
 OF_PROJECTS = frozenset({AGENT, CONTEXT_CHARS, SILENCE_S})
 """What a project's file may set, within bounds."""
-AGENT_PROGRAM = Setting("agents.NAME", "", "the program that runs the agent NAME; empty = the one on PATH")
+AGENT_PROGRAM = Setting(
+    "agents.NAME",
+    "",
+    "the program that runs the agent NAME: its whole path, or a name on PATH; empty = the one on PATH",
+)
+NO_PROGRAM = "a program is its whole path, or a name on PATH; from the current folder a clone could bring its own"
 _BY_KEY = {setting.key: setting for setting in SETTINGS}
 
 
@@ -187,6 +192,8 @@ def parse(key: str, text: str) -> Any:
         return [each.strip() for each in text.split(",") if each.strip()]
     if setting.choices and text not in setting.choices:
         raise UnknownSetting(f"{key} = {text}", [f"{key} ({', '.join(setting.choices)})"])
+    if setting is AGENT_PROGRAM and _is_relative(text):
+        raise UnknownSetting(f"{key} = {text}", [f"{key} ({NO_PROGRAM})"])
     try:
         return type(setting.default)(text)
     except ValueError as refused:
@@ -286,7 +293,12 @@ def _wrong(setting: Setting, value: Any) -> str | None:
         return "it must be a list of texts"
     if setting.choices and value not in setting.choices:
         return f"it must be one of {', '.join(setting.choices)}"
-    return None
+    return NO_PROGRAM if setting is AGENT_PROGRAM and _is_relative(value) else None
+
+
+def _is_relative(program: str) -> bool:
+    """Whether a program would be looked for from the current folder on."""
+    return program != Path(program).name and not Path(program).is_absolute()
 
 
 def _known(key: str) -> Setting:

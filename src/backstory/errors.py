@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 REASON_CHARS_MAX = 200
@@ -21,6 +21,8 @@ class BackstoryError(Exception):
 
     exit_code: ClassVar[int] = 70
     """An error is never 1: that is the answer of a search that found nothing, and of a check that found something."""
+    below: Sequence[str] = ()
+    """Lines to show below the sentence, each by itself: commands to copy."""
 
 
 class SessionNotFound(BackstoryError):
@@ -41,6 +43,19 @@ class SessionDiverged(BackstoryError):
         super().__init__(
             f"Session {uid} has turns in one store that it lacks in the other, so neither was replaced: nothing is "
             f"lost. Compare them with `backstory show {uid}` and `backstory show --store FILE {uid}`."
+        )
+
+
+class SessionsNotCopied(BackstoryError):
+    """Of a store's sessions some could not be copied into another one; the others were."""
+
+    exit_code = 65
+
+    def __init__(self, path: Path, reasons: Mapping[str, str]) -> None:
+        told = "; ".join(f"{uid}: {reason}" for uid, reason in reasons.items())
+        super().__init__(
+            f"Of {path} the machine's store could not take {len(reasons)} of the sessions ({told}). They are safe "
+            "there, the others were taken, and the next command tries again."
         )
 
 
@@ -145,8 +160,8 @@ class NotQueuedNow(BackstoryError):
     exit_code = 75
 
     def __init__(self, refused: QueueBusy, commands: Sequence[str]) -> None:
-        listed = "\n  ".join(commands)
-        super().__init__(f"{refused} Your text is not lost. To queue it:\n  {listed}")
+        super().__init__(f"{refused} Your text is not lost. To queue it:")
+        self.below = commands
 
 
 class NotErased(BackstoryError):
@@ -334,6 +349,18 @@ class RunNotStored(BackstoryError):
             f"An earlier run of {session} could not be stored ({why}), so nothing was run behind it. What its agent "
             f"said is kept in {folder}. Each command tries again, a newer backstory too; to go on without it, move "
             "that folder elsewhere. Other sessions are not held up."
+        )
+
+
+class RunUnreadable(BackstoryError):
+    """What a run left is there, but not whose it is."""
+
+    exit_code = 65
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"{folder} holds a run whose run.json cannot be read, so nobody knows which session it is of. What its "
+            "agent said is in stdout there. It holds up nothing; look at it, and move the folder elsewhere."
         )
 
 

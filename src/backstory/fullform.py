@@ -5,11 +5,13 @@ Where an agent put a long result into a file beside its log, the full form is wh
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from backstory import agents, unread
+from backstory.errors import StoreDamaged
 from backstory.model import Event, LogIdentity, OwnLine, Tool, ToolCall, ToolResult, encoded, event_from_json
 from backstory.store.logs import API, STDERR, STREAM
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from backstory.store import Log, Store, StoredEvent
 
 EDITS = (Tool.EDIT, Tool.WRITE)
+AHEAD_BYTES = 1 << 20
+"""Who reads a log record by record is given them out of so many bytes: each would unpack the same chunk."""
 
 
 class FullForms:
@@ -35,6 +39,8 @@ class FullForms:
         self._logs: dict[int, Log | None] = {}
         self._told: tuple[tuple[int | None, int | None, int], Log, dict[tuple[int, str], Event]] | None = None
         """What the record read last says: its other events are asked for next."""
+        self._near: tuple[int, int, bytes] = (0, 0, b"")
+        """Bytes of a log from some place on."""
 
     def of(self, stored: StoredEvent) -> Event:
         """The event as its record tells it; the compact form when its bytes are not here."""
@@ -63,7 +69,20 @@ class FullForms:
         """The bytes of the record behind an event."""
         if stored.log_id is None or stored.position is None or stored.length is None:
             return b""
-        return self._store.read_log(stored.log_id, stored.position, stored.length)
+        log_id, start, data = self._near
+        at = stored.position - start
+        if log_id != stored.log_id or not 0 <= at <= len(data) - stored.length:
+            goes_on = log_id == stored.log_id and 0 <= at - len(data) <= AHEAD_BYTES
+            data = self._read(stored.log_id, stored.position, stored.length, ahead=goes_on)
+            self._near, at = (stored.log_id, stored.position, data), 0
+        return data[at : at + stored.length]
+
+    def _read(self, log_id: int, start: int, length: int, *, ahead: bool) -> bytes:
+        if ahead and length < AHEAD_BYTES:
+            # What is damaged behind a record is no reason not to give it.
+            with suppress(StoreDamaged):
+                return self._store.read_log(log_id, start, AHEAD_BYTES)
+        return self._store.read_log(log_id, start, length)
 
     def _with_change(self, stored: StoredEvent, event: ToolCall) -> Event:
         """An edit of a run with what it changed, as the agent's own log of the run tells it."""

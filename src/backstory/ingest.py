@@ -7,45 +7,31 @@ and a log that was rewritten is read anew beside it, its records known again by 
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections import Counter, deque
+from collections import deque
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING
 
-from msgspec import Struct, field
-
-from backstory import agents, ids, unread
-from backstory.agents import documents_of
-from backstory.companions import gather
+from backstory import agents, unread
+from backstory.companions import gather, tell_again
 from backstory.databases import ROWS_OF, Done, Rows, Unread, sessions_without_logs
-from backstory.discover import Candidate, Looked, discover
+from backstory.discover import Candidate, discover
 from backstory.errors import in_words, is_for_one_only
+from backstory.ingest_report import REASONS, Problem, Report, Tally, told_in_words
+from backstory.matching import begins_with, first_record_hash, matching_log, repeated_by, size_of, start_of, whose_log
+from backstory.model import LogIdentity
 from backstory.parsing import Job, Outcome, Worker, WorkerLost, outcomes
 from backstory.projects import project_key, worktree_root
 from backstory.reported import is_reported, reported_logs
-from backstory.slicing import (
-    SLICE_BYTES,
-    Slicer,
-    Source,
-    Start,
-    kept_bytes,
-    known_numbers,
-    missing_of,
-    numbered_lines,
-    opened,
-    untold_slices,
-)
-from backstory.store import SeenPlace, codec, logs, slices
-from backstory.store.logs import BLANK, LINE_BYTES_MAX
+from backstory.slicing import SLICE_BYTES, Slicer, Source, kept_bytes, missing_of, opened, untold_slices
+from backstory.sources import Reading, job_of, kept_candidate, place_of, relpath, rows_candidate, source_of
+from backstory.store import SeenPlace, codec, slices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
 
     from backstory.agents import Agent
-    from backstory.model import LogIdentity
     from backstory.store import Log, LogSlice, Store, Written
 
 BULK_BYTES = 32 * 1024 * 1024
@@ -62,51 +48,9 @@ TRIES = 4
 """How often a log is read again when another process was faster."""
 IDLE_MS = 24 * 3600 * 1000
 
-REASONS = {
-    slices.EMPTY: "it is empty",
-    slices.NOT_UNDERSTOOD: "no record of this agent is in its beginning",
-    slices.FORGOTTEN: "removed by you; `backstory ingest --forgotten` brings it back",
-}
-"""What the store notes of files that gave nothing, or not all, in words."""
 BYTES_ONLY = "its bytes are kept, but not what they say"
 KEPT_SO_FAR = "{}: kept as far as it can be read"
 """Of a compressed log that is not whole."""
-
-
-class Problem(Struct, frozen=True):
-    """A log that could not be read, and why."""
-
-    path: str
-    reason: str
-
-
-class Tally(Struct, kw_only=True):
-    """What one agent's logs gave."""
-
-    logs_seen: int = 0
-    logs_read: int = 0
-    bytes_read: int = 0
-    companions_read: int = 0
-    """Small files beside logs that were new or changed."""
-    sessions_new: int = 0
-    sessions_updated: int = 0
-    events_new: int = 0
-
-
-class Report(Struct, kw_only=True):
-    """What an ingest did."""
-
-    by_agent: dict[str, Tally] = field(default_factory=dict)
-    unknown_records: dict[str, int] = field(default_factory=dict)
-    errors: list[Problem] = field(default_factory=list)
-    looked: list[Looked] = field(default_factory=list)
-    gave_nothing: list[Problem] = field(default_factory=list)
-    not_understood: list[Problem] = field(default_factory=list)
-    """Files that are kept, now or before, though nobody understands them or not all of them can be read."""
-
-    def total(self, name: str) -> int:
-        """A figure of all agents together."""
-        return sum(getattr(tally, name) for tally in self.by_agent.values())
 
 
 def ingest(
@@ -131,8 +75,8 @@ def ingest(
     work.report.looked = looked
     for each in looked:
         work.report.gave_nothing += [Problem(path, reason) for path, reason in each.passed_over]
+    work.tell_kept()
     work.run(candidates)
-    work.read_untold()
     work.read_databases(agents, environ, home, [*places, *map(Path, store.folders())])
     if store.exists:
         work.fold_idle(now - IDLE_MS)
@@ -161,31 +105,15 @@ def read_reported(store: Store, log: Log) -> None:
     _Ingest(store, frozenset(), lambda done, total: None).read_reported(log)
 
 
-class _Reading(Struct, kw_only=True):
-    """A log whose slices are coming in."""
-
-    each: Candidate
-    others: list[Log] = field(default_factory=list)
-    """The session's other logs, whose records it may repeat."""
-    log_id: int | None = None
-    is_refused: bool = False
-    is_untold: bool = False
-    """Whether what it says could not be stored: of what follows the bytes are kept alone."""
-    is_kept: bool = False
-    """It is read from what the store keeps of it, not from its file."""
-    parent: Candidate | None = None
-    """Of a log that is made of what another one reports, that one."""
-
-
 class _Ingest:
     def __init__(self, store: Store, running: Set[tuple[str, str]], progress: Callable[[int, int], None]) -> None:
         self.store, self._running = store, running
         self.report = Report()
         self._progress = progress
         self._places = store.places()
-        self._pending: list[tuple[_Reading, Outcome, LogSlice]] = []
+        self._pending: list[tuple[Reading, Outcome, LogSlice]] = []
         self._worker: Worker | None = None
-        self._handed: deque[_Reading] = deque()
+        self._handed: deque[Reading] = deque()
         self._pending_bytes = 0
         self._again: list[Candidate] = []
         self._new_places: list[SeenPlace] = []
@@ -231,31 +159,39 @@ class _Ingest:
             self._end_worker()
         self.report.errors += [Problem(each.path, slices.STALE) for each in changed]
 
-    def read_untold(self) -> None:
-        """Read once more what is kept as bytes only, of logs whose files are gone: from those bytes."""
-        for log in self.store.untold_logs():
-            if log.id not in self._tried and log.id in self._untold and not Path(log.path).exists():
-                try:
-                    self._read_kept(log)
-                except Exception as refused:
-                    self._note_failure(log.path, refused)
-        self._flush()
+    def tell_kept(self) -> None:
+        """Tell what is kept as bytes only, whether the files that it came from are there or gone."""
+        for log_id in sorted(self._untold):
+            log = self.store.log(log_id)
+            if log is not None:
+                self._tell_kept(log)
 
-    def _read_kept(self, log: Log) -> None:
-        each = Candidate(
-            agent=agents.load(log.agent),
-            path=log.path,
-            relpath=log.relpath,
-            device=0,
-            inode=0,
-            size=log.read_to,
-            mtime_ns=(log.modified or 0) * 1_000_000,
-        )
-        with tempfile.SpooledTemporaryFile(max_size=SLICE_BYTES) as file:
-            for data in self.store.stream_log(log.id):
-                file.write(data)
-            file.seek(0)
-            self._read_open(each, cast("IO[bytes]", file))
+    def _tell_kept(self, log: Log) -> Log:
+        """Tell what is kept of a log as bytes only, once in an ingest; gives the log as it is then."""
+        if log.id not in self._untold - self._tried:
+            return log
+        try:
+            self._tell(log)
+        except Exception as refused:
+            self._note_failure(log.path, refused, BYTES_ONLY)
+        return self.store.log(log.id) or log
+
+    def _tell(self, log: Log) -> None:
+        agent = agents.load(log.agent)
+        each = kept_candidate(log, agent)
+        with kept_bytes(self.store, log) as file:
+            identity, head = whose_log(agent, each.path, file)
+            if identity is not None and self._is_running(each, identity):
+                return
+            self._tried.add(log.id)
+            if identity is None or identity.native_id != log.native_id:
+                # Where its beginning does not say whose it is any more, it did when its bytes were kept.
+                identity = LogIdentity(native_id=log.native_id)
+            others = [other for other in self.store.logs_of(log.agent, log.native_id) if other.id != log.id]
+            reading = Reading(each=each, others=others, is_kept=True)
+            self._read_here(reading, source_of(each, identity, head, log), log, first_record_hash(head), file)
+        self._flush()
+        tell_again(self.store, log)
 
     def fold_idle(self, before: int) -> None:
         """Fold logs that were last written before this time (ms)."""
@@ -325,15 +261,7 @@ class _Ingest:
         if any(ROWS_OF not in Path(log.relpath).name for log in kept):
             # Its log says more than its rows do.
             return
-        candidate = Candidate(
-            agent=rows.agent,
-            path=rows.path,
-            relpath=rows.relpath,
-            device=0,
-            inode=0,
-            size=len(rows.content),
-            mtime_ns=rows.mtime_ns,
-        )
+        candidate = rows_candidate(rows)
         self._to_do += candidate.size
         self._tally(rows.agent.name).logs_seen += 1
         with BytesIO(rows.content) as file:
@@ -398,7 +326,7 @@ class _Ingest:
             self._note_failure(each.path, refused)
 
     def _read_open(self, each: Candidate, file: IO[bytes]) -> None:
-        identity, head = unread.identified(each.agent, Path(each.path), partial(_read_at, file))
+        identity, head = whose_log(each.agent, each.path, file)
         missing = missing_of(file)
         if not head:
             self._gave_nothing(each, slices.EMPTY)
@@ -410,36 +338,26 @@ class _Ingest:
         self._not_understood[each.path] = "; ".join(reasons)
         if identity is not None:
             self._understand(each, identity, file)
-        self._read_as(each, identity or unread.identity_of(_relpath(each)), head, file)
+        self._read_as(each, identity or unread.identity_of(relpath(each)), head, file)
 
     def _understand(self, each: Candidate, identity: LogIdentity, file: IO[bytes]) -> None:
         """What is kept of a file from when nobody understood it becomes the beginning of the log that it is."""
         seen = self._places.get(each.path)
         if seen is None or seen.log_id is None or not seen.reason:
             return
-        for log in self.store.logs_of(each.agent.name, unread.identity_of(_relpath(each)).native_id):
-            if _begins_with(self.store, file, log):
+        for log in self.store.logs_of(each.agent.name, unread.identity_of(relpath(each)).native_id):
+            if begins_with(self.store, file, log):
                 self.read_kept(log, each.agent, identity)
 
     def read_kept(self, log: Log, agent: Agent, identity: LogIdentity) -> bool:
         """Read a log that is kept and that nobody understood anew, as this one; it takes that one's place."""
-        each = Candidate(
-            agent=agent,
-            path=log.path or log.relpath,
-            relpath=log.relpath,
-            device=0,
-            inode=0,
-            size=log.read_to,
-            mtime_ns=(log.modified or 0) * 1_000_000,
-        )
+        each = kept_candidate(log, agent)
         with kept_bytes(self.store, log) as file:
-            _, head = unread.identified(agent, Path(each.path), partial(_read_at, file))
+            _, head = whose_log(agent, each.path, file)
             self._read_as(each, identity, head, file, is_kept=True)
         self._flush()
         understood = self._read_now.pop(each.path, None)
-        if understood is not None:
-            self.store.replace_unread(log.id, understood)
-        return understood is not None
+        return understood is not None and self.store.replace_unread(log.id, understood)
 
     def _read_as(
         self,
@@ -452,36 +370,30 @@ class _Ingest:
         parent: Candidate | None = None,
     ) -> None:
         """Read a file as this log."""
-        first_hash = _first_hash(head)
+        first_hash = first_record_hash(head)
         kept = self._kept_logs(each.agent, identity.native_id, reported_too=parent is not None)
-        log = self._matching_log(each, file, first_hash, kept)
-        if log is not None and log.id in self._untold - self._tried:
-            self._tried.add(log.id)
-            self.store.take_back_untold(log.id)
-            log = self.store.log(log.id)
-        if log is not None and _size(file) <= log.read_to:
+        log = matching_log(self.store, file, first_hash, kept, self._places.get(each.path))
+        if log is not None:
+            log = self._tell_kept(log)
+        if log is not None and size_of(file) <= log.read_to:
             if is_kept or parent is not None:
                 self._read_now[each.path] = log.id
                 return
             self._place(each, log.id)
             if log.path != each.path and not Path(log.path).exists():
-                self._moved.append((log.id, each.path, _relpath(each)))
+                self._moved.append((log.id, each.path, relpath(each)))
             return
         others = [other for other in kept if log is None or other.id != log.id]
-        created = _started_ms(each, head) or ids.first_timestamp_ms(head)
-        source = Source(
-            agent=each.agent,
-            identity=identity,
-            session_uid=ids.session_uid(each.agent.name, identity.native_id, created),
-            created=created,
-            path=Path(each.path),
-            relpath=_relpath(each),
-            place=_as_place(each, log.id if log else None),
-        )
+        source = source_of(each, identity, head, log)
         if not (kept or is_kept or parent) and self._should_hand_over(each):
-            self._hand_over(each, _job(source, self.store.next_seq(source.session_uid), first_hash))
+            self._hand_over(each, job_of(source, self.store.next_seq(source.session_uid), first_hash))
             return
-        reading = _Reading(each=each, others=others, is_kept=is_kept, parent=parent)
+        reading = Reading(each=each, others=others, is_kept=is_kept, parent=parent)
+        if log is not None and log.told_to is not None:
+            # Behind what could not be told nothing is: that is kept like it.
+            reading.log_id = log.id
+            self._keep_untold(reading, source, log, first_hash, file)
+            return
         self._read_here(reading, source, log, first_hash, file)
 
     def _kept_logs(self, agent: Agent, native_id: str, *, reported_too: bool) -> list[Log]:
@@ -496,15 +408,7 @@ class _Ingest:
 
     def read_reported(self, log: Log) -> None:
         """Read the subagents that a log reports of, from what is kept of it."""
-        each = Candidate(
-            agent=agents.load(log.agent),
-            path=log.path or log.relpath,
-            relpath=log.relpath,
-            device=0,
-            inode=0,
-            size=log.read_to,
-            mtime_ns=(log.modified or 0) * 1_000_000,
-        )
+        each = kept_candidate(log, agents.load(log.agent))
         with kept_bytes(self.store, log) as file:
             self._read_reported(each, file, log.read_to)
         self._flush()
@@ -516,7 +420,7 @@ class _Ingest:
 
     def _read_subagent(self, parent: Candidate, path: str, content: IO[bytes]) -> None:
         agent = parent.agent
-        identity, head = unread.identified(agent, Path(path), partial(_read_at, content))
+        identity, head = whose_log(agent, path, content)
         if identity is None or not all(
             is_reported(log.relpath) for log in self.store.logs_of(agent.name, identity.native_id)
         ):
@@ -524,16 +428,16 @@ class _Ingest:
         candidate = Candidate(
             agent=agent,
             path=path,
-            relpath=str(Path(_relpath(parent)).with_name(Path(path).name)),
+            relpath=str(Path(relpath(parent)).with_name(Path(path).name)),
             device=0,
             inode=0,
-            size=_size(content),
+            size=size_of(content),
             mtime_ns=parent.mtime_ns,
         )
         content.seek(0)
         self._read_as(candidate, identity, head, content, parent=parent)
 
-    def _report(self, reading: _Reading, until: int) -> None:
+    def _report(self, reading: Reading, until: int) -> None:
         """Read what a log that is being read reports of subagents."""
         log = self.store.log(reading.log_id) if reading.log_id is not None else None
         if log is not None and (reading.is_kept or not Path(reading.each.path).exists()):
@@ -544,11 +448,11 @@ class _Ingest:
             self._read_reported(reading.each, file, until)
 
     def _read_here(
-        self, reading: _Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
+        self, reading: Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
     ) -> None:
         """Read a log in this process, from where ``file`` stands; ``log`` is what is kept of it."""
         reading.log_id = log.id if log else None
-        start = self._start(source.agent, log, source.session_uid, first_hash, reading.others, file)
+        start = start_of(self.store, source, log, first_hash, reading.others, file)
         try:
             for outcome in outcomes(Slicer(source, start), file):
                 self._take(reading, outcome)
@@ -556,62 +460,19 @@ class _Ingest:
             raise
         except Exception as refused:
             self._note_failure(reading.each.path, refused, BYTES_ONLY)
-            self._keep_untold(reading, source, start, file)
+            reading.is_untold = True
+            if log is None or log.told_to is None:
+                self._keep_untold(reading, source, log, first_hash, file)
         if reading.others:
             self._flush()
             # A log that goes on may have left the telling of its first records to another one.
-            if (log is None or log.read_to == 0) and not reading.is_untold:
+            if (log is None or log.told_end == 0) and not (reading.is_untold or reading.is_refused):
                 self._drop_superseded(reading)
 
     def _is_running(self, each: Candidate, identity: LogIdentity) -> bool:
         """Whether a log, or that of the session it helps, is of a run that is not stored yet."""
         named = (identity.native_id, identity.parent_native_id)
         return any((each.agent.name, native_id) in self._running for native_id in named)
-
-    def _matching_log(self, each: Candidate, file: IO[bytes], first_hash: str | None, kept: list[Log]) -> Log | None:
-        """The kept log that this file goes on from, or is; None when it differs from all.
-
-        Leaves the file standing where reading goes on.
-        """
-        seen = self._places.get(each.path)
-        for log in sorted(kept, key=lambda log: (seen is None or log.id != seen.log_id, -log.id)):
-            if log.first_hash is not None and first_hash != log.first_hash:
-                continue
-            if _has_grown(file, log) or _begins_with(self.store, file, log):
-                return log
-            if log.read_to > 0 and _is_beginning_of(self.store, file, log):
-                file.seek(log.read_to)
-                return log
-        file.seek(0)
-        return None
-
-    def _start(
-        self, agent: Agent, log: Log | None, uid: str, first_hash: str | None, others: list[Log], file: IO[bytes]
-    ) -> Start:
-        known = None
-        if others:
-            runs = self.store.runs(log.id) if log else []
-            taken = (seq for run in runs for seq in range(run.first_seq, run.first_seq + run.records))
-            known = known_numbers(self.store, agent, others, taken)
-        generation = max((other.generation for other in others), default=0) + 1
-        next_seq = self.store.next_seq(uid)
-        if log is None:
-            return Start(log=None, next_seq=next_seq, generation=generation, first_hash=first_hash, known=known)
-        file.seek(max(log.read_to - logs.TAIL_BYTES, 0))
-        tail = file.read(min(logs.TAIL_BYTES, log.read_to))
-        unfinished = log.read_to - log.parsed_to
-        carry = self.store.read_log(log.id, log.parsed_to, unfinished) if unfinished <= LINE_BYTES_MAX else b""
-        return Start(
-            log=log,
-            next_seq=next_seq,
-            generation=log.generation,
-            first_hash=first_hash or log.first_hash,
-            carry=carry,
-            tail=tail,
-            pending=self.store.pending_calls(log.id),
-            known=known,
-            earlier=lambda: (line for line, _ in numbered_lines(self.store, log)),
-        )
 
     def _should_hand_over(self, each: Candidate) -> bool:
         """Whether the second process reads this log: this one takes a small one itself when it would only wait."""
@@ -624,7 +485,7 @@ class _Ingest:
     def _hand_over(self, each: Candidate, job: Job) -> None:
         """Let the second process read a log, a few logs ahead of what is written."""
         assert self._worker is not None
-        self._handed.append(_Reading(each=each))
+        self._handed.append(Reading(each=each))
         try:
             self._worker.give(job)
         except WorkerLost:
@@ -657,7 +518,7 @@ class _Ingest:
             self._worker.end()
             self._worker = None
 
-    def _take(self, reading: _Reading, outcome: Outcome) -> None:
+    def _take(self, reading: Reading, outcome: Outcome) -> None:
         """Store a slice: the last one of a log together with others', one before it at once."""
         piece = outcome.piece
         if outcome.problem:
@@ -672,9 +533,9 @@ class _Ingest:
                     self._alone(reading.each.path, lambda: self._report(reading, piece.read_to))
             piece.log_id = reading.log_id if reading.log_id is not None else piece.log_id
             if outcome.is_last and piece.is_told and not reading.is_kept and reading.parent is None:
-                piece.place = _as_place(reading.each, None, self._why(reading.each))
+                piece.place = place_of(reading.each, None, self._why(reading.each))
             self._pending.append((reading, outcome, piece))
-            self._pending_bytes += _bytes_in(piece)
+            self._pending_bytes += piece.length
             if not outcome.is_last or self._pending_bytes >= SLICE_BYTES or len(self._pending) >= BATCH_LOGS:
                 self._flush()
         if outcome.is_last and not reading.is_kept and reading.parent is None:
@@ -705,11 +566,11 @@ class _Ingest:
         for (reading, outcome, piece), result in zip(pending, written, strict=True):
             self._written(reading, outcome, piece, result)
 
-    def _written(self, reading: _Reading, outcome: Outcome, piece: LogSlice, result: Written) -> None:
+    def _written(self, reading: Reading, outcome: Outcome, piece: LogSlice, result: Written) -> None:
         reading.log_id, reading.is_refused = result.log_id, result.refused is not None
         self._note(reading, outcome, piece, result)
 
-    def _write_alone(self, reading: _Reading, outcome: Outcome, piece: LogSlice) -> None:
+    def _write_alone(self, reading: Reading, outcome: Outcome, piece: LogSlice) -> None:
         """Store one slice; where that fails its bytes alone, and where that fails, too, nothing more of its log."""
         try:
             self._written(reading, outcome, piece, self.store.write_slices([piece])[0])
@@ -718,6 +579,10 @@ class _Ingest:
             failure = refused
             if not is_for_one_only(refused):
                 raise
+        if piece.is_kept:
+            reading.is_refused = True
+            self._note_failure(reading.each.path, failure, BYTES_ONLY)
+            return
         try:
             bytes_only = slices.without_words(piece)
             self._written(reading, outcome, bytes_only, self.store.write_slices([bytes_only])[0])
@@ -728,21 +593,21 @@ class _Ingest:
         reading.is_untold = True
         self._note_failure(reading.each.path, failure, BYTES_ONLY)
 
-    def _keep_untold(self, reading: _Reading, source: Source, start: Start, file: IO[bytes]) -> None:
-        """Keep the bytes of a log that nobody understands, behind what is stored of it by now."""
+    def _keep_untold(
+        self, reading: Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
+    ) -> None:
+        """Keep the bytes of a log that cannot be told, behind what is kept of it by now."""
         self._flush()
         if reading.is_refused:
             return
         reading.is_untold = True
-        log = self.store.log(reading.log_id) if reading.log_id is not None else None
-        if log is not None:
-            file.seek(max(log.read_to - logs.TAIL_BYTES, 0))
-            start.tail = _read_exactly(file, min(logs.TAIL_BYTES, log.read_to))
-        start.log, start.next_seq = log, self.store.next_seq(source.session_uid)
+        if reading.log_id is not None:
+            log = self.store.log(reading.log_id)
+        start = start_of(self.store, source, log, first_hash, reading.others, file)
         for piece in untold_slices(source, start, file):
             self._take(reading, Outcome(piece=piece))
 
-    def _note(self, reading: _Reading, outcome: Outcome, piece: LogSlice, written: Written) -> None:
+    def _note(self, reading: Reading, outcome: Outcome, piece: LogSlice, written: Written) -> None:
         each = reading.each
         if written.refused and reading.is_kept:
             return
@@ -752,11 +617,11 @@ class _Ingest:
         if written.refused:
             self._again.append(reading.parent or each)
             return
-        if written.log_id is not None:
+        if written.log_id is not None and not piece.is_kept:
             self._read_now[each.path] = written.log_id
         tally = self._tally(each.agent.name)
-        if not reading.is_kept and reading.parent is None:
-            tally.bytes_read += _bytes_in(piece)
+        if piece.is_kept or not (reading.is_kept or reading.parent):
+            tally.bytes_read += piece.length
             tally.logs_read += outcome.is_last
         if unread.is_unread(piece.identity.native_id):
             return
@@ -765,36 +630,25 @@ class _Ingest:
         for kind, count in outcome.unknown.items():
             self.report.unknown_records[kind] = self.report.unknown_records.get(kind, 0) + count
 
-    def _drop_superseded(self, reading: _Reading) -> None:
+    def _drop_superseded(self, reading: Reading) -> None:
         """Of a log that was rewritten the old bytes stay only if they hold a record that the new ones lack."""
         each = reading.each
         new = self.store.log(reading.log_id) if reading.log_id is not None else None
         if new is None:
             return
-        gone = [log for log in reading.others if log.path == each.path or not Path(log.path).exists()]
-        if gone:
-            has = self._lines(new)
-            lacks_nothing = [log.id for log in gone if self._lines(log) <= has]
-            if lacks_nothing:
-                self.store.drop_logs(lacks_nothing, in_favour_of=new.id)
-
-    def _lines(self, log: Log) -> Counter[bytes]:
-        """The content of a log's lines, and how often each comes; also of a torn last one."""
-        carry, found = b"", Counter[bytes]()
-        for data in self.store.stream_log(log.id):
-            *lines, carry = (carry + data).split(b"\n")
-            found.update(codec.chunk_digest(line) for line in lines)
-        found[codec.chunk_digest(carry)] += bool(carry)
-        return found
+        older = [log for log in reading.others if log.generation < new.generation]
+        gone = [log for log in older if log.path == each.path or not Path(log.path).exists()]
+        if lacks_nothing := repeated_by(self.store, new, gone):
+            self.store.drop_logs(lacks_nothing, in_favour_of=new.id)
 
     def _gave_nothing(self, each: Candidate, reason: str) -> None:
         self._not_understood.pop(each.path, None)
-        self._new_places.append(_as_place(each, None, reason))
+        self._new_places.append(place_of(each, None, reason))
         self.report.gave_nothing.append(Problem(each.path, REASONS[reason]))
 
     def _place(self, each: Candidate, log_id: int) -> None:
         self._read_now[each.path] = log_id
-        self._new_places.append(_as_place(each, log_id, self._why(each)))
+        self._new_places.append(place_of(each, log_id, self._why(each)))
 
     def _why(self, each: Candidate) -> str | None:
         """Why a file is kept, but not understood or not whole; None for one that is both."""
@@ -805,116 +659,8 @@ class _Ingest:
 
     def _sum_up(self) -> None:
         told = ((path, reason) for path, reason in sorted(self._not_understood.items()) if reason)
-        self.report.not_understood = [Problem(path, _in_words(reason)) for path, reason in told]
+        self.report.not_understood = [Problem(path, told_in_words(reason)) for path, reason in told]
         for agent, touched in self._sessions.items():
             new = {session for session, is_new in touched if is_new}
             self._tally(agent).sessions_new = len(new)
             self._tally(agent).sessions_updated = len({session for session, _ in touched} - new)
-
-
-def _relpath(each: Candidate) -> str:
-    return each.relpath.removesuffix(".zst")
-
-
-def _started_ms(each: Candidate, head: bytes) -> int:
-    keeper = documents_of(each.agent)
-    return keeper.started_ms(head) if keeper is not None and keeper.is_document(Path(each.path)) else 0
-
-
-def _in_words(reason: str) -> str:
-    return "; ".join(REASONS.get(each, each) for each in reason.split("; "))
-
-
-def _read_at(file: IO[bytes], at: int, length: int) -> bytes:
-    file.seek(at)
-    return _read_exactly(file, length)
-
-
-def _size(file: IO[bytes]) -> int:
-    at = file.tell()
-    size = file.seek(0, os.SEEK_END)
-    file.seek(at)
-    return size
-
-
-def _first_hash(head: bytes) -> str | None:
-    """The hash of the first record, or None while that may still grow."""
-    at = 0
-    while at < len(head):
-        end = head.find(b"\n", at)
-        if end < 0:
-            return codec.text_digest(head[at:]) if len(head) == ids.HEAD_BYTES else None
-        if head[at:end].strip(BLANK):
-            return codec.text_digest(head[at:end])
-        at = end + 1
-    return None
-
-
-def _has_grown(file: IO[bytes], log: Log) -> bool:
-    """Whether a file goes on from what is kept, by its size and the hash of the bytes before the old end."""
-    if log.first_hash is None or log.tail_hash is None or _size(file) <= log.read_to:
-        return False
-    at = max(log.read_to - logs.TAIL_BYTES, 0)
-    file.seek(at)
-    tail = _read_exactly(file, log.read_to - at)
-    return codec.text_digest(tail) == log.tail_hash
-
-
-def _begins_with(store: Store, file: IO[bytes], log: Log) -> bool:
-    """Whether a file's beginning is all that is kept of a log; it then stands behind it."""
-    file.seek(0)
-    for _, length, digest in store.chunk_marks(log.id):
-        if codec.chunk_digest(_read_exactly(file, length)) != digest:
-            return False
-    return True
-
-
-def _is_beginning_of(store: Store, file: IO[bytes], log: Log) -> bool:
-    """Whether all of a file is the beginning of what is kept."""
-    file.seek(0)
-    for data in store.stream_log(log.id):
-        found = _read_exactly(file, len(data))
-        if found != data:
-            return data.startswith(found) and not file.read(1)
-    return not file.read(1)
-
-
-def _read_exactly(file: IO[bytes], length: int) -> bytes:
-    pieces = []
-    while length > 0 and (piece := file.read(length)):
-        pieces.append(piece)
-        length -= len(piece)
-    return b"".join(pieces)
-
-
-def _bytes_in(piece: LogSlice) -> int:
-    return sum(chunk.length for chunk in piece.chunks)
-
-
-def _job(source: Source, next_seq: int, first_hash: str | None) -> Job:
-    """The reading of a new log, as it is handed to the second process."""
-    return Job(
-        agent=source.agent.name,
-        identity=source.identity,
-        session_uid=source.session_uid,
-        created=source.created,
-        path=str(source.path),
-        relpath=source.relpath,
-        place=source.place,
-        next_seq=next_seq,
-        first_hash=first_hash,
-    )
-
-
-def _as_place(each: Candidate, log_id: int | None, reason: str | None = None) -> SeenPlace:
-    return SeenPlace(
-        path=each.path,
-        agent=each.agent.name,
-        log_id=log_id,
-        device=each.device,
-        inode=each.inode,
-        size=each.size,
-        mtime_ns=each.mtime_ns,
-        ctime_ns=each.ctime_ns,
-        reason=reason,
-    )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backstory.errors import BackstoryError, in_words
+from backstory.errors import BackstoryError, SessionsNotCopied, in_words
 from backstory.store import open_store
 from backstory.store.private import make_private_folder, write_private
 from backstory.trust import Place, Seen, Verdict, whose
@@ -151,6 +151,8 @@ class KnownProjects:
                 os.utime(pointer, ns=(changed, changed))
             except FileNotFoundError:
                 continue
+            except SessionsNotCopied as refused:
+                report(str(refused))
             except Exception as refused:
                 report(f"A project's store was not read: {in_words(refused)}")
         return copied

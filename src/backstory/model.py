@@ -233,6 +233,15 @@ PARTIAL = "partial"
 """A turn's ``tokens_source`` where the final count of an answer is missing: its output is at least what is told."""
 
 
+class Permissions(StrEnum):
+    """What a run may do without asking. AGENT leaves it to the agent's own settings."""
+
+    AGENT = "agent"
+    ASK = "ask"
+    EDIT = "edit"
+    ALL = "all"
+
+
 class Tokens(Struct, kw_only=True):
     """Tokens of one turn; None where the log does not say."""
 

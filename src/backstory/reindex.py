@@ -111,7 +111,7 @@ def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
     for log in store.logs(session):
         companions.tell_again(store, log)
     if events_too and session.number is None:
-        store.drop_turns_but(session.id, told, {log.id: log.read_to for log, _ in logs})
+        store.drop_turns_but(session.id, told, {log.id: log.told_end for log, _ in logs})
     for log, telling in logs:
         if isinstance(telling, _File) and telling.has_reported():
             # An earlier version did not make sessions of what a log reports.
@@ -137,7 +137,7 @@ class _Telling(Protocol):
 def _retold(store: Store, session: Session, log: Log, telling: _Telling) -> Iterator[Retold]:
     """A log's records, read again by today's adapter, some megabytes at a time; the last piece says that it is."""
     deriver, size, is_past = Deriver(), 0, False
-    piece = Retold(session_id=session.id, log_id=log.id, read_to=log.read_to)
+    piece = Retold(session_id=session.id, log_id=log.id, told_end=log.told_end)
     cwd = store.run_folder(log.id) or session.cwd
     for start, line, seq in placed_lines(store, log):
         if log.tail_seq == seq and not is_past:
@@ -157,7 +157,7 @@ def _retold(store: Store, session: Session, log: Log, telling: _Telling) -> Iter
             piece.found.refs += telling.named()
             telling.finish(piece)
             yield piece
-            piece, size = Retold(session_id=session.id, log_id=log.id, read_to=log.read_to), 0
+            piece, size = Retold(session_id=session.id, log_id=log.id, told_end=log.told_end), 0
     piece.found, piece.is_last = deriver.cut(cwd), True
     piece.found.refs += telling.named()
     if is_past:

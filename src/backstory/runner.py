@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from backstory import ids, listeners
-from backstory.agents import Exit, Permissions, steerable, stream_reader_of
+from backstory.agents import Exit, steerable, stream_reader_of
 from backstory.context import PREFIX_CHARS, build_context, context_prefix
 from backstory.errors import (
     AgentNotStarted,
@@ -33,9 +33,9 @@ from backstory.errors import (
     is_for_one_only,
 )
 from backstory.known_projects import KnownProjects
-from backstory.model import Turn
+from backstory.model import Permissions, Turn
 from backstory.queueing import Hold, Steering, settle, still_waits
-from backstory.spool import LOCKS, MARKER, SPOOLS, Feed, Run, SessionLock, Spool, waiting
+from backstory.spool import LOCKS, MARKER, ORPHAN_S, SPOOLS, Feed, Run, SessionLock, Spool, waiting
 from backstory.store import RunPiece, Store, open_store
 from backstory.store.queue import Kind
 from backstory.streaming import Followed, Shown, Told, native_id, program, runnable
@@ -59,8 +59,6 @@ DISK_BYTES_LEAST = 64 * 1024 * 1024
 INTERRUPTS_MAX = 2
 INTERRUPT_S = 5.0
 """So long an agent may take to stop when asked; then it is ended with all that it started."""
-ORPHAN_S = 60.0
-"""A spool without a run in it is what a runner left that died before it began; younger ones may be beginning."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -426,14 +424,13 @@ class Runner:
             pass
         settle(store, uid, [told.run.turn_uid, *told.taken], self._report)
         try:
-            home.hand_over(store, uid, has_all=is_beside)
-            spool.remove()
-        except SessionDiverged:
-            # The machine's store has turns that the project's lacks: it takes this one beside them.
-            with suppress(BackstoryError):
+            try:
+                home.hand_over(store, uid, has_all=is_beside)
+            except SessionDiverged:
+                # The machine's store has turns that the project's lacks: it takes this one beside them.
                 for piece in Told(spool, told.run, told.ended, told.now).pieces():
                     home.write_run(piece)
-                spool.remove()
+            spool.remove()
         except Exception as refused:
             if is_for_one_only(refused):
                 spool.note_trouble(f"{home.path} cannot take it: {in_words(refused)}")

@@ -73,7 +73,10 @@ class Start(Struct, kw_only=True):
 
 
 class Slicer:
-    """Reads one log from ``start`` to its end, a slice at a time."""
+    """Reads one log from ``start`` to its end, a slice at a time.
+
+    Where bytes of it are kept that were not told, it goes on behind what was: from a file of what is kept.
+    """
 
     def __init__(self, source: Source, start: Start) -> None:
         self._source, self._start = source, start
@@ -83,7 +86,8 @@ class Slicer:
         """What kept a record from being understood, the last time that happened."""
         self._reader = reader_of(source.agent, source.identity, log.state if log else None, start.earlier)
         self._deriver = Deriver(start.pending)
-        self._at = log.read_to if log else 0
+        self._at = log.told_end if log else 0
+        self._is_kept = log is not None and log.told_to is not None
         self._line_start = log.parsed_to if log else 0
         self._carry = [start.carry] if start.carry else []
         self._carried = self._at - (log.parsed_to if log else 0)
@@ -123,7 +127,8 @@ class Slicer:
         self._last_active: int | None = None
 
     def _take(self, block: bytes) -> None:
-        self._chunks.append(logs.pack(self._at, block))
+        if not self._is_kept:
+            self._chunks.append(logs.pack(self._at, block))
         done = 0
         *lines, rest = block.split(b"\n")
         for piece in lines:
@@ -277,6 +282,7 @@ class Slicer:
             facts=self._reader.session,
             last_active=self._last_active,
             has_reported=agents.has_reported(self._reader),
+            is_kept=self._is_kept,
         )
         self._expected, self._undo_from = (self._at, self._next_seq), None
         self._clear()
@@ -290,9 +296,10 @@ class Slicer:
 
 def untold_slices(source: Source, start: Start, file: IO[bytes]) -> Iterator[LogSlice]:
     """The slices of what ``file`` holds behind what is kept, as bytes alone: nobody is asked what they say."""
-    log, tail = start.log, start.tail
+    log = start.log
     at = log.read_to if log else 0
-    file.seek(at)
+    file.seek(max(at - logs.TAIL_BYTES, 0))
+    tail = read_exactly(file, min(at, logs.TAIL_BYTES))
     while data := file.read(SLICE_BYTES):
         chunks = [logs.pack(at + n, data[n : n + BLOCK_BYTES]) for n in range(0, len(data), BLOCK_BYTES)]
         tail = (tail + data)[-logs.TAIL_BYTES :]
@@ -320,6 +327,15 @@ def untold_slices(source: Source, start: Start, file: IO[bytes]) -> Iterator[Log
             is_told=False,
         )
         at += len(data)
+
+
+def read_exactly(file: IO[bytes], length: int) -> bytes:
+    """So many bytes of a file from where it stands, or as many as there are."""
+    pieces = []
+    while length > 0 and (piece := file.read(length)):
+        pieces.append(piece)
+        length -= len(piece)
+    return b"".join(pieces)
 
 
 def opened(path: Path) -> IO[bytes]:

@@ -36,6 +36,10 @@ PIPE_BYTES_MAX = 1024 * 1024
 """A pipe holds so much at most, where the system is not told otherwise."""
 
 
+ORPHAN_S = 60.0
+"""A spool without a run in it is what a runner left that died before it began; younger ones may be beginning."""
+
+
 class Run(Struct, frozen=True, kw_only=True):
     """What is run, and for whom."""
 
@@ -95,6 +99,13 @@ class Spool:
             return msgspec.json.decode((self.folder / "run.json").read_bytes(), type=Run)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return None
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether an agent's output is here, and nothing says whose it is."""
+        # One that is being removed may have lost its run.json already, for a moment.
+        is_lost = (self.folder / "run.json").exists() or self.age_s() > ORPHAN_S
+        return self.stdout.exists() and self.run is None and is_lost and self.folder.exists()
 
     @property
     def pid(self) -> int | None:

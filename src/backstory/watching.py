@@ -19,7 +19,8 @@ from msgspec import Struct
 from backstory.agents import companions_of
 from backstory.discover import NEVER_KEPT, Candidate, CompanionFile, shown
 from backstory.errors import CannotWrite, DiskFull, StoreBusy, StoreFailed, StoreNotFound, StoreReadOnly
-from backstory.ingest import Report, ingest_these
+from backstory.ingest import ingest_these
+from backstory.ingest_report import Report
 from backstory.known_projects import POINTERS, noted
 from backstory.spool import SPOOLS, waiting
 from backstory.store import slices

@@ -14,7 +14,8 @@ import pytest
 from backstory import agents, databases
 from backstory.agents import UnreadableDatabase, ah
 from backstory.fullform import FullForms
-from backstory.ingest import Report, ingest
+from backstory.ingest import ingest
+from backstory.ingest_report import Report
 from backstory.model import AssistantText, Hook, ToolResult, Turn, UserMessage
 from backstory.reindex import reindex
 from backstory.slicing import numbered_lines

@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from backstory.agents import Exit, Permissions, claude, codex
+from backstory.agents import Exit, claude, codex
 from backstory.model import (
     AssistantText,
     Compacted,
@@ -21,6 +21,7 @@ from backstory.model import (
     Hook,
     Init,
     Outcome,
+    Permissions,
     Retry,
     Thinking,
     Tokens,

@@ -27,6 +27,7 @@ def with_history(machine: Machine) -> None:
             question = UserMessage(content=f"Question {number} of the heron?")
             store.append_events(session, [question, AssistantText(text=answer)])
             store.mark_completed(session, 1, None)
+    machine.do("$B rename --trust S1 long")
 
 
 def told(machine: Machine, prompt: str) -> str:

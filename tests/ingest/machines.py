@@ -13,7 +13,8 @@ import msgspec
 import zstandard
 
 from backstory import agents
-from backstory.ingest import Report, ingest
+from backstory.ingest import ingest
+from backstory.ingest_report import Report
 from backstory.model import event_to_json
 from backstory.restore import Restored, Restoring, Written
 from backstory.slicing import numbered_lines

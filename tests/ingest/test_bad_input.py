@@ -31,7 +31,7 @@ from tests.ingest.machines import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from backstory.ingest import Report
+    from backstory.ingest_report import Report
 
 GOOD = lines(*conversation(2))
 TORN = "its compressed content ends too early: kept as far as it can be read"
@@ -189,7 +189,7 @@ def test_a_line_over_the_limit_is_one_unknown_event(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, pieces: int
 ) -> None:
     monkeypatch.setattr(slicing, "LINE_BYTES_MAX", 5_000)
-    monkeypatch.setattr("backstory.ingest.LINE_BYTES_MAX", 5_000)
+    monkeypatch.setattr("backstory.matching.LINE_BYTES_MAX", 5_000)
     monkeypatch.setattr(slicing, "BLOCK_BYTES", 2_000)
     data = lines(*conversation(1), claude_line("assistant", "l", "x" * 20_000), claude_line("user", "n", "next"))
     unknown = dict[str, int]()
@@ -203,7 +203,7 @@ def test_a_line_over_the_limit_is_one_unknown_event(
 def test_a_line_over_the_limit_is_unknown_when_it_is_told_again(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("slicing", "ingest", "reindex"):
+    for module in ("slicing", "matching", "reindex"):
         monkeypatch.setattr(f"backstory.{module}.LINE_BYTES_MAX", 5_000)
     read_bytes(machine, lines(*conversation(1), claude_line("assistant", "l", "x" * 20_000)))
     reindex(machine.store, now=NOW, events_too=True)

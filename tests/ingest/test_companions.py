@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from backstory.ingest import Report
+    from backstory.ingest_report import Report
     from backstory.store import Session
     from tests.ingest.machines import Machine
 

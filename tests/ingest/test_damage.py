@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from backstory import databases
 from backstory.model import Unknown
 from backstory.reindex import reindex
 from tests.conftest import NOW
@@ -123,7 +122,7 @@ def test_a_database_that_is_deleted_while_it_is_read_for_is_no_trouble(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.write(DATABASE, b"x" * 100)
-    monkeypatch.setattr(shutil, "copyfile", lambda source, target: Path(source).unlink())
+    monkeypatch.setattr(databases, "_copy", lambda source, target, size: source.unlink())
     (problem,) = machine.read("copilot").errors
     assert "next time" in problem.reason
     assert machine.read("copilot").errors == []

@@ -23,7 +23,7 @@ from tests.ingest.machines import lies, lines, looked_up, prompts, restored, sha
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.ingest import Report
+    from backstory.ingest_report import Report
     from tests.ingest.machines import Machine
 
 ROOT = Path(".copilot")

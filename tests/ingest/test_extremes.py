@@ -29,7 +29,7 @@ from tests.ingest.machines import kept, looked_up, sha256
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from backstory.ingest import Report
+    from backstory.ingest_report import Report
 
 NUMBERS = (
     "9223372036854775807", "9223372036854775808", "18446744073709551616", "1180591620717411303424", "-1",

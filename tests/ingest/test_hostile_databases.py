@@ -27,7 +27,7 @@ from tests.ingest.test_databases import DATABASE, HERE, LOST, ROWS, TABLES, chan
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.ingest import Report
+    from backstory.ingest_report import Report
 
 ENDLESS = "with recursive c(x) as (select 1 union all select x + 1 from c) select"
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from backstory.ingest import Report
+    from backstory.ingest_report import Report
 
 GUILTY, INNOCENT = "guilty", ("first", "third")
 WRITING: list[tuple[ModuleType, str]] = [

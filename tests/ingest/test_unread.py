@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from backstory.ingest import Report
+    from backstory.ingest_report import Report
     from backstory.model import Event
 
 LOG = claude_log("odd")
@@ -260,6 +260,8 @@ def test_what_an_earlier_version_did_not_keep_is_read(machine: Machine) -> None:
         "delete from sessions where relation = 'unread'",
         f"update log_places set reason = 'not_a_log' where path = '{path}'",
         "alter table log_places drop column ctime_ns",
+        "alter table logs drop column told_to",
+        "alter table sessions drop column elsewhere",
         "update meta set value = '2' where key = 'schema_version'",
     ):
         looked_up(machine.store_path, statement)

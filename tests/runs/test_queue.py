@@ -1177,6 +1177,33 @@ def test_ctrl_c_ends_the_wait_for_a_locked_queue_and_leaves_nothing_in_it(queued
     assert waits(queued) == [("followup", "second")]
 
 
+@pytest.mark.parametrize("where", ["waiting.holder_of", "queue.Queue._be_durable", "queue.unstopped"])
+def test_ctrl_c_beside_the_wait_is_not_kept_waiting_either(queued: Bench, where: str) -> None:
+    interrupted = f"""
+import sys
+from backstory.store import queue, waiting
+meant, entered = {where}, []
+def interrupt(*_, **__):
+    {where} = meant
+    if {where == "queue.unstopped"}:
+        entered.append(meant())
+        entered[0].__enter__()
+    raise KeyboardInterrupt
+waiting.TOLD_S, waiting.PATIENCE_S, {where} = 0.0, 1_000.0, interrupt
+sys.argv = ["backstory", "followup", "--no-run", "-S", "S1", "third"]
+from backstory.cli import driving, main
+driving.TAKE_BACK_S = 0.0
+main()
+"""
+    with locked(queued):
+        done = subprocess.run(
+            [sys.executable, "-c", interrupted], cwd=queued.project, env=queued.environ([]), timeout=DEADLINE_S,
+            check=False, capture_output=True,
+        )  # fmt: skip
+    assert done.returncode == 130
+    assert waits(queued) == [("followup", "second")]
+
+
 def test_a_locked_queue_does_not_keep_words_from_an_agent_for_good(bench: Bench) -> None:
     steering, feed, reader = steering_of(bench)
     reader.read(json.dumps(LISTENING).encode())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.cli.repeating import command_for
 from backstory.store import open_store
 from backstory.store.queue import Kind, Queue, Text
 from tests.runs.test_claims import own_log
@@ -70,6 +71,21 @@ def test_what_waited_for_it_is_gone_from_the_queue_beside(ran: Bench) -> None:
     removed(ran, "S1", "--copies")
     assert (ran.project / ".backstory" / "sessions.bks.queue.db").exists()
     assert left(ran) == set()
+
+
+def test_a_text_for_it_that_could_not_be_queued_is_gone(ran: Bench) -> None:
+    uid = ran.store.session("S1").uid
+    for session_uid in (uid, "2" * 26):
+        text = Text(uid="0" * 26, session_uid=session_uid, kind=Kind.FOLLOWUP, content=f"{SECRET}\n" * 100)
+        command_for(text, "S1", ran.home, None)
+    removed(ran, "S1", "--copies")
+    assert [each.name for each in (ran.home / "unsent").iterdir()] == [f"{'2' * 26}-{'0' * 26}.txt"]
+
+
+def test_a_text_of_which_nobody_knows_whose_it_is_is_named(ran: Bench) -> None:
+    (ran.home / "unsent").mkdir()
+    (ran.home / "unsent" / f"{'0' * 26}.txt").write_text(SECRET)
+    assert f"in {ran.home / 'unsent'}, " in removed(ran, "S1", "--copies").stderr
 
 
 def test_what_a_run_left_unstored_is_gone(bench: Bench) -> None:

@@ -30,6 +30,8 @@ ACTING = [
     ["rm", "-y", "S1"], ["--followup", "hi"],
 ]  # fmt: skip
 """Every command that acts, as it is typed in a project."""
+ANOTHER = "X" * 26
+"""The id of a store that is nobody's here."""
 
 
 class Clone(Bench):
@@ -354,8 +356,8 @@ def test_a_taken_session_gives_way_to_the_agents_own_log_of_it(clone: Clone) -> 
 def test_a_trusted_store_does_not_replace_a_session_that_is_anothers(here: Clone, original: Bench) -> None:
     uid = original.store.session("S1").uid
     change(
-        here.store.path, "update turns set prompt = 'lies'", "update sessions set owner = 'X'",
-        "update meta set value = 'X' where key = 'store_id'",
+        here.store.path, "update turns set prompt = 'lies'", f"update sessions set owner = '{ANOTHER}'",
+        f"update meta set value = '{ANOTHER}' where key = 'store_id'",
     )  # fmt: skip
     assert uid in ok(here.run("beta", GOOD, options=("--trust", "-n"))).stderr
     ok(here.backstory("ingest"))

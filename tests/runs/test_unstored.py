@@ -10,6 +10,8 @@ import apsw
 import pytest
 
 from backstory.agents import claude
+from backstory.errors import SessionDiverged
+from backstory.model import UserMessage
 from backstory.runner import Runner
 from backstory.spool import SPOOLS, Run, Spool
 from backstory.store import claims, derived, logs, open_store, runs, slices, turns
@@ -41,17 +43,17 @@ WRITING: list[tuple[ModuleType, str]] = [
 ]
 
 
-def refuse(bench: Bench, prompt: str) -> None:
-    """Have the project's store take no turn with this prompt."""
-    with closing(apsw.Connection(str(bench.store.path))) as db:
+def refuse(bench: Bench, prompt: str, path: Path | None = None) -> None:
+    """Have the project's store, or the one at ``path``, take no turn with this prompt."""
+    with closing(apsw.Connection(str(path or bench.store.path))) as db:
         db.execute(
             f"create trigger refused before insert on turns when new.prompt = '{prompt}' "
             "begin select raise(abort, 'not this one'); end"
         )
 
 
-def refuse_no_more(bench: Bench) -> None:
-    with closing(apsw.Connection(str(bench.store.path))) as db:
+def refuse_no_more(bench: Bench, path: Path | None = None) -> None:
+    with closing(apsw.Connection(str(path or bench.store.path))) as db:
         db.execute("drop trigger refused")
 
 
@@ -97,6 +99,96 @@ def test_a_session_is_not_run_on_behind_a_run_that_it_lacks(bench: Bench) -> Non
     assert bench.run("behind", {"say": "three"}, {"result": True}, options=("-S", "S1")).returncode == 0
     assert prompts(bench, "S1") == ["first", "guilty", "behind"]
     assert bench.spools() == []
+
+
+def machines(bench: Bench) -> Path:
+    """Where the machine's store lies."""
+    return bench.home / "store.db"
+
+
+def test_a_session_goes_on_behind_a_run_that_only_the_machines_store_lacks(bench: Bench) -> None:
+    bench.run("first", {"say": "one"}, {"result": True})
+    refuse(bench, "guilty", machines(bench))
+    bench.run("guilty", {"say": "precious"}, {"result": True}, options=("-S", "S1"))
+    assert prompts(bench, "S1") == ["first", "guilty"]
+    behind = bench.run("behind", {"say": "three"}, {"result": True}, options=("-S", "S1"))
+    assert behind.returncode == 0, behind.stderr
+    assert "Traceback" not in behind.stderr
+    assert prompts(bench, "S1") == ["first", "guilty", "behind"]
+    refuse_no_more(bench, machines(bench))
+    assert bench.backstory("ingest").returncode == 0
+    with open_store(machines(bench)) as machine:
+        (session,) = machine.sessions()
+        assert [turn.prompt for turn in machine.turns(session)] == ["first", "guilty", "behind"]
+    assert bench.spools() == []
+
+
+def test_a_session_goes_on_where_the_machines_store_has_other_turns_and_refuses_this_one(bench: Bench) -> None:
+    bench.run("first", {"say": "one"}, {"result": True})
+    with open_store(machines(bench)) as machine, closing(apsw.Connection(str(machine.path))) as db:
+        (session,) = machine.sessions()
+        db.execute("update turns set uid = ? where session_id = ?", ("7" * 26, session.id))
+    refuse(bench, "guilty", machines(bench))
+    bench.run("guilty", {"say": "precious"}, {"result": True}, options=("-S", "S1"))
+    behind = bench.run("behind", {"say": "three"}, {"result": True}, options=("-S", "S1"))
+    assert behind.returncode == 0, behind.stderr
+    assert prompts(bench, "S1") == ["first", "guilty", "behind"]
+    assert len(bench.spools()) == 1
+    refuse_no_more(bench, machines(bench))
+    bench.backstory("ingest")
+    assert bench.spools() == []
+    with open_store(machines(bench)) as machine:
+        (session,) = machine.sessions()
+        assert {"guilty", "behind"} <= {turn.prompt for turn in machine.turns(session)}
+
+
+def test_a_session_that_the_machines_store_refuses_keeps_no_other_of_its_project_out(bench: Bench) -> None:
+    with bench.store as store:
+        for name in ("first", "guilty", "third"):
+            session = store.create_session(name)
+            store.append_events(session, [UserMessage(content=f"asked {name}")])
+    bench.note_store()
+    with open_store(machines(bench), shared=True) as machine:
+        machine.create_session("made ready")
+    with closing(apsw.Connection(str(machines(bench)))) as db:
+        db.execute(
+            "create trigger refused before insert on sessions when new.name = 'guilty' "
+            "begin select raise(abort, 'not this one'); end"
+        )
+    told = bench.backstory("ingest").stderr
+    with open_store(machines(bench)) as machine:
+        assert {"first", "third"} <= {session.name for session in machine.sessions()}
+    assert told.count("not this one") == 1
+    assert "could not take 1 of the sessions" in told
+    refuse_no_more(bench, machines(bench))
+    assert "not this one" not in bench.backstory("ingest").stderr
+    with open_store(machines(bench)) as machine:
+        assert {"first", "guilty", "third"} <= {session.name for session in machine.sessions()}
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"{}", b"\xff"], ids=["empty", "torn", "nothing", "no text"])
+def test_a_spool_that_does_not_say_whose_it_is_is_named_and_stops_nothing(bench: Bench, damage: bytes) -> None:
+    bench.run("first", {"say": "one"}, {"result": True})
+    folder = bench.home / SPOOLS / ("0" * 26)
+    folder.mkdir(mode=0o700, parents=True)
+    (folder / "run.json").write_bytes(damage)
+    (folder / "stdout").write_bytes(b"precious")
+    assert bench.run("second", {"say": "two"}, {"result": True}, options=("-S", "S1")).returncode == 0
+    listed, shown = bench.backstory("list"), bench.backstory("ps")
+    assert (listed.returncode, shown.returncode) == (0, 0)
+    for told in (listed, shown):
+        assert f"{folder} holds a run whose run.json cannot be read" in told.stderr
+    assert "Nothing is running" not in shown.stderr
+    (row,) = json.loads(bench.backstory("ps", "--json").stdout)
+    assert (row["state"], row["session"], row["turn"], row["folder"]) == ("unreadable", None, "0" * 26, str(folder))
+    assert (folder / "stdout").read_bytes() == b"precious"
+
+
+def test_a_spool_that_was_never_finished_is_not_named(bench: Bench) -> None:
+    bench.run("first", {"say": "one"}, {"result": True})
+    (bench.home / SPOOLS / ("0" * 26)).mkdir(mode=0o700, parents=True)
+    assert "cannot be read" not in bench.backstory("list").stderr
+    assert json.loads(bench.backstory("ps", "--json").stdout) == []
 
 
 @pytest.fixture
@@ -162,6 +254,34 @@ def test_whatever_storing_one_run_raises_the_others_are_stored_and_it_is_when_it
     assert store.verify().problems == []
     store.close()
     machine_store.close()
+
+
+def test_whatever_the_machines_store_raises_the_run_counts_as_stored_and_comes_later(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        open_store(home.parent / "project.bks", now=lambda: NOW) as store,
+        open_store(home / "store.db", shared=True, now=lambda: NOW) as machine,
+    ):
+        session = store.create_session()
+        left(home, store, session, "guilty")
+        runner, told = Runner(home, machine, {}, lambda: NOW), list[str]()
+
+        def diverged(*_: Any, **__: Any) -> None:
+            raise SessionDiverged(session.uid)
+
+        def refused(*_: Any) -> None:
+            raise OverflowError("too large")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(machine, "hand_over", diverged)
+            patch.setattr(machine, "write_run", refused)
+            assert runner.take_up(told.append) == 1
+        assert "cannot take it: OverflowError: too large" in told[0]
+        assert len(list((home / SPOOLS).iterdir())) == 1
+        assert runner.take_up() == 1
+        assert list((home / SPOOLS).iterdir()) == []
+        assert [turn.prompt for turn in machine.turns(machine.session(session.uid))] == ["asked guilty"]
 
 
 def test_a_run_whose_output_its_adapter_fails_at_is_stored_with_what_it_said(

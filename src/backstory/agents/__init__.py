@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import PurePath
 
     from backstory.found import FoundRef
-    from backstory.model import Event, LogIdentity, Parsed, SessionFacts, ToolResult, Turn
+    from backstory.model import Event, LogIdentity, Parsed, Permissions, SessionFacts, ToolResult, Turn
 
 ENTRY_POINTS = "backstory.agents"
 
@@ -197,15 +196,6 @@ class WritesStore(Protocol):
         ``exact``: as the agent itself would write them from its own logs, at ``now`` (ms since 1970), with all that it
         gets wrong; else what is known. Raises OSError or sqlite3.Error where the file cannot be written.
         """
-
-
-class Permissions(StrEnum):
-    """What a run may do without asking. AGENT leaves it to the agent's own settings."""
-
-    AGENT = "agent"
-    ASK = "ask"
-    EDIT = "edit"
-    ALL = "all"
 
 
 class Exit(Struct, frozen=True, kw_only=True):

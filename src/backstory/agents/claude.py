@@ -32,7 +32,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import CompanionFacts, Ending, Permissions, Place, Streamed, _jsonl, _numbers, _reported
+from backstory.agents import CompanionFacts, Ending, Place, Streamed, _jsonl, _numbers, _reported
 from backstory.bounds import added
 from backstory.context import strip_context
 from backstory.model import (
@@ -48,6 +48,7 @@ from backstory.model import (
     LogIdentity,
     Outcome,
     Parsed,
+    Permissions,
     Plan,
     Relation,
     Retry,

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import Ending, Permissions, Place, Streamed, _jsonl, _numbers
+from backstory.agents import Ending, Place, Streamed, _jsonl, _numbers
 from backstory.bounds import added
 from backstory.context import strip_context
 from backstory.model import (
@@ -39,6 +39,7 @@ from backstory.model import (
     ModelSwitch,
     Outcome,
     Parsed,
+    Permissions,
     Plan,
     Relation,
     Retry,

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory import agents, model
-from backstory.agents import Permissions, steerable
+from backstory.agents import steerable
 from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.repeating import command_for
 from backstory.errors import BackstoryError, NotQueuedNow, QueueBusy, SessionBusy, SessionElsewhere
+from backstory.model import Permissions
 from backstory.queueing import is_held, leave, still_waiting, texts_for
 from backstory.runner import INTERRUPT_S, LOCK_S, POLL_S, Request, Runner
 from backstory.spool import LOCKS, MARKER, SPOOLS, SessionLock, waiting
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 EXIT_CODES = {model.Outcome.COMPLETED: 0, model.Outcome.CANCELLED: 130}
 WAIT_POLL_S = 0.1
+TAKE_BACK_S = 3.0
+"""Who takes his words back waits for the queue for so long."""
 """So often one who waits for a turn looks whether it has come."""
 CANCELLED_S = 30.0
 """So long a runner whose agent was stopped may take to store what it said."""
@@ -227,7 +230,8 @@ class Driver:
         if not self._may_wait:
             return
         try:
-            with Queue(self._store.path, output.talk) as queue:
+            # Who would not wait is not kept waiting.
+            with Queue(self._store.path, output.talk, patience_s=TAKE_BACK_S) as queue:
                 queue.remove([text.uid for text in texts])
         except BackstoryError as refused:
             drop = " ".join(text.short_id for text in texts)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backstory.agents import Permissions
 from backstory.cli import output
 from backstory.cli.app import Found
 from backstory.cli.options import store_option
 from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import EmptyPrompt, PromptNotText, SessionBusy, SessionNotFound
+from backstory.model import Permissions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,7 +16,8 @@ from backstory.cli import output
 from backstory.cli.app import App, now_ms
 from backstory.cli.options import json_option, store_option
 from backstory.cli.trusting import take_elsewhere
-from backstory.ingest import Problem, Report, Tally, ingest
+from backstory.ingest import ingest
+from backstory.ingest_report import Problem, Report, Tally
 from backstory.reindex import reindex
 from backstory.runner import Runner, Unstored
 

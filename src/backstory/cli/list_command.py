@@ -9,6 +9,7 @@ import click
 from backstory.cli import output
 from backstory.cli.app import Found
 from backstory.cli.options import json_option, store_option
+from backstory.errors import RunUnreadable
 from backstory.model import Outcome
 from backstory.spool import SPOOLS, waiting
 
@@ -63,7 +64,8 @@ def command(
 
 def _tell_of_runs(app: App) -> set[str]:
     """Say what is not in the list yet: runs that go on, and those that wait. Gives the uids of running sessions."""
-    runs = [(run.session_uid, spool) for spool in waiting(app.home / SPOOLS) if (run := spool.run) is not None]
+    spools = waiting(app.home / SPOOLS)
+    runs = [(run.session_uid, spool) for spool in spools if (run := spool.run) is not None]
     running = [uid for uid, spool in runs if spool.is_alive]
     if running:
         output.talk(f"{len(running)} running: backstory ps")
@@ -72,6 +74,9 @@ def _tell_of_runs(app: App) -> set[str]:
     for uid, spool in runs:
         if spool.trouble and not spool.is_alive:
             output.talk(f"A run of {uid[:12]} could not be stored: {spool.trouble} It is kept in {spool.folder}")
+    for spool in spools:
+        if spool.is_unreadable:
+            output.talk(str(RunUnreadable(spool.folder)))
     return set(running)
 
 

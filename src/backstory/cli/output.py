@@ -109,8 +109,10 @@ def talk(text: str) -> None:
 
 
 def refuse(refused: BaseException | str) -> None:
-    """Why a command does not do what it was asked, in one line."""
+    """Why a command does not do what it was asked, in one line; below it what the error has to add, a line each."""
     talk(f"backstory: {one_liner(str(refused))}")
+    for line in getattr(refused, "below", ()):
+        talk(f"  {one_liner(line)}")
 
 
 def refuse_usage(refused: click.ClickException) -> None:

@@ -11,7 +11,7 @@ import click
 
 from backstory.cli import output
 from backstory.cli.options import json_option
-from backstory.errors import BackstoryError
+from backstory.errors import BackstoryError, RunUnreadable
 from backstory.queueing import is_held, still_waiting
 from backstory.spool import SPOOLS, waiting
 from backstory.store.queue import Owner, Queue
@@ -19,6 +19,10 @@ from backstory.store.queue import Owner, Queue
 if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.spool import Run, Spool
+
+
+UNREADABLE = "unreadable"
+"""The state of a run that does not say whose it is."""
 
 
 class _Queues:
@@ -48,7 +52,9 @@ class _Queues:
 def command(app: App, as_json: bool) -> None:
     """List runs: those going on, those that are over and wait to be stored, and what is queued behind them."""
     queues = _Queues(app.home)
-    rows = [_run_row(app, spool, run, queues) for spool in waiting(app.home / SPOOLS) if (run := spool.run) is not None]
+    spools = waiting(app.home / SPOOLS)
+    rows = [_run_row(app, spool, run, queues) for spool in spools if (run := spool.run) is not None]
+    rows += [_unreadable_row(spool) for spool in spools if spool.is_unreadable]
     rows += _queued_rows(app, queues, {str(row["session"]) for row in rows})
     if as_json:
         output.json(rows)
@@ -57,14 +63,16 @@ def command(app: App, as_json: bool) -> None:
         output.talk("Nothing is running.")
         return
     cells = [
-        (str(r["session"])[:12], str(r["agent"] or ""), str(r["state"]), str(r["pid"] or ""), _by(r["owner"]),
+        (str(r["session"] or "?")[:12], str(r["agent"] or ""), str(r["state"]), str(r["pid"] or ""), _by(r["owner"]),
          str(r["queued"] or ""), str(r["prompt"] or ""))
         for r in rows
     ]  # fmt: skip
     for line in output.table(cells, flexible=6, heads=("SESSION", "AGENT", "STATE", "PID", "BY", "QUEUED", "PROMPT")):
         output.data(line)
     for row in rows:
-        if row["problem"]:
+        if row["state"] == UNREADABLE:
+            output.talk(row["problem"])
+        elif row["problem"]:
             output.talk(
                 f"{str(row['session'])[:12]} could not be stored: {row['problem']} It is kept in {row['folder']}"
             )
@@ -86,6 +94,15 @@ def _run_row(app: App, spool: Spool, run: Run, queues: _Queues) -> dict[str, Any
         "folder": str(spool.folder),
         "problem": spool.trouble or None,
     }
+
+
+def _unreadable_row(spool: Spool) -> dict[str, Any]:
+    """A run of which only the agent's output can be read."""
+    return {
+        "session": None, "turn": spool.folder.name, "agent": None, "state": UNREADABLE, "pid": spool.pid, "owner": None,
+        "queued": 0, "started": None, "cwd": None, "prompt": None, "folder": str(spool.folder),
+        "problem": str(RunUnreadable(spool.folder)),
+    }  # fmt: skip
 
 
 def _queued_rows(app: App, queues: _Queues, shown: set[str]) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from backstory.reindex import Reindexed, reindex
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.ingest import Report
+    from backstory.ingest_report import Report
 
 REASONS_SHOWN_MAX = 20
 COUNTED = ("sessions", "turns", "files", "refs", "checkpoints")

@@ -1,4 +1,7 @@
-"""How to queue again what could not be queued: the command line, with the text in it or in a file beside the store."""
+"""How to queue again what could not be queued: the command line, with the text in it or in a file beside the store.
+
+Such a file belongs to its session, by name, and is removed with it.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,15 @@ from backstory.store.private import make_private_folder, write_private
 from backstory.store.queue import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Container
     from pathlib import Path
 
     from backstory.store.queue import Text
 
 UNSENT = "unsent"
 """The folder below BACKSTORY_HOME for texts that are too long for a command line that people copy."""
+OF = "-"
+"""Stands between the uid of a session and that of a text, in the name of its file."""
 SHOWN_CHARS_MAX = 500
 
 
@@ -25,9 +31,25 @@ def command_for(text: Text, session: str, home: Path, store_path: str | None) ->
     if text.content.isprintable() and len(text.content) <= SHOWN_CHARS_MAX:
         return shlex.join([*words, "--", text.content])
     make_private_folder(home / UNSENT)
-    file = home / UNSENT / f"{text.uid}.txt"
+    file = home / UNSENT / f"{text.session_uid}{OF}{text.uid}.txt"
     write_private(file, text.content.encode(), sync=True)
     return f"{shlex.join(words)} < {shlex.quote(str(file))}"
+
+
+def drop_unsent(home: Path, removed: Container[str]) -> list[Path]:
+    """Remove what could not be queued for these sessions; gives the files that stay and may be theirs."""
+    stay = []
+    for file in sorted((home / UNSENT).glob("*.txt")):
+        session_uid, named, _ = file.name.partition(OF)
+        try:
+            if named and session_uid in removed:
+                file.unlink()
+            elif not named:
+                # Earlier versions did not write down whose it is.
+                stay.append(file)
+        except OSError:
+            stay.append(file)
+    return stay
 
 
 def _what(text: Text) -> list[str]:

@@ -9,6 +9,7 @@ import click
 
 from backstory.cli import output
 from backstory.cli.options import sessions_argument, store_option
+from backstory.cli.repeating import drop_unsent
 from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import BackstoryError, NotConfirmed
 from backstory.spool import LOCKS, SPOOLS, SessionLock, waiting
@@ -57,7 +58,8 @@ def command(app: App, sessions: tuple[str, ...], yes: bool, copies: bool) -> Non
     output.talk(f"Removed {', '.join(uid[:12] for uid in doomed)}.")
     for store in stores:
         _clear_queue(store.path, list(doomed))
-    _tell_what_is_left(sources if copies else copied + sources, doomed, _drop_spools(app, set(doomed)))
+    running, unsent = _drop_spools(app, set(doomed)), drop_unsent(app.home, doomed)
+    _tell_what_is_left(sources if copies else copied + sources, doomed, running, unsent)
     for each in refused[:-1]:
         output.talk(str(each))
     if refused:
@@ -131,14 +133,17 @@ def _clear_queue(store: Path, uids: list[str]) -> None:
         output.talk(f"Dropped what waited for it: {output.one_line(text.content, 60)}")
 
 
-def _tell_what_is_left(holding: Sequence[Holder], doomed: dict[str, list[Path]], running: Sequence[str]) -> None:
+def _tell_what_is_left(
+    holding: Sequence[Holder], doomed: dict[str, list[Path]], running: Sequence[str], unsent: Sequence[Path]
+) -> None:
     """Say where the words still are: in other sessions, and in what is not ours to remove."""
     if holding:
         output.talk(f"The words are still in {_named(holding)}.")
     logs = sorted({str(path) for paths in doomed.values() for path in paths if path.exists()})
     own = [f"in {logs[0]}{f' and {len(logs) - 1} more logs' * (len(logs) > 1)}"] if logs else []
     spools = [f"in {each}, until that run ends" for each in running]
-    output.talk(f"Not erased, if it is there: what is {', '.join([*own, *spools, 'in backups made before'])}.")
+    texts = [f"in {unsent[0].parent}"] if unsent else []
+    output.talk(f"Not erased, if it is there: what is {', '.join([*own, *spools, *texts, 'in backups made before'])}.")
 
 
 def _shown(found: Found) -> str:

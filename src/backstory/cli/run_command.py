@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backstory.agents import Permissions
 from backstory.cli import output
 from backstory.cli.acting import here, own_session, ready_to_begin
 from backstory.cli.app import Found
@@ -18,6 +17,7 @@ from backstory.cli.points import RECORD, find, meant, tell_moved
 from backstory.cli.printing import printer_for
 from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import PromptNotText, SessionNotFound
+from backstory.model import Permissions
 from backstory.store.queue import Options
 
 if TYPE_CHECKING:

@@ -354,10 +354,13 @@ class Store:
             self.take_session(source, uid)
 
     def catch_up(self, source: Store) -> int:
-        """Have the sessions that another store owns as they are there; gives how many were copied."""
+        """Have the sessions that another store owns as they are there; gives how many were copied.
+
+        Those that cannot be copied are named when the others are: raises SessionsNotCopied, SessionDiverged.
+        """
         here: dict[str, tuple[object, ...]] = self._read_if_begun(lambda db: sessions.states(db, source.id), {})
         copied = 0
-        differing: list[str] = []
+        differing, failed = list[str](), dict[str, str]()
         for uid, state in source._read(lambda db: sessions.states(db, source.id)).items():
             if here.get(uid) == state or self.is_forgotten(uid):
                 continue
@@ -366,6 +369,12 @@ class Store:
                 copied += 1
             except errors.SessionDiverged:
                 differing.append(uid)
+            except Exception as refused:
+                if not errors.is_for_one_only(refused):
+                    raise
+                failed[uid] = errors.in_words(refused)
+        if failed:
+            raise errors.SessionsNotCopied(source.path, failed | dict.fromkeys(differing, "it has other turns here"))
         if differing:
             raise errors.SessionDiverged(", ".join(differing))
         return copied
@@ -798,10 +807,6 @@ class Store:
 
         return self._write(write)
 
-    def take_back_untold(self, log_id: int) -> None:
-        """Let go of what is kept of a log as bytes only, so that it is read once more."""
-        self._write(lambda db: logs.take_back(db, log_id))
-
     def mark_stale(self, log_id: int) -> None:
         """Have what a log says derived again by the next ingest."""
         self._write(lambda db: db.execute("update logs set derived = 0 where id = ?", (log_id,)))
@@ -842,14 +847,18 @@ class Store:
 
         self._write(drop)
 
-    def replace_unread(self, log_id: int, understood: int) -> None:
-        """Remove a log that nobody understood, and its session, now that another one holds its bytes."""
+    def replace_unread(self, log_id: int, understood: int) -> bool:
+        """Remove a log that nobody understood, and its session, if another one holds all of its bytes by now."""
 
-        def replace(db: apsw.Connection) -> None:
+        def replace(db: apsw.Connection) -> bool:
+            old, new = logs.get(db, log_id), logs.get(db, understood)
+            if old is None or new is None or new.read_to < old.read_to:
+                return False
             _drop_logs(db, [log_id], understood)
             sessions.drop_read(db, understood)
+            return True
 
-        self._write(replace)
+        return self._write(replace)
 
     def fold_idle(self, before: int) -> int:
         """Fold the small chunks of logs that were last written before this time (ms); gives how many logs."""

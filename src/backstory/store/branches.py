@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from backstory import errors
 from backstory.store import slices, turns
+from backstory.store.connection import has_column
 from backstory.tree import Point, Tree
 
 if TYPE_CHECKING:
@@ -398,11 +399,6 @@ def copy_of(db: apsw.Connection, source: str, uid: str) -> None:
     new = db.execute("select id from sessions where uid = ?", (uid,)).get
     if old is not None and new is not None:
         copy(db, source, int(old), int(new))
-
-
-def has_column(db: apsw.Connection, table: str, column: str, *, schema: str = "main") -> bool:
-    """Whether the file's tables have a column: those of an earlier version lack some."""
-    return bool(db.execute("select count(*) from pragma_table_info(?, ?) where name = ?", (table, schema, column)).get)
 
 
 def removed_mark(db: apsw.Connection, of: str = "") -> str:

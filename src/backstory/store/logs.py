@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 from msgspec import Struct, ValidationError, convert
 
-from backstory.store import codec
+from backstory.store import codec, connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,7 +49,14 @@ class Log(Struct, frozen=True):
     parsed_to: int
     tail_seq: int | None
     generation: int
+    told_to: int | None
+    """What stands behind it is kept as bytes only, because storing what that says failed; None: all is told."""
     state: bytes | None
+
+    @property
+    def told_end(self) -> int:
+        """Where what was told of it ends."""
+        return self.read_to if self.told_to is None else self.told_to
 
 
 class SeenPlace(Struct, frozen=True, kw_only=True):
@@ -96,7 +103,7 @@ Mark = tuple[int, int, bytes]
 
 _LOG_COLUMNS = (
     "id, session_id, agent, kind, native_id, relpath, path, modified, first_hash, tail_hash, "
-    "read_to, parsed_to, tail_seq, generation, state"
+    "read_to, parsed_to, tail_seq, generation, {told_to}, {state}"
 )
 
 
@@ -107,7 +114,7 @@ def pack(start: int, data: bytes) -> Chunk:
 
 def get(db: apsw.Connection, log_id: int) -> Log | None:
     """The log with this id."""
-    for row in db.execute(f"select {_LOG_COLUMNS} from logs where id = ?", (log_id,)):
+    for row in db.execute(f"select {_columns(db)} from logs where id = ?", (log_id,)):
         return _log(row)
     return None
 
@@ -132,32 +139,14 @@ def pending(db: apsw.Connection, log_id: int) -> bytes | None:
 
 def untold(db: apsw.Connection) -> list[Log]:
     """The logs of which something is kept as bytes only: it could not be stored what that says."""
-    rows = db.execute(f"select {_LOG_COLUMNS} from logs where told_to is not null order by id")
+    rows = db.execute(f"select {_columns(db)} from logs where told_to is not null order by id")
     return [_log(row) for row in rows]
-
-
-def take_back(db: apsw.Connection, log_id: int) -> None:
-    """Let go of what is kept of a log as bytes only, so that it is read once more from there."""
-    told_to = db.execute("select told_to from logs where id = ?", (log_id,)).get
-    if told_to is None:
-        return
-    for start, length, _ in chunk_marks(db, log_id):
-        if start + length > told_to:
-            # Chunks may have been joined over the place since.
-            kept = read(db, log_id, start, max(told_to - start, 0))
-            db.execute("delete from chunks where log_id = ? and start = ?", (log_id, start))
-            insert_chunks(db, log_id, [pack(start, kept)] if kept else [])
-    tail = read(db, log_id, max(told_to - TAIL_BYTES, 0), TAIL_BYTES)
-    db.execute(
-        "update logs set read_to = ?1, tail_hash = ?2, told_to = null where id = ?3",
-        (told_to, codec.text_digest(tail), log_id),
-    )
 
 
 def of_native_id(db: apsw.Connection, agent: str, native_id: str) -> list[Log]:
     """All logs of one session of an agent, oldest first."""
     rows = db.execute(
-        f"select {_LOG_COLUMNS} from logs where agent = ? and native_id = ? and kind = 'file' order by id",
+        f"select {_columns(db)} from logs where agent = ? and native_id = ? and kind = 'file' order by id",
         (agent, native_id),
     )
     return [_log(row) for row in rows]
@@ -165,13 +154,13 @@ def of_native_id(db: apsw.Connection, agent: str, native_id: str) -> list[Log]:
 
 def of_session(db: apsw.Connection, session_id: int) -> list[Log]:
     """All logs of a session, oldest first."""
-    rows = db.execute(f"select {_LOG_COLUMNS} from logs where session_id = ? order by id", (session_id,))
+    rows = db.execute(f"select {_columns(db)} from logs where session_id = ? order by id", (session_id,))
     return [_log(row) for row in rows]
 
 
 def all_logs(db: apsw.Connection) -> list[Log]:
     """Every log in the store, oldest first."""
-    return [_log(row) for row in db.execute(f"select {_LOG_COLUMNS} from logs order by id")]
+    return [_log(row) for row in db.execute(f"select {_columns(db)} from logs order by id")]
 
 
 def salvaged(db: apsw.Connection) -> tuple[list[Log], list[int]]:
@@ -179,7 +168,7 @@ def salvaged(db: apsw.Connection) -> tuple[list[Log], list[int]]:
 
     In a damaged file the rows on whole pages can still be found by their ids.
     """
-    columns = _LOG_COLUMNS.removesuffix("state") + "null"
+    columns = _LOG_COLUMNS.format(told_to="null", state="null")
     with suppress(apsw.CorruptError, UnicodeDecodeError, ValidationError):
         rows = db.execute(f"select {columns} from logs order by id")
         return [convert(dict(zip(Log.__struct_fields__, row, strict=True)), Log) for row in rows], []
@@ -402,6 +391,12 @@ def _chunks_between(db: apsw.Connection, log_id: int, start: int, end: int) -> l
         (log_id, start, end),
     ).fetchall()  # type: ignore[assignment]
     return rows
+
+
+def _columns(db: apsw.Connection) -> str:
+    """What a ``Log`` is made of; stores of earlier versions keep nothing as bytes only."""
+    told_to = "told_to" if connection.has_column(db, "logs", "told_to") else "null"
+    return _LOG_COLUMNS.format(told_to=told_to, state="state")
 
 
 def _log(row: tuple[Any, ...]) -> Log:

@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     import apsw
 
 
+_TOLD_END = "coalesce(told_to, read_to)"
+
+
 class Retold(Struct, kw_only=True):
     """A piece of a log that was read again: its events under the numbers that its records have."""
 
     session_id: int
     log_id: int
-    read_to: int
-    """Where the log ended that was read; when it has grown since, its state is not replaced."""
+    told_end: int
+    """Where what was told of the log ended when it was read; when more was since, its state is not replaced."""
     is_last: bool = False
     events: list[slices.NewEvent] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
@@ -104,7 +107,7 @@ def drop_turns_but(db: apsw.Connection, session_id: int, told: set[str], read: d
 
     Nothing is removed if a log is another one or longer than what was ``read``: another process told more meanwhile.
     """
-    now: list[Any] = db.execute("select id, read_to from logs where session_id = ?", (session_id,)).fetchall()
+    now: list[Any] = db.execute(f"select id, {_TOLD_END} from logs where session_id = ?", (session_id,)).fetchall()
     if dict(now) != read:
         return
     renamed = claims.known_as(db, session_id)
@@ -196,7 +199,7 @@ def _index(db: apsw.Connection, piece: Retold) -> None:
 
 
 def _mark(db: apsw.Connection, piece: Retold, *, events_too: bool) -> None:
-    if db.execute("select read_to from logs where id = ?", (piece.log_id,)).get != piece.read_to:
+    if db.execute(f"select {_TOLD_END} from logs where id = ?", (piece.log_id,)).get != piece.told_end:
         # Another process read on meanwhile, and knows more; the next ingest derives the whole again.
         db.execute("update logs set derived = 0 where id = ?", (piece.log_id,))
         return

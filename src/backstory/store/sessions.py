@@ -10,7 +10,7 @@ from msgspec import Struct
 from backstory import errors, ids, naming
 from backstory.model import Relation
 from backstory.remotes import repository_name
-from backstory.store import branches, claims, derived, slices
+from backstory.store import branches, claims, connection, derived, slices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -248,14 +248,14 @@ def mark_elsewhere(db: apsw.Connection, uids: Sequence[str], elsewhere: str) -> 
 
 def next_seq(db: apsw.Connection, identity: str) -> int:
     """The number that the next record of a session gets, from whichever log: one that is nobody's is begun anew."""
-    taken = slices.UNTRUSTED if branches.has_column(db, "sessions", "elsewhere") else "0"
+    taken = slices.UNTRUSTED if connection.has_column(db, "sessions", "elsewhere") else "0"
     found = db.execute(f"select next_seq from sessions where substr(uid, 11) = ? and not ({taken})", (identity,)).get
     return 1 if found is None else int(found)
 
 
 def origins(db: apsw.Connection, identities: Sequence[str]) -> dict[str, str | None]:
     """Of those sessions that are here, by identity, the store from elsewhere that each was taken from; else None."""
-    elsewhere = "elsewhere" if branches.has_column(db, "sessions", "elsewhere") else "null"
+    elsewhere = "elsewhere" if connection.has_column(db, "sessions", "elsewhere") else "null"
     known = "select substr(uid, 11), {} from {} where substr(uid, 11) in (select value from json_each(?))"
     asked = (json.dumps(list(identities)),)
     rows: list[Any] = db.execute(known.format(elsewhere, "sessions"), asked).fetchall()
@@ -429,7 +429,7 @@ def _candidates(db: apsw.Connection, condition: str, value: object) -> list[tupl
 
 def _columns(db: apsw.Connection) -> str:
     """What a ``Session`` is made of; stores of earlier versions do not say all of it."""
-    later = (f"s.{name}" if branches.has_column(db, "sessions", name) else "null" for name in ("elsewhere", "root"))
+    later = (f"s.{name}" if connection.has_column(db, "sessions", name) else "null" for name in ("elsewhere", "root"))
     return _COLUMNS + ", ".join(later)
 
 

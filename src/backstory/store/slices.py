@@ -72,6 +72,7 @@ class LogSlice(Struct, kw_only=True):
 
     log_id: int | None
     expected_read_to: int
+    """Where it begins: behind what was kept when the reader started, or, where its bytes are, behind what was told."""
     expected_next_seq: int
     """What the store said when the reader started; a different answer now means that the slice is stale."""
     undo_from: int | None = None
@@ -104,7 +105,14 @@ class LogSlice(Struct, kw_only=True):
     has_reported: bool = False
     """Whether it reports of subagents, whose own logs may not be there."""
     is_told: bool = True
-    """Whether it is understood; else its bytes alone are kept, to be read once more later."""
+    """Whether it is understood; else its bytes alone are kept, to be told from the store later."""
+    is_kept: bool = False
+    """Whether its bytes are in the store already, behind ``told_to``: only what they say is new."""
+
+    @property
+    def length(self) -> int:
+        """How many bytes it tells of."""
+        return self.read_to - self.expected_read_to
 
 
 class Written(Struct, frozen=True, kw_only=True):
@@ -168,7 +176,9 @@ def write(db: apsw.Connection, piece: LogSlice, waiting: Waiting) -> Written:
     turn_ids = _write_turns(db, session_id, piece)
     event_ids = insert_events(db, session_id, log_id, piece.events, turn_ids, waiting)
     turns.note_answers(db, turn_ids, piece.answers)
-    _keep_bytes(db, log_id, piece)
+    _note_told(db, log_id, piece)
+    if not piece.is_kept:
+        _keep_bytes(db, log_id, piece)
     _update_session(db, session_id, piece)
     derived.write(db, session_id, piece.found, turn_ids, event_ids)
     is_new = session is None
@@ -192,12 +202,16 @@ def _keep_untold(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
     logs.insert_chunks(db, log_id, piece.chunks)
     db.execute(
         "update logs set relpath = ?, path = ?, modified = ?, first_hash = coalesce(first_hash, ?), tail_hash = ?, "
-        "read_to = ?, told_to = coalesce(told_to, ?), gone = null where id = ?",
+        "read_to = ?, told_to = coalesce(told_to, ?), gone = null, frames = frames + ? where id = ?",
         (
             piece.relpath, piece.path, piece.modified, piece.first_hash, piece.tail_hash, piece.read_to,
-            piece.expected_read_to, log_id,
+            piece.expected_read_to, _small_chunks(piece), log_id,
         ),
     )  # fmt: skip
+
+
+def _small_chunks(piece: LogSlice) -> int:
+    return sum(chunk.length < codec.CHUNK_BYTES for chunk in piece.chunks)
 
 
 def _drop_taken(db: apsw.Connection, identity: str) -> None:
@@ -217,8 +231,13 @@ def _write_turns(db: apsw.Connection, session_id: int, piece: LogSlice) -> dict[
 
 def _log_is_as_expected(db: apsw.Connection, piece: LogSlice) -> bool:
     if piece.log_id is not None:
-        now = db.execute("select read_to from logs where id = ?", (piece.log_id,)).fetchone()
-        return now is not None and now[0] == piece.expected_read_to
+        now = db.execute("select read_to, told_to from logs where id = ?", (piece.log_id,)).fetchone()
+        if now is None:
+            return False
+        read_to, told_to = now
+        # Records are told one after the other: nothing is told behind what is not.
+        is_next = told_to is not None if piece.is_kept else told_to is None or not piece.is_told
+        return is_next and (told_to if piece.is_kept else read_to) == piece.expected_read_to
     taken = db.execute(
         "select 1 from logs where agent = ? and native_id = ? and generation >= ? and kind = 'file'",
         (piece.agent, piece.identity.native_id, piece.generation),
@@ -315,22 +334,29 @@ def index_texts(db: apsw.Connection, session_id: int, texts: list[Text]) -> None
     )
 
 
-def _keep_bytes(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
-    logs.insert_chunks(db, log_id, piece.chunks)
+def _note_told(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
+    """Note how its records are numbered, and where the reader stands."""
     logs.insert_runs(db, log_id, piece.runs)
     if piece.tail_run is not None:
         logs.insert_tail_run(db, log_id, piece.tail_run)
-    small = sum(chunk.length < codec.CHUNK_BYTES for chunk in piece.chunks)
     db.execute(
-        "update logs set relpath = ?, path = ?, modified = ?, first_hash = ?, tail_hash = ?, read_to = ?, "
-        "parsed_to = ?, tail_seq = ?, state = ?, pending = ?, derived = ?, gone = null, frames = frames + ? "
-        "where id = ?",
+        "update logs set first_hash = ?, parsed_to = ?, tail_seq = ?, state = ?, pending = ?, derived = ?, "
+        "told_to = case when told_to is not null and ? < read_to then ? end where id = ?",
         (
-            piece.relpath, piece.path, piece.modified, piece.first_hash, piece.tail_hash, piece.read_to,
-            piece.parsed_to, piece.tail_seq, codec.pack_chunk(piece.state),
-            codec.pack_chunk(piece.pending) if piece.pending else None, derived.VERSION, small, log_id,
+            piece.first_hash, piece.parsed_to, piece.tail_seq, codec.pack_chunk(piece.state),
+            codec.pack_chunk(piece.pending) if piece.pending else None, derived.VERSION, piece.read_to, piece.read_to,
+            log_id,
         ),
     )  # fmt: skip
+
+
+def _keep_bytes(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
+    logs.insert_chunks(db, log_id, piece.chunks)
+    db.execute(
+        "update logs set relpath = ?, path = ?, modified = ?, tail_hash = ?, read_to = ?, gone = null, "
+        "frames = frames + ? where id = ?",
+        (piece.relpath, piece.path, piece.modified, piece.tail_hash, piece.read_to, _small_chunks(piece), log_id),
+    )
     if db.execute("select frames from logs where id = ?", (log_id,)).get >= logs.FRAMES_MAX:
         logs.fold(db, log_id, idle=False)
     if piece.place is not None:

@@ -35,8 +35,11 @@ RETRY_S = 0.02
 LOCK_BYTES = (0x40000000, 512)
 """Where SQLite locks a file: the pending byte, the reserved byte and those that readers share."""
 PROGRAM_CHARS_MAX = 40
-_ours = threading.Lock()
-"""Held while a thread of this process may hold a lock of SQLite: a file that is closed loses those of all threads."""
+_ours = threading.RLock()
+"""Held while a thread of this process may hold a lock of SQLite: a file that is closed loses those of all threads.
+
+Its thread may take it again: Ctrl-C at the door of a block leaves it taken while what was interrupted is cleared up.
+"""
 
 
 class Holder(Struct, frozen=True, kw_only=True):
@@ -73,6 +76,12 @@ class Patience:
 
     def wait(self) -> None:
         """Wait for a moment. Raises QueueBusy when that was long enough, WaitStopped."""
+        try:
+            self._wait()
+        except KeyboardInterrupt as stopped:
+            raise WaitStopped from stopped
+
+    def _wait(self) -> None:
         waited = time.monotonic() - self._began
         if waited >= self._seconds:
             raise QueueBusy(self._path, self._seconds, self._holder())
@@ -82,11 +91,8 @@ class Patience:
                 f"{self._path} is locked by {self._holder()}. Waiting for up to {self._seconds:.0f} s; "
                 "Ctrl-C stops the wait."
             )
-        try:
-            # Not all who wait come back at the same moment.
-            time.sleep(random.uniform(RETRY_S / 4, RETRY_S))
-        except KeyboardInterrupt as stopped:
-            raise WaitStopped from stopped
+        # Not all who wait come back at the same moment.
+        time.sleep(random.uniform(RETRY_S / 4, RETRY_S))
 
     def _holder(self) -> str:
         return str(holder_of(self._path) or "another process")
