@@ -17,7 +17,7 @@ from backstory import agents, unread
 from backstory.companions import gather, tell_again
 from backstory.databases import ROWS_OF, Done, Rows, Unread, sessions_without_logs
 from backstory.discover import Candidate, discover
-from backstory.errors import in_words, is_for_one_only
+from backstory.errors import StoreDamaged, in_words, is_for_one_only
 from backstory.ingest_report import REASONS, Problem, Report, Tally, told_in_words
 from backstory.matching import begins_with, first_record_hash, matching_log, repeated_by, size_of, start_of, whose_log
 from backstory.model import LogIdentity
@@ -162,8 +162,7 @@ class _Ingest:
     def tell_kept(self) -> None:
         """Tell what is kept as bytes only, whether the files that it came from are there or gone."""
         for log_id in sorted(self._untold):
-            log = self.store.log(log_id)
-            if log is not None:
+            if (log := self.store.log(log_id)) is not None:
                 self._tell_kept(log)
 
     def _tell_kept(self, log: Log) -> Log:
@@ -172,6 +171,10 @@ class _Ingest:
             return log
         try:
             self._tell(log)
+        except StoreDamaged as refused:
+            # Bytes of one log that are damaged keep no other from being read.
+            self._tried.add(log.id)
+            self.report.errors.append(Problem(log.path, f"{BYTES_ONLY} ({refused})"))
         except Exception as refused:
             self._note_failure(log.path, refused, BYTES_ONLY)
         return self.store.log(log.id) or log

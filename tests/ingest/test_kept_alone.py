@@ -251,6 +251,16 @@ def test_a_watched_log_is_told_from_the_store_when_more_comes(machine: Machine, 
     assert prompts(machine.store) == ["asked", "asked more"]
 
 
+def test_bytes_that_are_damaged_keep_no_other_log_from_being_read(machine: Machine) -> None:
+    kept_alone(machine, SMALL)
+    looked_up(machine.store_path, "update chunks set data = x'00'")
+    machine.write(claude_log("innocent"), lines(claude_line("user", "i1", "asked here")))
+    (problem,) = machine.read().errors
+    assert problem.path.endswith(f"{NAME}.jsonl")
+    assert "damaged" in problem.reason
+    assert prompts(machine.store) == ["asked here"]
+
+
 def test_a_rewritten_log_that_is_told_late_takes_the_place_of_the_one_it_repeats(machine: Machine) -> None:
     machine.write(claude_log(NAME), SMALL)
     machine.read()

@@ -146,3 +146,17 @@ def test_a_store_that_held_nothing_but_what_was_removed_verifies(ran: Bench) -> 
     removed(ran, "S1", "--copies")
     done = ran.backstory("verify")
     assert (done.returncode, "Whole: 0 sessions" in done.stderr) == (0, True), done.stderr
+
+
+def test_nothing_of_a_pruned_branch_is_left(bench: Bench) -> None:
+    bench.run("harmless", GOOD)
+    goes_on = bench.store.session("S1").turns
+    said = {"say": f"see https://github.com/{SECRET}/{SECRET}/pull/7"}
+    bench.run(f"keep {SECRET}", said, {"tool": f"cat /w/{SECRET}.py"}, GOOD)
+    assert left(bench)
+    for words in (["branch", "rm", f"@{bench.store.turns(1)[goes_on].first_seq}", "-y"], ["branch", "prune", "-y"]):
+        done = bench.backstory(*words)
+        assert done.returncode == 0, done.stderr
+    assert left(bench) == set()
+    assert bench.backstory("verify").returncode == 0
+    assert [turn.prompt for turn in bench.store.turns(1)][:1] == ["harmless"]

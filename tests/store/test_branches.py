@@ -8,7 +8,7 @@ import pytest
 
 from backstory.context import build_context
 from backstory.errors import BranchNameTaken, BranchRemoved, RecordNotFound
-from backstory.model import AssistantText, Complete, Tool, ToolCall, ToolResult, Turn, UserMessage
+from backstory.model import AssistantText, Compacted, Complete, Tool, ToolCall, ToolResult, Turn, UserMessage
 from backstory.store import RunPiece, Session, Store, open_store
 from backstory.store.runs import End
 from backstory.tree import Point, Tree
@@ -369,6 +369,24 @@ def test_what_is_pruned_is_gone_and_the_store_is_whole(store: Store, session: Se
     assert len(store.events(session)) == before - 4
     assert turn.uid not in {each.uid for each in store.tree(session, removed=True)}
     assert store.removed_turns(session) == []
+    assert store.verify().problems == []
+
+
+def test_what_only_a_pruned_turn_named_or_summed_up_is_gone_and_what_another_names_stays(
+    store: Store, session: Session
+) -> None:
+    only, both = "https://github.com/o/only/pull/1", "https://github.com/o/both/pull/2"
+    store.append_events(session, [UserMessage(content="doomed"), AssistantText(text=f"{only} {both}")])
+    store.append_events(session, [Compacted(summary="a summary")])
+    doomed = store.turns(session)[-1]
+    go_to(store, session, 2)
+    store.append_events(session, [UserMessage(content="kept"), AssistantText(text=f"see {both}")])
+    kept = store.turns(session)[-1]
+    store.remove_turns(session, [doomed.uid])
+    store.prune_turns(session)
+    asked = "select ref_value, seq from main.session_refs where repository like 'o/%'"
+    assert store.execute_read_only(asked).rows == [("o/both#2", kept.last_seq)]
+    assert store.execute_read_only("select count(*) from main.checkpoints").rows == [(0,)]
     assert store.verify().problems == []
 
 

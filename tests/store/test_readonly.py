@@ -19,6 +19,7 @@ import pytest
 from backstory import errors
 from backstory.model import AssistantText, Thinking, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, migrate, open_store, readonly
+from tests.memory import PROGRAM
 from tests.store import make_golden
 
 if TYPE_CHECKING:
@@ -544,11 +545,11 @@ def test_one_row_of_many_large_values_is_refused(told: Store) -> None:
 
 def test_memory_stays_bounded_whatever_is_asked(told: Store) -> None:
     asking = (
-        "import resource, sys\nfrom backstory.errors import BackstoryError\nfrom backstory.store import open_store\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        f"{PROGRAM}import sys\nfrom backstory.errors import BackstoryError\nfrom backstory.store import open_store\n"
+        "before = peak_kib()\n"
         "for sql in sys.argv[2:]:\n    try: open_store(sys.argv[1]).execute_read_only(sql, 10**9, timeout_s=1)\n"
         "    except BackstoryError: pass\n"
-        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)"
+        "print((peak_kib() - before) // 1024)"
     )
     greedy = [
         ENDLESS.format("x"),

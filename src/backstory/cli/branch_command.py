@@ -132,7 +132,11 @@ def _restore(app: App, point: str | None, wanted: str | None) -> None:
 @store_option
 @click.pass_obj
 def _prune(app: App, yes: bool, wanted: str | None) -> None:
-    """Drop what removed branches of a session hold, for good; with their runs' bytes."""
+    """Drop what removed branches of a session hold, for good; with their runs' bytes.
+
+    When it was, what it cost and which model it was stays. So do logs that hold other turns as well: the agents' own,
+    and what was added through the Python API.
+    """
     may_act(app)
     found = _owning(app, find(app, wanted))
     gone = found.store.removed_turns(found.session)

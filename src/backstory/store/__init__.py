@@ -628,7 +628,9 @@ class Store:
 
         def prune(db: apsw.Connection, session_id: int) -> int:
             erasing.note_removal(db)
-            return branches.prune(db, session_id)
+            count = branches.prune(db, session_id)
+            events.find_refs_again(db, session_id)
+            return count
 
         dropped = sum(self._change(partial(prune, session_id=each)) for each in todo)
         if dropped:

@@ -313,6 +313,11 @@ def prune(db: apsw.Connection, session_id: int) -> int:
             "(select id from session_files where session_id = ?)",
             (turn.first_seq, turn.last_seq, session_id),
         )
+        for table in ("session_refs", "checkpoints"):
+            db.execute(
+                f"delete from {table} where session_id = ? and seq between ? and ?",
+                (session_id, turn.first_seq, turn.last_seq),
+            )
         db.execute("delete from logs where session_id = ? and turn_uid = ?", (session_id, turn.uid))
         db.execute("update turns set prompt = '' where id = ?", (turn.id,))
         db.execute("delete from branches where session_id = ? and leaf_uid = ?", (session_id, turn.uid))

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.context import ToldTurn, chars_at_least
-from backstory.found import At
+from backstory.found import At, Found
 from backstory.model import (
     AssistantText,
     Event,
@@ -186,6 +186,22 @@ def append(
     )
     turns.sum_up(db, session_id)
     return seq - 1
+
+
+def find_refs_again(db: apsw.Connection, session_id: int) -> None:
+    """Note what the events of a session name, where its first mention is gone and another is not."""
+    from backstory.deriving import Deriver
+
+    rows: list[Any] = db.execute("select id, uid from turns where session_id = ?", (session_id,)).fetchall()
+    uids: dict[int, str] = dict(rows)
+    cwd = db.execute("select cwd from sessions where id = ?", (session_id,)).get
+    deriver, after = Deriver(), (0, -1)
+    while window := of_session(db, session_id, after=after, limit=TOLD_AT_ONCE):
+        for each in window:
+            uid = uids.get(each.turn_id) if each.turn_id is not None else None
+            deriver.take(each.event, At(each.seq, each.part, uid, each.at), cwd)
+        after = (window[-1].seq, window[-1].part)
+        derived.write(db, session_id, Found(refs=deriver.cut(cwd).refs), {uid: id for id, uid in uids.items()})
 
 
 def _store(
