@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import backstory
+from backstory.model import Complete, Event
 
 API = Path(__file__).parent.parent / "docs" / "api.md"
 HEAVY = {"apsw", "msgspec", "zstandard", "click", "rich", "backstory.store", "backstory.model", "backstory.context"}
@@ -80,3 +81,27 @@ def test_what_is_no_session_is_refused_in_a_sentence() -> None:
         with pytest.raises(backstory.BackstoryError, match=r"'S1' is no session\. Look it up first"):
             store.append_events("S1", [backstory.UserMessage(content="hi")])  # type: ignore[arg-type]
         assert store.append_events(store.session("S1"), [backstory.UserMessage(content="hi")]) == 1
+
+
+@pytest.mark.usefixtures("empty")
+def test_an_event_that_says_a_turn_is_over_ends_it() -> None:
+    def ended(success: bool, duration_ms: int) -> Event:
+        return Complete(success=success, duration_ms=duration_ms, cost_usd=0.25)
+
+    with backstory.open_store("sessions.bks") as store:
+        session = store.create_session()
+        asked, again = backstory.UserMessage(content="hi"), backstory.UserMessage(content="and?")
+        assert store.append_events(session, [asked, ended(True, 40), again, ended(False, 2)]) == 4
+        told = store.session(session.id)
+        assert [turn.outcome for turn in store.turns(session)] == ["completed", "failed"]
+        assert (told.completed, told.duration_ms, told.cost_usd) == (0, 42, 0.5)
+
+
+@pytest.mark.usefixtures("empty")
+def test_a_session_keeps_the_whole_path_of_its_worktree() -> None:
+    with backstory.open_store("sessions.bks") as store:
+        session = store.create_session(worktree=".")
+        assert session.worktree == str(Path.cwd())
+        last = store.last_session(".")
+        assert last is not None
+        assert last.uid == session.uid

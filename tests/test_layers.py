@@ -12,7 +12,7 @@ from backstory.agents import names
 
 SOURCE = Path(__file__).parent.parent / "src" / "backstory"
 CORE = {
-    "wordforms",
+    "wordforms", "naming",
     "errors", "ids", "model", "tree", "extract", "render", "context", "compaction", "compact_form", "reader",
     "_version", "bounds", "deriving", "found", "remotes", "shell", "touches", "refs", "sqlite_memory", "trust",
     "essence", "pairing", "pricing",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from backstory.found import Ref
 from backstory.model import Tool, ToolCall, ToolResult
-from backstory.refs import NAMES_MAX, refs_in_call, refs_in_command, refs_in_text
+from backstory.refs import NAMES_MAX, WRITTEN_MAX, refs_in_call, refs_in_command, refs_in_text
 
 SHA = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"
 
@@ -317,6 +317,11 @@ CALLS: list[tuple[str, str, dict[str, Any], list[str]]] = [
     ("mcp__gitlab__get_merge_request", "", {"project_id": "a/b/r", "merge_request_iid": 12}, ["pr a/b/r#12"]),
     ("mcp__github__get_pull_request", "", {"pullNumber": 0}, []),
     ("Read", Tool.READ, {"file_path": "PR #12"}, []),
+    ("Edit", Tool.EDIT, {"new_string": "// see https://github.com/o/r/issues/3), #5"}, ["issue o/r#3"]),
+    ("Edit", Tool.EDIT, {"old_string": "// see https://github.com/o/r/issues/3", "new_string": ""}, []),
+    ("MultiEdit", Tool.EDIT, {"edits": [{"new_string": "https://github.com/o/r/pull/4"}]}, ["pr o/r#4"]),
+    ("Write", Tool.WRITE, {"content": "https://github.com/o/r/pull/4"}, ["pr o/r#4"]),
+    ("Grep", Tool.GREP, {"pattern": "https://github.com/o/r/pull/4"}, []),
 ]
 
 
@@ -325,6 +330,11 @@ def test_a_call_names_by_its_arguments(name: str, tool: str, given_: dict[str, A
     call = ToolCall(tool_name=name, tool=tool, input=given_)
     result = ToolResult(content="[main 1a2b3c4] x")
     assert [f"{each.type} {each.value}" for each in refs_in_call(call, result)] == named
+
+
+def test_addresses_behind_the_first_part_of_a_long_text_that_is_written_are_not_looked_for() -> None:
+    text = "x" * WRITTEN_MAX + " https://github.com/o/r/pull/12"
+    assert refs_in_call(ToolCall(tool_name="Write", tool=Tool.WRITE, input={"content": text}), None) == []
 
 
 def test_a_call_without_a_result_still_names_its_arguments() -> None:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from backstory.bounds import INTEGER_MAX
 from backstory.found import At, Found, FoundCheckpoint, FoundRef, FoundResult, FoundTouch, Ref
 from backstory.model import AssistantText, Compacted, ToolCall, ToolResult, UserMessage, encoded
-from backstory.refs import refs_in_call, refs_in_text
+from backstory.refs import WRITTEN_MAX, refs_in_call, refs_in_text
 from backstory.touches import settle
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WAITING_MAX = 200
 """So many calls may wait for their results; the oldest give way."""
-WAITING_INPUT_MAX = 64 * 1024
+WAITING_INPUT_MAX = WRITTEN_MAX
 """A waiting call's input is kept up to about so many characters for each of its texts."""
 _EXIT = re.compile(
     r"(?:\A|\n|<)(?:Process |Command |)(?:[Ee]xit(?:ed with)?(?: exit)? code:?|EXIT_CODE=) ?(-?\d{1,19})\b"

@@ -23,6 +23,7 @@ from backstory.matching import begins_with, first_record_hash, matching_log, rep
 from backstory.model import LogIdentity
 from backstory.parsing import Job, Outcome, Worker, WorkerLost, outcomes
 from backstory.projects import project_key, worktree_root
+from backstory.reported import is_reported, reported_logs
 from backstory.slicing import SLICE_BYTES, Slicer, Source, kept_bytes, missing_of, opened, untold_slices
 from backstory.sources import Reading, job_of, kept_candidate, place_of, relpath, rows_candidate, source_of
 from backstory.store import SeenPlace, codec, slices
@@ -97,6 +98,11 @@ def understand(store: Store, log: Log) -> bool:
     if identity is None:
         return False
     return _Ingest(store, frozenset(), lambda done, total: None).read_kept(log, agent, identity)
+
+
+def read_reported(store: Store, log: Log) -> None:
+    """Make sessions of the subagents of which only a kept log reports."""
+    _Ingest(store, frozenset(), lambda done, total: None).read_reported(log)
 
 
 class _Ingest:
@@ -357,16 +363,23 @@ class _Ingest:
         return understood is not None and self.store.replace_unread(log.id, understood)
 
     def _read_as(
-        self, each: Candidate, identity: LogIdentity, head: bytes, file: IO[bytes], *, is_kept: bool = False
+        self,
+        each: Candidate,
+        identity: LogIdentity,
+        head: bytes,
+        file: IO[bytes],
+        *,
+        is_kept: bool = False,
+        parent: Candidate | None = None,
     ) -> None:
         """Read a file as this log."""
         first_hash = first_record_hash(head)
-        kept = self.store.logs_of(each.agent.name, identity.native_id)
+        kept = self._kept_logs(each.agent, identity.native_id, reported_too=parent is not None)
         log = matching_log(self.store, file, first_hash, kept, self._places.get(each.path))
         if log is not None:
             log = self._tell_kept(log)
         if log is not None and size_of(file) <= log.read_to:
-            if is_kept:
+            if is_kept or parent is not None:
                 self._read_now[each.path] = log.id
                 return
             self._place(each, log.id)
@@ -375,16 +388,67 @@ class _Ingest:
             return
         others = [other for other in kept if log is None or other.id != log.id]
         source = source_of(each, identity, head, log)
-        if not (kept or is_kept) and self._should_hand_over(each):
+        if not (kept or is_kept or parent) and self._should_hand_over(each):
             self._hand_over(each, job_of(source, self.store.next_seq(source.session_uid), first_hash))
             return
-        reading = Reading(each=each, others=others, is_kept=is_kept)
+        reading = Reading(each=each, others=others, is_kept=is_kept, parent=parent)
         if log is not None and log.told_to is not None:
             # Behind what could not be told nothing is: that is kept like it.
             reading.log_id = log.id
             self._keep_untold(reading, source, log, first_hash, file)
             return
         self._read_here(reading, source, log, first_hash, file)
+
+    def _kept_logs(self, agent: Agent, native_id: str, *, reported_too: bool) -> list[Log]:
+        """What is kept of a session's logs; what another log reported of it gives way to a log of its own."""
+        kept = self.store.logs_of(agent.name, native_id)
+        reported = [log.id for log in kept if is_reported(log.relpath)]
+        if reported_too or not reported:
+            return kept
+        self._flush()
+        self.store.drop_reported(reported)
+        return [log for log in kept if log.id not in reported]
+
+    def read_reported(self, log: Log) -> None:
+        """Read the subagents that a log reports of, from what is kept of it."""
+        each = kept_candidate(log, agents.load(log.agent))
+        with kept_bytes(self.store, log) as file:
+            self._read_reported(each, file, log.read_to)
+        self._flush()
+
+    def _read_reported(self, each: Candidate, file: IO[bytes], until: int) -> None:
+        """Read the subagents that the beginning of a log reports of, and of which nothing else does."""
+        for path, content in reported_logs(each.agent, each.path, file, until):
+            self._alone(path, lambda path=path, content=content: self._read_subagent(each, path, content))  # type: ignore[misc]
+
+    def _read_subagent(self, parent: Candidate, path: str, content: IO[bytes]) -> None:
+        agent = parent.agent
+        identity, head = whose_log(agent, path, content)
+        if identity is None or not all(
+            is_reported(log.relpath) for log in self.store.logs_of(agent.name, identity.native_id)
+        ):
+            return
+        candidate = Candidate(
+            agent=agent,
+            path=path,
+            relpath=str(Path(relpath(parent)).with_name(Path(path).name)),
+            device=0,
+            inode=0,
+            size=size_of(content),
+            mtime_ns=parent.mtime_ns,
+        )
+        content.seek(0)
+        self._read_as(candidate, identity, head, content, parent=parent)
+
+    def _report(self, reading: Reading, until: int) -> None:
+        """Read what a log that is being read reports of subagents."""
+        log = self.store.log(reading.log_id) if reading.log_id is not None else None
+        if log is not None and (reading.is_kept or not Path(reading.each.path).exists()):
+            with kept_bytes(self.store, log) as file:
+                self._read_reported(reading.each, file, until)
+            return
+        with opened(Path(reading.each.path)) as file:
+            self._read_reported(reading.each, file, until)
 
     def _read_here(
         self, reading: Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
@@ -467,14 +531,17 @@ class _Ingest:
                 piece = slices.without_words(piece)
             else:
                 self._place_piece(reading.each.path, piece)
+                if piece.has_reported and reading.parent is None:
+                    # Before the log itself: what stops the work in between is then made good by reading it again.
+                    self._alone(reading.each.path, lambda: self._report(reading, piece.read_to))
             piece.log_id = reading.log_id if reading.log_id is not None else piece.log_id
-            if outcome.is_last and piece.is_told and not reading.is_kept:
+            if outcome.is_last and piece.is_told and not reading.is_kept and reading.parent is None:
                 piece.place = place_of(reading.each, None, self._why(reading.each))
             self._pending.append((reading, outcome, piece))
             self._pending_bytes += piece.length
             if not outcome.is_last or self._pending_bytes >= SLICE_BYTES or len(self._pending) >= BATCH_LOGS:
                 self._flush()
-        if outcome.is_last and not reading.is_kept:
+        if outcome.is_last and not reading.is_kept and reading.parent is None:
             self._done += reading.each.size
             self._progress(self._done, self._to_do)
 
@@ -551,12 +618,12 @@ class _Ingest:
             self._gave_nothing(each, slices.FORGOTTEN)
             return
         if written.refused:
-            self._again.append(each)
+            self._again.append(reading.parent or each)
             return
         if written.log_id is not None and not piece.is_kept:
             self._read_now[each.path] = written.log_id
         tally = self._tally(each.agent.name)
-        if piece.is_kept or not reading.is_kept:
+        if piece.is_kept or not (reading.is_kept or reading.parent):
             tally.bytes_read += piece.length
             tally.logs_read += outcome.is_last
         if unread.is_unread(piece.identity.native_id):

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from backstory import shell
 from backstory.found import Ref
-from backstory.model import ToolCall, ToolResult
+from backstory.model import Tool, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 PR, ISSUE, COMMIT = "pr", "issue", "commit"
 LISTED_MAX = 9
 """Up to this number, "issue #2" is more often a point in a list than an issue of a repository."""
+WRITTEN_MAX = 64 * 1024
+"""Addresses are looked for in the first so many characters of what a call writes."""
 NAMES_MAX = 10_000
 """Of each way to name something, at most this many are looked at in one text: one with more was not written."""
 
@@ -69,7 +71,8 @@ def refs_in_command(command: str, output: str, *, repository: str | None = None,
 def refs_in_call(
     call: ToolCall, result: ToolResult | None, *, repository: str | None = None, host: str | None = None
 ) -> list[Ref]:
-    """What a tool call names: a shell command, a page it fetches, or a forge's tool with its arguments."""
+    """What a tool call names: a shell command, a page it fetches, an address it writes, or a forge's tool with its
+    arguments."""
     given: dict[str, Any] = call.input if isinstance(call.input, dict) else {}
     script = shell.script_of(given)
     if script is not None and shell.is_shell(call.tool_name, call.tool):
@@ -77,7 +80,7 @@ def refs_in_call(
     home = _home(repository, host)
     url = given.get("url")
     in_url = [named for _, named in _in_urls(url)] if isinstance(url, str) else []
-    return _refs([*in_url, *_in_arguments(call.tool_name.lower(), given)], home)
+    return _refs([*in_url, *_in_arguments(call.tool_name.lower(), given), *_in_written(call, given)], home)
 
 
 # what is named, and whose it is -----------------------------------------------------------------------------
@@ -569,6 +572,22 @@ def _in_pages(output: str, kind: str, count: int) -> Iterator[_Named]:
 
 
 # a forge's tools --------------------------------------------------------------------------------------------
+
+_OLD = re.compile(r"old_?(?:str|text|content|source|lines)", re.I)
+"""Names of arguments that hold what an edit takes away."""
+
+
+def _in_written(call: ToolCall, given: dict[str, Any]) -> Iterator[_Named]:
+    """The pages whose addresses stand in what an edit or a write puts into a file."""
+    if call.tool not in (Tool.EDIT, Tool.WRITE):
+        return
+    edits = given.get("edits")
+    for arguments in (given, *(each for each in (edits if isinstance(edits, list) else ()) if isinstance(each, dict))):
+        for key, text in arguments.items():
+            if isinstance(text, str) and "://" in text and not _OLD.match(key):
+                # A call that waits for its result is kept with no more of a text than this.
+                yield from (named for _, named in _in_urls(text[:WRITTEN_MAX]))
+
 
 _ARGUMENTS = {
     PR: ("pullNumber", "pull_number", "pullRequestNumber", "pull_request_number", "pullRequestId", "merge_request_iid"),

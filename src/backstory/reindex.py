@@ -17,7 +17,7 @@ from backstory import agents, companions
 from backstory.deriving import Deriver
 from backstory.errors import SessionNotFound, in_words
 from backstory.found import At
-from backstory.ingest import understand
+from backstory.ingest import read_reported, understand
 from backstory.model import AssistantText, LogIdentity, OwnLine, Unknown, event_from_json
 from backstory.slicing import SLICE_BYTES, placed_lines
 from backstory.store import slices
@@ -112,6 +112,10 @@ def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
         companions.tell_again(store, log)
     if events_too and session.number is None:
         store.drop_turns_but(session.id, told, {log.id: log.told_end for log, _ in logs})
+    for log, telling in logs:
+        if isinstance(telling, _File) and telling.has_reported():
+            # An earlier version did not make sessions of what a log reports.
+            read_reported(store, log)
 
 
 class _Telling(Protocol):
@@ -203,6 +207,10 @@ class _File:
 
     def named(self) -> list[FoundRef]:
         return agents.refs_named_by(self._reader)
+
+    def has_reported(self) -> bool:
+        """Whether the log reports of subagents."""
+        return agents.has_reported(self._reader)
 
 
 class _Stream:

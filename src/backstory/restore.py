@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, ParamSpec, TypeVar
 from msgspec import Struct, field, structs
 
 from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, NoFileToReplace, NotAPlace, StoreDamaged
+from backstory.reported import is_reported
 from backstory.store.copying import COPY
 from backstory.store.private import MODE, make_folder
 
@@ -119,7 +120,8 @@ class Restoring:
         """The others: nothing is known of them but that they were there."""
         for store in stores:
             found, lost = store.salvage_logs()
-            self.logs += [(store, log) for log in found]
+            # What only another log reports is in that one.
+            self.logs += [(store, log) for log in found if not is_reported(log.relpath)]
             told = "log {}: its row in {} cannot be read"
             self.lost += [Restored(session="", original="", error=told.format(each, store.path)) for each in lost]
         self._wishes = {_key(each): _attempt(_wish, *each) for each in self.logs}

@@ -281,6 +281,7 @@ class Slicer:
             answers=self._answers,
             facts=self._reader.session,
             last_active=self._last_active,
+            has_reported=agents.has_reported(self._reader),
             is_kept=self._is_kept,
         )
         self._expected, self._undo_from = (self._at, self._next_seq), None

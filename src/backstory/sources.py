@@ -33,6 +33,8 @@ class Reading(Struct, kw_only=True):
     """Whether what it says could not be stored: of what follows the bytes are kept alone."""
     is_kept: bool = False
     """It is read from what the store keeps of it, not from its file."""
+    parent: Candidate | None = None
+    """Of a log that is made of what another one reports, that one."""
 
 
 def source_of(each: Candidate, identity: LogIdentity, head: bytes, log: Log | None) -> Source:

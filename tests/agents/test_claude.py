@@ -620,3 +620,12 @@ def test_files_that_a_command_changed_are_told_as_the_client_saw_them() -> None:
     }
     what = said(user("go"), call, result("ok", "b1", toolUseResult={"stdout": "ok", "bashEditDiff": diff}))
     assert only(what, ToolResult).changes == {"/w/new.txt": "create", "/w/old.txt": "edit", "/w/third.txt": "edit"}
+
+
+def test_two_records_on_a_line_keep_what_the_client_saw_a_command_change() -> None:
+    call = assistant({"type": "tool_use", "id": "b1", "name": "Bash", "input": {"command": "make"}})
+    diff = {"files": [{"filePath": "/w/new.txt", "created": True}], "changedFiles": ["/w/new.txt"]}
+    told = result("ok", "b1", toolUseResult={"stdout": "ok", "bashEditDiff": diff})
+    what = said(user("go"), call, told + record("last-prompt"))
+    assert only(what, ToolResult).changes == {"/w/new.txt": "create"}
+    assert what.unknown == {}

@@ -797,6 +797,29 @@ def test_the_version_needs_no_database(bare: Shell) -> None:
     assert looked.stdout.decode().splitlines()[-1] == "[]"
 
 
+# names -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_without_a_title_is_called_the_same_wherever_it_is_shown(bare: Shell) -> None:
+    plan = "Implement the following plan:\n\n# Plan: Count the pelicans\n\n## Context\nThere are many."
+    log = bare.home / claude_log("a1b2c3")
+    log.parent.mkdir(parents=True)
+    log.write_bytes(lines(claude_line("user", "u1", plan), claude_line("assistant", "u2", "three")))
+    bare("ingest")
+    uid = open_store(bare.store).sessions()[0].uid
+    completed = subprocess.run(
+        [sys.executable, "-c", "from backstory.cli import cli; cli(prog_name='backstory')"], capture_output=True,
+        cwd=bare.cwd, check=False, text=True, env=bare.environ | {
+            "_BACKSTORY_COMPLETE": "zsh_complete", "COMP_WORDS": f"backstory show {uid[:6]}", "COMP_CWORD": "2",
+        },
+    )  # fmt: skip
+    head, *_ = bare("show", uid).out.splitlines()
+    (listed,) = bare("list", "--all", "--json").json()
+    assert listed["name"] == "Count the pelicans"
+    shown = [head, bare("list", "--all", COLUMNS="120").out, bare("search", "three").out, completed.stdout]
+    assert all("Count the pelicans" in each and "Implement the" not in each for each in shown), shown
+
+
 # settings and completion ----------------------------------------------------------------------------------------
 
 

@@ -146,6 +146,16 @@ class KeepsRows(Protocol):
         """
 
 
+class ReportsSubagents(Protocol):
+    """An agent whose logs repeat what its subagents said. See ``reports_of``."""
+
+    def reported(self, line: bytes) -> list[tuple[str, bytes]]:
+        """The subagents, by their ids, that a line of a log reports of, each with the record of its own log."""
+
+    def own_logs(self, path: Path, subagent: str) -> list[Path]:
+        """Where the own log of a subagent of the log at ``path`` may lie."""
+
+
 class KeptFile(Struct, frozen=True, kw_only=True):
     """A file beside a log, as our store has it. ``name``: its path below the log's folder."""
 
@@ -301,6 +311,13 @@ class LogReader(Protocol):
         """All that is needed to go on later; small, whatever the log's size."""
 
 
+class MeetsReports(Protocol):
+    """A reader of logs in which subagents are reported of."""
+
+    def has_reported(self) -> bool:
+        """Whether a record since the last call does."""
+
+
 class NamesRefs(Protocol):
     """A reader of logs in which pull requests, issues and commits stand by themselves, in no text and no call."""
 
@@ -356,6 +373,16 @@ def documents_of(agent: Agent) -> KeepsDocuments | None:
 def rows_of(agent: Agent) -> KeepsRows | None:
     """What an agent's file says about its database; None when there is none."""
     return cast("KeepsRows", agent) if hasattr(agent, "databases") else None
+
+
+def reports_of(agent: Agent) -> ReportsSubagents | None:
+    """What an agent's file says about reports of subagents; None when its logs hold none."""
+    return cast("ReportsSubagents", agent) if hasattr(agent, "reported") else None
+
+
+def has_reported(reader: LogReader) -> bool:
+    """Whether a record that a reader took since the last call reports of a subagent."""
+    return cast("MeetsReports", reader).has_reported() if hasattr(reader, "has_reported") else False
 
 
 def refs_named_by(reader: LogReader) -> list[FoundRef]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from backstory.model import encoded
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -34,9 +36,17 @@ def decode(line: bytes, decoder: msgspec.json.Decoder[T]) -> list[T]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        return [msgspec.convert(each, decoder.type, strict=False) for each in patiently(line)]
+        return [_converted(each, decoder.type) for each in patiently(line)]
     except (msgspec.ValidationError, RecursionError) as refused:
         raise NotJson(str(refused)) from refused
+
+
+def _converted(value: Any, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError:
+        # What is kept as it stands in the line can only be taken from text.
+        return msgspec.json.decode(encoded(value), type=kind, strict=False)
 
 
 def patiently(line: bytes) -> list[Any]:

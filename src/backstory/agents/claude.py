@@ -32,7 +32,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import CompanionFacts, Ending, Place, Streamed, _jsonl, _numbers
+from backstory.agents import CompanionFacts, Ending, Place, Streamed, _jsonl, _numbers, _reported
 from backstory.bounds import added
 from backstory.context import strip_context
 from backstory.model import (
@@ -261,6 +261,7 @@ class _Line(Struct, rename="camel"):
     reason: Any = None
     command_uuid: Any = None
     tool_use_result: msgspec.Raw = msgspec.Raw()
+    data: msgspec.Raw = msgspec.Raw()
     ai_title: Any = None
     custom_title: Any = None
     agent_name: Any = None
@@ -370,7 +371,11 @@ class Claude:
     def identify(self, path: Path, head: bytes) -> LogIdentity | None:
         if not _OURS.search(head):
             return None
-        stem = _jsonl.stem(path)
+        # A log of what is reported of a subagent is called like its parent's, with the subagent's id behind it.
+        name, _, subagent = path.name.partition("#")
+        stem = _jsonl.stem(path.with_name(name))
+        if subagent and not stem.startswith("agent-"):
+            return LogIdentity(native_id=f"{stem}/{subagent}", parent_native_id=stem, relation=Relation.SUBAGENT)
         if not stem.startswith("agent-"):
             return LogIdentity(native_id=stem)
         parent = next((folder.parent.name for folder in path.parents if folder.name == "subagents"), None)
@@ -380,11 +385,18 @@ class Claude:
         if parent is None:
             # A first record that is torn may still say it.
             return LogIdentity(native_id=stem) if b"\n" in head else None
-        native_id = f"{parent}/{stem.removeprefix('agent-')}"
+        native_id = f"{parent}/{subagent or stem.removeprefix('agent-')}"
         return LogIdentity(native_id=native_id, parent_native_id=parent, relation=Relation.SUBAGENT)
 
     def reader(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> Reader:
         return Reader(identity, state, earlier)
+
+    def reported(self, line: bytes) -> list[tuple[str, bytes]]:
+        return _reported.reported(line)
+
+    def own_logs(self, path: Path, subagent: str) -> list[Path]:
+        inside = path.parent if path.parent.name == "subagents" else path.with_suffix("") / "subagents"
+        return [folder / f"agent-{subagent}{ending}" for folder in (inside, path.parent) for ending in _jsonl.ENDINGS]
 
     def is_whole(self, line: bytes) -> bool:
         return _jsonl.is_whole(line)
@@ -462,7 +474,12 @@ class Reader:
         self._anchors = dict(self._state.recent)
         self._earlier: Callable[[], Iterable[bytes]] | None = earlier if state else None
         self._touched: dict[str, Turn] = {}
+        self._has_reported = False
         self.unknown: dict[str, int] = Counter()
+
+    def has_reported(self) -> bool:
+        has_reported, self._has_reported = self._has_reported, False
+        return has_reported
 
     @property
     def session(self) -> SessionFacts:
@@ -537,6 +554,8 @@ class Reader:
             return []
         if kind == "system":
             return self._system(record)
+        if kind == "progress" and _reported.MARK in bytes(record.data):
+            self._has_reported = True
         return [] if kind in KEPT else [self._unknown(kind or "record without a type")]
 
     def _note_title(self, kind: str, title: Any) -> None:

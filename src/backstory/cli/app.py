@@ -211,8 +211,7 @@ def _is_start(wanted: str, session: Session) -> bool:
 
 
 def _candidate(session: Session) -> str:
-    told = " ".join((session.name or session.title or session.first_prompt or "").split())
-    return f"{session.uid[:16]} ({told[:40]})"
+    return f"{session.uid[:16]} ({session.shown_title[:40]})"
 
 
 def now_ms() -> int:

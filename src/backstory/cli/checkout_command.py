@@ -63,7 +63,7 @@ def _go_to(app: App, name: str, *, as_json: bool) -> None:
         at = {"seq": leaf.seq if leaf else None, "turn": leaf.uid if leaf else None}
         output.json({"session": shown(own), "uid": own.session.uid, **at})
     else:
-        told = output.one_line(own.session.name or own.session.first_prompt or "", TOLD_COLUMNS)
+        told = output.one_line(own.session.shown_title, TOLD_COLUMNS)
         output.data(f"switched to {shown(own)} {told}".strip())
 
 

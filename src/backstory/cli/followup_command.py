@@ -151,7 +151,7 @@ def found_session(app: App, wanted: str | None) -> Found:
     session = store.last_session(app.worktree) if store.exists else None
     if session is None:
         raise SessionNotFound(str(app.project_folder))
-    output.talk(f"{session.shown_number} {output.one_line(session.name or session.first_prompt or '', 60)}".rstrip())
+    output.talk(f"{session.shown_number} {output.one_line(session.shown_title, 60)}".rstrip())
     return Found(store, session)
 
 

@@ -169,12 +169,18 @@ def _row(found: Found, outcome: str | None, cost: Cost) -> tuple[str, ...]:
         session.shown_number or session.uid[:12],
         f"{mark_of(found)}{session.shown_title}",
         ", ".join(session.agents),
-        output.one_line((session.project or "").rstrip("/").rpartition("/")[2], PROJECT_COLUMNS),
+        _project(session.shown_project),
         output.local(session.last_active) or output.UNKNOWN,
         str(session.turns),
         output.duration(session.duration_ms) or output.UNKNOWN,
         output.money(cost),
     )
+
+
+def _project(name: str) -> str:
+    """A project's name, without its owner where that leaves no room for the name itself."""
+    named = name if output.columns(name) <= PROJECT_COLUMNS else name.rpartition("/")[2]
+    return output.one_line(named, PROJECT_COLUMNS)
 
 
 def mark_of(found: Found) -> str:

@@ -41,7 +41,7 @@ def _sessions_starting(ctx: click.Context, _param: click.Parameter, incomplete: 
         for session in store.sessions(limit=200) if store.exists else ():
             value = session.shown_number or session.uid
             if value.startswith(incomplete.upper()):
-                items.append(CompletionItem(output.one_liner(value), help=output.one_line(session.shown_name, 60)))
+                items.append(CompletionItem(output.one_liner(value), help=output.one_line(session.shown_title, 60)))
     return items
 
 

@@ -73,7 +73,7 @@ def find(app: App, wanted: str | None) -> Found:
         if not everything:
             raise NoSessionHere(app.project_folder)
         found = everything[0]
-    told = found.session.name or found.session.first_prompt or ""
+    told = found.session.shown_title
     room = max(min(output.width() - len(shown(found)) - 1, SHOWN_COLUMNS), 8)
     output.talk(f"{shown(found)} {output.one_line(told, room)}".strip())
     return found

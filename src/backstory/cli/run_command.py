@@ -160,7 +160,7 @@ def _session(app: App, *, is_new: bool, name: str | None, wanted: str | None) ->
     session = _last_here(app)
     if session is None:
         return _begun(app)
-    output.talk(f"{session.shown_number} {output.one_line(session.name or session.first_prompt or '', 60)}".rstrip())
+    output.talk(f"{session.shown_number} {output.one_line(session.shown_title, 60)}".rstrip())
     return session
 
 

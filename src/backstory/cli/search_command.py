@@ -220,7 +220,7 @@ def _as_json(found: Excerpt) -> dict[str, Any]:
 
 def _tell(found: Excerpt) -> None:
     session = found.session
-    agent, project = ", ".join(session.agents), (session.project or "").rpartition("/")[2]
+    agent, project = ", ".join(session.agents), session.shown_project
     helper = f"helper of {_label(found.shown)}" if found.shown.uid != session.uid else ""
     day = output.local(found.stored.at if found.stored.at is not None else session.last_active)[:10]
     origin = "from elsewhere" if session.elsewhere is not None else ""

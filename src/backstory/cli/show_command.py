@@ -333,7 +333,7 @@ def _children(found: Found) -> list[dict[str, Any]]:
 def _head(found: Found) -> Iterator[str]:
     """What a session is called, and what is known of it as a whole."""
     session = found.session
-    called = " ".join(each for each in (session.shown_number, session.shown_title) if each)
+    called = f"{session.shown_number or ''} {session.shown_title}".strip()
     yield output.style(output.one_line(called or session.uid, output.width()), bold=True)
     where = session.project or session.cwd or session.worktree
     (cost,) = costs_of([found])
@@ -398,7 +398,8 @@ def _unknown_line(count: int) -> Iterator[str]:
 
 def _child_lines(store: Store, session_id: int) -> Iterator[str]:
     for child in store.children(session_id):
-        yield output.style(f"  └ {child.relation} {child.uid[:12]} ({_count(child.turns)})", dim=True)
+        told = f"  └ {child.relation} {child.uid[:12]} ({_count(child.turns)}) {child.shown_title}"
+        yield output.style(output.one_line(told.rstrip(), output.width()), dim=True)
 
 
 def _count(turns: int) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from backstory import errors, ids
+from backstory.model import Complete
 from backstory.store import (
     branches,
     claims,
@@ -220,7 +221,7 @@ class Store:
             uid=uid,
             owner=str(db.execute("select value from meta where key = 'store_id'").get),
             name=name or "",
-            worktree=os.fspath(worktree) if worktree is not None else "",
+            worktree=_absolute(worktree) if worktree is not None else "",
             created_ms=self._now(),
         )
         if at is not None:
@@ -230,12 +231,20 @@ class Store:
     def append_events(self, session: Session | int, new: Sequence[Event]) -> int:
         """Store events behind a session's others; gives the number of the last one.
 
-        Each is kept in full as a line of JSON, and as what ``compact_event`` leaves of it.
+        Each is kept in full as a line of JSON, and as what ``compact_event`` leaves of it. A ``Complete`` among them
+        ends the turn before it, as ``mark_completed`` does.
         """
-        session_id = _id(session)
-        return self._change(
-            lambda db: events.append(db, sessions.get(db, session_id).id, new, now=self._now(), new_uid=self._new_uid)
-        )
+
+        def append(db: apsw.Connection) -> int:
+            session_id, now, last = sessions.get(db, _id(session)).id, self._now(), 0
+            for some in _up_to_ends(new):
+                last = events.append(db, session_id, some, now=now, new_uid=self._new_uid)
+                if some and isinstance(some[-1], Complete):
+                    end = some[-1]
+                    turns.complete(db, session_id, end.duration_ms, end.cost_usd, end.success)
+            return last
+
+        return self._change(append)
 
     def mark_completed(
         self, session: Session | int, duration_ms: int | None, cost_usd: float | None, success: bool = True
@@ -255,14 +264,14 @@ class Store:
 
     def last_session(self, worktree: str | os.PathLike[str]) -> Session | None:
         """The numbered session that was last active in a worktree, else of all."""
-        last = self._read_if_begun(lambda db: sessions.last_active(db, os.fspath(worktree)), None)
+        last = self._read_if_begun(lambda db: sessions.last_active(db, _absolute(worktree)), None)
         return None if last is None else self._told(last)
 
     def choose_session(self, session: Session | int, worktree: str | os.PathLike[str]) -> None:
         """Have ``last_session`` of a worktree be this one, until another is chosen there."""
         chosen = self.last_session(worktree)
         if chosen is None or chosen.id != _id(session):
-            self._change(lambda db: sessions.choose(db, _id(session), os.fspath(worktree)), decided=True)
+            self._change(lambda db: sessions.choose(db, _id(session), _absolute(worktree)), decided=True)
 
     def take_session(self, source: Store, uid: str) -> None:
         """Copy a session that another store owns, as it is there now, in place of what is kept of it here."""
@@ -856,6 +865,15 @@ class Store:
 
         self._write(lambda db: _drop_logs(db, log_ids, in_favour_of))
 
+    def drop_reported(self, log_ids: Sequence[int]) -> None:
+        """Remove logs that were made of what other logs report, with all that they say: the session is read anew."""
+
+        def drop(db: apsw.Connection) -> None:
+            for log_id in log_ids:
+                retelling.drop_reported(db, log_id)
+
+        self._write(drop)
+
     def replace_unread(self, log_id: int, understood: int) -> bool:
         """Remove a log that nobody understood, and its session, if another one holds all of its bytes by now."""
 
@@ -1146,6 +1164,23 @@ class _checked:  # noqa: N801 - used as a statement
 
         if isinstance(refused, CodecError | msgspec.DecodeError):
             raise errors.StoreDamaged(self._path, str(refused)) from refused
+
+
+def _absolute(folder: str | os.PathLike[str]) -> str:
+    """A folder by a name that means the same from everywhere; an empty name stays one."""
+    named = os.fspath(folder)
+    return os.path.normpath(Path(named).absolute()) if named else ""
+
+
+def _up_to_ends(new: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    """Events in pieces, each of which goes to the end of a turn; one piece where none ends."""
+    start = 0
+    for number, event in enumerate(new, 1):
+        if isinstance(event, Complete):
+            yield new[start:number]
+            start = number
+    if start < len(new) or not new:
+        yield new[start:]
 
 
 def _drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) -> None:

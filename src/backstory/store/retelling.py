@@ -50,6 +50,18 @@ def clear(db: apsw.Connection, session_id: int) -> None:
     db.execute("update logs set derived = 0 where session_id = ?", (session_id,))
 
 
+def drop_reported(db: apsw.Connection, log_id: int) -> None:
+    """Remove a log that was made of what another one reports; if it was its session's only one, with all it told."""
+    session_id = db.execute("select session_id from logs where id = ?", (log_id,)).get
+    slices.delete_events(db, "session_id = ? and log_id = ?", (session_id, log_id))
+    db.execute("delete from logs where id = ?", (log_id,))
+    if not db.execute("select exists (select 1 from logs where session_id = ?)", (session_id,)).get:
+        clear(db, session_id)
+        db.execute("delete from turns where session_id = ?", (session_id,))
+        # Its records are numbered as where this log had never been.
+        db.execute("update sessions set next_seq = 1, leaf_uid = null, leaf_seq = null where id = ?", (session_id,))
+
+
 def write(db: apsw.Connection, piece: Retold, *, events_too: bool) -> None:
     """Store a piece that was told again."""
     renamed = claims.known_as(db, piece.session_id)

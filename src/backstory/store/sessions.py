@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory import errors, ids
-from backstory.essence import title_of
+from backstory import errors, ids, naming
 from backstory.model import Relation
 from backstory.remotes import repository_name
 from backstory.store import branches, claims, connection, derived, slices
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     import apsw
 
 CANDIDATES_SHOWN_MAX = 8
+CALLED_CHARS_MAX = 40
 UID_SHOWN = 12
 NATIVE_LETTERS_LEAST = 4
 """The beginning of an agent's own id has at least so many letters."""
@@ -53,6 +53,8 @@ class Session(Struct, frozen=True, kw_only=True):
     first_prompt: str | None
     elsewhere: str | None = None
     """The store from elsewhere that it was taken from, or that it is in."""
+    root: str | None = None
+    """The root of the worktree that it began in, as this machine had it."""
 
     @property
     def shown_number(self) -> str | None:
@@ -61,13 +63,18 @@ class Session(Struct, frozen=True, kw_only=True):
 
     @property
     def shown_name(self) -> str:
-        """What it is called: its name, its number, its agent's title for it, or nothing."""
-        return self.name or self.shown_number or self.title or ""
+        """What it is called: its name, its number, or what it is about."""
+        return self.name or self.shown_number or self.shown_title
 
     @property
     def shown_title(self) -> str:
-        """What it is about, in a line: its name, its agent's title for it, or what its first prompt would be called."""
-        return self.name or self.title or title_of(self.first_prompt or "")
+        """What it is about, in a line: its name, its agent's title for it, or what its first prompt says."""
+        return naming.title_of(self.name, self.title, self.first_prompt)
+
+    @property
+    def shown_project(self) -> str:
+        """What its project is called."""
+        return naming.project_name(self.project, self.repository, self.root, self.cwd)
 
 
 class Workplace(Struct, frozen=True, kw_only=True):
@@ -413,17 +420,17 @@ def _shown(candidates: list[tuple[int, str, str]]) -> list[str]:
 
 def _candidates(db: apsw.Connection, condition: str, value: object) -> list[tuple[int, str, str]]:
     rows: list[tuple[Any, ...]] = db.execute(
-        "select id, uid, coalesce(nullif(name, ''), nullif(title, ''), (select substr(prompt, 1, 40) from turns "
-        f"where session_id = sessions.id order by first_seq, id limit 1), '') from sessions where {condition} "
-        "order by uid limit ?",
+        "select id, uid, name, title, (select substr(prompt, 1, 200) from turns where session_id = sessions.id "
+        f"and prompt <> '' order by first_seq, id limit 1) from sessions where {condition} order by uid limit ?",
         (value, CANDIDATES_SHOWN_MAX + 1),
     ).fetchall()
-    return [(session_id, uid, name) for session_id, uid, name in rows]
+    return [(session_id, uid, naming.title_of(*named)[:CALLED_CHARS_MAX]) for session_id, uid, *named in rows]
 
 
 def _columns(db: apsw.Connection) -> str:
-    """What a ``Session`` is made of; stores of earlier versions do not say what they took from elsewhere."""
-    return _COLUMNS + ("s.elsewhere" if connection.has_column(db, "sessions", "elsewhere") else "null")
+    """What a ``Session`` is made of; stores of earlier versions do not say all of it."""
+    later = (f"s.{name}" if connection.has_column(db, "sessions", name) else "null" for name in ("elsewhere", "root"))
+    return _COLUMNS + ", ".join(later)
 
 
 def _session(row: tuple[object, ...]) -> Session:

@@ -102,6 +102,8 @@ class LogSlice(Struct, kw_only=True):
     found: Found = field(default_factory=Found)
     facts: SessionFacts
     last_active: int | None = None
+    has_reported: bool = False
+    """Whether it reports of subagents, whose own logs may not be there."""
     is_told: bool = True
     """Whether it is understood; else its bytes alone are kept, to be told from the store later."""
     is_kept: bool = False

@@ -1,0 +1,102 @@
+"""What a log reports of its subagents: several builds repeat each record of theirs in a ``progress`` record.
+
+Such a record holds the message, its uuid and its time; the folder, the branch and the session are those of the parent.
+Put together again it is the record that the subagent's own log would have.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from backstory.agents import _jsonl
+from backstory.model import encoded
+
+MARK = b'"agent_progress"'
+"""Stands in every record that reports of a subagent, and hardly anywhere else."""
+_ID_CHARS_MAX = 64
+
+
+class _Said(Struct, rename="camel"):
+    type: str = ""
+    uuid: str | None = None
+    timestamp: Any = None
+    request_id: str | None = None
+    message: Any = None
+    tool_use_result: Any = None
+
+
+class _Progress(Struct, rename="camel"):
+    type: str = ""
+    agent_id: str = ""
+    message: _Said | None = None
+
+
+class _Line(Struct, rename="camel"):
+    type: str = ""
+    session_id: str | None = None
+    cwd: str | None = None
+    git_branch: str | None = None
+    version: str | None = None
+    data: _Progress = field(default_factory=_Progress)
+
+
+class _Record(Struct, rename="camel", omit_defaults=True):
+    """A record of the subagent's own log. Its time stands first, before all that it was told."""
+
+    timestamp: Any = None
+    type: str = ""
+    session_id: str | None = None
+    agent_id: str = ""
+    is_sidechain: bool = False
+    cwd: str | None = None
+    git_branch: str | None = None
+    version: str | None = None
+    uuid: str | None = None
+    request_id: str | None = None
+    message: Any = None
+    tool_use_result: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Line)
+
+
+def reported(line: bytes) -> list[tuple[str, bytes]]:
+    """The subagents, by their ids, that a line reports of, each with the record that it repeats."""
+    if MARK not in line:
+        return []
+    try:
+        records = _jsonl.decode(line, _decoder)
+    except _jsonl.NotJson:
+        return []
+    return [
+        (each.data.agent_id, _record(each, each.data.message)) for each in records if each.data.message and _is(each)
+    ]
+
+
+def _is(record: _Line) -> bool:
+    """Whether a record is a report, of a subagent whose id can be a part of a file's name."""
+    name = record.data.agent_id
+    is_name = 0 < len(name) <= _ID_CHARS_MAX and name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+    return record.type == "progress" and record.data.type == "agent_progress" and is_name
+
+
+def _record(line: _Line, said: _Said) -> bytes:
+    return encoded(
+        _Record(
+            timestamp=said.timestamp,
+            type=said.type,
+            session_id=line.session_id,
+            agent_id=line.data.agent_id,
+            is_sidechain=True,
+            cwd=line.cwd,
+            git_branch=line.git_branch,
+            version=line.version,
+            uuid=said.uuid,
+            request_id=said.request_id,
+            message=said.message,
+            tool_use_result=said.tool_use_result,
+        )
+    )

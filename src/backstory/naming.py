@@ -1,0 +1,63 @@
+"""What sessions and projects are called where a person reads a list of them."""
+
+from __future__ import annotations
+
+import re
+
+SHORT_CHARS = 16
+"""A line that is shorter says too little: what follows it is read with it."""
+_HANDED_OVER = re.compile(r"implement (?:the following|this) plan:?", re.IGNORECASE)
+_HEADING = re.compile(r"#{1,6}\s+(.*\S)")
+_PLAN = re.compile(r"(?:implementation )?plan:\s+(?=\S)", re.IGNORECASE)
+_FENCE = ("```", "~~~")
+_WORKTREES = re.compile(r"[/\\]\.(?:[\w-]+[/\\])?worktrees[/\\]")
+
+
+def headline(prompt: str) -> str:
+    """A line that says what a prompt is about; empty only where the prompt is.
+
+    >>> headline("Implement the following plan:\\n\\n# Plan: Fail early"), headline("\\n```\\n- hi\\nthere")
+    ('Fail early', '- hi there')
+    """
+    lines = [" ".join(line.split()) for line in prompt.splitlines()]
+    telling = [line for line in lines if not line.startswith(_FENCE) and any(map(str.isalnum, line))]
+    if telling and _HANDED_OVER.fullmatch(telling[0]) and len(telling) > 1:
+        heading = next((line for line in telling[1:] if _HEADING.fullmatch(line)), telling[1])
+        return _PLAN.sub("", _without_mark(heading), count=1)
+    said = ""
+    for line in telling:
+        said = f"{said} {_without_mark(line)}".strip()
+        if len(said) >= SHORT_CHARS:
+            break
+    return said or " ".join(prompt.split())
+
+
+def _without_mark(line: str) -> str:
+    found = _HEADING.fullmatch(line)
+    return found.group(1) if found else line
+
+
+def title_of(name: str | None, title: str | None, first_prompt: str | None) -> str:
+    """What a session is about, in a line: its name, its agent's title for it, or what its first prompt says."""
+    return name or " ".join((title or "").split()) or headline(first_prompt or "")
+
+
+def project_name(project: str | None, repository: str | None, root: str | None, cwd: str | None) -> str:
+    """A project as ``owner/name``, else as its repository's folder, else as the last two parts of its path.
+
+    >>> project_name("/w/tool", None, "/w/tool", "/w/tool"), project_name("/w/tool", None, None, "/w/tool")
+    ('tool', 'w/tool')
+    """
+    if repository:
+        return repository
+    if project is not None and not _is_path(project):
+        return "/".join(project.strip("/").split("/")[-2:])
+    path = _WORKTREES.split(project or cwd or "", maxsplit=1)[0]
+    parts = [part for part in re.split(r"[/\\]", path) if part]
+    # A project that is not the folder itself is the root of its repository.
+    is_root = root is not None or (project is not None and cwd is not None and project != cwd)
+    return "/".join(parts[-1:] if is_root else parts[-2:])
+
+
+def _is_path(project: str) -> bool:
+    return project.startswith(("/", "~", ".", "\\")) or project[1:3] in (":\\", ":/")
