@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from backstory.essence import changed_lines, essence, title_of, without_terminal_codes
+from backstory.essence import changed_lines, essence, without_terminal_codes
 from backstory.model import Tool, ToolCall
 
 PATCH = "*** Begin Patch\n*** Add File: new.md\n+# New\n*** Update File: notes.txt\n@@\n-alpha\n+beta\n*** End Patch"
@@ -96,21 +96,6 @@ def test_several_edits_and_patches_say_their_lines_in_order() -> None:
     assert list(changed_lines(call("exec", input=f'text(await tools.apply_patch("{IN_CODE}"));'))) == lines
     diff = "--- a\n+++ b\n@@ -1 +1 @@\n-alpha\n+beta"
     assert list(changed_lines(call("edit", changes={"/n": {"unified_diff": diff}}))) == lines[1:]
-
-
-@pytest.mark.parametrize(
-    ("text", "title"),
-    [
-        ("Implement the following plan:\n\n# Plan: Fix the cache\n\n## Why", "Plan: Fix the cache"),
-        ("\n---\n\n## Look at this\nplease", "Look at this"),
-        ("fix the lint errors\nin a.py", "fix the lint errors"),
-        ("漢字", "漢字"),
-        ("?!", "?!"),
-        ("", ""),
-    ],
-)
-def test_a_text_is_called_by_its_first_line_that_says_something(text: str, title: str) -> None:
-    assert title_of(text) == title
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,6 @@ _PATCHED = re.compile(r"\*\*\* (?:Update|Add|Delete) File: ((?:(?!\\n)[^\r\n\"'`
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(\S.*?)[ \t#]*$", re.MULTILINE)
-_SAYS_SOMETHING = re.compile(r"[^\W_]")
-_HANDED_OVER = re.compile(r"implement the following plan\b", re.IGNORECASE)
 _TERMINAL_CODE = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78@-Z\\^_])"
 )
@@ -82,20 +80,6 @@ def changed_lines(call: ToolCall) -> Iterator[tuple[str, str]]:
         for line in patch.split("\n"):
             if line[:1] in ("+", "-") and not line.startswith(("+++ ", "--- ")):
                 yield line[0], line[1:]
-
-
-def title_of(text: str) -> str:
-    """What a text that was said would be called: a plan's heading, else its first line that says something.
-
-    >>> title_of("Implement the following plan:\\n\\n# Plan: Fix the cache\\n\\nFirst …")
-    'Plan: Fix the cache'
-    """
-    text = text[:SCANNED_CHARS_MAX]
-    if _HANDED_OVER.match(text.lstrip()) and (heading := _HEADING.search(text)):
-        return heading.group(1)
-    lines = (line.strip() for line in text.split("\n"))
-    found = next((line for line in lines if _SAYS_SOMETHING.search(line)), "")
-    return found.lstrip("#").lstrip() or " ".join(text.split())
 
 
 def without_terminal_codes(text: str) -> str:
