@@ -7,6 +7,7 @@ gives way to the subagent's own log when that comes, and is never written out: t
 
 from __future__ import annotations
 
+import io
 import re
 import tempfile
 from contextlib import ExitStack
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 SUBAGENTS_MAX = 1_000
 """So many subagents of one log become sessions."""
 IN_MEMORY_BYTES = 1024 * 1024
+BLOCK_BYTES = 256 * 1024
 _NAME = re.compile(r"(.+\.jsonl)#[\w-]+")
 
 
@@ -68,7 +70,14 @@ def _spooled(open_files: ExitStack) -> IO[bytes]:
 def _lines(file: IO[bytes], until: int) -> Iterator[bytes]:
     """The lines of the first bytes of a file; one that is longer than we read is left out in pieces."""
     file.seek(0)
+    # A raw file would ask the system for each byte of a line.
+    reader = io.BufferedReader(file, BLOCK_BYTES) if isinstance(file, io.RawIOBase) else file
     left = until
-    while left > 0 and (line := file.readline(min(left, LINE_BYTES_MAX))):
-        left -= len(line)
-        yield line
+    try:
+        while left > 0 and (line := reader.readline(min(left, LINE_BYTES_MAX))):
+            left -= len(line)
+            yield line
+    finally:
+        if isinstance(reader, io.BufferedReader) and reader is not file:
+            reader.detach()
+            file.seek(until - left)
