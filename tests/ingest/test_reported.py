@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from backstory.discover import discover
 from backstory.ingest import ingest_these
 from backstory.model import Relation
 from backstory.reindex import reindex
+from backstory.reported import reported_logs
 from tests.conftest import NOW
 from tests.ingest.machines import CLAUDE_FOLDER, claude_line, claude_log, conversation, lines, restored
 
@@ -196,3 +198,19 @@ def test_it_goes_with_its_parent_and_stays_away(machine: Machine) -> None:
     machine.store.remove(parent.id)
     machine.read("claude")
     assert machine.store.sessions(helpers=True) == []
+
+
+def test_reports_are_read_in_blocks_also_from_a_file_without_a_buffer(tmp_path: Path) -> None:
+    class Counted(io.FileIO):
+        reads = 0
+
+        def readinto(self, buffer: Any) -> int:
+            Counted.reads += 1
+            return super().readinto(buffer)
+
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'{"type":"progress"}\n' * 10_000)
+    with Counted(path) as file:
+        assert list(reported_logs(agents.load("claude"), str(path), file, path.stat().st_size)) == []
+        assert file.tell() == path.stat().st_size
+    assert Counted.reads < 10
