@@ -208,6 +208,10 @@ def test_reports_are_read_in_blocks_also_from_a_file_without_a_buffer(tmp_path: 
             Counted.reads += 1
             return super().readinto(buffer)
 
+        def read(self, size: int | None = -1) -> bytes:
+            Counted.reads += 1
+            return super().read(size)
+
     path = tmp_path / "log.jsonl"
     path.write_bytes(b'{"type":"progress"}\n' * 10_000)
     with Counted(path) as file:
