@@ -551,3 +551,10 @@ def test_a_queue_that_acts_by_itself_is_refused(queued: Clone) -> None:
     done = queued.run("beta", GOOD, options=("--trust",))
     assert (done.returncode, "acts by itself" in done.stderr) == (65, True)
     assert notes(queued) == []
+
+
+def test_rm_of_a_session_of_ours_leaves_the_copy_in_a_clone_as_it_is(here: Clone, original: Bench) -> None:
+    uid, before = original.store.session("S1").uid, bytes_of(here)
+    ok(here.backstory("rm", "-y", uid))
+    assert bytes_of(here) == before
+    assert not original.store.has(uid)
