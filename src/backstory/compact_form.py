@@ -28,13 +28,13 @@ _HEADER = re.compile(
     r"|Wall time:? [\d.]+ seconds|Exit code: -?\d+|Process (?:exited with code|running with session ID) -?\d+"
     r"|(?:Original token count|Total output lines): \d+)\n){1,8}Output:(?:\n+|\Z)"
 )
-"""What Codex puts before the output of a command, a patch, a script, or another's tool."""
+"""What some agents put before the output of a command, a patch, a script, or another's tool."""
 _PLAIN_HEADER = re.compile(
     r"(?:Chunk|Wall|Original|Total|Output)|Script completed|(?:Exit|Process exited with) code:? 0$"
 )
 """Its lines that say nothing to a person: the command went well."""
 _TRAILER = re.compile(r"\s*<shellId: \S+ completed with exit code 0>\s*\Z")
-"""What Copilot CLI puts behind the output of a command that went well."""
+"""What some put behind the output of a command that went well."""
 _TRAILER_CHARS_MAX = 200
 _ERROR_MARKS = "<tool_use_error>", "</tool_use_error>"
 _COMMENT_STARTS = ("//", "#", "/*", '"""')
