@@ -151,6 +151,12 @@ CODEX = "Chunk ID: 4d9db0\nWall time: 0.3796 seconds\nProcess exited with code {
             "one\n<shellId: 0 completed with exit code 3>",
             "one\n<shellId: 0 completed with exit code 3>",
         ),
+        (
+            Tool.SHELL,
+            "<persisted-output>\nOutput too large (30KB). Full output saved to: /a.txt\n\nPreview (first 2KB):\n"
+            "first\nsecond\nthird\n...\n</persisted-output>",
+            "Output too large (30KB). Full output saved to: /a.txt\nfirst",
+        ),
         (Tool.EDIT, "<tool_use_error>File does not exist.</tool_use_error>", "File does not exist."),
     ],
 )

@@ -36,6 +36,8 @@ _PLAIN_HEADER = re.compile(
 _TRAILER = re.compile(r"\s*<shellId: \S+ completed with exit code 0>\s*\Z")
 """What some put behind the output of a command that went well."""
 _TRAILER_CHARS_MAX = 200
+_SPILLED = re.compile(r"<persisted-output>\n(Output too large[^\n]*)\n+(?:Preview[^\n]*\n)?([^\n]*)")
+"""What stands for an output that was put into a file of its own: where it is, and how it begins."""
 _ERROR_MARKS = "<tool_use_error>", "</tool_use_error>"
 _COMMENT_STARTS = ("//", "#", "/*", '"""')
 # Rust's White_Space, which is what the rules were written against; str.strip() would also take \x1c-\x1f.
@@ -84,6 +86,8 @@ def without_wrapping(content: str) -> str:
         content = "\n".join([*telling, content[head.end() :]])
     if content.startswith(_ERROR_MARKS[0]):
         content = content.removeprefix(_ERROR_MARKS[0]).rstrip().removesuffix(_ERROR_MARKS[1])
+    if spilled := _SPILLED.match(content):
+        return "\n".join(spilled.groups())
     found = _TRAILER.search(content, max(len(content) - _TRAILER_CHARS_MAX, 0))
     return content[: found.start()] if found else content
 
