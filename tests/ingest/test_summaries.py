@@ -11,7 +11,7 @@ import pytest
 
 from backstory.reindex import reindex
 from tests.conftest import NOW
-from tests.ingest.machines import Machine, claude_line, claude_log, differences, lines
+from tests.ingest.machines import Machine, claude_line, claude_log, differences, lines, looked_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,6 +140,7 @@ def test_what_a_sessions_own_log_calls_it_comes_before_a_summary(
     came(machine)
     assert titles(machine)["about"] == "Its own"
     read(machine, other=LOGS["other"])
+    assert titles(machine)["about"] == "Its own"
     reindex(machine.store, now=NOW, events_too=True)
     assert titles(machine)["about"] == "Its own"
 
@@ -161,6 +162,23 @@ def test_a_reindex_gives_the_same_titles_whatever_was_lost(machine: Machine, eve
             db.execute(f"delete from {what}")
     reindex(machine.store, now=NOW, events_too=events_too)
     assert differences(machine.content(), before) == []
+
+
+def test_what_was_copied_into_a_session_of_a_person_holds_no_leaves(machine: Machine) -> None:
+    read(machine, about=LOGS["about"])
+    copy = machine.store.continue_session(machine.store, session(machine, "about").uid)
+    reindex(machine.store, now=NOW)
+    machine.store.remove(session(machine, "about"))
+    read(machine, teller=LOGS["teller"])
+    assert machine.store.session(copy.uid).title is None
+
+
+def test_a_reindex_notes_nothing_twice(machine: Machine) -> None:
+    read(machine, **LOGS)
+    tables = ("record_ids", "summaries", "summary_leaves", "lent_titles")
+    before = [looked_up(machine.store_path, f"select count(*) from {table}") for table in tables]
+    reindex(machine.store, now=NOW)
+    assert [looked_up(machine.store_path, f"select count(*) from {table}") for table in tables] == before
 
 
 def test_a_title_that_an_earlier_version_took_from_a_summary_is_not_the_logs_own(machine: Machine) -> None:
