@@ -23,8 +23,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import Ending, Place, Streamed, _jsonl, _numbers
-from backstory.bounds import added
+from backstory.agents import Ending, Place, Streamed, _codex_usage, _jsonl, _numbers
 from backstory.context import strip_context
 from backstory.model import (
     AssistantText,
@@ -180,29 +179,9 @@ _STDERR_ERROR = re.compile(r"(?:^|\s)ERROR\s+(?:[^\s{]+\{[^}]*\}:?\s*)*(?:[\w:]*
 _PROPOSED = re.compile(r"<proposed_plan>\s*(.*?)\s*</proposed_plan>", re.DOTALL)
 
 
-class _Usage(_numbers.Counts):
-    input_tokens: _numbers.Count = None
-    cached_input_tokens: _numbers.Count = None
-    cache_write_input_tokens: _numbers.Count = None
-    output_tokens: _numbers.Count = None
-    reasoning_output_tokens: _numbers.Count = None
-
-    def spent(self) -> int:
-        return added(self.input_tokens, self.output_tokens)
-
-    def since(self, before: _Usage) -> _Usage:
-        return _Usage(
-            input_tokens=_grown(before.input_tokens, self.input_tokens),
-            cached_input_tokens=_grown(before.cached_input_tokens, self.cached_input_tokens),
-            cache_write_input_tokens=_grown(before.cache_write_input_tokens, self.cache_write_input_tokens),
-            output_tokens=_grown(before.output_tokens, self.output_tokens),
-            reasoning_output_tokens=_grown(before.reasoning_output_tokens, self.reasoning_output_tokens),
-        )
-
-
 class _Info(Struct):
-    total_token_usage: _Usage | None = None
-    last_token_usage: _Usage | None = None
+    total_token_usage: _codex_usage.Usage | None = None
+    last_token_usage: _codex_usage.Usage | None = None
 
 
 class _Item(Struct):
@@ -298,7 +277,7 @@ class _State(Struct, kw_only=True):
     turn_task: str | None = None
     turns_seen: int = 0
     path: list[tuple[str, int]] = field(default_factory=list)
-    totals: _Usage | None = None
+    totals: _codex_usage.Usage | None = None
     over: list[str] = field(default_factory=list)
     """The last tasks that ended in this log: one that begins again is a copy, written by a fork in the same file."""
     is_copy: bool = False
@@ -322,7 +301,7 @@ class _StreamRecord(Struct):
     type: str = ""
     thread_id: str | None = None
     item: _StreamItem | None = None
-    usage: _Usage | None = None
+    usage: _codex_usage.Usage | None = None
     message: Any = None
     error: Any = None
 
@@ -708,7 +687,8 @@ class Reader:
         else:
             grown = total.since(before)
         if state.turn is not None and (grown.spent() or state.turn.tokens_source is None):
-            state.turn.tokens, state.turn.tokens_source = _added(state.turn.tokens, grown), "reported"
+            state.turn.tokens = _codex_usage.added_to(state.turn.tokens, grown, info.last_token_usage)
+            state.turn.tokens_source = "reported"
 
     # turns and their tree -------------------------------------------------------------------------------------
 
@@ -820,7 +800,7 @@ class StreamReader:
         self._calls: set[str] = set()
         self._completed = False
         self._failed = False
-        self._usage: _Usage | None = None
+        self._usage: _codex_usage.Usage | None = None
         self._last_error = ""
         self._said_why = False
         self._held: deque[str] = deque(maxlen=_STDERR_LINES_HELD_MAX)
@@ -854,7 +834,7 @@ class StreamReader:
             outcome=outcome,
             error=self._why(exit) if outcome in (Outcome.FAILED, Outcome.CRASHED) else None,
             # A run is a thread of its own, so the thread's total is the run's.
-            tokens=_added(Tokens(), self._usage) if self._usage else Tokens(),
+            tokens=_codex_usage.added_to(Tokens(), self._usage) if self._usage else Tokens(),
             tokens_source="reported" if self._usage else None,
         )
 
@@ -1228,23 +1208,6 @@ def _code(info: Any) -> str:
 
 def _length(value: Any) -> int:
     return len(value) if isinstance(value, list) else 0
-
-
-def _grown(before: int | None, now: int | None) -> int | None:
-    return None if now is None else max(now - (before or 0), 0)
-
-
-def _added(tokens: Tokens, more: _Usage) -> Tokens:
-    cached = more.cached_input_tokens or 0
-    written = more.cache_write_input_tokens
-    return Tokens(
-        # Codex counts what came from its cache as input too.
-        input=added(tokens.input, max((more.input_tokens or 0) - cached, 0)),
-        output=added(tokens.output, more.output_tokens),
-        cache_read=added(tokens.cache_read, cached),
-        cache_write=tokens.cache_write if written is None else added(tokens.cache_write, written),
-        reasoning=added(tokens.reasoning, more.reasoning_output_tokens),
-    )
 
 
 AGENT = Codex()
