@@ -188,4 +188,4 @@ def test_where_a_sum_hides_what_the_long_requests_were_a_cost_is_a_lower_bound_w
 
 def test_a_higher_price_that_is_not_known_makes_a_lower_bound_without_an_estimate() -> None:
     cost = cost_of(Tokens(input=200, output=0, largest_input=200), UNTOLD)
-    assert (cost.kind, cost.low_usd, cost.high_usd) == (Kind.LOWER_BOUND, pytest.approx(0.0002), None)
+    assert (cost.kind, cost.high_usd) == (Kind.LOWER_BOUND, None)

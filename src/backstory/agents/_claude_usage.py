@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import field
 
-from backstory import bounds
 from backstory.agents import _numbers
 from backstory.bounds import added
 from backstory.model import Tokens
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 Counted = tuple[int, ...]
 """Of one message: input, output, read from a cache, written to one, and of that what is held for an hour."""
-_PERIODS = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 
 
 class Usage(_numbers.Counts):
@@ -45,7 +43,9 @@ def _held_for_an_hour(periods: object, written: int | None) -> int | None:
         return written
     if not isinstance(periods, dict):
         return None
-    short, long = (bounds.count(periods.get(name)) or 0 for name in _PERIODS)
+    short, long = periods.get("ephemeral_5m_input_tokens", 0), periods.get("ephemeral_1h_input_tokens", 0)
+    if type(short) is not int or type(long) is not int or min(short, long) < 0:
+        return None
     return long if short + long == written else None
 
 
@@ -54,6 +54,8 @@ def one_more(tokens: Tokens, before: Counted | None, usage: Usage) -> tuple[Coun
     written, written_1h = usage.cache_creation_input_tokens or 0, usage.cache_write_1h
     read = usage.cache_read_input_tokens or 0
     told = (usage.input_tokens or 0, usage.output_tokens or 0, read, written, written_1h or 0)
+    if told == before:
+        return told, tokens
     # What was kept of a log that goes on may come from a version that knew nothing of the periods.
     known = (*(before or ()), 0, 0, 0, 0, 0)[: len(told)]
     now = tuple(map(max, known, told))
