@@ -31,7 +31,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import CompanionFacts, Ending, Place, Streamed, _claude_usage, _jsonl, _numbers, _reported
+from backstory.agents import CompanionFacts, Ending, Place, Streamed, _jsonl, _numbers, _reported, _usage_of_messages
 from backstory.bounds import added
 from backstory.context import strip_context
 from backstory.model import (
@@ -221,7 +221,7 @@ class _Message(Struct):
     id: str | None = None
     model: str | None = None
     content: str | list[_Block | str] | None = None
-    usage: _claude_usage.Usage | None = None
+    usage: _usage_of_messages.Usage | None = None
     stop_reason: str | None = None
 
 
@@ -268,7 +268,7 @@ class _State(Struct, kw_only=True):
     title_rank: int = 0
     turn: Turn | None = None
     turns_seen: int = 0
-    usage: dict[str, _claude_usage.Counted] = field(default_factory=dict)
+    usage: dict[str, _usage_of_messages.Counted] = field(default_factory=dict)
     unfinished: dict[str, bool] = field(default_factory=dict)
     """Messages of the turn whose final count was not told, in order; some of them, where there are many."""
     finished: list[str] = field(default_factory=list)
@@ -307,7 +307,7 @@ class _StreamEvent(Struct):
     type: str = ""
     message: _Message | None = None
     delta: _Delta | None = None
-    usage: _claude_usage.Usage | None = None
+    usage: _usage_of_messages.Usage | None = None
 
 
 class _StreamLine(Struct):
@@ -337,7 +337,7 @@ class _StreamLine(Struct):
     stop_reason: str | None = None
     duration_ms: Any = None
     total_cost_usd: Any = None
-    usage: _claude_usage.Usage | None = None
+    usage: _usage_of_messages.Usage | None = None
 
 
 _decoder = msgspec.json.Decoder(_Line)
@@ -678,9 +678,9 @@ class Reader:
             self._note_usage(turn, key, message.usage)
             self._note_end_of_message(turn, key, message.stop_reason)
 
-    def _note_usage(self, turn: Turn, key: str, usage: _claude_usage.Usage) -> None:
+    def _note_usage(self, turn: Turn, key: str, usage: _usage_of_messages.Usage) -> None:
         # Each block of a message repeats its usage, growing: the largest counts, once.
-        counted, turn.tokens = _claude_usage.one_more(turn.tokens, self._state.usage.get(key), usage)
+        counted, turn.tokens = _usage_of_messages.one_more(turn.tokens, self._state.usage.get(key), usage)
         self._state.usage[key] = counted
         if len(self._state.usage) > _MESSAGES_OPEN_MAX:
             self._state.usage.pop(next(iter(self._state.usage)))
@@ -1073,15 +1073,15 @@ class StreamReader:
         said = (_plain(last.errors) or _plain(last.result)) if last.is_error else ""
         return said or "\n".join(self._held) or _exit_told(exit)
 
-    def _note_usage(self, usage: _claude_usage.Usage | None) -> None:
+    def _note_usage(self, usage: _usage_of_messages.Usage | None) -> None:
         if usage is not None:
             before = self._messages.get(self._message_id, Tokens())
-            self._messages[self._message_id] = _claude_usage.larger(before, _claude_usage.tokens_of(usage))
+            self._messages[self._message_id] = _usage_of_messages.larger(before, _usage_of_messages.tokens_of(usage))
 
     def _tokens(self) -> Tokens | None:
         """The main thread's tokens."""
         results = (each.usage for each in self._results if each.usage and not _is_cut_off(each))
-        return _claude_usage.of_run(self._messages.values(), map(_claude_usage.tokens_of, results))
+        return _usage_of_messages.of_run(self._messages.values(), map(_usage_of_messages.tokens_of, results))
 
 
 def _source(record: _Line) -> str:
@@ -1096,7 +1096,7 @@ def _message_of(record: _StreamLine) -> _Message:
 
 def _is_cut_off(result: _StreamLine) -> bool:
     """Whether a result tells no tokens because its answer was cut off: it says 0, though they were paid."""
-    usage = result.usage or _claude_usage.Usage()
+    usage = result.usage or _usage_of_messages.Usage()
     return (result.terminal_reason or "").startswith("aborted") and not (usage.input_tokens or usage.output_tokens)
 
 

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import Ending, Place, Streamed, _codex_usage, _jsonl, _numbers
+from backstory.agents import Ending, Place, Streamed, _jsonl, _numbers, _usage_of_totals
 from backstory.context import strip_context
 from backstory.model import (
     AssistantText,
@@ -180,8 +180,8 @@ _PROPOSED = re.compile(r"<proposed_plan>\s*(.*?)\s*</proposed_plan>", re.DOTALL)
 
 
 class _Info(Struct):
-    total_token_usage: _codex_usage.Usage | None = None
-    last_token_usage: _codex_usage.Usage | None = None
+    total_token_usage: _usage_of_totals.Usage | None = None
+    last_token_usage: _usage_of_totals.Usage | None = None
 
 
 class _Item(Struct):
@@ -277,7 +277,7 @@ class _State(Struct, kw_only=True):
     turn_task: str | None = None
     turns_seen: int = 0
     path: list[tuple[str, int]] = field(default_factory=list)
-    totals: _codex_usage.Usage | None = None
+    totals: _usage_of_totals.Usage | None = None
     over: list[str] = field(default_factory=list)
     """The last tasks that ended in this log: one that begins again is a copy, written by a fork in the same file."""
     is_copy: bool = False
@@ -301,7 +301,7 @@ class _StreamRecord(Struct):
     type: str = ""
     thread_id: str | None = None
     item: _StreamItem | None = None
-    usage: _codex_usage.Usage | None = None
+    usage: _usage_of_totals.Usage | None = None
     message: Any = None
     error: Any = None
 
@@ -687,7 +687,7 @@ class Reader:
         else:
             grown = total.since(before)
         if state.turn is not None and (grown.spent() or state.turn.tokens_source is None):
-            state.turn.tokens = _codex_usage.added_to(state.turn.tokens, grown, info.last_token_usage)
+            state.turn.tokens = _usage_of_totals.added_to(state.turn.tokens, grown, info.last_token_usage)
             state.turn.tokens_source = "reported"
 
     # turns and their tree -------------------------------------------------------------------------------------
@@ -800,7 +800,7 @@ class StreamReader:
         self._calls: set[str] = set()
         self._completed = False
         self._failed = False
-        self._usage: _codex_usage.Usage | None = None
+        self._usage: _usage_of_totals.Usage | None = None
         self._last_error = ""
         self._said_why = False
         self._held: deque[str] = deque(maxlen=_STDERR_LINES_HELD_MAX)
@@ -834,7 +834,7 @@ class StreamReader:
             outcome=outcome,
             error=self._why(exit) if outcome in (Outcome.FAILED, Outcome.CRASHED) else None,
             # A run is a thread of its own, so the thread's total is the run's.
-            tokens=_codex_usage.added_to(Tokens(), self._usage) if self._usage else Tokens(),
+            tokens=_usage_of_totals.added_to(Tokens(), self._usage) if self._usage else Tokens(),
             tokens_source="reported" if self._usage else None,
         )
 

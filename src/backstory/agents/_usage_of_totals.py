@@ -1,4 +1,4 @@
-"""What Codex's requests used: its logs tell totals of a thread that grow, and the last request beside them."""
+"""What requests used, of logs that tell totals of a thread that grow, and the last request beside them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def added_to(tokens: Tokens, more: Usage, last: Usage | None = None) -> Tokens:
     written = more.cache_write_input_tokens
     is_one = not more.spent() or (last is not None and last.input_tokens == more.input_tokens)
     return Tokens(
-        # Codex counts what came from its cache as input too.
+        # What came from a cache is counted as input too.
         input=added(tokens.input, max((more.input_tokens or 0) - cached, 0)),
         output=added(tokens.output, more.output_tokens),
         cache_read=added(tokens.cache_read, cached),

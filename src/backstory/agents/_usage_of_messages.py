@@ -1,4 +1,4 @@
-"""What Claude's requests used, added up: each message counts once, though its records repeat its usage as it grows.
+"""What requests used, added up, of logs whose records repeat a message's usage as it grows: each counts once.
 
 How long caches hold what was written, and how large the largest request was, is known of a sum only where it is known
 of every part.

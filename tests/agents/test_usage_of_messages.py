@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from backstory.agents import claude
-from backstory.agents._claude_usage import Usage, larger, of_run, one_more, tokens_of
+from backstory.agents._usage_of_messages import Usage, larger, of_run, one_more, tokens_of
 from backstory.model import LogIdentity, Tokens
 
 
