@@ -248,11 +248,10 @@ def prices(db: sqlite3.Connection, usage: dict[str, Any], logs: Logs) -> Bridge:
         return float(rates[message.model][f"{name.replace(' ', '_')}_cost_per_mtok"]["microdollars"]) / 1e12
 
     hour = sum(each.for_an_hour * (rate(each, "cache write 1h") - rate(each, "cache write")) for each in both)
-    priced = sum(count * rate(each, name) for each in both for name, count in each.used.items())
-    rounded = usage["totals"]["totalCost"]["microdollars"] / 1e6 - hour - priced
+    priced = hour + sum(count * rate(each, name) for each in both for name, count in each.used.items())
+    rounded = usage["totals"]["totalCost"]["microdollars"] / 1e6 - priced
     name = "each message rounded to a millionth" if abs(rounded) < len(both) / 1e6 else UNEXPLAINED
     return {
-        "an hour's cache, at the price of 5 minutes": {"dollars": -hour},
         "list prices that are not the same": {"dollars": sum(least(each) for each in both) - priced},
         name: {"dollars": -rounded},
     }
@@ -260,7 +259,9 @@ def prices(db: sqlite3.Connection, usage: dict[str, Any], logs: Logs) -> Bridge:
 
 def least(message: Message) -> float:
     """What a message costs at least, by our list prices."""
-    tokens = Tokens(**{name.replace(" ", "_"): count for name, count in message.used.items()})
+    counts = {name.replace(" ", "_"): count for name, count in message.used.items()}
+    whole = message.used["input"] + message.used["cache read"] + message.used["cache write"]
+    tokens = Tokens(**counts, cache_write_1h=message.for_an_hour, largest_input=whole)
     return cost_of(tokens, price_table().price("claude", message.model, message.day)).low_usd or 0
 
 
