@@ -811,6 +811,18 @@ def test_codex_helpers_stand_below_their_parents(machine: Machine) -> None:
     assert (helper.relation, parent.relation, parent.parent_uid) == ("subagent", None, None)
 
 
+def test_a_helper_that_was_given_its_parents_turns_is_called_by_its_own_task(machine: Machine) -> None:
+    machine.put("codex/helper")
+    machine.put("codex/with-a-helper")
+    machine.read()
+    store = machine.store
+    (helper,) = store.children(only_shown(store))
+    assert [turn.prompt for turn in store.turns(helper)] == ["Do the work.", "SUBTASK: count the files"]
+    assert helper.shown_title == "SUBTASK: count the files"
+    (row,) = store.execute_read_only("select summary from sessions where relation = 'subagent'").rows
+    assert row == ("SUBTASK: count the files",)
+
+
 def test_a_forks_copies_are_the_same_turns_and_are_found_once(machine: Machine) -> None:
     machine.put("claude/resume")
     machine.put("claude/fork")
