@@ -32,9 +32,8 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import CompanionFacts, Ending, Place, Streamed, _jsonl, _numbers, _reported
+from backstory.agents import CompanionFacts, Ending, Place, Streamed, _claude_prompts, _jsonl, _numbers, _reported
 from backstory.bounds import added
-from backstory.context import strip_context
 from backstory.model import (
     PARTIAL,
     AssistantText,
@@ -161,11 +160,6 @@ _META_ENDING = ".meta.json"
 _SPILLED = re.compile(r"<persisted-output>\nOutput too large [^\n]*[/\\]tool-results[/\\]([^/\\\n]+)\n")
 _OURS = re.compile(rb'"(?:sessionId|leafUuid|parentUuid|messageId)"\s*:')
 _SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"]+)"')
-_WRAPPED = re.compile(r"<(ide_opened_file|ide_selection|system-reminder)>.*?</\1>\s*", re.DOTALL)
-_TAG = re.compile(r"</?[a-z-]+>")
-_NOTIFICATIONS = (
-    "<task-notification>", "<agent-notification>", "<user-prompt-submit-hook>", "<local-command-caveat>",
-)  # fmt: skip
 _NOT_OF_A_COMMAND = ("<", "Caveat: ", "Continue from where you left off")
 _REFUSED = re.compile(r"the user said:\n(?!The user wants to clarify these questions)(.+)", re.DOTALL)
 _ASKING = "AskUserQuestion"
@@ -179,8 +173,6 @@ _NOTICE = re.compile(
     r"No response requested\.|API Error|Invalid API key|Credit balance|Claude (?:AI )?usage limit|Prompt is too long"
     r"|Please run /login"
 )
-_COMMAND_NAME = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
-_COMMAND_ARGS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 
 
 class _Usage(_numbers.Counts):
@@ -606,7 +598,7 @@ class Reader:
         if not words.strip() or words in self._state.told:
             return []
         self._state.told = [*self._state.told, words][-_WORDS_TOLD_MAX:]
-        return [_not_typed(words) or UserMessage(content=words)]
+        return [_claude_prompts.not_typed(words) or UserMessage(content=words)]
 
     def _conversation(self, record: _Line, at: int | None, seq: int, nearest: str | None) -> list[Event]:
         match record.type:
@@ -754,12 +746,12 @@ class Reader:
     def _typed(self, record: _Line, text: str, at: int | None, seq: int, nearest: str | None) -> list[Event]:
         if not text.strip():
             return []
-        if aside := _not_typed(text):
+        if aside := _claude_prompts.not_typed(text):
             if isinstance(aside, Command) and aside.name and not aside.name.startswith("!"):
                 self._state.command = (record.uuid or "", aside.name, at)
             return [aside]
         self._state.command = None
-        prompt = _command_prompt(text) or strip_context(_WRAPPED.sub("", text))
+        prompt = _claude_prompts.typed(text)
         if not prompt.strip():
             return [Hook(name="context", output=text)]
         if record.is_sidechain and not self._is_helper:
@@ -804,7 +796,7 @@ class Reader:
         if kind == "api_error":
             return [Retry(attempt=_numbers.count(record.retry_attempt, "attempt") or 0, message=_plain(record.error))]
         if kind == "local_command":
-            return [_command(_plain(record.content))]
+            return [_claude_prompts.command(_plain(record.content))]
         if kind == "stop_hook_summary":
             problems = record.hook_errors or []
             return [Hook(name="Stop", output=_plain(problems))] if problems else []
@@ -1038,7 +1030,7 @@ class StreamReader:
         if record.is_synthetic or not text.strip():
             return events
         # The prompt itself is not repeated here, so no word in the user's place was typed.
-        aside = _not_typed(text) or Hook(name="context", output=text)
+        aside = _claude_prompts.not_typed(text) or Hook(name="context", output=text)
         self._was_interrupted = isinstance(aside, Error)
         return [*events, aside]
 
@@ -1216,41 +1208,6 @@ def _text_of(content: str | list[_Block | str] | None) -> str:
         elif block.type in ("image", "document"):
             said.append(f"[{block.type}]")
     return "\n".join(said)
-
-
-def _not_typed(text: str) -> Event | None:
-    """The event for text in the user's place that the user did not type, or None for a prompt."""
-    start = text.lstrip()
-    if start.startswith("[Request interrupted by user"):
-        return Error(message=start, code="interrupted")
-    if start.startswith(("<command-name>", "<local-command-", "<bash-input>", "<bash-stdout>", "<bash-stderr>")):
-        return _command(text)
-    if start.startswith("Operation stopped by hook:"):
-        return Hook(name="stopped", output=start)
-    if start.startswith(_NOTIFICATIONS):
-        return Hook(name=start[1 : start.index(">")], output=text)
-    return None
-
-
-def _command(text: str) -> Command:
-    name = _COMMAND_NAME.search(text)
-    if name:
-        args = _COMMAND_ARGS.search(text)
-        return Command(name=f"{name.group(1).strip()} {args.group(1).strip() if args else ''}".strip())
-    start = text.lstrip()
-    if start.startswith("<bash-input>"):
-        return Command(name="! " + _TAG.sub("", text).strip())
-    return Command(name="", output=_TAG.sub("", text).strip())
-
-
-def _command_prompt(text: str) -> str | None:
-    """A command that expands to a prompt, as it was typed: ``/review 12``. The agent's own commands do not."""
-    if not text.lstrip().startswith("<command-message>"):
-        return None
-    name = _COMMAND_NAME.search(text)
-    args = _COMMAND_ARGS.search(text)
-    typed = f"{name.group(1) if name else ''} {args.group(1) if args else ''}".strip()
-    return typed or None
 
 
 AGENT = Claude()
