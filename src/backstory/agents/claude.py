@@ -34,6 +34,7 @@ from msgspec import Struct, field
 from backstory import ids
 from backstory.agents import CompanionFacts, Ending, Place, Streamed, _claude_prompts, _jsonl, _numbers, _reported
 from backstory.bounds import added
+from backstory.context import told_as
 from backstory.model import (
     PARTIAL,
     AssistantText,
@@ -506,6 +507,7 @@ class Reader:
 
     def _record(self, record: _Line, at: int | None, seq: int) -> list[Event]:
         self._note_session(record)
+        before = self._state.turn
         if record.uuid is None:
             return self._control(record)
         if record.uuid in self._anchors:
@@ -518,7 +520,8 @@ class Reader:
             self._begin_turn("", "", at, seq, nearest)
         events = self._conversation(record, at, seq, nearest)
         aside = record.is_sidechain and not self._is_helper
-        said = record.type == "assistant" or (bool(events) and isinstance(events[0], UserMessage))
+        begins = self._state.turn is not before or (bool(events) and isinstance(events[0], UserMessage))
+        said = begins or record.type == "assistant"
         self._anchors[record.uuid] = record.uuid if said and not aside else nearest
         self._state.last_anchor = self._anchors[record.uuid]
         return events
@@ -756,12 +759,13 @@ class Reader:
             return [Hook(name="context", output=text)]
         if record.is_sidechain and not self._is_helper:
             return [Hook(name="subagent prompt", output=prompt)]
+        prompt, event = told_as(prompt)
         source = _source(record)
         if (record.uuid or "").startswith(_WORD_IDS) or source.startswith(_WORD_IDS) or source in self._state.absorbed:
             # Words that the agent was given while it worked belong to the turn that goes on.
-            return [UserMessage(content=prompt)]
+            return [event]
         self._begin_turn(record.uuid or "", prompt, at, seq, nearest)
-        return [UserMessage(content=prompt)]
+        return [event]
 
     def _expanded(self, record: _Line, text: str, seq: int, nearest: str | None) -> list[Event]:
         """What the agent is told in the user's place: the command before it, such as /goal, was a prompt then."""
