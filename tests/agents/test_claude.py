@@ -355,6 +355,12 @@ def test_a_notice_that_a_resume_writes_does_not_make_the_turn_longer() -> None:
 # tokens and costs -----------------------------------------------------------------------------------------------
 
 
+def test_a_compaction_asked_for_later_does_not_make_the_turn_longer() -> None:
+    summary = user("This session is being continued…", isCompactSummary=True, timestamp="2026-11-22T09:00:00.000Z")
+    before, after = said(user("go"), answer("ok")), said(user("go"), answer("ok"), summary)
+    assert after.in_order()[0].ended == before.in_order()[0].ended
+
+
 def test_the_usage_of_a_message_told_by_each_block_counts_once_at_its_largest() -> None:
     (turn,) = said(user("go"), spent("m1", 1), spent("m1", 30), spent("m1", 20), spent("m2", 7)).in_order()
     tokens = turn.tokens

@@ -35,6 +35,11 @@ def typed(text: str) -> str:
     return _command_prompt(text) or strip_context(_WRAPPED.sub("", text))
 
 
+def is_summary(text: str) -> bool:
+    """Whether a text is what the client told the model of a conversation in place of it."""
+    return text.startswith("This session is being continued from a previous conversation")
+
+
 def command(text: str) -> Command:
     name = _COMMAND_NAME.search(text)
     if name:

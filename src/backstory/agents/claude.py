@@ -150,6 +150,7 @@ _SUMMARIES_MAX = 200
 _QUEUED_MAX = 100
 _WORDS_TOLD_MAX = 16
 _ABSORBED = "absorbed_mid_turn"
+_MAX_TURNS = "max_turns"
 _CALLS_OPEN_MAX = 2_000
 _RECENT_ANCHORS = 16
 _MESSAGES_OPEN_MAX = 16
@@ -335,6 +336,8 @@ class _StreamLine(Struct):
     result: Any = None
     errors: Any = None
     terminal_reason: str | None = None
+    local_command: Any = None
+    local_command_source: Any = None
     stop_reason: str | None = None
     duration_ms: Any = None
     total_cost_usd: Any = None
@@ -786,8 +789,8 @@ class Reader:
         if kind == "max_turns_reached":
             turn = self._state.turn
             if turn is not None:
-                turn.stop_reason = "max_turns"
-            return [Error(message=f"It was stopped after {given.get('maxTurns', 'its')} turns.", code="max_turns")]
+                turn.stop_reason = _MAX_TURNS
+            return [Error(message=f"It was stopped after {given.get('maxTurns', 'its')} turns.", code=_MAX_TURNS)]
         if kind.startswith("hook_") or kind.endswith("_hook"):
             output = next(
                 (given[key] for key in ("content", "stdout", "stderr", "blockingError") if given.get(key)), ""
@@ -869,8 +872,8 @@ class Reader:
 
     def _close(self, turn: Turn, events: list[Event], at: int | None) -> None:
         """Note how the turn stands after these events: the last thing said tells how it ended."""
-        # A notice or a command typed later, such as what a resume writes, does not make the turn longer.
-        if at is not None and not isinstance(events[-1], Hook | Command):
+        # A notice or a command typed later, such as what a resume writes or /compact, does not make the turn longer.
+        if at is not None and not isinstance(events[-1], Hook | Command | Compacted):
             turn.ended = at if turn.ended is None else max(turn.ended, at)
         match events[-1]:
             case AssistantText():
@@ -918,7 +921,7 @@ class StreamReader:
         self._results: list[_StreamLine] = []
         self._stop_reason: str | None = None
         self._said_why = False
-        self._was_interrupted = False
+        self._was_interrupted = self._is_compacted = False
         self.tells_taken = self.is_waiting = self.is_deaf = False
         self.taken: list[str] = []
         self._held: deque[str] = deque(maxlen=_STDERR_LINES_HELD_MAX)
@@ -947,7 +950,6 @@ class StreamReader:
 
     def ended(self, exit: Exit) -> Ending:
         outcome = self._outcome(exit)
-        last = self._results[-1] if self._results else None
         tokens = self._tokens()
         costs = [each.total_cost_usd for each in self._results if each.total_cost_usd is not None]
         durations = [each.duration_ms for each in self._results if each.duration_ms is not None]
@@ -955,7 +957,7 @@ class StreamReader:
             outcome=outcome,
             error=self._why(exit) if outcome in (Outcome.FAILED, Outcome.CRASHED) else None,
             duration_ms=added(*durations) if durations else None,
-            stop_reason=last.stop_reason if last else self._stop_reason,
+            stop_reason=self._why_it_stopped(),
             model=self._model,
             tokens=tokens or Tokens(),
             tokens_source="reported" if tokens else None,
@@ -969,6 +971,13 @@ class StreamReader:
         if record.parent_tool_use_id:
             # A helper's words are in a log of its own.
             return []
+        events = self._told(record)
+        if self._is_compacted and record.type in ("assistant", "user", "result"):
+            # Its summary was not printed. Behind what a record says, so that this stays at its part.
+            self._is_compacted, events = False, [*events, Compacted()]
+        return events
+
+    def _told(self, record: _StreamLine) -> list[Event | None]:
         match record.type:
             case "assistant":
                 return [*self._assistant(record)]
@@ -1013,6 +1022,8 @@ class StreamReader:
         if record.is_api_error_message or (is_synthetic and record.error):
             self._said_why = True
             return [Error(message=_text_of(message.content), code=str(record.api_error_status or record.error or ""))]
+        if is_synthetic and isinstance(record.local_command_source, str):
+            return [_claude_prompts.command(record.local_command_source)]
         if is_synthetic:
             text = _text_of(message.content)
             return [Hook(name="notice", output=text)] if text else []
@@ -1031,8 +1042,13 @@ class StreamReader:
         for block in blocks:
             events += self._blocks._result(block, bytes(record.tool_use_result)) if block.type == "tool_result" else []
         text = _text_of(content)
-        if record.is_synthetic or not text.strip():
+        if not text.strip():
             return events
+        if record.is_synthetic:
+            if not (self._is_compacted or _claude_prompts.is_summary(text)):
+                return events
+            self._is_compacted = False
+            return [*events, Compacted(summary=text)]
         # The prompt itself is not repeated here, so no word in the user's place was typed.
         aside = _claude_prompts.not_typed(text) or Hook(name="context", output=text)
         self._was_interrupted = isinstance(aside, Error)
@@ -1049,7 +1065,9 @@ class StreamReader:
                 message = " ".join(str(each) for each in (record.error_status, _plain(record.error)) if each)
                 return [Retry(attempt=_numbers.count(record.attempt, "attempt") or 0, message=message)]
             case "compact_boundary":
-                return [Compacted()]
+                # The summary comes next, and tells it.
+                self._is_compacted = True
+                return []
             case kind:
                 return [] if kind in KEPT_STREAM_SYSTEM else [self._blocks._unknown(f"system/{kind}")]
 
@@ -1085,6 +1103,13 @@ class StreamReader:
             return Outcome.FAILED
         # A run that was stopped early enough ends with code 0 and says nothing.
         return Outcome.COMPLETED if last is not None else Outcome.CRASHED
+
+    def _why_it_stopped(self) -> str | None:
+        """The reason of the last answer; a command that the client ran by itself had none."""
+        answers = [each for each in self._results if not each.local_command] or self._results
+        if not answers:
+            return self._stop_reason
+        return _MAX_TURNS if answers[-1].terminal_reason == _MAX_TURNS else answers[-1].stop_reason
 
     def _why(self, exit: Exit) -> str | None:
         if self._said_why:
