@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from backstory import ids
+from backstory import agents, ids
 from backstory.agents.claude import AGENT
+from backstory.found import Found, FoundSummary
 from backstory.model import (
     AssistantText,
     Command,
@@ -18,6 +19,7 @@ from backstory.model import (
     Error,
     Event,
     Hook,
+    LogIdentity,
     Outcome,
     Plan,
     Relation,
@@ -247,12 +249,19 @@ def test_a_summary_after_a_compaction_is_no_prompt() -> None:
 # titles and other facts ---------------------------------------------------------------------------------------
 
 
-def test_a_summary_is_the_title_of_the_session_that_holds_its_leaf() -> None:
-    own = control("summary", summary="Ours", leafUuid="a1")
-    foreign = control("summary", summary="Theirs", leafUuid="elsewhere")
-    assert said(own, foreign, user("go"), answer("ok", "a1")).session.title == "Ours"
-    assert said(user("go"), answer("ok", "a1"), own).session.title == "Ours"
-    assert said(foreign, user("go"), answer("ok", "a1")).session.title is None
+def test_a_summary_is_told_with_its_leaf_and_is_no_title_of_the_log_that_it_stands_in() -> None:
+    reader = agents.reader_of(agents.load("claude"), LogIdentity(native_id=SESSION), None, tuple)
+    for line in (control("summary", summary=" Theirs ", leafUuid="elsewhere"), user("go", "u1"), answer("ok", "a1")):
+        reader.read(line, 1)
+    found = Found()
+    agents.note_found(reader, found)
+    assert reader.session.title is None
+    assert found.summaries == [FoundSummary(ids.record_key("elsewhere"), "Theirs")]
+    assert found.record_ids == ids.record_key("u1") + ids.record_key("a1")
+
+
+def test_a_summary_that_names_no_leaf_is_of_the_log_that_it_stands_in() -> None:
+    assert said(control("summary", summary="Ours"), user("go")).session.title == "Ours"
 
 
 # the tree -------------------------------------------------------------------------------------------------------

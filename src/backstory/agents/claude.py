@@ -35,6 +35,7 @@ from backstory import ids
 from backstory.agents import CompanionFacts, Ending, Place, Streamed, _claude_prompts, _jsonl, _numbers, _reported
 from backstory.bounds import added
 from backstory.context import told_as
+from backstory.found import FoundSummary
 from backstory.model import (
     PARTIAL,
     AssistantText,
@@ -145,8 +146,6 @@ _TELLS_TAKEN = "msg_lifecycle_v1"
 """Among the capabilities of a version that tells which words it takes up."""
 
 _TITLE_RANK = {"summary": 1, "ai-title": 2, "agent-name": 3, "custom-title": 4}
-_SUMMARIES_MAX = 200
-"""So many summaries may wait for the record that they are of."""
 _QUEUED_MAX = 100
 _WORDS_TOLD_MAX = 16
 _ABSORBED = "absorbed_mid_turn"
@@ -279,8 +278,6 @@ class _State(Struct, kw_only=True):
     recent: dict[str, str | None] = field(default_factory=dict)
     heads: dict[str, tuple[str | None, int | None]] = field(default_factory=dict)
     cost_seen: float | None = None
-    summaries: dict[str, str] = field(default_factory=dict)
-    """Summaries of conversations whose last record, by its uuid, has not been met: maybe those of other sessions."""
     plans: dict[str, str] = field(default_factory=dict)
     """Plans whose call has no result yet."""
     queued: list[str] = field(default_factory=list)
@@ -471,7 +468,14 @@ class Reader:
         self._earlier: Callable[[], Iterable[bytes]] | None = earlier if state else None
         self._touched: dict[str, Turn] = {}
         self._has_reported = False
+        self._met: list[str] = []
+        self._summaries: list[FoundSummary] = []
         self.unknown: dict[str, int] = Counter()
+
+    def summed_up(self) -> tuple[list[str], list[FoundSummary]]:
+        told = self._met, self._summaries
+        self._met, self._summaries = [], []
+        return told
 
     def has_reported(self) -> bool:
         has_reported, self._has_reported = self._has_reported, False
@@ -516,7 +520,8 @@ class Reader:
         if record.uuid in self._anchors:
             # Two processes that write one log may both write a record.
             return []
-        self._note_summary(record.uuid)
+        if not self._is_helper:
+            self._met.append(record.uuid)
         nearest = self._anchor_of(record.parent_uuid)
         if self._state.turn is None and record.type == "assistant" and not record.is_sidechain:
             # A log may begin in the midst of a conversation whose prompt it does not hold.
@@ -561,21 +566,11 @@ class Reader:
             self._state.session.title, self._state.title_rank = title.strip(), _TITLE_RANK[kind]
 
     def _keep_summary(self, record: _Line) -> None:
-        """Keep a summary until its leaf is read: it is a title of the session that holds it.
-
-        Older builds wrote summaries into whatever log they began next.
-        """
-        leaf = record.leaf_uuid
-        if not isinstance(leaf, str) or leaf in self._anchors:
+        """A summary is a title of the session that holds its leaf: older builds wrote it into the next log."""
+        if not isinstance(record.leaf_uuid, str):
             self._note_title("summary", record.summary)
-        elif isinstance(record.summary, str):
-            self._state.summaries[leaf] = record.summary
-            if len(self._state.summaries) > _SUMMARIES_MAX:
-                self._state.summaries.pop(next(iter(self._state.summaries)))
-
-    def _note_summary(self, uuid: str) -> None:
-        if self._state.summaries and (summary := self._state.summaries.pop(uuid, None)) is not None:
-            self._note_title("summary", summary)
+        elif isinstance(record.summary, str) and record.summary.strip():
+            self._summaries.append(FoundSummary(ids.record_key(record.leaf_uuid), record.summary.strip()))
 
     def _queue(self, record: _Line) -> list[Event]:
         """Words typed while the agent works: put in a queue, and given to it at once (``remove``), as a prompt of their
