@@ -277,6 +277,8 @@ class Turn(Struct, kw_only=True):
     ended: int | None = None
     outcome: str | None = None
     stop_reason: str | None = None
+    api_latency_ms: int | None = None
+    """How long the model took: its requests added up, as the agent tells it."""
     duration_ms: int | None = None
     tokens: Tokens = field(default_factory=Tokens)
     tokens_source: str | None = None

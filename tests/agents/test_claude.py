@@ -566,6 +566,29 @@ def test_several_durations_of_a_turn_add_up() -> None:
     assert turn.duration_ms == 474_000
 
 
+def _ended_process(total_ms: int | float) -> bytes:
+    return record("cost-state", totalCostUSD=0, totalAPIDuration=total_ms)
+
+
+def test_how_long_the_model_took_is_by_how_much_the_sessions_total_grew() -> None:
+    first, second = [user("one"), answer("1"), _ended_process(143)], [user("two"), answer("2"), _ended_process(167)]
+    assert [turn.api_latency_ms for turn in said(*first, *second).in_order()] == [143, 24]
+
+
+def test_a_total_of_several_turns_says_of_none_how_long_the_model_took() -> None:
+    both = [user("one"), answer("1"), user("two"), answer("2"), _ended_process(500)]
+    more = [user("three"), answer("3"), user("four"), answer("4"), _ended_process(900)]
+    turns = said(*both, *more, user("five"), answer("5"), _ended_process(930)).in_order()
+    assert [turn.api_latency_ms for turn in turns] == [None, None, None, None, 30]
+
+
+@pytest.mark.parametrize("total_ms", [143, 10])
+def test_a_total_that_did_not_grow_measured_nothing(total_ms: int) -> None:
+    again = [user("two"), _ended_process(total_ms), user("three"), _ended_process(total_ms + 7)]
+    turns = said(user("one"), answer("1"), _ended_process(143), *again).in_order()
+    assert [turn.api_latency_ms for turn in turns] == [143, None, 7]
+
+
 def test_a_blank_answer_is_no_event() -> None:
     assert said(user("go"), answer("\n\n"), answer("ok")).all(AssistantText) == [AssistantText(text="ok")]
 

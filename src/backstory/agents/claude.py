@@ -32,7 +32,18 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import CompanionFacts, Ending, Place, Streamed, _claude_prompts, _jsonl, _numbers, _reported
+from backstory.agents import (
+    CompanionFacts,
+    Ending,
+    Place,
+    Streamed,
+    _changed_files,
+    _claude_prompts,
+    _jsonl,
+    _latency,
+    _numbers,
+    _reported,
+)
 from backstory.bounds import added
 from backstory.context import told_as
 from backstory.found import FoundSummary
@@ -164,7 +175,6 @@ _SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"]+)"')
 _NOT_OF_A_COMMAND = ("<", "Caveat: ", "Continue from where you left off")
 _REFUSED = re.compile(r"the user said:\n(?!The user wants to clarify these questions)(.+)", re.DOTALL)
 _ASKING = "AskUserQuestion"
-_DIFF = b'"bashEditDiff"'
 _PLANNING = "ExitPlanMode"
 _PLANS_OPEN_MAX = 4
 _USER_REFUSED = "The user doesn't want to proceed"
@@ -199,23 +209,6 @@ class _Answered(Struct):
     """A result of the tool that asks the user."""
 
     answers: dict[str, Any] = field(default_factory=dict)
-
-
-class _ChangedFile(Struct):
-    path: str = field(name="filePath")
-    created: bool = False
-    deleted: bool = False
-
-
-class _Diff(Struct):
-    files: list[_ChangedFile] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list, name="changedFiles")
-
-
-class _Ran(Struct):
-    """A result of the shell, of a build that watches the files of a repository."""
-
-    diff: _Diff = field(default_factory=_Diff, name="bashEditDiff")
 
 
 class _Message(Struct):
@@ -260,6 +253,7 @@ class _Line(Struct, rename="camel"):
     agent_name: Any = None
     cost_usd: Any = field(default=None, name="costUSD")
     total_cost_usd: Any = field(default=None, name="totalCostUSD")
+    total_api_duration: Any = field(default=None, name="totalAPIDuration")
 
 
 class _State(Struct, kw_only=True):
@@ -278,6 +272,7 @@ class _State(Struct, kw_only=True):
     recent: dict[str, str | None] = field(default_factory=dict)
     heads: dict[str, tuple[str | None, int | None]] = field(default_factory=dict)
     cost_seen: float | None = None
+    latency: _latency.Total = field(default_factory=_latency.Total)
     plans: dict[str, str] = field(default_factory=dict)
     """Plans whose call has no result yet."""
     queued: list[str] = field(default_factory=list)
@@ -337,6 +332,7 @@ class _StreamLine(Struct):
     local_command_source: Any = None
     stop_reason: str | None = None
     duration_ms: Any = None
+    duration_api_ms: Any = None
     total_cost_usd: Any = None
     usage: _Usage | None = None
 
@@ -554,6 +550,7 @@ class Reader:
             return self._queue(record)
         if kind == "cost-state":
             self._note_total_cost(_numbers.amount(record.total_cost_usd, "cost_usd"))
+            self._note_total_latency(_numbers.count(record.total_api_duration, "api_latency_ms"))
             return []
         if kind == "system":
             return self._system(record)
@@ -727,6 +724,12 @@ class Reader:
             turn.cost_usd, turn.cost_source = (turn.cost_usd or 0.0) + (total - before), "reported"
             self._touched[turn.uid] = turn
 
+    def _note_total_latency(self, total_ms: int | None) -> None:
+        turn, lasted_ms = self._state.turn, self._state.latency.grown_ms(total_ms, self._state.turns_seen)
+        if turn is not None and lasted_ms is not None:
+            turn.api_latency_ms = lasted_ms
+            self._touched[turn.uid] = turn
+
     # what was typed, and what was put beside it ---------------------------------------------------------------
 
     def _user(self, record: _Line, at: int | None, seq: int, nearest: str | None) -> list[Event]:
@@ -812,8 +815,8 @@ class Reader:
     def _result(self, block: _Block, told: bytes) -> list[Event]:
         """A tool's result, what the user said in it, and the plan that the call put before the user."""
         result = self._tool_result(block)
-        if _DIFF in told:
-            result = msgspec.structs.replace(result, changes=_changes(told))
+        if _changed_files.MARK in told:
+            result = msgspec.structs.replace(result, changes=_changed_files.changes(told))
         words = _refusal(result) if result.is_error else "\n".join(_answers(result, told))
         events: list[Event] = [result, UserMessage(content=words)] if words.strip() else [result]
         plan = self._state.plans.pop(result.tool_use_id, None)
@@ -952,6 +955,8 @@ class StreamReader:
             outcome=outcome,
             error=self._why(exit) if outcome in (Outcome.FAILED, Outcome.CRASHED) else None,
             duration_ms=added(*durations) if durations else None,
+            # A running total of the process, like the cost. Requests that failed are not in it, so zero is not known.
+            api_latency_ms=max((each.duration_api_ms or 0 for each in self._results), default=0) or None,
             stop_reason=self._why_it_stopped(),
             model=self._model,
             tokens=tokens or Tokens(),
@@ -982,6 +987,7 @@ class StreamReader:
                 return self._system(record)
             case "result":
                 record.duration_ms = _numbers.count(record.duration_ms, "duration_ms")
+                record.duration_api_ms = _numbers.count(record.duration_api_ms, "api_latency_ms")
                 record.total_cost_usd = _numbers.amount(record.total_cost_usd, "cost_usd")
                 self._results.append(record)
                 return [
@@ -1187,18 +1193,6 @@ def _answers(result: ToolResult, told: bytes) -> list[str]:
     if answers:
         return [_plain(each) for each in answers.values()]
     return _ANSWER.findall(result.content) if result.content.startswith(_ANSWERED) else []
-
-
-def _changes(told: bytes) -> dict[str, str]:
-    """The files that a command changed, as the client saw them; it looks only in git repositories."""
-    try:
-        seen = msgspec.json.decode(told, type=_Ran).diff
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-    changes = dict.fromkeys(seen.changed, "edit")
-    for each in seen.files:
-        changes[each.path] = "create" if each.created else "delete" if each.deleted else "edit"
-    return changes
 
 
 def _plain(value: Any) -> str:

@@ -4,7 +4,7 @@ Source: recorded logs of 0.124 to 0.169. A line is ``{timestamp, type, payload}`
 twice: by ``response_item`` (what the model is sent) and by ``event_msg`` (what the screen showed). Answers and
 tools are taken from the first, prompts and endings from the second. A task is a turn, known by its ``turn_id``;
 forks and helpers begin with copies of their parent's records, whose turns keep their ids. Token counts are a
-running total of the thread. There are no costs in these logs.
+running total of the thread. These logs tell no costs, nor how long the model took: a task's time holds its tools.
 
 A run is ``codex exec --json``: items with a short id each, told when they start and when they are done. Only
 ``turn.completed`` and ``turn.failed`` tell how it ended; calls that Codex refused are told on stderr alone.
@@ -24,11 +24,11 @@ from msgspec import Struct, field
 
 from backstory import ids
 from backstory.agents import Ending, Place, Streamed, _jsonl, _numbers
+from backstory.agents._typed_commands import typed_command
 from backstory.bounds import added
 from backstory.context import strip_context, told_as
 from backstory.model import (
     AssistantText,
-    Command,
     Compacted,
     Complete,
     Error,
@@ -166,9 +166,6 @@ _SYNTHETIC = re.compile(
     r"|user_shell_command|user_action|skill|goal|goal_context|plugin|plugins_instructions|recommended_plugins"
     r"|collaboration_mode|personality_spec|model_switch|hook_prompt|app-context|apps_instructions"
     r"|codex_internal_context|realtime_conversation)\b)"
-)
-_SHELL_COMMAND = re.compile(
-    r"\s*<user_shell_command>\s*<command>\s*(.*?)\s*</command>\s*(?:<result>(.*?)</result>)?", re.DOTALL
 )
 _IDE_CONTEXT = re.compile(r"\A# Context from my IDE setup:.*?^## My request for Codex:\s*\n", re.DOTALL | re.MULTILINE)
 _IMAGE_TAG = re.compile(r"\s*</?image\b[^>]*>\s*\Z")
@@ -554,17 +551,15 @@ class Reader:
             case "assistant":
                 return _answer(_plain(payload.content))
             case "user":
-                return [self._doubled_prompt(payload, at, seq)]
+                text, images = _typed(payload.content)
+                return [*typed_command(text)] or [self._doubled_prompt(payload, text, images, at, seq)]
             case "developer" | "system":
                 return []
             case role:
                 return [self._unknown(f"response_item/message/{role}")]
 
-    def _doubled_prompt(self, payload: _Payload, at: int | None, seq: int) -> Event | None:
+    def _doubled_prompt(self, payload: _Payload, text: str, images: int, at: int | None, seq: int) -> Event | None:
         """The model's copy of a prompt counts only where nothing else tells it: in old logs, and in copied turns."""
-        text, images = _typed(payload.content)
-        if command := _SHELL_COMMAND.match(text):
-            return Command(name=f"! {command.group(1)}", output=command.group(2).strip())
         if _is_synthetic(payload, text):
             return None
         if self._state.has_events and not self._state.has_copies:
@@ -850,12 +845,14 @@ class StreamReader:
 
     def ended(self, exit: Exit) -> Ending:
         outcome = self._outcome(exit)
+        # A total of nothing is none: a review is told so, whose requests are another thread's.
+        usage = self._usage if self._usage is not None and self._usage.spent() else None
         return Ending(
             outcome=outcome,
             error=self._why(exit) if outcome in (Outcome.FAILED, Outcome.CRASHED) else None,
             # A run is a thread of its own, so the thread's total is the run's.
-            tokens=_added(Tokens(), self._usage) if self._usage else Tokens(),
-            tokens_source="reported" if self._usage else None,
+            tokens=_added(Tokens(), usage) if usage else Tokens(),
+            tokens_source="reported" if usage else None,
         )
 
     # records ------------------------------------------------------------------------------------------------

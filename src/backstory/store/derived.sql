@@ -110,7 +110,7 @@ create virtual table if not exists search_index using fts5(
   session_id unindexed,                  -- sessions.id
   source_type unindexed,                 -- NULL: an event
   source_id unindexed,                   -- the record's number in the session
-  scope unindexed,                       -- prompt | answer | thinking | tool_input | tool_output | system
+  scope unindexed,                       -- prompt | command | answer | thinking | tool_input | tool_output | system
   content='', contentless_delete=1, contentless_unindexed=1,
   tokenize="unicode61 remove_diacritics 2"
 );

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TURNS_AT_ONCE = 32
 _COLUMNS = (
     "uid, parent_uid, parent_seq, first_seq, last_seq, agent, model, native_id, prompt, started, ended, outcome, "
-    "stop_reason, duration_ms, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
+    "stop_reason, api_latency_ms, duration_ms, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
     "reasoning_tokens, tokens_source, cost_usd, cost_source"
 )
 _NAMES = _COLUMNS.split(", ")
@@ -181,10 +181,11 @@ def follow(db: apsw.Connection, session_id: int, leaf: tuple[str, int] | None) -
 
 _UPSERT = (
     f"insert into turns(session_id, {_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-    "?, ?) on conflict(session_id, uid) do update set first_seq = excluded.first_seq, last_seq = excluded.last_seq, "
+    "?, ?, ?) on conflict(session_id, uid) do update set first_seq = excluded.first_seq, last_seq = excluded.last_seq, "
     "parent_uid = excluded.parent_uid, parent_seq = excluded.parent_seq, model = excluded.model, "
     "prompt = coalesce(nullif(excluded.prompt, ''), prompt), started = excluded.started, ended = excluded.ended, "
-    "outcome = excluded.outcome, stop_reason = excluded.stop_reason, duration_ms = excluded.duration_ms, "
+    "outcome = excluded.outcome, stop_reason = excluded.stop_reason, "
+    "api_latency_ms = excluded.api_latency_ms, duration_ms = excluded.duration_ms, "
     "input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, "
     "cache_read_tokens = excluded.cache_read_tokens, cache_write_tokens = excluded.cache_write_tokens, "
     "reasoning_tokens = excluded.reasoning_tokens, tokens_source = excluded.tokens_source, "
@@ -198,7 +199,7 @@ def _values(session_id: int, turn: Turn) -> tuple[Any, ...]:
     return (
         session_id, turn.uid, turn.parent_uid, turn.parent_seq, turn.first_seq, turn.last_seq, turn.agent,
         turn.model, turn.native_id, turn.prompt, turn.started, turn.ended, turn.outcome, turn.stop_reason,
-        _duration(turn), tokens.input, tokens.output, tokens.cache_read, tokens.cache_write,
+        turn.api_latency_ms, _duration(turn), tokens.input, tokens.output, tokens.cache_read, tokens.cache_write,
         tokens.reasoning, turn.tokens_source, turn.cost_usd, turn.cost_source,
     )  # fmt: skip
 
