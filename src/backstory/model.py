@@ -250,6 +250,10 @@ class Tokens(Struct, kw_only=True):
     cache_read: int | None = None
     cache_write: int | None = None
     reasoning: int | None = None
+    cache_write_1h: int | None = None
+    """The part of ``cache_write`` that a cache holds for an hour."""
+    largest_input: int | None = None
+    """The input of the largest request, caches included."""
 
 
 class Outcome(StrEnum):

@@ -30,6 +30,7 @@ Count = Any
 _TOKENS = {
     "input": "input_tokens", "output": "output_tokens", "cache_read": "cache_read_tokens",
     "cache_write": "cache_write_tokens", "reasoning": "reasoning_tokens",
+    "cache_write_1h": "cache_write_1h_tokens", "largest_input": "largest_input_tokens",
 }  # fmt: skip
 _met: ContextVar[list[str] | None] = ContextVar("_met", default=None)
 """The names of what the reader that is at work could not keep."""
@@ -67,6 +68,15 @@ def time_ms(told: Any) -> int | None:
     if at is None and ids.is_out_of_range(told):
         _note(TIME)
     return at
+
+
+def largest_input(tokens: Tokens, request: int | None) -> int | None:
+    """The input of a turn's largest request after one more; None as soon as a request's is not told.
+
+    ``tokens``: what the turn used before; ``request``: the input of this one, caches included.
+    """
+    known = 0 if tokens.input is None else tokens.largest_input
+    return None if known is None or request is None else max(known, request)
 
 
 def _note(name: str) -> None:

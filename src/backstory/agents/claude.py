@@ -23,7 +23,6 @@ import json
 import re
 import uuid
 from collections import Counter, deque
-from functools import partial, reduce
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -43,6 +42,7 @@ from backstory.agents import (
     _latency,
     _numbers,
     _reported,
+    _usage_of_messages,
 )
 from backstory.bounds import added
 from backstory.context import told_as
@@ -186,13 +186,6 @@ _NOTICE = re.compile(
 )
 
 
-class _Usage(_numbers.Counts):
-    input_tokens: _numbers.Count = None
-    output_tokens: _numbers.Count = None
-    cache_read_input_tokens: _numbers.Count = None
-    cache_creation_input_tokens: _numbers.Count = None
-
-
 class _Block(Struct):
     type: str = ""
     text: str | None = None
@@ -215,7 +208,7 @@ class _Message(Struct):
     id: str | None = None
     model: str | None = None
     content: str | list[_Block | str] | None = None
-    usage: _Usage | None = None
+    usage: _usage_of_messages.Usage | None = None
     stop_reason: str | None = None
 
 
@@ -263,7 +256,7 @@ class _State(Struct, kw_only=True):
     title_rank: int = 0
     turn: Turn | None = None
     turns_seen: int = 0
-    usage: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
+    usage: dict[str, _usage_of_messages.Counted] = field(default_factory=dict)
     unfinished: dict[str, bool] = field(default_factory=dict)
     """Messages of the turn whose final count was not told, in order; some of them, where there are many."""
     finished: list[str] = field(default_factory=list)
@@ -301,7 +294,7 @@ class _StreamEvent(Struct):
     type: str = ""
     message: _Message | None = None
     delta: _Delta | None = None
-    usage: _Usage | None = None
+    usage: _usage_of_messages.Usage | None = None
 
 
 class _StreamLine(Struct):
@@ -334,7 +327,7 @@ class _StreamLine(Struct):
     duration_ms: Any = None
     duration_api_ms: Any = None
     total_cost_usd: Any = None
-    usage: _Usage | None = None
+    usage: _usage_of_messages.Usage | None = None
 
 
 _decoder = msgspec.json.Decoder(_Line)
@@ -676,28 +669,12 @@ class Reader:
             self._note_usage(turn, key, message.usage)
             self._note_end_of_message(turn, key, message.stop_reason)
 
-    def _note_usage(self, turn: Turn, key: str, usage: _Usage) -> None:
+    def _note_usage(self, turn: Turn, key: str, usage: _usage_of_messages.Usage) -> None:
         # Each block of a message repeats its usage, growing: the largest counts, once.
-        before = self._state.usage.get(key, (0, 0, 0, 0))
-        said = (
-            usage.input_tokens or 0,
-            usage.output_tokens or 0,
-            usage.cache_read_input_tokens or 0,
-            usage.cache_creation_input_tokens or 0,
-        )
-        if key in self._state.usage and said == before:
-            return
-        now = self._state.usage[key] = tuple(map(max, before, said))  # type: ignore[assignment]
+        counted, turn.tokens = _usage_of_messages.one_more(turn.tokens, self._state.usage.get(key), usage)
+        self._state.usage[key] = counted
         if len(self._state.usage) > _MESSAGES_OPEN_MAX:
             self._state.usage.pop(next(iter(self._state.usage)))
-        grown = [new - old for new, old in zip(now, before, strict=True)]
-        tokens = turn.tokens
-        turn.tokens = Tokens(
-            input=added(tokens.input, grown[0]),
-            output=added(tokens.output, grown[1]),
-            cache_read=added(tokens.cache_read, grown[2]),
-            cache_write=added(tokens.cache_write, grown[3]),
-        )
 
     def _note_end_of_message(self, turn: Turn, key: str, stop_reason: str | None) -> None:
         """Note whether a message's count is final: a record without a reason to stop repeats that of its beginning."""
@@ -1119,20 +1096,15 @@ class StreamReader:
         said = (_plain(last.errors) or _plain(last.result)) if last.is_error else ""
         return said or "\n".join(self._held) or _exit_told(exit)
 
-    def _note_usage(self, usage: _Usage | None) -> None:
+    def _note_usage(self, usage: _usage_of_messages.Usage | None) -> None:
         if usage is not None:
             before = self._messages.get(self._message_id, Tokens())
-            self._messages[self._message_id] = _combined(max, before, _tokens_of(usage))
+            self._messages[self._message_id] = _usage_of_messages.larger(before, _usage_of_messages.tokens_of(usage))
 
     def _tokens(self) -> Tokens | None:
-        """The main thread's tokens.
-
-        Messages miss the requests that were not streamed; results miss the answers that were cut off. Neither
-        counts anything twice, so the larger number is the nearer one.
-        """
-        results = [_tokens_of(each.usage) for each in self._results if each.usage and not _is_cut_off(each)]
-        sums = [reduce(partial(_combined, added), each) for each in ([*self._messages.values()], results) if each]
-        return reduce(partial(_combined, max), sums) if sums else None
+        """The main thread's tokens."""
+        results = (each.usage for each in self._results if each.usage and not _is_cut_off(each))
+        return _usage_of_messages.of_run(self._messages.values(), map(_usage_of_messages.tokens_of, results))
 
 
 def _source(record: _Line) -> str:
@@ -1145,30 +1117,9 @@ def _message_of(record: _StreamLine) -> _Message:
     return record.message if isinstance(record.message, _Message) else _Message()
 
 
-def _tokens_of(usage: _Usage) -> Tokens:
-    return Tokens(
-        input=usage.input_tokens,
-        output=usage.output_tokens,
-        cache_read=usage.cache_read_input_tokens,
-        cache_write=usage.cache_creation_input_tokens,
-    )
-
-
-def _combined(how: Callable[[int, int], int], one: Tokens, other: Tokens) -> Tokens:
-    def each(this: int | None, that: int | None) -> int | None:
-        return that if this is None else this if that is None else how(this, that)
-
-    return Tokens(
-        input=each(one.input, other.input),
-        output=each(one.output, other.output),
-        cache_read=each(one.cache_read, other.cache_read),
-        cache_write=each(one.cache_write, other.cache_write),
-    )
-
-
 def _is_cut_off(result: _StreamLine) -> bool:
     """Whether a result tells no tokens because its answer was cut off: it says 0, though they were paid."""
-    usage = result.usage or _Usage()
+    usage = result.usage or _usage_of_messages.Usage()
     return (result.terminal_reason or "").startswith("aborted") and not (usage.input_tokens or usage.output_tokens)
 
 

@@ -23,9 +23,8 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import Ending, Place, Streamed, _jsonl, _numbers
+from backstory.agents import Ending, Place, Streamed, _jsonl, _numbers, _usage_of_totals
 from backstory.agents._typed_commands import typed_command
-from backstory.bounds import added
 from backstory.context import strip_context, told_as
 from backstory.model import (
     AssistantText,
@@ -177,29 +176,9 @@ _STDERR_ERROR = re.compile(r"(?:^|\s)ERROR\s+(?:[^\s{]+\{[^}]*\}:?\s*)*(?:[\w:]*
 _PROPOSED = re.compile(r"<proposed_plan>\s*(.*?)\s*</proposed_plan>", re.DOTALL)
 
 
-class _Usage(_numbers.Counts):
-    input_tokens: _numbers.Count = None
-    cached_input_tokens: _numbers.Count = None
-    cache_write_input_tokens: _numbers.Count = None
-    output_tokens: _numbers.Count = None
-    reasoning_output_tokens: _numbers.Count = None
-
-    def spent(self) -> int:
-        return added(self.input_tokens, self.output_tokens)
-
-    def since(self, before: _Usage) -> _Usage:
-        return _Usage(
-            input_tokens=_grown(before.input_tokens, self.input_tokens),
-            cached_input_tokens=_grown(before.cached_input_tokens, self.cached_input_tokens),
-            cache_write_input_tokens=_grown(before.cache_write_input_tokens, self.cache_write_input_tokens),
-            output_tokens=_grown(before.output_tokens, self.output_tokens),
-            reasoning_output_tokens=_grown(before.reasoning_output_tokens, self.reasoning_output_tokens),
-        )
-
-
 class _Info(Struct):
-    total_token_usage: _Usage | None = None
-    last_token_usage: _Usage | None = None
+    total_token_usage: _usage_of_totals.Usage | None = None
+    last_token_usage: _usage_of_totals.Usage | None = None
 
 
 class _Item(Struct):
@@ -295,7 +274,7 @@ class _State(Struct, kw_only=True):
     turn_task: str | None = None
     turns_seen: int = 0
     path: list[tuple[str, int]] = field(default_factory=list)
-    totals: _Usage | None = None
+    totals: _usage_of_totals.Usage | None = None
     over: list[str] = field(default_factory=list)
     """The last tasks that ended in this log: one that begins again is a copy, written by a fork in the same file."""
     is_copy: bool = False
@@ -319,7 +298,7 @@ class _StreamRecord(Struct):
     type: str = ""
     thread_id: str | None = None
     item: _StreamItem | None = None
-    usage: _Usage | None = None
+    usage: _usage_of_totals.Usage | None = None
     message: Any = None
     error: Any = None
 
@@ -703,7 +682,8 @@ class Reader:
         else:
             grown = total.since(before)
         if state.turn is not None and (grown.spent() or state.turn.tokens_source is None):
-            state.turn.tokens, state.turn.tokens_source = _added(state.turn.tokens, grown), "reported"
+            state.turn.tokens = _usage_of_totals.added_to(state.turn.tokens, grown, info.last_token_usage)
+            state.turn.tokens_source = "reported"
 
     # turns and their tree -------------------------------------------------------------------------------------
 
@@ -815,7 +795,7 @@ class StreamReader:
         self._calls: set[str] = set()
         self._completed = False
         self._failed = False
-        self._usage: _Usage | None = None
+        self._usage: _usage_of_totals.Usage | None = None
         self._last_error = ""
         self._said_why = False
         self._held: deque[str] = deque(maxlen=_STDERR_LINES_HELD_MAX)
@@ -851,7 +831,7 @@ class StreamReader:
             outcome=outcome,
             error=self._why(exit) if outcome in (Outcome.FAILED, Outcome.CRASHED) else None,
             # A run is a thread of its own, so the thread's total is the run's.
-            tokens=_added(Tokens(), usage) if usage else Tokens(),
+            tokens=_usage_of_totals.added_to(Tokens(), usage) if usage else Tokens(),
             tokens_source="reported" if usage else None,
         )
 
@@ -1225,23 +1205,6 @@ def _code(info: Any) -> str:
 
 def _length(value: Any) -> int:
     return len(value) if isinstance(value, list) else 0
-
-
-def _grown(before: int | None, now: int | None) -> int | None:
-    return None if now is None else max(now - (before or 0), 0)
-
-
-def _added(tokens: Tokens, more: _Usage) -> Tokens:
-    cached = more.cached_input_tokens or 0
-    written = more.cache_write_input_tokens
-    return Tokens(
-        # Codex counts what came from its cache as input too.
-        input=added(tokens.input, max((more.input_tokens or 0) - cached, 0)),
-        output=added(tokens.output, more.output_tokens),
-        cache_read=added(tokens.cache_read, cached),
-        cache_write=tokens.cache_write if written is None else added(tokens.cache_write, written),
-        reasoning=added(tokens.reasoning, more.reasoning_output_tokens),
-    )
 
 
 AGENT = Codex()
