@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from backstory.context import build_context
+from backstory.conversation.context import build_context
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
 from backstory.store import open_store
 

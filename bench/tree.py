@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backstory.conversation.tree import get_ancestry
 from backstory.model import AssistantText, UserMessage
 from backstory.store import open_store
-from backstory.tree import get_ancestry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

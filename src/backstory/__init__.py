@@ -24,11 +24,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backstory._version import __version__
-
 if TYPE_CHECKING:
-    from backstory.compact_form import compact_event
-    from backstory.context import Context, ToldTurn, build_context, build_context_prompt, strip_context
+    from backstory.conversation.compact import compact_event
+    from backstory.conversation.context import Context, ToldTurn, build_context, build_context_prompt, strip_context
+    from backstory.conversation.tree import get_ancestry, get_leaf_messages, get_leaves
     from backstory.errors import BackstoryError
     from backstory.model import (
         AssistantText,
@@ -53,11 +52,13 @@ if TYPE_CHECKING:
         UserMessage,
     )
     from backstory.store import Answer, Filter, Session, Store, StoredEvent, cleanup_orphans, open_store
-    from backstory.tree import get_ancestry, get_leaf_messages, get_leaves
+
+__version__ = "0.1.0"
+"""A constant: reading package metadata at start-up would cost 50 ms."""
 
 _HOMES = {
-    "backstory.compact_form": ("compact_event",),
-    "backstory.context": ("Context", "ToldTurn", "build_context", "build_context_prompt", "strip_context"),
+    "backstory.conversation.compact": ("compact_event",),
+    "backstory.conversation.context": ("Context", "ToldTurn", "build_context", "build_context_prompt", "strip_context"),
     "backstory.errors": ("BackstoryError",),
     "backstory.model": (
         "AssistantText", "Command", "Compacted", "Complete", "Error", "Event", "Hook", "Init", "ModelSwitch",
@@ -65,7 +66,7 @@ _HOMES = {
         "UserMessage",
     ),
     "backstory.store": ("Answer", "Filter", "Session", "Store", "StoredEvent", "cleanup_orphans", "open_store"),
-    "backstory.tree": ("get_ancestry", "get_leaf_messages", "get_leaves"),
+    "backstory.conversation.tree": ("get_ancestry", "get_leaf_messages", "get_leaves"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

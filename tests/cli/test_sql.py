@@ -16,7 +16,7 @@ import pytest
 
 from backstory.cli.output import columns
 from backstory.cli.sql_command import EXAMPLES, _fitted
-from backstory.fullform import FullForms
+from backstory.export.full_form import FullForms
 from backstory.model import UserMessage
 from backstory.store import open_store, readonly
 from tests.cli.conftest import Shell

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from backstory import agents, companions
-from backstory import discover as discovering
-from backstory.companions import gather, tell_again
-from backstory.discover import discover
-from backstory.fullform import FullForms
-from backstory.ingest import ingest
+from backstory import agents
+from backstory.export.full_form import FullForms
+from backstory.ingest import discover as discovering
+from backstory.ingest import sidecars
+from backstory.ingest.discover import discover
+from backstory.ingest.ingest import ingest
+from backstory.ingest.sidecars import gather, tell_again
 from backstory.model import ToolResult
 from tests.conftest import NOW
 from tests.ingest.machines import CLAUDE_FOLDER, claude_line, lies, lines, looked_up, restored
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from backstory.ingest_report import Report
+    from backstory.ingest.report import Report
     from backstory.store import Session
     from tests.ingest.machines import Machine
 
@@ -471,7 +472,7 @@ def test_locks_databases_secrets_and_what_is_none_of_ours_are_left_alone(
 def test_a_file_that_is_too_large_is_told_with_its_size_and_hash_once(
     machine: Machine, session: Path, files_opened: Callable[[], AbstractContextManager[list[str]]]
 ) -> None:
-    data = b"x" * (companions.COMPANION_BYTES_MAX + 1)
+    data = b"x" * (sidecars.COMPANION_BYTES_MAX + 1)
     machine.write(FOLDER / "files/huge.txt", data)
     (problem,) = read(machine).errors
     assert problem.path.endswith("huge.txt")
@@ -483,7 +484,7 @@ def test_a_file_that_is_too_large_is_told_with_its_size_and_hash_once(
 
 
 def test_a_file_that_is_no_longer_too_large_is_kept(machine: Machine, session: Path) -> None:
-    machine.write(FOLDER / "files/huge.txt", b"x" * (companions.COMPANION_BYTES_MAX + 1))
+    machine.write(FOLDER / "files/huge.txt", b"x" * (sidecars.COMPANION_BYTES_MAX + 1))
     read(machine)
     machine.write(FOLDER / "files/huge.txt", b"small")
     assert read(machine).errors == []
@@ -492,15 +493,15 @@ def test_a_file_that_is_no_longer_too_large_is_kept(machine: Machine, session: P
 
 @pytest.mark.parametrize(("first", "is_kept"), [(b"\x89PNG\0", False), (b"text ", True)])
 def test_of_large_files_only_texts_are_kept(machine: Machine, session: Path, first: bytes, is_kept: bool) -> None:
-    machine.write(FOLDER / "files/large", first + b"x" * companions.BINARY_BYTES_MAX)
+    machine.write(FOLDER / "files/large", first + b"x" * sidecars.BINARY_BYTES_MAX)
     report = read(machine)
     assert ("files/large" in kept(machine), bool(report.errors)) == (is_kept, not is_kept)
 
 
 def test_a_file_of_the_largest_size_is_kept(machine: Machine, session: Path) -> None:
-    machine.write(FOLDER / "files/large.txt", b"x" * companions.COMPANION_BYTES_MAX)
+    machine.write(FOLDER / "files/large.txt", b"x" * sidecars.COMPANION_BYTES_MAX)
     assert read(machine).errors == []
-    assert len(kept(machine)["files/large.txt"]) == companions.COMPANION_BYTES_MAX
+    assert len(kept(machine)["files/large.txt"]) == sidecars.COMPANION_BYTES_MAX
 
 
 def test_of_very_many_files_the_nearest_are_kept(
@@ -580,8 +581,8 @@ def test_what_cannot_be_read_is_told(machine: Machine, session: Path, monkeypatc
             raise PermissionError(13, "Permission denied")
         return opened(path)
 
-    opened = companions._opened
-    monkeypatch.setattr(companions, "_opened", refuse)
+    opened = sidecars._opened
+    monkeypatch.setattr(sidecars, "_opened", refuse)
     (problem,) = read(machine).errors
     assert (Path(problem.path).name, problem.reason) == ("plan.md", "Permission denied")
     assert kept(machine).keys() == {"workspace.yaml"}

@@ -7,8 +7,8 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from backstory.context import build_context
-from backstory.reindex import reindex
+from backstory.conversation.context import build_context
+from backstory.ingest.reindex import reindex
 from tests.conftest import NOW
 from tests.ingest.machines import CODEX_FOLDER, Machine, lines
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
-from backstory import agents, errors, ids, parsing
-from backstory import ingest as ingesting
+from backstory import agents, errors, ids
 from backstory.agents import claude
+from backstory.ingest import ingest as ingesting
+from backstory.ingest import worker
+from backstory.ingest.reindex import reindex
 from backstory.model import LogIdentity
-from backstory.reindex import reindex
-from backstory.store import claims, companions, derived, forks, logs, slices, turns
+from backstory.store import claims, companions, derived_tables, lineage, logs, slices, turns
 from tests.conftest import NOW
 from tests.ingest.machines import (
     CLAUDE_FOLDER,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from backstory.ingest_report import Report
+    from backstory.ingest.report import Report
 
 GUILTY, INNOCENT = "guilty", ("first", "third")
 WRITING: list[tuple[ModuleType, str]] = [
@@ -54,10 +55,10 @@ WRITING: list[tuple[ModuleType, str]] = [
     (logs, "insert_chunks"),
     (logs, "insert_runs"),
     (logs, "remember_place"),
-    (derived, "write"),
+    (derived_tables, "write"),
     (claims, "renamed"),
     (claims, "take_usage"),
-    (forks, "link_copies"),
+    (lineage, "link_copies"),
 ]
 NEEDED_FOR_BYTES = {"write", "_insert_session", "_insert_log", "insert_chunks"}
 """Without these not even the bytes of a log can be kept."""
@@ -225,7 +226,7 @@ def test_a_log_of_several_slices_that_cannot_be_stored_half_way_is_kept_whole(
     machine: Machine, another: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     big = lines(*(claude_line("user", f"u{n}", f"{n} " + "x" * 200_000) for n in range(20)))
-    monkeypatch.setattr("backstory.slicing.SLICE_BYTES", 1_000_000)
+    monkeypatch.setattr("backstory.ingest.log_reader.SLICE_BYTES", 1_000_000)
     machine.write(claude_log(GUILTY), big)
     untouched = another()
     untouched.write(claude_log(GUILTY), big)
@@ -335,24 +336,24 @@ def test_what_fails_in_the_second_process_is_read_in_the_first(
     monkeypatch.setattr(ingesting, "WORKER_BYTES", 1)
     monkeypatch.setattr(ingesting, "AHEAD", 0)
     monkeypatch.setattr(ingesting, "SMALL_BYTES", 0)
-    undone = parsing.Outcome(is_last=True, is_undone=True)
+    undone = worker.Outcome(is_last=True, is_undone=True)
     given = iter([None, undone, None])
-    outcome = parsing.Worker.outcome
+    outcome = worker.Worker.outcome
 
-    def lost(self: parsing.Worker) -> parsing.Outcome:
+    def lost(self: worker.Worker) -> worker.Outcome:
         return outcome(self) if next(given, None) is None else (outcome(self), undone)[1]
 
-    monkeypatch.setattr(parsing.Worker, "outcome", lost)
+    monkeypatch.setattr(worker.Worker, "outcome", lost)
     assert machine.read().errors == []
     assert len(prompts(machine.store)) == 3
 
 
 def test_a_reader_that_fails_in_the_second_process_says_so_and_goes_on(machine: Machine) -> None:
-    job = parsing.Job(
+    job = worker.Job(
         agent="claude", identity=LogIdentity(native_id="x"), session_uid="0" * 26, created=0, path="/nonexistent\0",
         relpath="", place=_place(), next_seq=1, first_hash=None,
     )  # fmt: skip
-    (outcome,) = parsing.parse(job, agents.load("claude"))
+    (outcome,) = worker.parse(job, agents.load("claude"))
     assert outcome.is_undone
     assert outcome.is_last
 
@@ -413,14 +414,14 @@ def test_a_session_that_cannot_be_told_again_keeps_no_other_from_it(
     write_three(machine)
     machine.read()
     guilty = machine.store.session(GUILTY)
-    write = derived.write
+    write = derived_tables.write
 
     def fails(db: apsw.Connection, session_id: int, *more: Any) -> None:
         if session_id == guilty.id:
             raise OverflowError("too large")
         write(db, session_id, *more)
 
-    monkeypatch.setattr(derived, "write", fails)
+    monkeypatch.setattr(derived_tables, "write", fails)
     done = reindex(machine.store, now=NOW)
     assert [(each.session, each.reason) for each in done.failed] == [(guilty.uid, "OverflowError: too large")]
     assert done.sessions == 2

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.fullform import FullForms
+from backstory.export.full_form import FullForms
+from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Plan, UserMessage
-from backstory.reindex import reindex
 from backstory.store import Filter, ranking
 from tests.conftest import NOW
 from tests.ingest.machines import SMALL, claude_line, claude_log, lines

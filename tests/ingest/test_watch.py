@@ -24,11 +24,11 @@ import pytest
 
 from backstory import agents
 from backstory.errors import StoreNotFound, StoreOutdated
-from backstory.known_projects import KnownProjects
+from backstory.ingest.watch import Sight, Spot, changed
 from backstory.model import UserMessage
-from backstory.spool import Run, Spool
+from backstory.projects.registry import KnownProjects
+from backstory.runs.spool import Run, Spool
 from backstory.store import open_store
-from backstory.watching import Sight, Spot, changed
 from tests.conftest import NOW
 from tests.ingest.machines import Machine, claude_line, claude_log, conversation, lines
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.context import build_context
+from backstory.conversation.context import build_context
+from backstory.conversation.tree import Point, Tree
 from backstory.errors import BranchNameTaken, BranchRemoved, RecordNotFound
 from backstory.model import AssistantText, Compacted, Complete, Tool, ToolCall, ToolResult, Turn, UserMessage
 from backstory.store import RunPiece, Session, Store, open_store
 from backstory.store.runs import End
-from backstory.tree import Point, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -415,7 +415,7 @@ def test_pruning_all_sessions_prunes_each(store: Store, forked: Session) -> None
 def test_a_pruned_turn_of_a_log_with_others_does_not_come_back_when_that_is_told_again(
     store: Store, forked: Session
 ) -> None:
-    from backstory.reindex import reindex
+    from backstory.ingest.reindex import reindex
 
     remove(store, forked, "third", "fourth")
     store.prune_turns(forked)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.fullform import FullForms
+from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, Complete, Init, Plan, Thinking, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, migrate, open_store
 from tests.store import make_golden

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from pathlib import PurePath
 
-    from backstory.found import FoundRef
+    from backstory.derive.facts import FoundRef
     from backstory.model import Event, LogIdentity, Parsed, Permissions, SessionFacts, ToolResult, Turn
 
 ENTRY_POINTS = "backstory.agents"

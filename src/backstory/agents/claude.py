@@ -34,7 +34,7 @@ from msgspec import Struct, field
 from backstory import ids
 from backstory.agents import CompanionFacts, Ending, Place, Streamed, _jsonl, _numbers, _reported
 from backstory.bounds import added
-from backstory.context import strip_context
+from backstory.conversation.context import strip_context
 from backstory.model import (
     PARTIAL,
     AssistantText,

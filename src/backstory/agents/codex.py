@@ -25,7 +25,7 @@ from msgspec import Struct, field
 from backstory import ids
 from backstory.agents import Ending, Place, Streamed, _jsonl, _numbers
 from backstory.bounds import added
-from backstory.context import strip_context
+from backstory.conversation.context import strip_context
 from backstory.model import (
     AssistantText,
     Command,

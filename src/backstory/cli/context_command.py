@@ -10,12 +10,12 @@ from msgspec import Struct
 from backstory.cli import output
 from backstory.cli.options import json_option, store_option
 from backstory.cli.points import find, session_or_default
-from backstory.context import build_context, context_prefix
-from backstory.spool import SPOOLS, waiting
+from backstory.conversation.context import build_context, context_prefix
+from backstory.runs.spool import SPOOLS, waiting
 
 if TYPE_CHECKING:
     from backstory.cli.app import App, Found
-    from backstory.context import Context
+    from backstory.conversation.context import Context
 
 NO_LIMIT = 1 << 60
 LEFT_OUT_SHOWN_MAX = 10

@@ -24,16 +24,16 @@ from backstory.store import (
     companions,
     connection,
     copies,
-    copying,
     costs,
     erasing,
     events,
     foreign,
-    forks,
+    lineage,
     logs,
     migrate,
     orphans,
     readonly,
+    replicate,
     retelling,
     runs,
     search,
@@ -46,11 +46,11 @@ from backstory.store.branches import Named, Place, TreeTurn
 from backstory.store.claims import UsageTold
 from backstory.store.companions import Beside, Kept, Mark
 from backstory.store.copies import Holder
-from backstory.store.copying import Taken
 from backstory.store.events import StoredEvent
 from backstory.store.logs import Log, Run, SeenPlace
 from backstory.store.orphans import Orphan
 from backstory.store.readonly import Answer
+from backstory.store.replicate import Taken
 from backstory.store.retelling import Retold
 from backstory.store.runs import RunPiece
 from backstory.store.search import Filter, Found
@@ -63,11 +63,11 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.context import ToldTurn
+    from backstory.conversation.context import ToldTurn
+    from backstory.conversation.tree import Point, Span
+    from backstory.derive.pricing import Cost
     from backstory.model import Event, Turn
-    from backstory.pricing import Cost
     from backstory.store.sql_functions import FullForm
-    from backstory.tree import Point, Span
 
 T = TypeVar("T")
 
@@ -275,7 +275,7 @@ class Store:
 
     def take_session(self, source: Store, uid: str) -> None:
         """Copy a session that another store owns, as it is there now, in place of what is kept of it here."""
-        self._write_from(source, lambda db, name: copying.take(db, name, uid))
+        self._write_from(source, lambda db, name: replicate.take(db, name, uid))
 
     def continue_session(
         self,
@@ -293,12 +293,12 @@ class Store:
         begun = None if worktree is None else os.fspath(worktree)
 
         def go_on(db: apsw.Connection, name: str) -> Session:
-            known = copying.continuation_of(db, uid, holding)
+            known = replicate.continuation_of(db, uid, holding)
             if known is None:
                 owner = str(db.execute("select value from meta where key = 'store_id'").get)
                 number = sessions.next_number(db)
-                new = copying.Continuation(uid=self._new_uid(), owner=owner, number=number, worktree=begun)
-                known = copying.continue_from(db, name, uid, new)
+                new = replicate.Continuation(uid=self._new_uid(), owner=owner, number=number, worktree=begun)
+                known = replicate.continue_from(db, name, uid, new)
             return sessions.get(db, known)
 
         return self._write_from(source, go_on)
@@ -312,7 +312,7 @@ class Store:
 
         def take_all(db: apsw.Connection, name: str) -> int:
             for uid in uids:
-                copying.take(db, name, uid)
+                replicate.take(db, name, uid)
             sessions.go_on_numbering(db)
             return len(uids)
 
@@ -409,9 +409,9 @@ class Store:
 
         def take(db: apsw.Connection, name: str) -> bool:
             with _believed(source.path):
-                if copying.shared_turn(db, name, uid, told.elsewhere):
+                if replicate.shared_turn(db, name, uid, told.elsewhere):
                     return False
-                session_id = copying.take_elsewhere(db, name, uid, told)
+                session_id = replicate.take_elsewhere(db, name, uid, told)
                 foreign.check_session(db, session_id, source.path)
             return True
 
@@ -755,7 +755,7 @@ class Store:
         return self._read(lambda db: logs.get(db, log_id))
 
     def pending_calls(self, log_id: int) -> bytes | None:
-        """What ``deriving`` left of a log: calls whose results had not come when it was read."""
+        """What ``deriver`` left of a log: calls whose results had not come when it was read."""
         return self._read(lambda db: logs.pending(db, log_id))
 
     def logs(self, session: Session | int | None = None) -> list[Log]:
@@ -828,7 +828,7 @@ class Store:
         def write(db: apsw.Connection) -> list[Written]:
             waiting = slices.Waiting()
             written = [slices.write(db, piece, waiting) for piece in pieces]
-            forks.link_copies(db, {uid for each in written for uid in each.turn_uids})
+            lineage.link_copies(db, {uid for each in written for uid in each.turn_uids})
             waiting.index(db)
             return written
 

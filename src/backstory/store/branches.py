@@ -11,16 +11,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backstory import errors
+from backstory.conversation.tree import Point, Tree
 from backstory.store import slices, turns
 from backstory.store.connection import has_column
-from backstory.tree import Point, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import apsw
 
-    from backstory.tree import Span
+    from backstory.conversation.tree import Span
 
 PREVIEW_CHARS = 400
 """So much of prompts and answers is read for a line in a tree."""

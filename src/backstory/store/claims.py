@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from backstory import ids
 from backstory.model import Turn
-from backstory.store import forks
+from backstory.store import lineage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,7 +117,7 @@ def settle(db: apsw.Connection, session_id: int, turn_uid: str) -> None:
         _rename(db, first[0], turn_uid)
     if first is not None:
         take_usage(db, own_id)
-        forks.link_copies(db, [turn_uid])
+        lineage.link_copies(db, [turn_uid])
 
 
 def take_usage(db: apsw.Connection, own_id: int) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from backstory.model import SessionFacts
 from backstory.store import codec
-from backstory.store.derived import SECTIONS, Texts, texts_of
+from backstory.store.derived_tables import SECTIONS, Texts, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

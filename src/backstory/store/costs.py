@@ -15,8 +15,19 @@ import msgspec
 from msgspec import Struct
 
 from backstory import bounds, errors
+from backstory.derive.pricing import (
+    INCLUDED,
+    REPORTED,
+    UNKNOWN,
+    Cost,
+    Kind,
+    Prices,
+    PriceTable,
+    cost_of,
+    prices_from,
+    total,
+)
 from backstory.model import PARTIAL, Relation, Tokens
-from backstory.pricing import INCLUDED, REPORTED, UNKNOWN, Cost, Kind, Prices, PriceTable, cost_of, prices_from, total
 from backstory.store import claims
 
 if TYPE_CHECKING:
@@ -24,7 +35,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-SHIPPED = Path(__file__).parent.parent / "prices.json"
+SHIPPED = Path(__file__).parent.parent / "derive" / "prices.json"
 BYTES_MAX = 1024 * 1024
 SESSIONS_KEPT_MAX = 256
 """Of so many sessions a question keeps the costs: rows of several may come in turn."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.extract import Scope
+from backstory.derive.index_text import Scope
 from backstory.model import Relation
 from backstory.store import branches, claims, session_filter
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory import errors
-from backstory.store import codec, derived, erasing
+from backstory.store import codec, derived_tables, erasing
 from backstory.store.connection import APPLICATION_ID
 
 if TYPE_CHECKING:
     import apsw
 
 SCHEMA_VERSION = 3
-DERIVED_VERSION = derived.VERSION
+DERIVED_VERSION = derived_tables.VERSION
 
 MIGRATIONS: dict[int, str] = {
     2: """

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory import errors, ids, naming
+from backstory import errors, ids
+from backstory.derive import naming
+from backstory.derive.remotes import repository_name
 from backstory.model import Relation
-from backstory.remotes import repository_name
-from backstory.store import branches, claims, connection, derived, slices
+from backstory.store import branches, claims, connection, derived_tables, slices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -288,7 +289,7 @@ def place(db: apsw.Connection, session_id: int, at: Workplace) -> None:
         "root = coalesce(root, ?), repository = coalesce(repository, ?) where id = ?",
         (at.project, at.branch, at.cwd, at.root, repository_name(at.project), session_id),
     )
-    derived.note_branches(db, session_id, [at.branch] if at.branch else [])
+    derived_tables.note_branches(db, session_id, [at.branch] if at.branch else [])
 
 
 def choose(db: apsw.Connection, session_id: int, worktree: str) -> None:

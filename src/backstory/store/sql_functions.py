@@ -13,21 +13,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from backstory import errors, shell
-from backstory.extract import searchable
+from backstory import errors
+from backstory.conversation.tree import Point, Tree
+from backstory.derive import shell_parse
+from backstory.derive.index_text import searchable
+from backstory.derive.pricing import UNKNOWN
 from backstory.model import Event, event_from_json, event_to_json
-from backstory.pricing import UNKNOWN
 from backstory.store import retelling, turns
 from backstory.store.branches import TOLD
 from backstory.store.costs import Costs
-from backstory.tree import Point, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import apsw
 
-    from backstory.pricing import Cost, PriceTable
+    from backstory.derive.pricing import Cost, PriceTable
     from backstory.store.codec import EventCodec
 
     FullForm = Callable[[int, int, int | None], Event | None]
@@ -314,7 +315,7 @@ def _field_of(fields: dict[str, Any], name: Any) -> Any:
     value = fields.get(name)
     if name == "command":
         given = fields.get("input")
-        return shell.script_of(given) if isinstance(given, dict) else None
+        return shell_parse.script_of(given) if isinstance(given, dict) else None
     return msgspec.json.encode(value).decode() if isinstance(value, dict | list) else value
 
 

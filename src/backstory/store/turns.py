@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.tree import Point
+    from backstory.conversation.tree import Point
 
 TURNS_AT_ONCE = 32
 _COLUMNS = (
