@@ -16,7 +16,8 @@ from msgspec import Struct
 from backstory.bounds import INTEGER_MAX
 from backstory.derive.facts import At, Found, FoundCheckpoint, FoundRef, FoundResult, FoundTouch, Ref
 from backstory.derive.file_touches import settle
-from backstory.derive.refs import WRITTEN_MAX, refs_in_call, refs_in_text
+from backstory.derive.refs import WRITTEN_MAX, refs_in_call
+from backstory.derive.text_refs import refs_in_text
 from backstory.model import AssistantText, Compacted, ToolCall, ToolResult, UserMessage, encoded
 
 if TYPE_CHECKING:
