@@ -7,7 +7,7 @@ The Python API; docs/api.md has an example of each name, and of how they fit tog
 ...     session = store.create_session("Fix the build")
 ...     _ = store.append_events(session, [UserMessage(content="Why?"), AssistantText(text="A missing comma.")])
 ...     store.mark_completed(session, duration_ms=1200, cost_usd=0.01)
-...     context = build_context(store.told_turns(session, 400_000), budget_chars=400_000)
+...     context = build_context(store.context_turns(session, 400_000), budget_chars=400_000)
 >>> print(build_context_prompt(context.text, "Fix it."))
 <backstory-session-context>
 ## User

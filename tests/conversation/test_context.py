@@ -152,7 +152,7 @@ def test_one_huge_output_does_not_hide_the_turns_before_it(tmp_path: Path) -> No
         for n in range(5):
             store.append_events(session, [UserMessage(content=f"prompt {n}"), AssistantText(text=f"answer {n}")])
         store.append_events(session, [UserMessage(content="last"), ToolResult(tool_name="Bash", content="x" * 900_000)])
-        told = store.told_turns(session, 10_000)
+        told = store.context_turns(session, 10_000)
     assert [each.turn.prompt for each in told] == [*(f"prompt {n}" for n in range(5)), "last"]
     assert [len(each.events) for each in told] == [1] * 6
 
@@ -165,7 +165,7 @@ def test_every_event_of_every_turn_is_told_once_whatever_their_number(counts: li
         for n, count in enumerate(counts):
             answers = [AssistantText(text=f"{n}.{m}") for m in range(count)]
             store.append_events(session, [UserMessage(content=f"prompt {n}"), *answers])
-        told = store.told_turns(session, 1_000_000)
+        told = store.context_turns(session, 1_000_000)
     assert [[event.text for event in each.events] for each in told] == [  # type: ignore[attr-defined]
         [f"{n}.{m}" for m in range(count)] for n, count in enumerate(counts)
     ]

@@ -302,7 +302,7 @@ def test_files_of_one_name_beside_two_tellings_are_both_given_back(machine: Mach
     machine.read()
     looked_up(
         machine.store_path,
-        "update companions set log_id = 1, name = replace(name, 'b.txt', 'a.txt') where name like '%b.txt'",
+        "update sidecars set log_id = 1, name = replace(name, 'b.txt', 'a.txt') where name like '%b.txt'",
     )
     told = everything(machine, out)
     assert {lies(one).name: lies(one).read_bytes() for each in told for one in each.companions} == {

@@ -42,7 +42,7 @@ def put(machine: Machine, *records: bytes) -> Session:
 
 
 def told(machine: Machine, session: Session) -> str:
-    return build_context(machine.store.told_turns(session, 10_000), budget_chars=10_000).text
+    return build_context(machine.store.context_turns(session, 10_000), budget_chars=10_000).text
 
 
 BACK = record(9, "event_msg", type="thread_rolled_back", num_turns=1)

@@ -1,4 +1,4 @@
-"""Whatever one log, companion or database raises while it is read or stored is its own trouble: the rest is done."""
+"""Whatever one log, sidecar or database raises while it is read or stored is its own trouble: the rest is done."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backstory.ingest import ingest as ingesting
 from backstory.ingest import worker
 from backstory.ingest.reindex import reindex
 from backstory.model import LogIdentity
-from backstory.store import claims, companions, derived_tables, lineage, logs, slices, turns
+from backstory.store import claims, derived_tables, lineage, logs, sidecars, slices, turns
 from tests.conftest import NOW
 from tests.ingest.machines import (
     CLAUDE_FOLDER,
@@ -365,40 +365,38 @@ def _place() -> Any:
 # what lies beside ------------------------------------------------------------------------------------------------
 
 
-def test_a_companion_that_cannot_be_stored_keeps_no_other_out(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sidecar_that_cannot_be_stored_keeps_no_other_out(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     write_three(machine)
     for name in (*INNOCENT, GUILTY):
         machine.write(CLAUDE_FOLDER / name / "tool-results" / f"{name}.txt", b"spilled")
-    write = companions.write
+    write = sidecars.write
 
-    def fails(db: apsw.Connection, beside: companions.Beside) -> None:
-        if any(GUILTY in each.name for each in beside.companions):
+    def fails(db: apsw.Connection, beside: sidecars.Beside) -> None:
+        if any(GUILTY in each.name for each in beside.sidecars):
             raise OverflowError("too large")
         write(db, beside)
 
-    monkeypatch.setattr(companions, "write", fails)
+    monkeypatch.setattr(sidecars, "write", fails)
     report = machine.read()
     assert [(each.path.rpartition("/")[2], each.reason) for each in report.errors] == [
         ("guilty.txt", "OverflowError: too large")
     ]
-    assert len(machine.store.companion_marks()) == 2
+    assert len(machine.store.sidecar_marks()) == 2
     monkeypatch.undo()
     assert machine.read().errors == []
-    assert len(machine.store.companion_marks()) == 3
+    assert len(machine.store.sidecar_marks()) == 3
 
 
-def test_what_a_companion_says_that_could_not_be_stored_is_told_by_the_next_reading(
+def test_what_a_sidecar_says_that_could_not_be_stored_is_told_by_the_next_reading(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.write(CLAUDE_FOLDER / "s/subagents/agent-a.jsonl", lines(claude_line("user", "a1", "look at it")))
     machine.write(CLAUDE_FOLDER / "s/subagents/agent-a.meta.json", json.dumps({"description": "Looks"}).encode())
-    tell = companions._tell
-    monkeypatch.setattr(companions, "_tell", lambda *_: 1 / 0)
+    tell = sidecars._tell
+    monkeypatch.setattr(sidecars, "_tell", lambda *_: 1 / 0)
     assert [each.reason for each in machine.read().errors] == ["ZeroDivisionError: division by zero"]
-    assert len(machine.store.companion_marks()) == 1
-    monkeypatch.setattr(companions, "_tell", tell)
+    assert len(machine.store.sidecar_marks()) == 1
+    monkeypatch.setattr(sidecars, "_tell", tell)
     machine.read()
     reindex(machine.store, now=NOW, only_stale=True)
     (session,) = machine.store.sessions(helpers=True)

@@ -140,9 +140,8 @@ def test_sessions_whose_logs_are_gone_are_kept_and_counted(machine: Machine) -> 
     assert reindex(machine.store, now=NOW).gone == 0
 
 
-def test_a_store_of_the_first_schema_is_derived_by_the_next_ingest(tmp_path: Path) -> None:
-    old = tmp_path / "old.bks"
-    shutil.copy(make_golden.GOLDEN / "store-v1.bks", old)
+def test_a_store_that_an_earlier_version_derived_is_derived_by_the_next_ingest(tmp_path: Path) -> None:
+    old = make_golden.derived_earlier(tmp_path / "old.bks")
     with open_store(old, now=lambda: NOW) as store:
         assert reindex(store, now=NOW, only_stale=True).sessions == 2
         assert reindex(store, now=NOW, only_stale=True).sessions == 0

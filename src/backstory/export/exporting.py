@@ -281,10 +281,10 @@ def _reading(store: Store, log: Log) -> Callable[[], Iterable[bytes]]:
 
 
 def _beside(store: Store, log: Log) -> Callable[[], list[KeptFile]]:
-    def file(companion_id: int, name: str) -> KeptFile:
-        return KeptFile(name=name, read=lambda: store.read_companion(companion_id))
+    def file(sidecar_id: int, name: str) -> KeptFile:
+        return KeptFile(name=name, read=lambda: store.read_sidecar(sidecar_id))
 
-    return lambda: [file(each.id, each.name) for each in store.companions(log.id)]
+    return lambda: [file(each.id, each.name) for each in store.sidecars(log.id)]
 
 
 def _check_place(target: Path, *, force: bool) -> None:

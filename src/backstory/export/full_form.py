@@ -111,10 +111,10 @@ class FullForms:
     def _whole(self, log: Log, event: Event) -> Event:
         keeper = agents.companions_of(agents.load(log.agent))
         ending = keeper.spilled_to(event) if keeper is not None and isinstance(event, ToolResult) else None
-        companion = self._store.companion_ending_in(log.id, ending) if ending else None
-        if companion is None:
+        sidecar = self._store.sidecar_ending_in(log.id, ending) if ending else None
+        if sidecar is None:
             return event
-        content = self._store.read_companion(companion).decode("utf-8", "replace")
+        content = self._store.read_sidecar(sidecar).decode("utf-8", "replace")
         return msgspec.structs.replace(event, content=content)
 
     def _log(self, stored: StoredEvent) -> Log | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from backstory.store import Log, Store
-    from backstory.store.companions import Kept
+    from backstory.store.sidecars import Kept
 
 NAME_BYTES_MAX = 255
 """Longer names no usual file system takes."""
@@ -163,7 +163,7 @@ class Restoring:
         """The files beside a log, and what they are to be called."""
         wish = self._wishes[_key((store, log))]
         above = wish.parts[:-1] if isinstance(wish, File) else ()
-        return [(kept, _attempt(_wish_beside, above, kept)) for kept in store.companions(log.id)]
+        return [(kept, _attempt(_wish_beside, above, kept)) for kept in store.sidecars(log.id)]
 
     def _write_beside(
         self, store: Store, kept: Kept, wish: File | Exception, places: dict[tuple[Parts, Hashable], Parts]
@@ -171,7 +171,7 @@ class Restoring:
         if isinstance(wish, Exception):
             return Written(name=kept.name, error=_why(wish))
         place = places[wish.parts, wish.content]
-        done = _attempt(self._write, place, lambda: [store.read_companion(kept.id)], kept.mtime_ns)
+        done = _attempt(self._write, place, lambda: [store.read_sidecar(kept.id)], kept.mtime_ns)
         if isinstance(done, Exception):
             return Written(name=kept.name, error=_why(done))
         target, length, sha256 = done

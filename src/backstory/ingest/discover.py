@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
     from backstory.agents import Agent, Place
 
-COMPANIONS_MAX = 1_000
+SIDECARS_MAX = 1_000
 """So many files beside one log are kept; those nearest to it come first."""
 NEVER_KEPT = re.compile(
     r"\.(?:lock|lck|tmp|part|pem|key|p12|pfx|jks|kdbx)$|\.(?:db|sqlite3?)(?:-\w+)?$|^\.(?:env|netrc|npmrc|pypirc)\b"
     r"|^id_(?:rsa|dsa|ecdsa|ed25519)|^(?:hosts|credentials?|secrets?|auth|tokens?)(?:\.(?:json|ya?ml|toml|ini|txt))?$",
     re.IGNORECASE,
 )
-"""Names of locks, databases, unfinished files and secrets: never taken for a companion."""
+"""Names of locks, databases, unfinished files and secrets: never taken for a sidecar."""
 
 
-class CompanionFile(Struct, frozen=True, kw_only=True):
+class SidecarFile(Struct, frozen=True, kw_only=True):
     """A file beside a log or below its folder, as stat tells it. ``name``: its path below the log's folder."""
 
     path: str
@@ -48,7 +48,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     size: int
     mtime_ns: int
     ctime_ns: int | None = None
-    companions: tuple[CompanionFile, ...] = ()
+    sidecars: tuple[SidecarFile, ...] = ()
 
 
 class Looked(Struct, kw_only=True):
@@ -59,7 +59,7 @@ class Looked(Struct, kw_only=True):
     found: int = 0
     note: str = ""
     passed_over: list[tuple[str, str]] = field(default_factory=list)
-    """Things in it that are named like logs or companions and are none, each with the reason."""
+    """Things in it that are named like logs or sidecars and are none, each with the reason."""
 
 
 def discover(agents: Iterable[Agent], environ: Mapping[str, str], home: Path) -> tuple[list[Candidate], list[Looked]]:
@@ -149,23 +149,23 @@ class _Beside:
             self._entries.setdefault(f"{self._folder}{log}", []).append((name, entry, link))
 
     def added_to(self, found: list[Candidate]) -> list[Candidate]:
-        """The logs that were found, with their companions."""
+        """The logs that were found, with their sidecars."""
         if not self._entries:
             return found
-        return [self._with_companions(each) for each in found]
+        return [self._with_sidecars(each) for each in found]
 
-    def _with_companions(self, each: Candidate) -> Candidate:
+    def _with_sidecars(self, each: Candidate) -> Candidate:
         entries = self._entries.get(each.path.removesuffix(".zst"))
         if entries is None:
             return each
         entries.sort(key=lambda found: (found[0].count("/"), found[0]))
-        if len(entries) > COMPANIONS_MAX:
-            told = f"{len(entries)} files beside it, of which the first {COMPANIONS_MAX} are kept"
+        if len(entries) > SIDECARS_MAX:
+            told = f"{len(entries)} files beside it, of which the first {SIDECARS_MAX} are kept"
             self._report.passed_over.append((each.path, told))
-        companions = (self._companion(*found) for found in entries[:COMPANIONS_MAX])
-        return msgspec.structs.replace(each, companions=tuple(found for found in companions if found is not None))
+        sidecars = (self._sidecar(*found) for found in entries[:SIDECARS_MAX])
+        return msgspec.structs.replace(each, sidecars=tuple(found for found in sidecars if found is not None))
 
-    def _companion(self, name: str, entry: os.DirEntry[str], link: str) -> CompanionFile | None:
+    def _sidecar(self, name: str, entry: os.DirEntry[str], link: str) -> SidecarFile | None:
         # A link above the log's own folder is the way to both of them.
         if entry.is_symlink() or len(link) > len(entry.path) - len(name) - 1:
             reason = "it is reached by a link, which is not followed"
@@ -180,7 +180,7 @@ class _Beside:
                 reason = refused.strerror or str(refused)
             else:
                 if stat.S_ISREG(told.st_mode):
-                    return CompanionFile(path=entry.path, name=name, size=told.st_size, mtime_ns=told.st_mtime_ns)
+                    return SidecarFile(path=entry.path, name=name, size=told.st_size, mtime_ns=told.st_mtime_ns)
                 reason = "it is no regular file"
         self._report.passed_over.append((shown(entry.path), reason))
         return None

@@ -281,7 +281,7 @@ class _Ingest:
 
     def _gather(self, candidates: list[Candidate]) -> None:
         """Keep what lies beside the logs that are here."""
-        beside = [each for each in candidates if each.companions or each.path in self._read_now]
+        beside = [each for each in candidates if each.sidecars or each.path in self._read_now]
         here = [(each, log_id) for each in beside if (log_id := self._log_id(each)) is not None]
         if not here:
             return

@@ -17,17 +17,17 @@ from backstory.errors import in_words, is_for_one_only
 from backstory.model import LogIdentity, SessionFacts
 from backstory.projects.git import project_key, worktree_root
 from backstory.store import SeenPlace
-from backstory.store.companions import TOO_LARGE, Beside, Told, pack
+from backstory.store.sidecars import TOO_LARGE, Beside, Told, pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Set
     from io import BufferedReader
 
     from backstory.agents import CompanionFacts, KeepsCompanions
-    from backstory.ingest.discover import Candidate, CompanionFile
+    from backstory.ingest.discover import Candidate, SidecarFile
     from backstory.store import Log, Store
 
-COMPANION_BYTES_MAX = 8 * 1024 * 1024
+SIDECAR_BYTES_MAX = 8 * 1024 * 1024
 BINARY_BYTES_MAX = 2 * 1024 * 1024
 HASHED_BYTES_MAX = 1024 * 1024 * 1024
 """Of a file that is too large to be kept its hash is told, unless it is larger than this."""
@@ -43,7 +43,7 @@ TOO_LARGE_TOLD = "beside a log, and larger than is kept there: 8 MB of text, 2 M
 
 
 class Gathered(Struct, kw_only=True):
-    """What came of reading companions."""
+    """What came of reading sidecars."""
 
     read: dict[str, int] = field(default_factory=dict)
     """How many were new or changed, by agent."""
@@ -59,7 +59,7 @@ def gather(
 ) -> Gathered:
     """Keep what is new or changed beside logs, each given with its id here.
 
-    ``read``: the ids of logs that were read just now, which companions have to be told again with.
+    ``read``: the ids of logs that were read just now, which sidecars have to be told again with.
     ``places``: files as they were when last looked at.
     """
     work = _Gathering(store, places)
@@ -73,19 +73,19 @@ def gather(
 
 
 def tell_again(store: Store, log: Log) -> None:
-    """Tell once more what the companions kept of a log say, as after its session was derived anew."""
+    """Tell once more what the sidecars kept of a log say, as after its session was derived anew."""
     if log.kind != FILE:
         return
     keeper = agents.companions_of(agents.load(log.agent))
     if keeper is not None and (contents := _telling(store, keeper, log.id)):
-        store.keep_beside([Beside(log_id=log.id, told=_told(log, keeper, contents))])
+        store.keep_sidecars([Beside(log_id=log.id, told=_told(log, keeper, contents))])
 
 
 class _Gathering:
     def __init__(self, store: Store, places: Mapping[str, SeenPlace]) -> None:
         self._store, self._places = store, places
-        self._marks = store.companion_marks()
-        self._logs_with_companions = {log_id for log_id, _ in self._marks}
+        self._marks = store.sidecar_marks()
+        self._logs_with_sidecars = {log_id for log_id, _ in self._marks}
         self._met: set[tuple[int, str]] = set()
         self._pending: list[tuple[str, Beside]] = []
         self._pending_bytes = 0
@@ -94,10 +94,10 @@ class _Gathering:
     def look(self, each: Candidate, log_id: int, *, was_read: bool) -> None:
         """Read what is new beside one log."""
         keeper = agents.companions_of(each.agent)
-        if keeper is None or not (each.companions or log_id in self._logs_with_companions):
+        if keeper is None or not (each.sidecars or log_id in self._logs_with_sidecars):
             return
         changed: dict[str, bytes] = {}
-        for file in each.companions:
+        for file in each.sidecars:
             # Of a session that lies in several places what is found first counts.
             if (log_id, file.name) in self._met:
                 continue
@@ -115,7 +115,7 @@ class _Gathering:
         if not pending:
             return
         try:
-            self._store.keep_beside([piece for _, piece in pending])
+            self._store.keep_sidecars([piece for _, piece in pending])
         except Exception as refused:
             if not is_for_one_only(refused):
                 raise
@@ -125,7 +125,7 @@ class _Gathering:
 
     def _write_alone(self, path: str, piece: Beside) -> None:
         try:
-            self._store.keep_beside([piece])
+            self._store.keep_sidecars([piece])
         except Exception as refused:
             self.note_failure(path, refused)
             if piece.told is not None:
@@ -138,7 +138,7 @@ class _Gathering:
             raise refused
         self.gathered.problems.append((path, in_words(refused)))
 
-    def _take(self, each: Candidate, log_id: int, file: CompanionFile) -> bytes | None:
+    def _take(self, each: Candidate, log_id: int, file: SidecarFile) -> bytes | None:
         try:
             taken = self._content(each, file)
         except FileNotFoundError:
@@ -151,11 +151,11 @@ class _Gathering:
             return None
         content, mtime_ns = taken
         self.gathered.read[each.agent.name] = self.gathered.read.get(each.agent.name, 0) + 1
-        self._add(file.path, Beside(log_id=log_id, companions=[pack(file.name, mtime_ns, content)]), len(content))
+        self._add(file.path, Beside(log_id=log_id, sidecars=[pack(file.name, mtime_ns, content)]), len(content))
         return content
 
-    def _content(self, each: Candidate, file: CompanionFile) -> tuple[bytes, int] | None:
-        """A companion's bytes and the mtime they are of; None when it is not kept, or not now."""
+    def _content(self, each: Candidate, file: SidecarFile) -> tuple[bytes, int] | None:
+        """A sidecar's bytes and the mtime they are of; None when it is not kept, or not now."""
         known = self._places.get(file.path)
         if known is not None and (known.reason, known.size, known.mtime_ns) == (TOO_LARGE, file.size, file.mtime_ns):
             self.gathered.known_problems.append((file.path, TOO_LARGE_TOLD))
@@ -169,13 +169,13 @@ class _Gathering:
                     self._refuse(each, file, opened, before)
                     return None
                 opened.seek(0)
-                content = opened.read(COMPANION_BYTES_MAX + 1)
+                content = opened.read(SIDECAR_BYTES_MAX + 1)
                 after = os.fstat(opened.fileno())
                 if (len(content), after.st_mtime_ns) == (before.st_size, before.st_mtime_ns):
                     return content, before.st_mtime_ns
         return None
 
-    def _refuse(self, each: Candidate, file: CompanionFile, opened: BufferedReader, told: os.stat_result) -> None:
+    def _refuse(self, each: Candidate, file: SidecarFile, opened: BufferedReader, told: os.stat_result) -> None:
         digest = ""
         if told.st_size <= HASHED_BYTES_MAX:
             opened.seek(0)
@@ -207,19 +207,19 @@ class _Gathering:
 
 
 def _telling(store: Store, keeper: KeepsCompanions, log_id: int) -> dict[str, bytes]:
-    """The kept companions of a log that may say something, by name."""
-    return {each.name: store.read_companion(each.id) for each in store.companions(log_id) if keeper.tells(each.name)}
+    """The kept sidecars of a log that may say something, by name."""
+    return {each.name: store.read_sidecar(each.id) for each in store.sidecars(log_id) if keeper.tells(each.name)}
 
 
 def _told(log: Log, keeper: KeepsCompanions, contents: Mapping[str, bytes]) -> Told:
-    """What a log's companions say together, beside what the log itself says."""
+    """What a log's sidecars say together, beside what the log itself says."""
     agent = agents.load(log.agent)
     in_log = agent.reader(LogIdentity(native_id=log.native_id), log.state, lambda: ()).session
     return together(in_log, [keeper.told_by(name, content) for name, content in sorted(contents.items())])
 
 
 def together(in_log: SessionFacts, facts: Iterable[CompanionFacts]) -> Told:
-    """The facts of several companions as one. A title that a person gave comes before the log's, that before others."""
+    """The facts of several sidecars as one. A title that a person gave comes before the log's, that before others."""
     facts = list(facts)
     given = (each.title for each in facts if each.is_title_given)
     others = (each.title for each in facts if not each.is_title_given)
@@ -250,7 +250,7 @@ def _opened(path: str) -> BufferedReader:
 
 
 def _is_too_large(opened: BufferedReader, size: int) -> bool:
-    if size <= BINARY_BYTES_MAX or size > COMPANION_BYTES_MAX:
-        return size > COMPANION_BYTES_MAX
+    if size <= BINARY_BYTES_MAX or size > SIDECAR_BYTES_MAX:
+        return size > SIDECAR_BYTES_MAX
     opened.seek(0)
     return b"\0" in opened.read(_SNIFFED_BYTES)

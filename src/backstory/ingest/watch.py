@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from backstory.agents import companions_of
 from backstory.errors import CannotWrite, DiskFull, StoreBusy, StoreFailed, StoreNotFound, StoreReadOnly
-from backstory.ingest.discover import NEVER_KEPT, Candidate, CompanionFile, shown
+from backstory.ingest.discover import NEVER_KEPT, Candidate, SidecarFile, shown
 from backstory.ingest.ingest import ingest_these
 from backstory.ingest.report import Report
 from backstory.projects.registry import POINTERS, noted
@@ -434,7 +434,7 @@ class _Looking:
     def _beside(self, spot: Spot, path: str, below: PurePath) -> None:
         kept = companions_of(spot.agent)
         log = kept.log_of(below) if kept is not None and not NEVER_KEPT.search(below.name) else None
-        file = _companion(path, below.relative_to(log.parent)) if log is not None else None
+        file = _sidecar(path, below.relative_to(log.parent)) if log is not None else None
         if file is None:
             return
         named = str(spot.place.folder / log) if log is not None else ""
@@ -442,7 +442,7 @@ class _Looking:
         if each is None:
             self.early.add(path)
             return
-        self.found[spot.agent.name, each.path] = msgspec.structs.replace(each, companions=(*each.companions, file))
+        self.found[spot.agent.name, each.path] = msgspec.structs.replace(each, sidecars=(*each.sidecars, file))
 
 
 def changed(paths: Iterable[str], spots: Sequence[Spot]) -> Changed:
@@ -453,7 +453,7 @@ def changed(paths: Iterable[str], spots: Sequence[Spot]) -> Changed:
     return Changed(logs=list(looking.found.values()), early=looking.early, folders=looking.folders)
 
 
-def _companion(path: str, name: PurePath) -> CompanionFile | None:
+def _sidecar(path: str, name: PurePath) -> SidecarFile | None:
     """A regular file that is reached from its log's folder without a link."""
     folders = [Path(path).parents[depth] for depth in range(len(name.parts) - 1)]
     try:
@@ -462,7 +462,7 @@ def _companion(path: str, name: PurePath) -> CompanionFile | None:
         return None
     if not stat.S_ISREG(told.st_mode) or any(folder.is_symlink() for folder in folders):
         return None
-    return CompanionFile(path=path, name=name.as_posix(), size=told.st_size, mtime_ns=told.st_mtime_ns)
+    return SidecarFile(path=path, name=name.as_posix(), size=told.st_size, mtime_ns=told.st_mtime_ns)
 
 
 def _files_below(folder: str) -> Iterator[str]:

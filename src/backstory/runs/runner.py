@@ -611,7 +611,7 @@ def _context(store: Store, session: Session, request: Request, agent: Runnable, 
     room = request.context_chars
     if agent.prompt_chars_max is not None:
         room = max(min(room, agent.prompt_chars_max - len(request.prompt) - PREFIX_CHARS), 0)
-    told, turns = store.told_turns(session, room, after), store.branch_length(session, after)
+    told, turns = store.context_turns(session, room, after), store.branch_length(session, after)
     return build_context(told, budget_chars=room, turns=turns).text
 
 

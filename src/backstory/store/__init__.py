@@ -21,7 +21,6 @@ from backstory.model import Complete
 from backstory.store import (
     branches,
     claims,
-    companions,
     connection,
     copies,
     costs,
@@ -38,13 +37,13 @@ from backstory.store import (
     runs,
     search,
     sessions,
+    sidecars,
     slices,
     turns,
     verify,
 )
 from backstory.store.branches import Named, Place, TreeTurn
 from backstory.store.claims import UsageTold
-from backstory.store.companions import Beside, Kept, Mark
 from backstory.store.copies import Holder
 from backstory.store.events import StoredEvent
 from backstory.store.logs import Log, Run, SeenPlace
@@ -55,6 +54,7 @@ from backstory.store.retelling import Retold
 from backstory.store.runs import RunPiece
 from backstory.store.search import Filter, Found
 from backstory.store.sessions import Session, Workplace
+from backstory.store.sidecars import Beside, Kept, Mark
 from backstory.store.slices import LogSlice, Written
 from backstory.store.verify import Verified
 
@@ -490,12 +490,19 @@ class Store:
         """A session as this store may tell it: what people elsewhere called it counts for nothing."""
         return msgspec.structs.replace(session, name="", elsewhere=str(self.path)) if self.is_elsewhere else session
 
-    def told_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
+    def context_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
         """The turns that lead to a record with their events, oldest first; so many as fill a context of that size.
 
         None: to where the session goes on, which is its newest turn or what was checked out.
         """
-        return self._read(lambda db: events.told_turns(db, _id(session), budget_chars, to))
+        return self._read(lambda db: events.context_turns(db, _id(session), budget_chars, to))
+
+    def told_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
+        """The earlier name of ``context_turns``. It warns, and goes away with version 1."""
+        import warnings
+
+        warnings.warn("Store.told_turns is now Store.context_turns", DeprecationWarning, stacklevel=2)
+        return self.context_turns(session, budget_chars, to)
 
     def turn_count(self, session: Session | int) -> int:
         """How many turns a session has."""
@@ -789,28 +796,28 @@ class Store:
                 return
             yield piece
 
-    def companion_marks(self) -> dict[tuple[int, str], Mark]:
-        """Size and mtime (ns) of every companion when it was last read, by its log's id and its name."""
-        return self._read_if_begun(companions.marks, {})
+    def sidecar_marks(self) -> dict[tuple[int, str], Mark]:
+        """Size and mtime (ns) of every sidecar when it was last read, by its log's id and its name."""
+        return self._read_if_begun(sidecars.marks, {})
 
-    def companions(self, log_id: int) -> list[Kept]:
+    def sidecars(self, log_id: int) -> list[Kept]:
         """The small files that an agent keeps beside a log."""
-        return self._read(lambda db: companions.of_log(db, log_id))
+        return self._read(lambda db: sidecars.of_log(db, log_id))
 
-    def read_companion(self, companion_id: int) -> bytes:
-        """A companion's bytes, checked; raises StoreDamaged."""
-        return self._read(lambda db: companions.read(db, companion_id))
+    def read_sidecar(self, sidecar_id: int) -> bytes:
+        """A sidecar's bytes, checked; raises StoreDamaged."""
+        return self._read(lambda db: sidecars.read(db, sidecar_id))
 
-    def companion_ending_in(self, log_id: int, ending: str) -> int | None:
-        """The id of a companion of this log, or of the session that its session helps, whose name ends so."""
-        return self._read(lambda db: companions.ending_in(db, log_id, ending))
+    def sidecar_ending_in(self, log_id: int, ending: str) -> int | None:
+        """The id of a sidecar of this log, or of the session that its session helps, whose name ends so."""
+        return self._read(lambda db: sidecars.ending_in(db, log_id, ending))
 
-    def keep_beside(self, pieces: Sequence[Beside]) -> None:
-        """Keep companions of several logs as they are now, and what they say."""
+    def keep_sidecars(self, pieces: Sequence[Beside]) -> None:
+        """Keep sidecars of several logs as they are now, and what they say."""
 
         def write_all(db: apsw.Connection) -> None:
             for piece in pieces:
-                companions.write(db, piece)
+                sidecars.write(db, piece)
 
         self._write(write_all)
 
@@ -1073,9 +1080,19 @@ class Store:
         if self._reader is None:
             db = connection.open_reader(self.path)
             with connection.translated(self.path):
-                migrate.schema_version(db, self.path)
+                is_older = migrate.schema_version(db, self.path) < migrate.SCHEMA_VERSION
+            if is_older:
+                db.close()
+                self._bring_forward()
+                db = connection.open_reader(self.path)
             self._reader = db
         return self._reader
+
+    def _bring_forward(self) -> None:
+        """Migrate an older store before it is read: what reads it knows today's tables only."""
+        if self.refuses_writes or self.is_elsewhere:
+            raise errors.StoreOutdated(self.path)
+        self._writing_connection()
 
     def _writing_connection(self) -> apsw.Connection:
         if self.refuses_writes:
@@ -1188,7 +1205,7 @@ def _drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) -
         session = db.execute("select session_id from logs where id = ?", (log_id,)).get
         db.execute("update log_places set log_id = ? where log_id = ?", (in_favour_of, log_id))
         slices.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
-        companions.move(db, log_id, in_favour_of)
+        sidecars.move(db, log_id, in_favour_of)
         db.execute("delete from logs where id = ?", (log_id,))
 
 

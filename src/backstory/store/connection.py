@@ -202,11 +202,6 @@ def _check_header(path: Path) -> None:
         raise errors.NotAStore(path, "another program's database")
 
 
-def has_column(db: apsw.Connection, table: str, column: str, *, schema: str = "main") -> bool:
-    """Whether the file's tables have a column: those of an earlier version lack some."""
-    return bool(db.execute("select count(*) from pragma_table_info(?, ?) where name = ?", (table, schema, column)).get)
-
-
 def _quoted(path: Path) -> str:
     from urllib.parse import quote
 

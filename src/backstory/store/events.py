@@ -80,7 +80,7 @@ def edits(db: apsw.Connection, turn_uid: str, *, is_log: bool) -> list[StoredEve
     return [each for each in told if isinstance(each.event, ToolCall) and each.event.tool in (Tool.EDIT, Tool.WRITE)]
 
 
-def told_turns(db: apsw.Connection, session_id: int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
+def context_turns(db: apsw.Connection, session_id: int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
     """The turns that lead to a record (None: where the session goes on) with their events, oldest first.
 
     The last of them, so many that together they exceed ``budget_chars``; each up to where the next one follows it.

@@ -29,13 +29,13 @@ EVENTS_AT_ONCE = 2_000
 
 _SESSION = (
     "name, title, worktree, project, repository, branch, cwd, created, last_active, completed, duration_ms, cost_usd, "
-    "leaf_uid, next_seq"
+    "leaf_uid, next_seq, root"
 )
-_LOG = "turn_uid, agent, native_id, relpath, path, modified, first_hash, tail_hash, read_to, parsed_to, frames"
+_LOG = "turn_uid, agent, native_id, relpath, path, modified, first_hash, tail_hash, read_to, parsed_to, frames, cwd"
 _LOG_TABLES = {
     "chunks": "start, length, sha256, data",
     "numbers": "start, stop, first_seq, records",
-    "companions": "name, size, mtime_ns, sha256, data",
+    "sidecars": "name, size, mtime_ns, sha256, data",
 }
 _TURN = (
     "uid, parent_uid, parent_seq, first_seq, last_seq, agent, model, native_id, prompt, started, ended, outcome, "
@@ -200,13 +200,6 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
     db.execute(
         f"insert or ignore into dictionaries(id, sha256, data) select id, sha256, data from {source}.dictionaries"
     )
-    # A store of an earlier version lacks some of them.
-    there = {str(name) for (name,) in db.execute(f"select name from {source}.sqlite_schema where type = 'table'")}
-    is_new = "session_files" in there
-    if is_new:
-        db.execute(
-            f"update sessions set root = (select root from {source}.sessions where id = ?) where id = ?", (old, new)
-        )
     log_ids: dict[int, int] = {}
     for (log_id,) in db.execute(f"select id from {source}.logs where session_id = ? order by id", (old,)).fetchall():
         db.execute(
@@ -214,15 +207,8 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
             f"from {source}.logs where id = ?",
             (new, log_id),
         )
-        if is_new:
-            db.execute(
-                f"update logs set cwd = (select cwd from {source}.logs where id = ?) where id = ?",
-                (log_id, db.last_insert_rowid()),
-            )
         copied = log_ids[int(str(log_id))] = db.last_insert_rowid()
         for table, columns in _LOG_TABLES.items():
-            if table not in there:
-                continue
             db.execute(
                 f"insert into {table}(log_id, {columns}) select ?, {columns} from {source}.{table} where log_id = ?",
                 (copied, log_id),
@@ -245,7 +231,9 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
     )
     _copy_events(db, source, old, new, log_ids, turn_ids)
     branches.copy(db, source, old, new)
-    if is_new:
+    # What an earlier version derived may be other columns: the next ingest derives it anew.
+    told = db.execute(f"select value from {source}.meta where key = 'derived_version'").get
+    if told == str(derived_tables.VERSION):
         _copy_derived(db, source, old, new)
         db.execute("update logs set derived = ? where session_id = ?", (derived_tables.VERSION, new))
 

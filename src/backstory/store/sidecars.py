@@ -1,4 +1,4 @@
-"""Companions: small files that an agent keeps beside a log and rewrites whole. Functions take the connection, never
+"""Sidecars: small files that an agent keeps beside a log and rewrites whole. Functions take the connection, never
 commit.
 
 The store has each as it was last read, also when it is gone by now. What they say of their session is told by who read
@@ -24,11 +24,11 @@ TOO_LARGE = "too_large"
 """Why a file beside a log gave nothing; see log_places."""
 
 Mark = tuple[int, int]
-"""A companion's size in bytes and its mtime in ns, by which a changed one is known."""
+"""A sidecar's size in bytes and its mtime in ns, by which a changed one is known."""
 
 
-class Companion(Struct, frozen=True, kw_only=True):
-    """A companion on its way into the store. ``name``: its path below the log's folder, with slashes."""
+class Sidecar(Struct, frozen=True, kw_only=True):
+    """A sidecar on its way into the store. ``name``: its path below the log's folder, with slashes."""
 
     name: str
     size: int
@@ -38,7 +38,7 @@ class Companion(Struct, frozen=True, kw_only=True):
 
 
 class Kept(Struct, frozen=True, kw_only=True):
-    """A companion as the store has it."""
+    """A sidecar as the store has it."""
 
     id: int
     name: str
@@ -48,7 +48,7 @@ class Kept(Struct, frozen=True, kw_only=True):
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """What a log's companions say together."""
+    """What a log's sidecars say together."""
 
     session: SessionFacts = field(default_factory=SessionFacts)
     """Its title is taken; of where it was only what the log does not say."""
@@ -63,51 +63,43 @@ class Beside(Struct, frozen=True, kw_only=True):
     """What is new beside one log; ``told`` where that may say something new."""
 
     log_id: int
-    companions: list[Companion] = field(default_factory=list)
+    sidecars: list[Sidecar] = field(default_factory=list)
     told: Told | None = None
 
 
-def pack(name: str, mtime_ns: int, data: bytes) -> Companion:
-    """A companion made ready for the store."""
-    return Companion(
+def pack(name: str, mtime_ns: int, data: bytes) -> Sidecar:
+    """A sidecar made ready for the store."""
+    return Sidecar(
         name=name, size=len(data), mtime_ns=mtime_ns, digest=codec.chunk_digest(data), frame=codec.pack_chunk(data)
     )
 
 
 def marks(db: apsw.Connection) -> dict[tuple[int, str], Mark]:
-    """Every companion by its log and name, as it was when last read."""
-    if not _has_table(db):
-        return {}
-    rows = db.execute("select log_id, name, size, mtime_ns from companions")
+    """Every sidecar by its log and name, as it was when last read."""
+    rows = db.execute("select log_id, name, size, mtime_ns from sidecars")
     return {(log_id, name): (size, mtime_ns) for log_id, name, size, mtime_ns in rows}
 
 
 def of_log(db: apsw.Connection, log_id: int) -> list[Kept]:
-    """The companions of a log, by name."""
-    if not _has_table(db):
-        return []
-    rows = db.execute(
-        "select id, name, size, mtime_ns, sha256 from companions where log_id = ? order by name", (log_id,)
-    )
+    """The sidecars of a log, by name."""
+    rows = db.execute("select id, name, size, mtime_ns, sha256 from sidecars where log_id = ? order by name", (log_id,))
     return [
         Kept(id=each, name=name, size=size, mtime_ns=mtime_ns, digest=digest)
         for each, name, size, mtime_ns, digest in rows
     ]
 
 
-def read(db: apsw.Connection, companion_id: int) -> bytes:
-    """A companion's bytes, checked; raises CodecError. Nothing for one that is not here."""
-    row = db.execute("select size, sha256, data from companions where id = ?", (companion_id,)).fetchone()
+def read(db: apsw.Connection, sidecar_id: int) -> bytes:
+    """A sidecar's bytes, checked; raises CodecError. Nothing for one that is not here."""
+    row = db.execute("select size, sha256, data from sidecars where id = ?", (sidecar_id,)).fetchone()
     return codec.unpack_chunk(row[2], row[0], row[1]) if row else b""
 
 
 def ending_in(db: apsw.Connection, log_id: int, ending: str) -> int | None:
-    """The id of a companion whose name ends so: of this log, or of one of the session that this one's session helps."""
-    if not _has_table(db):
-        return None
+    """The id of a sidecar whose name ends so: of this log, or of one of the session that this one's session helps."""
     found: int | None = db.execute(
         "select c.id from logs own join sessions s on s.id = own.session_id "
-        "join logs l on l.session_id in (s.id, s.parent_id) join companions c on c.log_id = l.id "
+        "join logs l on l.session_id in (s.id, s.parent_id) join sidecars c on c.log_id = l.id "
         "where own.id = ?1 and substr(c.name, -length(?2)) = ?2 order by l.id = ?1 desc, c.id desc limit 1",
         (log_id, ending),
     ).get
@@ -115,20 +107,20 @@ def ending_in(db: apsw.Connection, log_id: int, ending: str) -> int | None:
 
 
 def write(db: apsw.Connection, beside: Beside) -> None:
-    """Keep companions of a log in place of what they were, and what they say; nothing when the log is gone."""
+    """Keep sidecars of a log in place of what they were, and what they say; nothing when the log is gone."""
     found = db.execute("select session_id, path from logs where id = ?", (beside.log_id,)).fetchone()
     if found is None:
         return
     session_id, path = found
-    for each in beside.companions:
+    for each in beside.sidecars:
         # A log that was rewritten takes over what lies beside it.
         db.execute(
-            "delete from companions where name = ? and log_id in (select id from logs where session_id = ? "
+            "delete from sidecars where name = ? and log_id in (select id from logs where session_id = ? "
             "and path = ? and id <> ?)",
             (each.name, session_id, path, beside.log_id),
         )
         db.execute(
-            "insert into companions(log_id, name, size, mtime_ns, sha256, data) values (?, ?, ?, ?, ?, ?) "
+            "insert into sidecars(log_id, name, size, mtime_ns, sha256, data) values (?, ?, ?, ?, ?, ?) "
             "on conflict(log_id, name) do update set size = excluded.size, mtime_ns = excluded.mtime_ns, "
             "sha256 = excluded.sha256, data = excluded.data",
             (beside.log_id, each.name, each.size, each.mtime_ns, each.digest, each.frame),
@@ -138,22 +130,17 @@ def write(db: apsw.Connection, beside: Beside) -> None:
 
 
 def move(db: apsw.Connection, log_id: int, to_log: int) -> None:
-    """File a log's companions under another one of its session, but for those that it has itself."""
-    db.execute("update or ignore companions set log_id = ? where log_id = ?", (to_log, log_id))
+    """File a log's sidecars under another one of its session, but for those that it has itself."""
+    db.execute("update or ignore sidecars set log_id = ? where log_id = ?", (to_log, log_id))
 
 
 def check(db: apsw.Connection, log_id: int) -> Iterator[str]:
-    """What is wrong with a log's companions."""
+    """What is wrong with a log's sidecars."""
     for each in of_log(db, log_id):
         try:
             read(db, each.id)
         except codec.CodecError as refused:
             yield f"{each.name}: {refused}"
-
-
-def _has_table(db: apsw.Connection) -> bool:
-    """Whether this is a store of a version that has companions; an earlier one is read as it is."""
-    return bool(db.execute("select count(*) from sqlite_schema where name = 'companions'").get)
 
 
 def _tell(db: apsw.Connection, session_id: int, told: Told) -> None:

@@ -84,9 +84,9 @@ def the_session(machine: Machine) -> Session:
 
 
 def kept(machine: Machine) -> dict[str, bytes]:
-    """The content of every companion in the store, by name."""
+    """The content of every sidecar in the store, by name."""
     store = machine.store
-    return {each.name: store.read_companion(each.id) for log in store.logs() for each in store.companions(log.id)}
+    return {each.name: store.read_sidecar(each.id) for log in store.logs() for each in store.sidecars(log.id)}
 
 
 def checkpoints(machine: Machine) -> list[Any]:
@@ -164,7 +164,7 @@ def test_a_file_that_differs_is_not_overwritten(machine: Machine, session: Path,
 
 def test_a_name_in_a_store_leads_nowhere_else(machine: Machine, session: Path, tmp_path: Path) -> None:
     read(machine)
-    looked_up(machine.store_path, "update companions set name = '../../../../../escaped.yaml'")
+    looked_up(machine.store_path, "update sidecars set name = '../../../../../escaped.yaml'")
     (told,) = restored(machine.store, tmp_path / "out")
     assert (told.error, told.companions[0].written) == (None, None)
     assert "no place inside a folder" in (told.companions[0].error or "")
@@ -240,21 +240,13 @@ def test_a_removed_session_leaves_nothing(machine: Machine, session: Path) -> No
     read(machine)
     machine.store.remove(the_session(machine))
     read(machine)
-    assert looked_up(machine.store_path, "select count(*) from companions") == [(0,)]
-
-
-def test_a_store_of_an_earlier_version_is_read_as_it_is(machine: Machine, session: Path, tmp_path: Path) -> None:
-    read(machine)
-    looked_up(machine.store_path, "drop table companions")
-    (told,) = restored(machine.store, tmp_path / "out")
-    assert told.companions == []
-    assert machine.store.verify().problems == []
+    assert looked_up(machine.store_path, "select count(*) from sidecars") == [(0,)]
 
 
 def test_damage_is_told(machine: Machine, session: Path) -> None:
     read(machine)
     assert machine.store.verify().problems == []
-    looked_up(machine.store_path, "update companions set sha256 = zeroblob(32)")
+    looked_up(machine.store_path, "update sidecars set sha256 = zeroblob(32)")
     (problem,) = machine.store.verify().problems
     assert "workspace.yaml: the bytes do not match their checksum" in problem
 
@@ -450,7 +442,7 @@ def test_a_helper_is_called_what_it_was_asked_for(machine: Machine) -> None:
     assert (child.title, the_session(machine).title) == ("Count files", None)
 
 
-# what is no companion, or a bad one ---------------------------------------------------------------------------
+# what is no sidecar, or a bad one ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -472,7 +464,7 @@ def test_locks_databases_secrets_and_what_is_none_of_ours_are_left_alone(
 def test_a_file_that_is_too_large_is_told_with_its_size_and_hash_once(
     machine: Machine, session: Path, files_opened: Callable[[], AbstractContextManager[list[str]]]
 ) -> None:
-    data = b"x" * (sidecars.COMPANION_BYTES_MAX + 1)
+    data = b"x" * (sidecars.SIDECAR_BYTES_MAX + 1)
     machine.write(FOLDER / "files/huge.txt", data)
     (problem,) = read(machine).errors
     assert problem.path.endswith("huge.txt")
@@ -484,7 +476,7 @@ def test_a_file_that_is_too_large_is_told_with_its_size_and_hash_once(
 
 
 def test_a_file_that_is_no_longer_too_large_is_kept(machine: Machine, session: Path) -> None:
-    machine.write(FOLDER / "files/huge.txt", b"x" * (sidecars.COMPANION_BYTES_MAX + 1))
+    machine.write(FOLDER / "files/huge.txt", b"x" * (sidecars.SIDECAR_BYTES_MAX + 1))
     read(machine)
     machine.write(FOLDER / "files/huge.txt", b"small")
     assert read(machine).errors == []
@@ -499,15 +491,15 @@ def test_of_large_files_only_texts_are_kept(machine: Machine, session: Path, fir
 
 
 def test_a_file_of_the_largest_size_is_kept(machine: Machine, session: Path) -> None:
-    machine.write(FOLDER / "files/large.txt", b"x" * sidecars.COMPANION_BYTES_MAX)
+    machine.write(FOLDER / "files/large.txt", b"x" * sidecars.SIDECAR_BYTES_MAX)
     assert read(machine).errors == []
-    assert len(kept(machine)["files/large.txt"]) == sidecars.COMPANION_BYTES_MAX
+    assert len(kept(machine)["files/large.txt"]) == sidecars.SIDECAR_BYTES_MAX
 
 
 def test_of_very_many_files_the_nearest_are_kept(
     machine: Machine, session: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(discovering, "COMPANIONS_MAX", 5)
+    monkeypatch.setattr(discovering, "SIDECARS_MAX", 5)
     for n in range(20):
         machine.write(FOLDER / f"files/{n:02}.txt", b"x")
     machine.write(FOLDER / "checkpoints/001-counting.md", SUMMARY.encode())
@@ -535,7 +527,7 @@ def test_a_folder_that_is_a_link_is_not_followed(machine: Machine, session: Path
     assert "link" in reasons(report)["notes.txt"]
 
 
-def test_a_session_whose_own_folder_is_a_link_has_its_companions(machine: Machine, session: Path) -> None:
+def test_a_session_whose_own_folder_is_a_link_has_its_sidecars(machine: Machine, session: Path) -> None:
     moved = machine.home / "moved"
     session.rename(moved)
     session.symlink_to(moved)
@@ -549,7 +541,7 @@ def test_what_became_a_link_after_it_was_seen_is_not_followed(machine: Machine, 
     (tmp_path / "outside.yaml").write_text("name: Elsewhere\n")
     (session / "workspace.yaml").unlink()
     (session / "workspace.yaml").symlink_to(tmp_path / "outside.yaml")
-    changed = [msgspec.structs.replace(each, companions=_touched(each)) for each in candidates]
+    changed = [msgspec.structs.replace(each, sidecars=_touched(each)) for each in candidates]
     (log,) = machine.store.logs()
     gathered = gather(machine.store, [(each, log.id) for each in changed], set(), {})
     assert len(gathered.problems) == 1
@@ -570,7 +562,7 @@ def test_a_log_that_is_removed_meanwhile_gets_none(machine: Machine, session: Pa
     read(machine)
     candidates, _ = discover([agents.load("copilot")], {}, machine.home)
     gather(machine.store, [(each, 4711) for each in candidates], set(), {})
-    assert looked_up(machine.store_path, "select log_id = 4711 from companions") == [(0,)]
+    assert looked_up(machine.store_path, "select log_id = 4711 from sidecars") == [(0,)]
 
 
 def test_what_cannot_be_read_is_told(machine: Machine, session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -640,5 +632,5 @@ def test_a_file_beside_no_log_is_not_looked_for(machine: Machine) -> None:
     assert not machine.store.exists
 
 
-def _touched(each: discovering.Candidate) -> tuple[discovering.CompanionFile, ...]:
-    return tuple(msgspec.structs.replace(file, mtime_ns=1) for file in each.companions)
+def _touched(each: discovering.Candidate) -> tuple[discovering.SidecarFile, ...]:
+    return tuple(msgspec.structs.replace(file, mtime_ns=1) for file in each.sidecars)
