@@ -16,7 +16,7 @@ import uuid
 from pathlib import Path
 
 from backstory import agents
-from backstory.ingest import ingest
+from backstory.ingest.ingest import ingest
 from backstory.store import logs, open_store
 
 CWD = "/home/dev/project"

@@ -20,8 +20,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from backstory.derive.pricing import cost_of
 from backstory.model import Tokens
-from backstory.pricing import cost_of
 from backstory.store.costs import price_table
 
 if TYPE_CHECKING:

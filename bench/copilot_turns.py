@@ -86,8 +86,8 @@ def _words(chance: random.Random, chars: int) -> str:
 def measure(home: str, out: str) -> None:
     """Ingest, ingest again and reindex, and print how long each took, as JSON."""
     from backstory import agents
-    from backstory.ingest import ingest
-    from backstory.reindex import reindex
+    from backstory.ingest.ingest import ingest
+    from backstory.ingest.reindex import reindex
     from backstory.store import open_store
 
     store = open_store(Path(out) / "store.db", shared=True)

@@ -33,8 +33,9 @@ def floor(home: Path, out: Path) -> dict[str, float]:
     import apsw
     import zstandard
 
-    from backstory import agents, extract
-    from backstory.discover import discover
+    from backstory import agents
+    from backstory.derive import index_text
+    from backstory.ingest.discover import discover
     from backstory.model import LogIdentity
 
     logs, _ = discover([agents.load("claude"), agents.load("codex")], {}, home)
@@ -62,7 +63,7 @@ def floor(home: Path, out: Path) -> dict[str, float]:
         for line in data.split(b"\n"):
             if line:
                 for _, event in reader.read(line, 1).events:
-                    found = extract.searchable(event)
+                    found = index_text.searchable(event)
                     if found:
                         rows.append((found[1],))
         size += len(data)
@@ -78,7 +79,7 @@ def floor(home: Path, out: Path) -> dict[str, float]:
 def whole(home: Path, out: Path) -> dict[str, float]:
     """backstory's ingest, complete."""
     from backstory import agents
-    from backstory.ingest import ingest
+    from backstory.ingest.ingest import ingest
     from backstory.store import open_store
 
     started = time.perf_counter()

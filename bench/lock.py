@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from backstory.queueing import Hold
+from backstory.runs.lease import Hold
 from backstory.store import open_store
 
 LOCK_MS_MAX = 5.0

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from backstory.context import build_context
+from backstory.conversation.context import build_context
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
 from backstory.store import open_store
 
@@ -126,7 +126,7 @@ def context_ms() -> tuple[float, int]:
         times = []
         for _ in range(7):
             started = time.perf_counter()
-            context = build_context(store.told_turns(session, 400_000), budget_chars=400_000)
+            context = build_context(store.context_turns(session, 400_000), budget_chars=400_000)
             times.append((time.perf_counter() - started) * 1000)
         return statistics.median(times), len(context.text)
 

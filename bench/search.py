@@ -33,7 +33,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from backstory.finding import find
+from backstory.search.query import find
 from backstory.store import Filter, open_store
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def ranks(store: Store, queries: dict[str, set[int]]) -> dict[str, float]:
 
 def sample(store: Store) -> tuple[list[str], list[str]]:
     """Words and phrases from texts all over the store."""
-    from backstory.extract import searchable
+    from backstory.derive.index_text import searchable
 
     chance = random.Random(SEED)
     words, phrases = Counter[str](), []

@@ -12,7 +12,7 @@ from pathlib import Path
 import zstandard
 
 from backstory import agents
-from backstory.compact_form import compact_event
+from backstory.conversation.compact import compact_event
 from backstory.model import LogIdentity, event_to_json
 
 SIZE = 64 * 1024

@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backstory.conversation.tree import get_ancestry
 from backstory.model import AssistantText, UserMessage
 from backstory.store import open_store
-from backstory.tree import get_ancestry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,7 @@ def measured(turns: int, runs: int) -> list[tuple[str, float, float]]:
             ("tree --json", TREE_MS_MAX, best_ms(runs, command(folder, "tree", "--json"))),
             ("ancestry of the deepest leaf", ANCESTRY_MS_MAX, best_ms(runs, ancestry)),
             ("turns of a context of 400,000 characters", CONTEXT_MS_MAX,
-             best_ms(runs, lambda: store.told_turns(session, 400_000))),
+             best_ms(runs, lambda: store.context_turns(session, 400_000))),
             ("branches", TREE_MS_MAX, best_ms(runs, command(folder, "branches"))),
             ("for comparison: --version", TREE_MS_MAX, best_ms(runs, command(folder, "--version"))),
         ]  # fmt: skip

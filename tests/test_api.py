@@ -15,7 +15,16 @@ import backstory
 from backstory.model import Complete, Event
 
 API = Path(__file__).parent.parent / "docs" / "api.md"
-HEAVY = {"apsw", "msgspec", "zstandard", "click", "rich", "backstory.store", "backstory.model", "backstory.context"}
+HEAVY = {
+    "apsw",
+    "msgspec",
+    "zstandard",
+    "click",
+    "rich",
+    "backstory.store",
+    "backstory.model",
+    "backstory.conversation.context",
+}
 OPTIONS = doctest.REPORT_NDIFF
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory import model
-from backstory.compact_form import compact_event
+from backstory.conversation.compact import compact_event
 from backstory.model import KINDS, Event, event_from_json, event_to_json
 
 # JSON has no lone surrogates, no NaN and no infinity.

@@ -7,7 +7,7 @@ The Python API; docs/api.md has an example of each name, and of how they fit tog
 ...     session = store.create_session("Fix the build")
 ...     _ = store.append_events(session, [UserMessage(content="Why?"), AssistantText(text="A missing comma.")])
 ...     store.mark_completed(session, duration_ms=1200, cost_usd=0.01)
-...     context = build_context(store.told_turns(session, 400_000), budget_chars=400_000)
+...     context = build_context(store.context_turns(session, 400_000), budget_chars=400_000)
 >>> print(build_context_prompt(context.text, "Fix it."))
 <backstory-session-context>
 ## User
@@ -24,11 +24,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backstory._version import __version__
-
 if TYPE_CHECKING:
-    from backstory.compact_form import compact_event
-    from backstory.context import Context, ToldTurn, build_context, build_context_prompt, strip_context
+    from backstory.conversation.compact import compact_event
+    from backstory.conversation.context import Context, ToldTurn, build_context, build_context_prompt, strip_context
+    from backstory.conversation.tree import get_ancestry, get_leaf_messages, get_leaves
     from backstory.errors import BackstoryError
     from backstory.model import (
         AssistantText,
@@ -53,11 +52,13 @@ if TYPE_CHECKING:
         UserMessage,
     )
     from backstory.store import Answer, Filter, Session, Store, StoredEvent, cleanup_orphans, open_store
-    from backstory.tree import get_ancestry, get_leaf_messages, get_leaves
+
+__version__ = "0.1.0"
+"""A constant: reading package metadata at start-up would cost 50 ms."""
 
 _HOMES = {
-    "backstory.compact_form": ("compact_event",),
-    "backstory.context": ("Context", "ToldTurn", "build_context", "build_context_prompt", "strip_context"),
+    "backstory.conversation.compact": ("compact_event",),
+    "backstory.conversation.context": ("Context", "ToldTurn", "build_context", "build_context_prompt", "strip_context"),
     "backstory.errors": ("BackstoryError",),
     "backstory.model": (
         "AssistantText", "Command", "Compacted", "Complete", "Error", "Event", "Hook", "Init", "ModelSwitch",
@@ -65,7 +66,7 @@ _HOMES = {
         "UserMessage",
     ),
     "backstory.store": ("Answer", "Filter", "Session", "Store", "StoredEvent", "cleanup_orphans", "open_store"),
-    "backstory.tree": ("get_ancestry", "get_leaf_messages", "get_leaves"),
+    "backstory.conversation.tree": ("get_ancestry", "get_leaf_messages", "get_leaves"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

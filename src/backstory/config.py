@@ -73,10 +73,15 @@ class _Unusable(Exception):
     """A file that gives no settings, and why."""
 
 
+def _make_private_folder(folder: Path) -> None:
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
 class Config:
     """The settings in force, and the files they come from. ``own``: the person's file, ``project``: the project's.
 
     ``is_installed`` is asked of an agent that the project chooses, with the program that the person set for it.
+    ``make_folder`` makes the folder of a file that is not there yet; it raises OSError.
     """
 
     def __init__(
@@ -85,11 +90,12 @@ class Config:
         project: Path | None = None,
         *,
         is_installed: Callable[[str, str], bool] = lambda name, program: True,
+        make_folder: Callable[[Path], None] = _make_private_folder,
     ) -> None:
         # In the home folder's own project both may be one file.
         is_own = project is not None and os.path.realpath(project) == os.path.realpath(own)
         self.own, self.project = own, None if is_own else project
-        self._is_installed = is_installed
+        self._is_installed, self._make_folder = is_installed, make_folder
         self._wrong: dict[str, str] = {}
         self._own: dict[str, Any] = {}
         self._projects: dict[str, Any] = {}
@@ -177,11 +183,11 @@ class Config:
         """
         value = parse(key, text)
         if not here or self.project is None:
-            write(self.own, key, value)
+            write(self.own, key, value, make_folder=self._make_folder)
             return self.own
         if why := self._refused(key, value):
             raise SettingNotHere(key, why)
-        write(self.project, key, value, is_projects=True)
+        write(self.project, key, value, make_folder=self._make_folder, is_projects=True)
         return self.project
 
 
@@ -200,11 +206,16 @@ def parse(key: str, text: str) -> Any:
         raise UnknownSetting(f"{key} = {text}", [f"{key} (a {type(setting.default).__name__})"]) from refused
 
 
-def write(file: Path, key: str, value: Any, *, is_projects: bool = False) -> None:
+def write(
+    file: Path,
+    key: str,
+    value: Any,
+    *,
+    make_folder: Callable[[Path], None] = _make_private_folder,
+    is_projects: bool = False,
+) -> None:
     """Set one key in a file, whose other lines and comments stay as they are."""
     import tomlkit
-
-    from backstory.store.private import make_folder
 
     _known(key)
     try:

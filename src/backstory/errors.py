@@ -110,6 +110,20 @@ class StoreTooNew(BackstoryError):
         )
 
 
+class StoreTooOld(BackstoryError):
+    """The store was written before the first schema that was promised."""
+
+    exit_code = 76
+
+    def __init__(self, path: Path, found: int, revision: str) -> None:
+        super().__init__(
+            f"{path} has a draft of the schema ({found}), and is not read any more; the file was not changed. "
+            "Move it aside and run `backstory ingest`: every log that still exists is read again. Only this file has "
+            "your runs, and the logs whose files are gone. To write those out, install the revision that reads it "
+            f"(`pip install .` at {revision}) and run its `backstory restore --all --store FILE --to FOLDER`."
+        )
+
+
 class NotTrusted(BackstoryError):
     """A store that came from elsewhere was to be acted in, and nobody has said that it may be."""
 
@@ -228,7 +242,7 @@ class StoreRefused(StoreFailed):
 
 
 STORE_CANNOT_GO_ON = (
-    StoreNotFound, NotAStore, StoreTooNew, StoreBusy, StoreReadOnly, DiskFull, StoreDamaged, StoreFailed,
+    StoreNotFound, NotAStore, StoreTooNew, StoreTooOld, StoreBusy, StoreReadOnly, DiskFull, StoreDamaged, StoreFailed,
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 An *event* is the smallest fact shown. Its stored form is one JSON object with one key, the kind:
 ``{"UserMessage":{"content":"hello"}}``. What an agent's log says becomes events in ``agents/``; what
-``compact_form.compact_event`` leaves of them is kept beside the bytes they came from.
+``conversation.compact.compact_event`` leaves of them is kept beside the bytes they came from.
 """
 
 from __future__ import annotations

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory import agents, databases
+from backstory import agents
 from backstory.agents import UnreadableDatabase, ah
-from backstory.fullform import FullForms
-from backstory.ingest import ingest
-from backstory.ingest_report import Report
+from backstory.conversation.tree import get_ancestry, get_leaves
+from backstory.export.full_form import FullForms
+from backstory.ingest import databases
+from backstory.ingest.ingest import ingest
+from backstory.ingest.log_reader import numbered_lines
+from backstory.ingest.reindex import reindex
+from backstory.ingest.report import Report
 from backstory.model import AssistantText, Hook, ToolResult, Turn, UserMessage
-from backstory.reindex import reindex
-from backstory.slicing import numbered_lines
-from backstory.tree import get_ancestry, get_leaves
 from tests.conftest import NOW
 from tests.ingest.machines import Machine, lies, restored
 

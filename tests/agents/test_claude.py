@@ -11,7 +11,7 @@ import pytest
 
 from backstory import agents, ids
 from backstory.agents.claude import AGENT
-from backstory.found import Found, FoundSummary
+from backstory.derive.facts import Found, FoundSummary
 from backstory.model import (
     AssistantText,
     Command,

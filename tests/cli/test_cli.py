@@ -24,7 +24,7 @@ from backstory.cli import COMMANDS
 from backstory.cli.search_command import NOTHING_FOUND
 from backstory.cli.show_command import SHOWN_CHARS_MAX
 from backstory.config import SETTINGS
-from backstory.finding import find
+from backstory.search.query import find
 from backstory.store import Filter, open_store
 from tests.ingest.machines import ORIGINAL_ID, PARENT_ID, SMALL, case, claude_line, claude_log, lines, place, sha256
 

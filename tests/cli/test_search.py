@@ -12,9 +12,9 @@ import pytest
 from backstory import times
 from backstory.cli.search_command import NOTHING_FOUND
 from backstory.errors import BadPattern, BadTime
-from backstory.finding import PATTERN_SECONDS_MAX, Findings, find, find_exact, find_pattern, words_of_pattern
 from backstory.model import AssistantText, Event, ToolCall, ToolResult, UserMessage
-from backstory.spool import MARKER, SPOOLS, Run, Spool
+from backstory.runs.spool import MARKER, SPOOLS, Run, Spool
+from backstory.search.query import PATTERN_SECONDS_MAX, Findings, find, find_exact, find_pattern, words_of_pattern
 from backstory.store import Filter, Store, open_store
 
 if TYPE_CHECKING:

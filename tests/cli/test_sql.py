@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 from backstory.cli.output import columns
 from backstory.cli.sql_command import EXAMPLES, _fitted
-from backstory.fullform import FullForms
+from backstory.export.full_form import FullForms
 from backstory.model import UserMessage
 from backstory.store import open_store, readonly
 from tests.cli.conftest import Shell
@@ -153,8 +152,7 @@ def test_without_a_store_nothing_is_made(bare: Shell) -> None:
 
 
 def test_an_older_store_is_asked_after_what_the_error_says_was_done(bare: Shell) -> None:
-    old = bare.home / "old.bks"
-    shutil.copy(make_golden.GOLDEN / "store-v1.bks", old)
+    old = make_golden.derived_earlier(bare.home / "old.bks")
     told = bare("--store", old, "sql", "select 1")
     refused(told, 65, "an earlier version")
     (advised,) = re.findall(r"`backstory (reindex .*?)`", told.err)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.context import CLOSE, OPEN, build_context_prompt, strip_context
+from backstory.conversation.context import CLOSE, OPEN, build_context_prompt, strip_context
 from backstory.model import AssistantText, UserMessage
 from tests.e2e.conftest import AGENTS, said_to
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import Struct
 
-from backstory.context import CLOSE, OPEN
+from backstory.conversation.context import CLOSE, OPEN
 from tests.e2e.conftest import AGENTS, HELLO, said_to, shell
 
 if TYPE_CHECKING:

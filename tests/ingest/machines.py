@@ -13,11 +13,11 @@ import msgspec
 import zstandard
 
 from backstory import agents
-from backstory.ingest import ingest
-from backstory.ingest_report import Report
+from backstory.export.restore import Restored, Restoring, Written
+from backstory.ingest.ingest import ingest
+from backstory.ingest.log_reader import numbered_lines
+from backstory.ingest.report import Report
 from backstory.model import event_to_json
-from backstory.restore import Restored, Restoring, Written
-from backstory.slicing import numbered_lines
 from backstory.store import Store, open_store
 from tests.conftest import NOW
 

@@ -9,10 +9,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
-from backstory import agents, slicing
-from backstory import discover as discovering
-from backstory.ingest import ingest
-from backstory.reindex import reindex
+from backstory import agents
+from backstory.ingest import discover as discovering
+from backstory.ingest import log_reader
+from backstory.ingest.ingest import ingest
+from backstory.ingest.reindex import reindex
 from backstory.store import logs
 from tests.conftest import NOW
 from tests.ingest.machines import (
@@ -31,7 +32,7 @@ from tests.ingest.machines import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from backstory.ingest_report import Report
+    from backstory.ingest.report import Report
 
 GOOD = lines(*conversation(2))
 TORN = "its compressed content ends too early: kept as far as it can be read"
@@ -188,9 +189,9 @@ def test_a_line_of_12_megabytes_that_is_not_finished(machine: Machine) -> None:
 def test_a_line_over_the_limit_is_one_unknown_event(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, pieces: int
 ) -> None:
-    monkeypatch.setattr(slicing, "LINE_BYTES_MAX", 5_000)
-    monkeypatch.setattr("backstory.matching.LINE_BYTES_MAX", 5_000)
-    monkeypatch.setattr(slicing, "BLOCK_BYTES", 2_000)
+    monkeypatch.setattr(log_reader, "LINE_BYTES_MAX", 5_000)
+    monkeypatch.setattr("backstory.ingest.matching.LINE_BYTES_MAX", 5_000)
+    monkeypatch.setattr(log_reader, "BLOCK_BYTES", 2_000)
     data = lines(*conversation(1), claude_line("assistant", "l", "x" * 20_000), claude_line("user", "n", "next"))
     unknown = dict[str, int]()
     for piece in range(1, pieces + 1):
@@ -421,7 +422,7 @@ def test_a_disk_that_fails_while_a_log_is_read_is_an_error_with_its_reason(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.write(LOG, GOOD)
-    found = slicing.opened
+    found = log_reader.opened
 
     class Failing:
         def __init__(self, file: IO[bytes]) -> None:
@@ -443,7 +444,7 @@ def test_a_disk_that_fails_while_a_log_is_read_is_an_error_with_its_reason(
             return self._file.read(length)
 
     monkeypatch.setattr(
-        "backstory.ingest.opened", lambda path: Failing(found(path)) if path.stem == "odd" else found(path)
+        "backstory.ingest.ingest.opened", lambda path: Failing(found(path)) if path.stem == "odd" else found(path)
     )
     report = machine.read("claude")
     assert [(Path(each.path).name, each.reason) for each in report.errors] == [("odd.jsonl", "Input/output error")]

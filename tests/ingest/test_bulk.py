@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
-from backstory import ingest as ingest_module
 from backstory.errors import DiskFull
+from backstory.ingest import ingest as ingest_module
 from tests.ingest.machines import Machine, claude_line, claude_log, conversation, lines, looked_up
 
 if TYPE_CHECKING:

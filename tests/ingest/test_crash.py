@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory import agents, slicing
-from backstory import ingest as ingest_module
+from backstory import agents
 from backstory.errors import NotAStore, StoreNotFound
-from backstory.ingest import ingest
+from backstory.ingest import ingest as ingest_module
+from backstory.ingest import log_reader
+from backstory.ingest.ingest import ingest
 from backstory.store import open_store
 from tests.conftest import NOW
 from tests.ingest.machines import SMALL, Machine, case, differences, place
@@ -75,8 +76,8 @@ def in_child(machine: Machine, told: Callable[[], None], *, bulk: bool = False) 
         return child
     status = 1
     try:
-        slicing.SLICE_BYTES = ingest_module.SLICE_BYTES = SMALL_SLICE  # type: ignore[attr-defined]
-        slicing.BLOCK_BYTES = SMALL_SLICE // 2
+        log_reader.SLICE_BYTES = ingest_module.SLICE_BYTES = SMALL_SLICE  # type: ignore[attr-defined]
+        log_reader.BLOCK_BYTES = SMALL_SLICE // 2
         ingest_module.BATCH_LOGS = 2
         if bulk:
             ingest_module.BULK_BYTES = ingest_module.WORKER_BYTES = 0
@@ -177,8 +178,8 @@ def test_a_log_that_another_process_begins_between_two_looks_is_not_begun_twice(
     for machine in (alone, shared):
         machine.put("claude/resume")
     alone.read()
-    monkeypatch.setattr(slicing, "SLICE_BYTES", SMALL_SLICE)
-    monkeypatch.setattr(slicing, "BLOCK_BYTES", SMALL_SLICE)
+    monkeypatch.setattr(log_reader, "SLICE_BYTES", SMALL_SLICE)
+    monkeypatch.setattr(log_reader, "BLOCK_BYTES", SMALL_SLICE)
 
     class Stopped(BaseException):
         pass

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory import databases
+from backstory.ingest import databases
+from backstory.ingest.reindex import reindex
 from backstory.model import Unknown
-from backstory.reindex import reindex
 from tests.conftest import NOW
 from tests.ingest.machines import bytes_of, case, differences, prompts, sha256
 from tests.ingest.test_databases import DATABASE, ROWS, TABLES

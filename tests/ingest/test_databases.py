@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory import agents, databases
+from backstory import agents
 from backstory.agents import copilot
-from backstory.fullform import FullForms
+from backstory.export.full_form import FullForms
+from backstory.ingest import databases
+from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Compacted
-from backstory.reindex import reindex
 from backstory.store import slices
 from tests.conftest import NOW
 from tests.ingest.machines import lies, lines, looked_up, prompts, restored, sha256
@@ -23,7 +24,7 @@ from tests.ingest.machines import lies, lines, looked_up, prompts, restored, sha
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.ingest_report import Report
+    from backstory.ingest.report import Report
     from tests.ingest.machines import Machine
 
 ROOT = Path(".copilot")

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory import agents, slicing
-from backstory.fullform import FullForms
+from backstory import agents
+from backstory.export.full_form import FullForms
+from backstory.ingest import log_reader
+from backstory.ingest.log_reader import numbered_lines
+from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Error, ToolCall, ToolResult, Unknown, UserMessage
-from backstory.reindex import reindex
-from backstory.slicing import numbered_lines
 from tests.conftest import NOW
 from tests.ingest.machines import CASES, Machine, differences, kept, lies, looked_up, prompts, restored, sha256
 
@@ -219,8 +220,8 @@ def test_blocks_and_slices_smaller_than_records_make_no_difference(
 ) -> None:
     put(machine, document())
     machine.read("copilot")
-    monkeypatch.setattr(slicing, "BLOCK_BYTES", block)
-    monkeypatch.setattr(slicing, "SLICE_BYTES", 200)
+    monkeypatch.setattr(log_reader, "BLOCK_BYTES", block)
+    monkeypatch.setattr(log_reader, "SLICE_BYTES", 200)
     pieced = another()
     put(pieced, document())
     pieced.read("copilot")

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from backstory import agents, bounds, ids
 from backstory.agents import Place
 from backstory.cli import cli
-from backstory.ingest import ingest
-from backstory.reindex import reindex
-from backstory.runner import Runner
-from backstory.spool import SPOOLS, Run, Spool
+from backstory.ingest.ingest import ingest
+from backstory.ingest.reindex import reindex
+from backstory.runs.runner import Runner
+from backstory.runs.spool import SPOOLS, Run, Spool
 from backstory.store import Store, open_store
 from tests.agents.reading import case_name, cases, log_of
 from tests.agents.streaming import STREAMS
@@ -29,7 +29,7 @@ from tests.ingest.machines import kept, looked_up, sha256
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from backstory.ingest_report import Report
+    from backstory.ingest.report import Report
 
 NUMBERS = (
     "9223372036854775807", "9223372036854775808", "18446744073709551616", "1180591620717411303424", "-1",

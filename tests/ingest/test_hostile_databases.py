@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backstory import agents, databases
+from backstory import agents
 from backstory.agents import _foreign, ah
-from backstory.databases import Done, Rows, Unread, row_log_name
-from backstory.ingest import ingest
+from backstory.ingest import databases
+from backstory.ingest.databases import Done, Rows, Unread, row_log_name
+from backstory.ingest.ingest import ingest
 from tests.agents.ah_files import SESSION, AhFile, tree
 from tests.conftest import NOW
 from tests.ingest.machines import Machine, lies, lines, prompts, restored
@@ -27,7 +28,7 @@ from tests.ingest.test_databases import DATABASE, HERE, LOST, ROWS, TABLES, chan
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.ingest_report import Report
+    from backstory.ingest.report import Report
 
 ENDLESS = "with recursive c(x) as (select 1 union all select x + 1 from c) select"
 

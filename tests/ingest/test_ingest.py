@@ -12,9 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backstory import ids, slicing
-from backstory import ingest as ingest_module
-from backstory.slicing import numbered_lines
+from backstory import ids
+from backstory.ingest import ingest as ingest_module
+from backstory.ingest import log_reader
+from backstory.ingest.log_reader import numbered_lines
 from tests.ingest.machines import (
     ORIGINAL_ID,
     PARENT_ID,
@@ -420,8 +421,8 @@ def test_blocks_and_slices_smaller_than_lines_make_no_difference(
     sliced = another()
     for name in SMALL:
         sliced.put(name)
-    monkeypatch.setattr(slicing, "BLOCK_BYTES", 700)
-    monkeypatch.setattr(slicing, "SLICE_BYTES", 2_000)
+    monkeypatch.setattr(log_reader, "BLOCK_BYTES", 700)
+    monkeypatch.setattr(log_reader, "SLICE_BYTES", 2_000)
     monkeypatch.setattr(ingest_module, "SLICE_BYTES", 2_000)
     sliced.read()
     assert differences(sliced.content(), machine.content()) == []
@@ -432,8 +433,8 @@ def test_a_slice_that_ends_with_the_file_in_a_line_without_its_end(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = lines(*conversation(6)).removesuffix(b"\n")
-    monkeypatch.setattr(slicing, "BLOCK_BYTES", len(said))
-    monkeypatch.setattr(slicing, "SLICE_BYTES", len(said))
+    monkeypatch.setattr(log_reader, "BLOCK_BYTES", len(said))
+    monkeypatch.setattr(log_reader, "SLICE_BYTES", len(said))
     monkeypatch.setattr(ingest_module, "SLICE_BYTES", len(said))
     path = machine.write(LOG, said)
     machine.read()
@@ -903,7 +904,7 @@ def test_everything_that_was_read_is_in_the_index_once(machine: Machine) -> None
 
 def test_a_folder_named_by_the_environment_is_looked_at_instead(machine: Machine, tmp_path: Path) -> None:
     from backstory import agents
-    from backstory.ingest import ingest
+    from backstory.ingest.ingest import ingest
 
     machine.put("claude/tools")
     elsewhere = tmp_path / "elsewhere"

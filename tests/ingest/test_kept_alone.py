@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
-from backstory import agents, slicing
-from backstory.discover import Candidate
+from backstory import agents
 from backstory.errors import BackstoryError
-from backstory.ingest import ingest_these
-from backstory.reindex import reindex
+from backstory.ingest import log_reader
+from backstory.ingest.discover import Candidate
+from backstory.ingest.ingest import ingest_these
+from backstory.ingest.reindex import reindex
 from backstory.store import Store, slices, turns
 from tests.conftest import NOW
 from tests.ingest.machines import (
@@ -65,8 +66,8 @@ def failing(module: ModuleType, name: str) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slicing, "SLICE_BYTES", SLICE_BYTES)
-    monkeypatch.setattr(slicing, "BLOCK_BYTES", SLICE_BYTES // 2)
+    monkeypatch.setattr(log_reader, "SLICE_BYTES", SLICE_BYTES)
+    monkeypatch.setattr(log_reader, "BLOCK_BYTES", SLICE_BYTES // 2)
 
 
 def kept_alone(machine: Machine, data: bytes, *, is_gone: bool = True) -> None:

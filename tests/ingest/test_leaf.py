@@ -7,8 +7,8 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from backstory.context import build_context
-from backstory.reindex import reindex
+from backstory.conversation.context import build_context
+from backstory.ingest.reindex import reindex
 from tests.conftest import NOW
 from tests.ingest.machines import CODEX_FOLDER, Machine, lines
 
@@ -42,7 +42,7 @@ def put(machine: Machine, *records: bytes) -> Session:
 
 
 def told(machine: Machine, session: Session) -> str:
-    return build_context(machine.store.told_turns(session, 10_000), budget_chars=10_000).text
+    return build_context(machine.store.context_turns(session, 10_000), budget_chars=10_000).text
 
 
 BACK = record(9, "event_msg", type="thread_rolled_back", num_turns=1)

@@ -1,4 +1,4 @@
-"""Whatever one log, companion or database raises while it is read or stored is its own trouble: the rest is done."""
+"""Whatever one log, sidecar or database raises while it is read or stored is its own trouble: the rest is done."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
-from backstory import agents, errors, ids, parsing
-from backstory import ingest as ingesting
+from backstory import agents, errors, ids
 from backstory.agents import claude
+from backstory.ingest import ingest as ingesting
+from backstory.ingest import worker
+from backstory.ingest.reindex import reindex
 from backstory.model import LogIdentity
-from backstory.reindex import reindex
-from backstory.store import claims, companions, derived, forks, logs, slices, turns
+from backstory.store import claims, derived_tables, lineage, logs, sidecars, slices, turns
 from tests.conftest import NOW
 from tests.ingest.machines import (
     CLAUDE_FOLDER,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from backstory.ingest_report import Report
+    from backstory.ingest.report import Report
 
 GUILTY, INNOCENT = "guilty", ("first", "third")
 WRITING: list[tuple[ModuleType, str]] = [
@@ -54,10 +55,10 @@ WRITING: list[tuple[ModuleType, str]] = [
     (logs, "insert_chunks"),
     (logs, "insert_runs"),
     (logs, "remember_place"),
-    (derived, "write"),
+    (derived_tables, "write"),
     (claims, "renamed"),
     (claims, "take_usage"),
-    (forks, "link_copies"),
+    (lineage, "link_copies"),
 ]
 NEEDED_FOR_BYTES = {"write", "_insert_session", "_insert_log", "insert_chunks"}
 """Without these not even the bytes of a log can be kept."""
@@ -225,7 +226,7 @@ def test_a_log_of_several_slices_that_cannot_be_stored_half_way_is_kept_whole(
     machine: Machine, another: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     big = lines(*(claude_line("user", f"u{n}", f"{n} " + "x" * 200_000) for n in range(20)))
-    monkeypatch.setattr("backstory.slicing.SLICE_BYTES", 1_000_000)
+    monkeypatch.setattr("backstory.ingest.log_reader.SLICE_BYTES", 1_000_000)
     machine.write(claude_log(GUILTY), big)
     untouched = another()
     untouched.write(claude_log(GUILTY), big)
@@ -335,24 +336,24 @@ def test_what_fails_in_the_second_process_is_read_in_the_first(
     monkeypatch.setattr(ingesting, "WORKER_BYTES", 1)
     monkeypatch.setattr(ingesting, "AHEAD", 0)
     monkeypatch.setattr(ingesting, "SMALL_BYTES", 0)
-    undone = parsing.Outcome(is_last=True, is_undone=True)
+    undone = worker.Outcome(is_last=True, is_undone=True)
     given = iter([None, undone, None])
-    outcome = parsing.Worker.outcome
+    outcome = worker.Worker.outcome
 
-    def lost(self: parsing.Worker) -> parsing.Outcome:
+    def lost(self: worker.Worker) -> worker.Outcome:
         return outcome(self) if next(given, None) is None else (outcome(self), undone)[1]
 
-    monkeypatch.setattr(parsing.Worker, "outcome", lost)
+    monkeypatch.setattr(worker.Worker, "outcome", lost)
     assert machine.read().errors == []
     assert len(prompts(machine.store)) == 3
 
 
 def test_a_reader_that_fails_in_the_second_process_says_so_and_goes_on(machine: Machine) -> None:
-    job = parsing.Job(
+    job = worker.Job(
         agent="claude", identity=LogIdentity(native_id="x"), session_uid="0" * 26, created=0, path="/nonexistent\0",
         relpath="", place=_place(), next_seq=1, first_hash=None,
     )  # fmt: skip
-    (outcome,) = parsing.parse(job, agents.load("claude"))
+    (outcome,) = worker.parse(job, agents.load("claude"))
     assert outcome.is_undone
     assert outcome.is_last
 
@@ -364,40 +365,38 @@ def _place() -> Any:
 # what lies beside ------------------------------------------------------------------------------------------------
 
 
-def test_a_companion_that_cannot_be_stored_keeps_no_other_out(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sidecar_that_cannot_be_stored_keeps_no_other_out(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     write_three(machine)
     for name in (*INNOCENT, GUILTY):
         machine.write(CLAUDE_FOLDER / name / "tool-results" / f"{name}.txt", b"spilled")
-    write = companions.write
+    write = sidecars.write
 
-    def fails(db: apsw.Connection, beside: companions.Beside) -> None:
-        if any(GUILTY in each.name for each in beside.companions):
+    def fails(db: apsw.Connection, beside: sidecars.Beside) -> None:
+        if any(GUILTY in each.name for each in beside.sidecars):
             raise OverflowError("too large")
         write(db, beside)
 
-    monkeypatch.setattr(companions, "write", fails)
+    monkeypatch.setattr(sidecars, "write", fails)
     report = machine.read()
     assert [(each.path.rpartition("/")[2], each.reason) for each in report.errors] == [
         ("guilty.txt", "OverflowError: too large")
     ]
-    assert len(machine.store.companion_marks()) == 2
+    assert len(machine.store.sidecar_marks()) == 2
     monkeypatch.undo()
     assert machine.read().errors == []
-    assert len(machine.store.companion_marks()) == 3
+    assert len(machine.store.sidecar_marks()) == 3
 
 
-def test_what_a_companion_says_that_could_not_be_stored_is_told_by_the_next_reading(
+def test_what_a_sidecar_says_that_could_not_be_stored_is_told_by_the_next_reading(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.write(CLAUDE_FOLDER / "s/subagents/agent-a.jsonl", lines(claude_line("user", "a1", "look at it")))
     machine.write(CLAUDE_FOLDER / "s/subagents/agent-a.meta.json", json.dumps({"description": "Looks"}).encode())
-    tell = companions._tell
-    monkeypatch.setattr(companions, "_tell", lambda *_: 1 / 0)
+    tell = sidecars._tell
+    monkeypatch.setattr(sidecars, "_tell", lambda *_: 1 / 0)
     assert [each.reason for each in machine.read().errors] == ["ZeroDivisionError: division by zero"]
-    assert len(machine.store.companion_marks()) == 1
-    monkeypatch.setattr(companions, "_tell", tell)
+    assert len(machine.store.sidecar_marks()) == 1
+    monkeypatch.setattr(sidecars, "_tell", tell)
     machine.read()
     reindex(machine.store, now=NOW, only_stale=True)
     (session,) = machine.store.sessions(helpers=True)
@@ -413,14 +412,14 @@ def test_a_session_that_cannot_be_told_again_keeps_no_other_from_it(
     write_three(machine)
     machine.read()
     guilty = machine.store.session(GUILTY)
-    write = derived.write
+    write = derived_tables.write
 
     def fails(db: apsw.Connection, session_id: int, *more: Any) -> None:
         if session_id == guilty.id:
             raise OverflowError("too large")
         write(db, session_id, *more)
 
-    monkeypatch.setattr(derived, "write", fails)
+    monkeypatch.setattr(derived_tables, "write", fails)
     done = reindex(machine.store, now=NOW)
     assert [(each.session, each.reason) for each in done.failed] == [(guilty.uid, "OverflowError: too large")]
     assert done.sessions == 2

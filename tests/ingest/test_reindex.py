@@ -14,8 +14,8 @@ import apsw
 import pytest
 
 from backstory.agents import claude
-from backstory.reindex import reindex
-from backstory.store import derived, open_store
+from backstory.ingest.reindex import reindex
+from backstory.store import derived_tables, open_store
 from tests.conftest import NOW
 from tests.ingest.machines import (
     CASES,
@@ -150,15 +150,14 @@ def test_sessions_whose_logs_are_gone_are_kept_and_counted(machine: Machine) -> 
     assert reindex(machine.store, now=NOW).gone == 0
 
 
-def test_a_store_of_the_first_schema_is_derived_by_the_next_ingest(tmp_path: Path) -> None:
-    old = tmp_path / "old.bks"
-    shutil.copy(make_golden.GOLDEN / "store-v1.bks", old)
+def test_a_store_that_an_earlier_version_derived_is_derived_by_the_next_ingest(tmp_path: Path) -> None:
+    old = make_golden.derived_earlier(tmp_path / "old.bks")
     with open_store(old, now=lambda: NOW) as store:
         assert reindex(store, now=NOW, only_stale=True).sessions == 2
         assert reindex(store, now=NOW, only_stale=True).sessions == 0
     found = looked_up(old, "select file_path, action from session_files")
     assert found == [("/f.py", "read")]
-    assert looked_up(old, "select value from meta where key = 'derived_version'") == [(str(derived.VERSION),)]
+    assert looked_up(old, "select value from meta where key = 'derived_version'") == [(str(derived_tables.VERSION),)]
 
 
 def test_a_reindex_that_was_killed_is_finished_by_the_next(machine: Machine) -> None:
@@ -169,7 +168,7 @@ def test_a_reindex_that_was_killed_is_finished_by_the_next(machine: Machine) -> 
     machine.store.close()
     code = (
         "import os, signal, sys\n"
-        "from backstory.reindex import reindex\n"
+        "from backstory.ingest.reindex import reindex\n"
         "from backstory.store import open_store\n"
         "def stop(done, total):\n"
         "    if done == total // 2: os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory import agents
-from backstory import ingest as ingest_module
-from backstory.discover import discover
-from backstory.ingest import ingest_these
+from backstory.ingest import ingest as ingest_module
+from backstory.ingest.discover import discover
+from backstory.ingest.ingest import ingest_these
+from backstory.ingest.reindex import reindex
+from backstory.ingest.reported import reported_logs
 from backstory.model import Relation
-from backstory.reindex import reindex
-from backstory.reported import reported_logs
 from tests.conftest import NOW
 from tests.ingest.machines import CLAUDE_FOLDER, claude_line, claude_log, conversation, lines, restored
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory.reindex import reindex
+from backstory.ingest.reindex import reindex
 from tests.conftest import NOW
 from tests.ingest.machines import Machine, claude_log, compressed, conversation, lines
 

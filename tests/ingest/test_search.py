@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.fullform import FullForms
+from backstory.export.full_form import FullForms
+from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Plan, UserMessage
-from backstory.reindex import reindex
 from backstory.store import Filter, ranking
 from backstory.store.search import ROLES
 from tests.conftest import NOW

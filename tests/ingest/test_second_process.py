@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory import ingest as ingest_module
-from backstory import parsing
+from backstory.ingest import ingest as ingest_module
+from backstory.ingest import worker
 from backstory.store import open_store
 from tests.conftest import NOW
 from tests.ingest.machines import SMALL, Machine, claude_line, claude_log, content, differences, lines
@@ -90,7 +90,7 @@ def test_what_is_no_frame_of_the_second_process_is_read_by_the_first(
         for name in SMALL:
             machine.put(name)
     alone.read()
-    monkeypatch.setattr(parsing, "COMMAND", (sys.executable, "-c", f"{PROGRAM}{sending}\nparsing.serve()"))
+    monkeypatch.setattr(worker, "COMMAND", (sys.executable, "-c", f"{PROGRAM}{sending}\nparsing.serve()"))
     assert disturbed.read().errors == []
     assert differences(content(disturbed.store), content(alone.store)) == []
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
-from backstory.reindex import reindex
+from backstory.ingest.reindex import reindex
 from tests.conftest import NOW
 from tests.ingest.machines import Machine, claude_line, claude_log, differences, lines, looked_up
 

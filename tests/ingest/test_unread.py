@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory import agents, unread
-from backstory.ingest import ingest
+from backstory import agents
+from backstory.ingest import unread
+from backstory.ingest.ingest import ingest
+from backstory.ingest.reindex import reindex
 from backstory.model import LogIdentity, Unknown
-from backstory.reindex import reindex
 from tests.conftest import NOW
 from tests.ingest.machines import (
     CLAUDE_FOLDER,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from backstory.ingest_report import Report
+    from backstory.ingest.report import Report
     from backstory.model import Event
 
 LOG = claude_log("odd")
@@ -229,7 +230,7 @@ def test_many_are_read_by_the_second_process_too(
             each.write(claude_log(f"odd-{n}"), NEW_KINDS * (n + 1))
             each.write(claude_log(f"good-{n}"), lines(*conversation(4)))
     machine.read()
-    monkeypatch.setattr("backstory.ingest.WORKER_BYTES", 0)
+    monkeypatch.setattr("backstory.ingest.ingest.WORKER_BYTES", 0)
     report = by_two.read()
     assert (len(report.not_understood), report.errors) == (10, [])
     assert kept(by_two.store) == kept(machine.store)

@@ -24,11 +24,11 @@ import pytest
 
 from backstory import agents
 from backstory.errors import StoreNotFound, StoreOutdated
-from backstory.known_projects import KnownProjects
+from backstory.ingest.watch import Sight, Spot, changed
 from backstory.model import UserMessage
-from backstory.spool import Run, Spool
+from backstory.projects.registry import KnownProjects
+from backstory.runs.spool import Run, Spool
 from backstory.store import open_store
-from backstory.watching import Sight, Spot, changed
 from tests.conftest import NOW
 from tests.ingest.machines import Machine, claude_line, claude_log, conversation, lines
 
@@ -226,7 +226,7 @@ def test_what_lies_beside_a_log_is_kept_when_it_changes(machine: Machine, follow
     until(lambda: any(each["by_agent"].get("claude", {}).get("companions_read") for each in following.told))
     with open_store(following.store) as store:
         (log,) = store.logs()
-        assert [kept.name for kept in store.companions(log.id)] == [f"{session}/tool-results/long.txt"]
+        assert [kept.name for kept in store.sidecars(log.id)] == [f"{session}/tool-results/long.txt"]
 
 
 def test_what_cannot_be_read_is_told_once_and_stops_nothing(machine: Machine, follow: Callable[..., Following]) -> None:
@@ -400,7 +400,7 @@ def test_a_file_beside_a_log_that_is_not_there_yet_is_remembered(machine: Machin
     assert (found.logs, found.early) == ([], {str(beside)})
     log = machine.write(claude_log(SESSION), lines(prompt("alpha")))
     found = changed([str(beside)], spots(machine))
-    assert [(each.path, [file.path for file in each.companions]) for each in found.logs] == [(str(log), [str(beside)])]
+    assert [(each.path, [file.path for file in each.sidecars]) for each in found.logs] == [(str(log), [str(beside)])]
 
 
 def test_files_of_no_interest_gone_ones_and_linked_ones_are_passed_over(machine: Machine) -> None:

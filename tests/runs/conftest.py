@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory.known_projects import KnownProjects
+from backstory.projects.registry import KnownProjects
 from backstory.store import Store, open_store
 
 if TYPE_CHECKING:

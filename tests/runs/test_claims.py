@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from backstory.agents import Exit
-from backstory.fullform import FullForms
+from backstory.export.full_form import FullForms
 from backstory.model import ToolCall
-from backstory.spool import Run, Spool
+from backstory.runs.spool import Run, Spool
+from backstory.runs.stream import Told
 from backstory.store import Session, Store, open_store
-from backstory.streaming import Told
 from tests.agents.streaming import STREAMS
 from tests.conftest import NOW
 from tests.ingest.machines import Machine

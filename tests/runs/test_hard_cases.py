@@ -27,10 +27,10 @@ import pytest
 import zstandard
 
 from backstory.cli.app import now_ms
-from backstory.context import CLOSE, OPEN
+from backstory.conversation.context import CLOSE, OPEN
 from backstory.model import AssistantText, ToolCall, ToolResult, Unknown, UserMessage
-from backstory.runner import Request, Runner
-from backstory.spool import Spool
+from backstory.runs.runner import Request, Runner
+from backstory.runs.spool import Spool
 from backstory.store import open_store
 from tests.agents.reading import CASES, case_told
 from tests.agents.streaming import ran, recorded, runs

@@ -9,9 +9,9 @@ import pytest
 
 from backstory.agents import Exit
 from backstory.model import AssistantText, Turn
-from backstory.spool import Run, Spool
+from backstory.runs.spool import Run, Spool
+from backstory.runs.stream import PIECE_BYTES, Told
 from backstory.store import Session, Store, open_store
-from backstory.streaming import PIECE_BYTES, Told
 
 NOW = 1_750_000_000_000
 TURN = "01JXYZ00000000000000000001"

@@ -18,17 +18,18 @@ from typing import TYPE_CHECKING, Any, cast
 import apsw
 import pytest
 
-from backstory import agents, listeners
+from backstory import agents
 from backstory.agents import steerable
 from backstory.cli.app import now_ms
 from backstory.cli.repeating import command_for
 from backstory.errors import CannotWrite
 from backstory.model import LogIdentity, UserMessage
-from backstory.queueing import Hold, Steering, leave, texts_for
-from backstory.spool import MARKER, Feed, SessionLock, Spool
+from backstory.runs import listeners
+from backstory.runs.lease import Hold, Steering, leave, texts_for
+from backstory.runs.spool import MARKER, Feed, SessionLock, Spool
+from backstory.runs.stream import runnable
 from backstory.store import open_store
 from backstory.store.queue import Kind, Options, Owner, Queue
-from backstory.streaming import runnable
 from tests.runs.test_hard_cases import read_only, without_power
 from tests.runs.test_run import until
 
@@ -394,7 +395,7 @@ def staged(
 @pytest.mark.parametrize("words", [("run", "-a", "claude", "--cancel-first", "second"), ("cancel", "S1")])
 def test_a_run_that_is_only_about_to_begin_is_stopped(bench: Bench, words: tuple[str, ...]) -> None:
     bench.run("zero", GOOD)
-    place = "backstory.runner:context_prefix"
+    place = "backstory.runs.runner:context_prefix"
     first = staged(bench, place, "begins", "looked", "run", "-a", "claude", "first", script=[{"say": "x"}, NEVER])
     until((bench.root / "begins").exists)
     second = staged(bench, "backstory.cli.driving:running", "looked", "", *words, script=[GOOD])
@@ -547,8 +548,8 @@ def test_who_leaves_words_for_an_agent_that_will_not_hear_them_is_told_so(bench:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look of one who steers is taken for the last that an agent may be quiet at."""
-    monkeypatch.setattr("backstory.queueing.LOOK_S", 0.0)
-    monkeypatch.setattr("backstory.queueing.QUIET_S", 0.0)
+    monkeypatch.setattr("backstory.runs.lease.LOOK_S", 0.0)
+    monkeypatch.setattr("backstory.runs.lease.QUIET_S", 0.0)
 
 
 @pytest.mark.usefixtures("hasty")
@@ -568,13 +569,13 @@ def test_an_agent_that_works_before_it_says_anything_keeps_its_stdin(
 ) -> None:
     signs = iter(range(1_000))
     monkeypatch.setattr(Spool, "signs_of_work", lambda _: next(signs))
-    monkeypatch.setattr("backstory.queueing.QUIET_S", 1e-9)
+    monkeypatch.setattr("backstory.runs.lease.QUIET_S", 1e-9)
     steering, feed, _ = steering_of(bench)
     os.read(feed.reading, 1_000)
     for _ in range(100):
         steering.look()
     assert feed.is_open
-    monkeypatch.setattr("backstory.queueing.LISTENS_S", 0.0)
+    monkeypatch.setattr("backstory.runs.lease.LISTENS_S", 0.0)
     steering.look()
     assert not feed.is_open
 
@@ -857,23 +858,23 @@ main()
 """
 
 STEPS = [
-    ("backstory.runner:Runner.next_text", "before"),
-    ("backstory.runner:Runner.next_text", "after"),
-    ("backstory.runner:Spool.begin", "before"),
-    ("backstory.runner:Spool.begin", "after"),
-    ("backstory.spool:Spool.open_output", "after"),
-    ("backstory.spool:Spool.note_process", "before"),
-    ("backstory.spool:Spool.note_process", "after"),
-    ("backstory.spool:Spool.note_exit", "before"),
+    ("backstory.runs.runner:Runner.next_text", "before"),
+    ("backstory.runs.runner:Runner.next_text", "after"),
+    ("backstory.runs.runner:Spool.begin", "before"),
+    ("backstory.runs.runner:Spool.begin", "after"),
+    ("backstory.runs.spool:Spool.open_output", "after"),
+    ("backstory.runs.spool:Spool.note_process", "before"),
+    ("backstory.runs.spool:Spool.note_process", "after"),
+    ("backstory.runs.spool:Spool.note_exit", "before"),
     ("backstory.store:Store.write_run", "before"),
     ("backstory.store:Store.write_run", "after"),
     ("backstory.store.queue:Queue.remove", "before"),
     ("backstory.store.queue:Queue.remove", "after"),
     ("backstory.store:Store.hand_over", "before"),
-    ("backstory.spool:Spool.remove", "before"),
-    ("backstory.spool:Spool.remove", "after"),
-    ("backstory.queueing:Hold.release", "before"),
-    ("backstory.queueing:Hold.release", "after"),
+    ("backstory.runs.spool:Spool.remove", "before"),
+    ("backstory.runs.spool:Spool.remove", "after"),
+    ("backstory.runs.lease:Hold.release", "before"),
+    ("backstory.runs.lease:Hold.release", "after"),
 ]
 
 
@@ -905,17 +906,17 @@ def test_a_followup_whose_runner_is_killed_is_run_once(bench: Bench, step: tuple
 
 
 STEER_STEPS = [
-    ("backstory.spool:Spool.note_word", "before"),
-    ("backstory.spool:Spool.note_word", "after"),
-    ("backstory.spool:Feed.give", "after"),
-    ("backstory.spool:Spool.note_exit", "before"),
+    ("backstory.runs.spool:Spool.note_word", "before"),
+    ("backstory.runs.spool:Spool.note_word", "after"),
+    ("backstory.runs.spool:Feed.give", "after"),
+    ("backstory.runs.spool:Spool.note_exit", "before"),
     ("backstory.store:Store.write_run", "before"),
     ("backstory.store:Store.write_run", "after"),
     ("backstory.store.queue:Queue.remove", "before"),
     ("backstory.store.queue:Queue.remove", "after"),
     ("backstory.store.queue:Queue.make_followups", "after"),
-    ("backstory.spool:Spool.remove", "before"),
-    ("backstory.queueing:Hold.release", "before"),
+    ("backstory.runs.spool:Spool.remove", "before"),
+    ("backstory.runs.lease:Hold.release", "before"),
 ]
 
 
@@ -942,7 +943,7 @@ def test_words_whose_runner_is_killed_are_told_once(bench: Bench, step: tuple[st
 RACER = """
 import os, sys
 from pathlib import Path
-from backstory.spool import SessionLock
+from backstory.runs.spool import SessionLock
 locks, marker, taken = Path(sys.argv[1]), sys.argv[2], 0
 while taken < 500:
     lock = SessionLock(locks, "S")
@@ -963,7 +964,7 @@ def test_two_that_race_for_a_lock_never_both_have_it(tmp_path: Path) -> None:
 
 def test_looking_whether_a_lock_is_held_never_keeps_anyone_from_taking_it(tmp_path: Path) -> None:
     looking = (
-        "import sys; from pathlib import Path; from backstory.spool import SessionLock\n"
+        "import sys; from pathlib import Path; from backstory.runs.spool import SessionLock\n"
         "while not Path(sys.argv[2]).exists(): SessionLock(Path(sys.argv[1]), 'S').is_held"
     )
     lock = SessionLock(tmp_path / "locks", "S")
@@ -1041,7 +1042,7 @@ def test_a_row_that_a_dead_process_left_is_nobodys_though_its_id_was_given_again
 def test_an_owner_is_heard_of_while_it_runs_and_gone_afterwards(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.run("first", GOOD)
     session, clock = bench.store.session("S1"), iter(range(1_000, 10_000_000, 1_000))
-    monkeypatch.setattr("backstory.queueing.HEARTBEAT_S", 0.01)
+    monkeypatch.setattr("backstory.runs.lease.HEARTBEAT_S", 0.01)
     hold = Hold(bench.home, bench.store, session.uid, lambda: next(clock))
     assert hold.take()
     hold.show_owner()
@@ -1063,7 +1064,7 @@ def test_a_project_that_is_removed_while_it_is_worked_in_is_not_made_again_by_a_
         beats.append(now_ms())
         return beats[-1]
 
-    monkeypatch.setattr("backstory.queueing.HEARTBEAT_S", 0.01)
+    monkeypatch.setattr("backstory.runs.lease.HEARTBEAT_S", 0.01)
     hold = Hold(bench.home, bench.store, bench.store.session("S1").uid, beat)
     assert hold.take()
     hold.show_owner()

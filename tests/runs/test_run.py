@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
-from backstory.context import CLOSE, OPEN
-from backstory.fullform import FullForms
+from backstory.conversation.context import CLOSE, OPEN
+from backstory.export.full_form import FullForms
 from backstory.store import open_store
 
 if TYPE_CHECKING:

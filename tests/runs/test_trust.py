@@ -17,7 +17,7 @@ import pytest
 from backstory.store import Store, open_store
 from backstory.store.queue import Kind, Options, Queue, Text
 from tests.runs.conftest import Bench
-from tests.store.make_golden import GOLDEN
+from tests.store.make_golden import GOLDEN, derived_earlier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -230,9 +230,20 @@ def test_a_session_of_the_machines_store_can_be_removed_inside_a_clone(clone: Cl
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_store_of_an_earlier_version_is_read_and_can_be_trusted(bench: Bench, version: int) -> None:
+def test_a_clone_with_a_draft_of_the_schema_is_told_so_and_keeps_it(bench: Bench, version: int) -> None:
     bench.store.path.parent.mkdir()
     shutil.copy(GOLDEN / f"store-v{version}.bks", bench.store.path)
+    content = bench.store.path.read_bytes()
+    for words in (["list"], ["run", "--trust", "-S", "S1", "hello"]):
+        refused = bench.backstory(*words)
+        assert refused.returncode == 76
+        assert "Move it aside" in refused.stderr
+    assert bench.store.path.read_bytes() == content
+
+
+def test_a_store_that_an_earlier_version_derived_is_read_and_can_be_trusted(bench: Bench) -> None:
+    bench.store.path.parent.mkdir()
+    derived_earlier(bench.store.path)
     assert [each["number"] for each in rows(bench, "list")] == ["S3", "S1"]
     assert rows(bench, "ingest")["errors"] == []
     assert machine(bench).session_count() == 2

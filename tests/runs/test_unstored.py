@@ -12,9 +12,9 @@ import pytest
 from backstory.agents import claude
 from backstory.errors import SessionDiverged
 from backstory.model import UserMessage
-from backstory.runner import Runner
-from backstory.spool import SPOOLS, Run, Spool
-from backstory.store import claims, derived, logs, open_store, runs, slices, turns
+from backstory.runs.runner import Runner
+from backstory.runs.spool import SPOOLS, Run, Spool
+from backstory.store import claims, derived_tables, logs, open_store, runs, slices, turns
 from tests.conftest import NOW
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ WRITING: list[tuple[ModuleType, str]] = [
     (slices, "index_texts"),
     (logs, "insert_chunks"),
     (logs, "insert_runs"),
-    (derived, "write"),
+    (derived_tables, "write"),
     (claims, "settle"),
 ]
 

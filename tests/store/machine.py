@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from backstory.fullform import FullForms
+from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, Event, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, open_store
 from tests.conftest import NOW, Clock

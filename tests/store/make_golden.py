@@ -8,6 +8,9 @@ the same each time.
 from __future__ import annotations
 
 import itertools
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from backstory.model import AssistantText, Complete, Init, Plan, Thinking, ToolCall, ToolResult, UserMessage
@@ -27,6 +30,17 @@ def make(path: Path) -> None:
     randomness = itertools.count(1)
     with open_store(path, now=clock, randomness=lambda length: next(randomness).to_bytes(length, "big")) as store:
         _fill(store, clock)
+
+
+def derived_earlier(path: Path) -> Path:
+    """A copy of the golden store as a version left it that derived nothing yet."""
+    shutil.copy(GOLDEN / f"store-v{migrate.SCHEMA_VERSION}.bks", path)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("update logs set derived = 0")
+        db.execute("update meta set value = '0' where key = 'derived_version'")
+        db.execute("delete from file_touches")
+        db.execute("delete from session_files")
+    return path
 
 
 def _fill(store: Store, clock: Clock) -> None:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.context import build_context
+from backstory.conversation.context import build_context
+from backstory.conversation.tree import Point, Tree
 from backstory.errors import BranchNameTaken, BranchRemoved, RecordNotFound
 from backstory.model import AssistantText, Compacted, Complete, Tool, ToolCall, ToolResult, Turn, UserMessage
 from backstory.store import RunPiece, Session, Store, open_store
 from backstory.store.runs import End
-from backstory.tree import Point, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ def go_to(store: Store, session: Session, seq: int) -> None:
 
 
 def told(store: Store, session: Session, budget: int = 100_000) -> list[str]:
-    return [each.turn.prompt for each in store.told_turns(session, budget)]
+    return [each.turn.prompt for each in store.context_turns(session, budget)]
 
 
 def prompts(store: Store, session: Session) -> dict[str, str]:
@@ -101,14 +101,14 @@ def test_a_fork_of_a_fork_of_a_fork_is_told_its_own_ancestors(store: Store, sess
 
 def test_a_turn_is_told_up_to_the_record_that_was_checked_out(store: Store, session: Session) -> None:
     go_to(store, session, 5)
-    (_, second) = store.told_turns(session, 100_000)
+    (_, second) = store.context_turns(session, 100_000)
     assert [event.kind for event in second.events] == ["ToolCall", "ToolResult"]
 
 
 def test_a_turn_is_told_up_to_where_the_next_one_follows_it(store: Store, session: Session) -> None:
     go_to(store, session, 5)
     say(store, session, "instead", "three")
-    text = build_context(store.told_turns(session, 100_000), budget_chars=100_000).text
+    text = build_context(store.context_turns(session, 100_000), budget_chars=100_000).text
     assert "out t1" in text
     assert "two" not in text
     assert text.index("second") < text.index("instead")
@@ -126,7 +126,7 @@ def test_a_parent_that_comes_later_in_the_session_is_told_all_the_same(store: St
         db.execute("update turns set parent_uid = ?, parent_seq = 6 where uid = ?", (second.uid, first.uid))
         db.execute("update turns set parent_uid = null, parent_seq = null where uid = ?", (second.uid,))
         db.execute("update sessions set leaf_uid = ?, leaf_seq = 2", (first.uid,))
-    assert [len(each.events) for each in store.told_turns(session, 100_000)] == [3, 1]
+    assert [len(each.events) for each in store.context_turns(session, 100_000)] == [3, 1]
     assert told(store, session) == ["second", "first"]
 
 
@@ -415,7 +415,7 @@ def test_pruning_all_sessions_prunes_each(store: Store, forked: Session) -> None
 def test_a_pruned_turn_of_a_log_with_others_does_not_come_back_when_that_is_told_again(
     store: Store, forked: Session
 ) -> None:
-    from backstory.reindex import reindex
+    from backstory.ingest.reindex import reindex
 
     remove(store, forked, "third", "fourth")
     store.prune_turns(forked)
@@ -506,3 +506,11 @@ def test_a_tree_of_10000_leaves_is_read_and_goes_on(store: Store, session: Sessi
     assert len(store.tree(session)) == LEAVES + 2
     store.checkout(session, Point("T77", 177))
     assert told(store, session) == ["first", "many"]
+
+
+def test_the_earlier_name_of_context_turns_works_and_warns(store: Store) -> None:
+    session = store.create_session()
+    store.append_events(session, [UserMessage(content="hello")])
+    with pytest.warns(DeprecationWarning, match="context_turns"):
+        earlier = store.told_turns(session, 100)
+    assert earlier == store.context_turns(session, 100)

@@ -7,18 +7,21 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import apsw
 import pytest
 
-from backstory.fullform import FullForms
+from backstory import errors
+from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, Complete, Init, Plan, Thinking, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, migrate, open_store
 from tests.store import make_golden
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-VERSIONS = range(1, migrate.SCHEMA_VERSION + 1)
+VERSIONS = range(migrate.OLDEST, migrate.SCHEMA_VERSION + 1)
+DRAFTS = range(1, migrate.OLDEST)
 
 
 @pytest.fixture(params=VERSIONS, ids=lambda version: f"v{version}")
@@ -131,3 +134,116 @@ def test_the_script_makes_what_is_kept(tmp_path: Path) -> None:
                 theirs.completed,
             )
             assert [each.event for each in new.events(ours)] == [each.event for each in old.events(theirs)]
+
+
+# drafts ---------------------------------------------------------------------------------------------------------
+
+
+def a_draft(version: int, path: Path) -> Path:
+    shutil.copy(make_golden.GOLDEN / f"store-v{version}.bks", path)
+    return path
+
+
+def the_last_draft(path: Path) -> Path:
+    """What had the number of the first schema before it was promised: one table has another name."""
+    shutil.copy(make_golden.GOLDEN / "store-v3.bks", path)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("alter table sidecars rename to companions")
+    return path
+
+
+@pytest.fixture(params=[*DRAFTS, migrate.OLDEST], ids=lambda version: f"v{version}")
+def draft(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / "draft.bks"
+    return a_draft(request.param, path) if request.param in DRAFTS else the_last_draft(path)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda store: store.sessions(),
+        lambda store: store.search("flux"),
+        lambda store: store.create_session(),
+        lambda store: store.make_ready(),
+        lambda store: store.execute_read_only("select 1"),
+        lambda store: store.verify(),
+        lambda store: store.erase(),
+    ],
+    ids=["list", "search", "create", "make ready", "sql", "verify", "erase"],
+)
+def test_a_draft_of_the_schema_is_refused_unchanged(draft: Path, use: Callable[[Store], object]) -> None:
+    content = draft.read_bytes()
+    with open_store(draft) as store, pytest.raises(errors.StoreTooOld):
+        use(store)
+    assert draft.read_bytes() == content
+    assert list(draft.parent.iterdir()) == [draft]
+
+
+def test_a_refused_draft_says_what_is_read_again_and_how_to_get_the_rest(draft: Path) -> None:
+    with open_store(draft) as store, pytest.raises(errors.StoreTooOld) as refused:
+        store.sessions()
+    for words in (str(draft), "not changed", "`backstory ingest`", "runs", "files are gone", "restore --all"):
+        assert words in str(refused.value)
+
+
+# what comes after -------------------------------------------------------------------------------------------------
+
+
+def test_a_migration_adds_a_column_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = tmp_path / "copy.bks"
+    shutil.copy(make_golden.GOLDEN / "store-v3.bks", copy)
+    with open_store(copy) as store:
+        before = [(each.uid, each.events) for each in store.sessions()]
+    monkeypatch.setattr(migrate, "SCHEMA_VERSION", 4)
+    monkeypatch.setattr(migrate, "MIGRATIONS", {4: "alter table turns add column mood text not null default 'calm';"})
+    with open_store(copy) as store:
+        assert [(each.uid, each.events) for each in store.sessions()] == before
+        store.append_events(store.session("S1"), [UserMessage(content="thanks")])
+        assert store.verify().problems == []
+    with closing(sqlite3.connect(copy)) as db:
+        assert db.execute("select value from meta where key = 'schema_version'").fetchone() == ("4",)
+        assert {row[0] for row in db.execute("select mood from turns")} == {"calm"}
+
+
+def test_an_older_store_that_is_only_read_is_brought_forward_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "copy.bks"
+    shutil.copy(make_golden.GOLDEN / "store-v3.bks", copy)
+    monkeypatch.setattr(migrate, "SCHEMA_VERSION", 4)
+    monkeypatch.setattr(migrate, "MIGRATIONS", {4: "alter table turns add column mood text not null default 'calm';"})
+    with open_store(copy) as store:
+        assert len(store.sessions()) == 2
+    with closing(sqlite3.connect(copy)) as db:
+        assert db.execute("select distinct mood from turns").fetchall() == [("calm",)]
+
+
+def test_an_older_store_that_may_not_be_written_is_refused_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "copy.bks"
+    shutil.copy(make_golden.GOLDEN / "store-v3.bks", copy)
+    content = copy.read_bytes()
+    monkeypatch.setattr(migrate, "SCHEMA_VERSION", 4)
+    monkeypatch.setattr(migrate, "MIGRATIONS", {4: "alter table turns add column mood text;"})
+    with open_store(copy) as store:
+        store.refuses_writes = True
+        with pytest.raises(errors.StoreOutdated):
+            store.sessions()
+    assert copy.read_bytes() == content
+
+
+def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = tmp_path / "copy.bks"
+    shutil.copy(make_golden.GOLDEN / "store-v3.bks", copy)
+    monkeypatch.setattr(migrate, "SCHEMA_VERSION", 4)
+    broken = "alter table turns add column mood text; insert into nowhere values (1);"
+    monkeypatch.setattr(migrate, "MIGRATIONS", {4: broken})
+    with open_store(copy) as store, pytest.raises(apsw.SQLError):
+        store.create_session()
+    monkeypatch.undo()
+    with open_store(copy) as store:
+        assert store.verify().problems == []
+    with closing(sqlite3.connect(copy)) as db:
+        assert db.execute("select value from meta where key = 'schema_version'").fetchone() == ("3",)
+        assert "mood" not in {row[1] for row in db.execute("pragma table_info(turns)")}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
-from backstory.extract import index_text
+from backstory.derive.index_text import index_text
 from backstory.model import AssistantText, Event, Thinking, ToolCall, ToolResult, UserMessage
 from backstory.store import Filter, Session, Store, open_store, ranking, relevance, search
 from backstory.store.search import every, match_expression, terms

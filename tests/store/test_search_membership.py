@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backstory.extract import index_text, searchable
+from backstory.derive.index_text import index_text, searchable
 from backstory.model import AssistantText, Event, ToolCall, ToolResult, UserMessage
 from backstory.store import Filter, Store, membership, open_store, ranking
 from tests.conftest import NOW

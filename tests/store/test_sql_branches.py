@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
+from backstory.conversation.tree import Point
 from backstory.model import AssistantText, Compacted, Complete, Error, Retry, ToolCall, ToolResult, UserMessage
 from backstory.store import Session, Store, open_store
-from backstory.tree import Point
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

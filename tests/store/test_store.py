@@ -16,7 +16,7 @@ import apsw
 import pytest
 
 from backstory import errors
-from backstory.fullform import FullForms
+from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, Error, Event, Relation, ToolCall, ToolResult, UserMessage
 from backstory.store import Session, Store, connection, migrate, open_store
 

@@ -93,7 +93,7 @@ def test_a_compressed_log_that_is_huge_is_read_in_little_memory(tmp_path: Path) 
     path = tmp_path / "log.jsonl.zst"
     path.write_bytes(bomb(1 << 30))
     reading = (
-        f"{PROGRAM}import pathlib, sys\nfrom backstory.slicing import opened\n"
+        f"{PROGRAM}import pathlib, sys\nfrom backstory.ingest.log_reader import opened\n"
         "print(sum(len(block) for block in iter(lambda f=opened(pathlib.Path(sys.argv[1])): f.read(1 << 20), b'')))\n"
         "print(peak_kib())"
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from pathlib import PurePath
 
-    from backstory.found import Found, FoundRef, FoundSummary
+    from backstory.derive.facts import Found, FoundRef, FoundSummary
     from backstory.model import Event, LogIdentity, Parsed, Permissions, SessionFacts, ToolResult, Turn
 
 ENTRY_POINTS = "backstory.agents"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from backstory.context import strip_context
+from backstory.conversation.context import strip_context
 from backstory.model import Command, Error, Event, Hook
 
 _WRAPPED = re.compile(r"<(ide_opened_file|ide_selection|system-reminder)>.*?</\1>\s*", re.DOTALL)

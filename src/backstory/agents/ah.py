@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from backstory import ids
 from backstory.agents import _jsonl, _message_files, _message_rows, _numbers
 from backstory.bounds import added
-from backstory.context import strip_context
+from backstory.conversation.context import strip_context
 from backstory.model import (
     AssistantText,
     Compacted,

@@ -45,8 +45,8 @@ from backstory.agents import (
     _usage_of_messages,
 )
 from backstory.bounds import added
-from backstory.context import told_as
-from backstory.found import FoundSummary
+from backstory.conversation.context import told_as
+from backstory.derive.facts import FoundSummary
 from backstory.model import (
     PARTIAL,
     AssistantText,

@@ -25,7 +25,7 @@ from msgspec import Struct, field
 from backstory import ids
 from backstory.agents import Ending, Place, Streamed, _jsonl, _numbers, _usage_of_totals
 from backstory.agents._typed_commands import typed_command
-from backstory.context import strip_context, told_as
+from backstory.conversation.context import strip_context, told_as
 from backstory.model import (
     AssistantText,
     Compacted,

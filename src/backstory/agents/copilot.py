@@ -47,8 +47,8 @@ from backstory.agents import (
     _token_sums,
 )
 from backstory.bounds import added
-from backstory.context import strip_context
-from backstory.found import At, FoundRef, Ref
+from backstory.conversation.context import strip_context
+from backstory.derive.facts import At, FoundRef, Ref
 from backstory.model import (
     AssistantText,
     Command,

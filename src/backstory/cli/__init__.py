@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from backstory._version import __version__
+from backstory import __version__
 
 COMMANDS = {
     "ingest": "Read every agent's logs on this machine into the store.",

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backstory import projects
 from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.trusting import hold_strangers
-from backstory.known_projects import KnownProjects
+from backstory.conversation.tree import get_ancestry
+from backstory.projects import git
+from backstory.projects.registry import KnownProjects
 from backstory.store import Workplace
-from backstory.tree import get_ancestry
 
 if TYPE_CHECKING:
     from backstory.cli.app import App, Found
+    from backstory.conversation.tree import Point
     from backstory.store import Session, Store
-    from backstory.tree import Point
 
 
 def own_session(app: App, found: Found, holding: Point | None = None) -> Session:
@@ -62,9 +62,9 @@ def here(app: App) -> Workplace:
     """Where a session is at work that acts from here."""
     return Workplace(
         project=app.project_key,
-        branch=projects.current_branch(app.worktree),
+        branch=git.current_branch(app.worktree),
         cwd=str(app.cwd),
-        root=projects.worktree_root(str(app.cwd)),
+        root=git.worktree_root(str(app.cwd)),
     )
 
 
@@ -73,4 +73,4 @@ def ready_to_begin(app: App) -> None:
     hold_strangers(app)
     app.known_projects.begin(app.project_store)
     if not app.store_path:
-        projects.keep_out_of_git(app.project_folder, app.project_store.path.parent.name)
+        git.keep_out_of_git(app.project_folder, app.project_store.path.parent.name)

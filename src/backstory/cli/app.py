@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory import config, projects
+from backstory import config
 from backstory.cli import output
 from backstory.errors import AgentCannotRun, BackstoryError, NoHome, SessionAmbiguous, SessionNotFound, UnknownAgent
 from backstory.ids import session_identity
-from backstory.known_projects import KnownProjects
+from backstory.projects import git
+from backstory.projects.registry import KnownProjects
+from backstory.projects.trust import Verdict, in_conflict
 from backstory.store import PROJECT_STORE, Session, Store, open_store
-from backstory.trust import Verdict, in_conflict
+from backstory.store.private import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,7 +86,7 @@ class App:
     @cached_property
     def project_folder(self) -> Path:
         """The root of the repository the current folder is in, else the nearest with a store, else itself."""
-        root = projects.shared_root(self.cwd)
+        root = git.shared_root(self.cwd)
         if root is not None:
             return root
         return next((each for each in (self.cwd, *self.cwd.parents) if (each / PROJECT_STORE).exists()), self.cwd)
@@ -92,19 +94,19 @@ class App:
     @cached_property
     def project_key(self) -> str | None:
         """The key of the project the current folder is in."""
-        return projects.project_key(str(self.cwd))
+        return git.project_key(str(self.cwd))
 
     @cached_property
     def worktree(self) -> Path:
         """The root of the worktree the current folder is in; itself outside git."""
-        return projects.repository_root(self.cwd) or self.cwd
+        return git.repository_root(self.cwd) or self.cwd
 
     @cached_property
     def project_store(self) -> Store:
         """The store that this project's own sessions are kept in: the one that was named, else the project's."""
         if self.store_path:
             return self.home_store
-        store = self._opened(projects.store_path(self.project_folder))
+        store = self._opened(git.store_path(self.project_folder))
         store.is_elsewhere = self._whose(store) != Verdict.OURS and store.exists
         store.refuses_writes = store.is_elsewhere
         return store
@@ -155,15 +157,16 @@ class App:
         """The settings in force here; what is ignored of them is said once."""
         found = config.Config(
             self.home / config.FILE_NAME,
-            projects.store_path(self.project_folder).with_name(config.FILE_NAME),
+            git.store_path(self.project_folder).with_name(config.FILE_NAME),
             is_installed=self._is_installed,
+            make_folder=make_folder,
         )
         for remark in found.remarks:
             output.talk(output.clean(remark))
         return found
 
     def _is_installed(self, agent: str, program: str) -> bool:
-        from backstory.streaming import is_installed, runnable
+        from backstory.runs.stream import is_installed, runnable
 
         try:
             return is_installed(runnable(agent).name, program or None, self.environ)

@@ -12,9 +12,9 @@ from backstory.cli.app import Found, now_ms
 from backstory.cli.options import json_option, readable, store_option
 from backstory.cli.points import NUMBER, RECORD, find, here, locked, meant, session_option, shown, tell_home
 from backstory.cli.trusting import may_act, trust_option
+from backstory.conversation.tree import Tree
 from backstory.errors import BranchNameUnusable, BranchNotFound, BranchShared, NoBranches, NotConfirmed
-from backstory.known_projects import KnownProjects
-from backstory.tree import Tree
+from backstory.projects.registry import KnownProjects
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from backstory.cli.trusting import may_act, trust_option
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.tree import Point
+    from backstory.conversation.tree import Point
 
 TOLD_COLUMNS = 60
 SESSION = re.compile(r"[Ss][1-9][0-9]*")

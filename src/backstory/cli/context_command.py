@@ -10,12 +10,12 @@ from msgspec import Struct
 from backstory.cli import output
 from backstory.cli.options import json_option, store_option
 from backstory.cli.points import find, session_or_default
-from backstory.context import build_context, context_prefix
-from backstory.spool import SPOOLS, waiting
+from backstory.conversation.context import build_context, context_prefix
+from backstory.runs.spool import SPOOLS, waiting
 
 if TYPE_CHECKING:
     from backstory.cli.app import App, Found
-    from backstory.context import Context
+    from backstory.conversation.context import Context
 
 NO_LIMIT = 1 << 60
 LEFT_OUT_SHOWN_MAX = 10
@@ -42,7 +42,7 @@ def command(app: App, session: str | None, budget: int | None, explain: bool, as
     """Print the context that the next run of a SESSION would be given; without one, of the one last active here."""
     budget = app.config.get("run.context_chars") if budget is None else budget
     found = find(app, session)
-    told = found.store.told_turns(found.session, budget)
+    told = found.store.context_turns(found.session, budget)
     context = build_context(told, budget_chars=budget, turns=found.store.branch_length(found.session))
     turns = _explained(found, context) if explain else []
     if as_json:
@@ -69,7 +69,7 @@ def _as_json(found: Found, context: Context, budget: int) -> dict[str, Any]:
 
 def _explained(found: Found, context: Context) -> list[TurnTold]:
     """Every turn of the current branch as a context tells it, the oldest first; the newest are those that are sent."""
-    told = found.store.told_turns(found.session, NO_LIMIT)
+    told = found.store.context_turns(found.session, NO_LIMIT)
     numbers = {turn.uid: number for number, turn in enumerate(found.store.turns(found.session), 1)}
     return [
         TurnTold(

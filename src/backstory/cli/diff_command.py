@@ -10,9 +10,9 @@ from msgspec import Struct
 from backstory.cli import output, path
 from backstory.cli.options import json_option, store_option
 from backstory.cli.points import NUMBER, RECORD, find, meant, session_option, shown
+from backstory.conversation.tree import Point, Span, Tree, diff
+from backstory.derive.pricing import UNKNOWN, Cost, total
 from backstory.errors import BranchNotFound, NoSessionHere
-from backstory.pricing import UNKNOWN, Cost, total
-from backstory.tree import Point, Span, Tree, diff
 
 if TYPE_CHECKING:
     from backstory.cli.app import App, Found

@@ -12,28 +12,28 @@ from backstory.agents import steerable
 from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.repeating import command_for
+from backstory.conversation.tree import Point, get_ancestry
+from backstory.derive.pricing import Prices, PriceTable
 from backstory.errors import BackstoryError, ConfigBroken, NotQueuedNow, QueueBusy, SessionBusy, SessionElsewhere
 from backstory.model import Permissions
-from backstory.pricing import Prices, PriceTable
-from backstory.queueing import is_held, leave, still_waiting, texts_for
-from backstory.runner import INTERRUPT_S, LOCK_S, POLL_S, Request, Runner
-from backstory.spool import LOCKS, MARKER, SPOOLS, SessionLock, waiting
+from backstory.runs.lease import is_held, leave, still_waiting, texts_for
+from backstory.runs.runner import INTERRUPT_S, LOCK_S, POLL_S, Request, Runner
+from backstory.runs.spool import LOCKS, MARKER, SPOOLS, SessionLock, waiting
+from backstory.runs.stream import Shown, is_installed, runnable
 from backstory.store import open_store
 from backstory.store.costs import of_turn, price_table
 from backstory.store.queue import Kind, Options, Queue
 from backstory.store.waiting import WaitStopped
-from backstory.streaming import Shown, is_installed, runnable
-from backstory.tree import Point, get_ancestry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backstory.cli.app import App, Found
     from backstory.cli.printing import Printer
-    from backstory.pricing import Cost
-    from backstory.queueing import Hold
-    from backstory.runner import Finished
-    from backstory.spool import Spool
+    from backstory.derive.pricing import Cost
+    from backstory.runs.lease import Hold
+    from backstory.runs.runner import Finished
+    from backstory.runs.spool import Spool
     from backstory.store import Session, Store
     from backstory.store.queue import Text
 

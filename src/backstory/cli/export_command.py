@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from backstory import exporting
 from backstory.cli import output
 from backstory.cli.options import json_option, sessions_argument, store_option
 from backstory.errors import SessionNotFound
+from backstory.export import exporting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,10 +16,10 @@ from backstory.cli import output
 from backstory.cli.app import App, now_ms
 from backstory.cli.options import json_option, store_option
 from backstory.cli.trusting import take_elsewhere
-from backstory.ingest import ingest
-from backstory.ingest_report import Problem, Report, Tally
-from backstory.reindex import reindex
-from backstory.runner import Runner, Unstored
+from backstory.ingest.ingest import ingest
+from backstory.ingest.reindex import reindex
+from backstory.ingest.report import Problem, Report, Tally
+from backstory.runs.runner import Runner, Unstored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ def _print(app: App, report: Report, *, explain: bool, as_json: bool) -> None:
 
 def _follow(app: App, only: Sequence[str], *, explain: bool, as_json: bool) -> None:
     """Read everything, then what changes, until a signal ends it."""
-    from backstory.watching import Watch
+    from backstory.ingest.watch import Watch
 
     watch = Watch(
         app.home_store,

@@ -11,13 +11,13 @@ from backstory.cli.app import Found
 from backstory.cli.options import json_option, store_option
 from backstory.errors import RunUnreadable
 from backstory.model import Outcome
-from backstory.spool import SPOOLS, waiting
+from backstory.runs.spool import SPOOLS, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backstory.cli.app import App
-    from backstory.pricing import Cost
+    from backstory.derive.pricing import Cost
     from backstory.store import Session
 
 PROJECT_COLUMNS = 20

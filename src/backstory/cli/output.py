@@ -24,7 +24,7 @@ from backstory.cli import harmless
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from backstory.pricing import Cost
+    from backstory.derive.pricing import Cost
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_TIME = "no time"

@@ -9,15 +9,15 @@ import msgspec
 
 from backstory import model
 from backstory.cli import output
-from backstory.essence import essence, without_terminal_codes
-from backstory.fullform import FullForms
+from backstory.derive.essence import essence, without_terminal_codes
+from backstory.export.full_form import FullForms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from backstory.cli.app import Found
+    from backstory.conversation.tree import Span
     from backstory.store import StoredEvent, TreeTurn
-    from backstory.tree import Span
 
 WINDOW = 500
 """So many events are read at once; gaps in a path that are shorter are read over."""

@@ -13,8 +13,8 @@ from backstory.cli import output
 from backstory.cli.app import Found, now_ms
 from backstory.cli.list_command import listed
 from backstory.cli.options import readable, session_argument
+from backstory.conversation.tree import Point, Tree
 from backstory.errors import BranchNotFound, NoBranches, NoSessionHere, RecordNotFound, SessionBusy
-from backstory.tree import Point, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -173,8 +173,8 @@ def tell_moved(told: Meant) -> None:
 @contextmanager
 def locked(app: App, uid: str, shown_as: str) -> Iterator[None]:
     """Hold the right to write a session while something is decided about it; raises SessionBusy."""
-    from backstory.runner import Runner
-    from backstory.spool import LOCKS, SPOOLS, SessionLock, waiting
+    from backstory.runs.runner import Runner
+    from backstory.runs.spool import LOCKS, SPOOLS, SessionLock, waiting
 
     Runner(app.home, app.machine_store, app.environ, now_ms).take_up(output.talk)
     lock = SessionLock(app.home / LOCKS, uid)
@@ -193,7 +193,7 @@ def locked(app: App, uid: str, shown_as: str) -> Iterator[None]:
 def tell_home(app: App, found: Found) -> None:
     """Have every store that has a session know what was decided about its branches, as far as they can be reached."""
     from backstory.errors import BackstoryError
-    from backstory.known_projects import KnownProjects
+    from backstory.projects.registry import KnownProjects
 
     home = app.machine_store
     try:

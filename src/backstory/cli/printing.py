@@ -10,15 +10,15 @@ from backstory import model
 from backstory.cli import output
 from backstory.cli.list_command import MARKS
 from backstory.cli.show_command import call_words, event_lines
-from backstory.compact_form import without_wrapping
-from backstory.essence import without_terminal_codes
+from backstory.conversation.compact import without_wrapping
+from backstory.derive.essence import without_terminal_codes
 
 if TYPE_CHECKING:
-    from backstory.pricing import Cost
-    from backstory.runner import Finished
+    from backstory.derive.pricing import Cost
+    from backstory.runs.runner import Finished
+    from backstory.runs.stream import Shown
     from backstory.store import Session
     from backstory.store.queue import Text
-    from backstory.streaming import Shown
 
 METER = ((90, "red"), (60, "yellow"), (0, "green"))
 NAME_COLUMNS = 30

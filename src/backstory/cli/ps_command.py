@@ -12,13 +12,13 @@ import click
 from backstory.cli import output
 from backstory.cli.options import json_option
 from backstory.errors import BackstoryError, RunUnreadable
-from backstory.queueing import is_held, still_waiting
-from backstory.spool import SPOOLS, waiting
+from backstory.runs.lease import is_held, still_waiting
+from backstory.runs.spool import SPOOLS, waiting
 from backstory.store.queue import Owner, Queue
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.spool import Run, Spool
+    from backstory.runs.spool import Run, Spool
 
 
 UNREADABLE = "unreadable"
@@ -125,7 +125,7 @@ def _queued_rows(app: App, queues: _Queues, shown: set[str]) -> list[dict[str, A
 def _owner_told(app: App, owner: Owner | None) -> dict[str, Any] | None:
     """Who runs a session. A row of this machine that nobody holds the lock of was left by a process that died."""
     from backstory.cli.app import now_ms
-    from backstory.queueing import host
+    from backstory.runs.lease import host
 
     if owner is None or not (
         is_held(app.home, owner.session_uid) if owner.host == host() else owner.is_fresh(now_ms())

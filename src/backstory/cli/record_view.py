@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from backstory import model
 from backstory.cli import output
-from backstory.essence import essence, without_terminal_codes
-from backstory.snippet import places_of, readable_text
+from backstory.derive.essence import essence, without_terminal_codes
+from backstory.search.snippet import places_of, readable_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,11 +11,11 @@ from backstory.cli.app import now_ms
 from backstory.cli.ingest_command import read_logs
 from backstory.cli.options import json_option, store_option
 from backstory.errors import StoreNotFound
-from backstory.reindex import Reindexed, reindex
+from backstory.ingest.reindex import Reindexed, reindex
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.ingest_report import Report
+    from backstory.ingest.report import Report
 
 REASONS_SHOWN_MAX = 20
 COUNTED = ("sessions", "turns", "files", "refs", "checkpoints")

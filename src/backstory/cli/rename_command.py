@@ -10,7 +10,7 @@ from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.options import readable, session_argument, store_option
 from backstory.cli.trusting import may_act, trust_option
-from backstory.known_projects import KnownProjects
+from backstory.projects.registry import KnownProjects
 
 if TYPE_CHECKING:
     from backstory.cli.app import App

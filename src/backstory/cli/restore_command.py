@@ -18,7 +18,7 @@ import msgspec
 from backstory.cli import output
 from backstory.cli.options import json_option, sessions_argument, store_option
 from backstory.errors import RestoreIncomplete, SessionNotFound
-from backstory.restore import Restored, Restoring, Written
+from backstory.export.restore import Restored, Restoring, Written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

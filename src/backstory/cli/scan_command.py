@@ -9,7 +9,7 @@ import click
 from backstory.cli import output, path
 from backstory.cli.options import json_option, store_option
 from backstory.cli.points import find, session_or_default, shown
-from backstory.tree import Tree
+from backstory.conversation.tree import Tree
 
 if TYPE_CHECKING:
     from backstory.cli.app import App

@@ -29,7 +29,7 @@ import click
 
 from backstory.cli import output
 from backstory.cli.options import json_option, moment, readable, since_option, store_option, until_option
-from backstory.finding import Excerpt, Findings, find, find_exact, find_listed, find_pattern
+from backstory.search.query import Excerpt, Findings, find, find_exact, find_listed, find_pattern
 from backstory.store import Filter
 from backstory.store.search import BY_SCORE, BY_TIME, ROLES, SCOPE_WEIGHT, terms
 
@@ -163,7 +163,7 @@ def _left_out(app: App, named: tuple[str, ...], inside: str | None) -> tuple[int
     """The sessions named, and the one whose run asks: its own words are no answer."""
     found = [app.home_store.session(readable(each)).id for each in named]
     if inside is None and (turn_uid := app.environ.get(MARKER, "")).isalnum() and app.home_store.exists:
-        from backstory.spool import SPOOLS, Spool
+        from backstory.runs.spool import SPOOLS, Spool
 
         run = Spool(app.home / SPOOLS / turn_uid).run
         if run is not None and app.home_store.has(run.session_uid):

@@ -15,19 +15,19 @@ from backstory.cli.app import now_ms
 from backstory.cli.list_command import MARKS, costs_of, mark_of, outcome_of, session_as_json
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import RECORD, SEQ_MAX, find, meant
-from backstory.compact_form import compact_event
+from backstory.conversation.compact import compact_event
+from backstory.conversation.pairing import results_below_calls
+from backstory.conversation.tree import get_ancestry
+from backstory.derive.essence import changed_lines, essence, is_path, without_terminal_codes
+from backstory.derive.index_text import char_len
+from backstory.derive.notices import noted, why
+from backstory.derive.pricing import UNKNOWN, Cost
 from backstory.errors import BackstoryError, RecordNotFound
-from backstory.essence import changed_lines, essence, is_path, without_terminal_codes
-from backstory.extract import char_len
-from backstory.fullform import FullForms
-from backstory.notices import noted, why
-from backstory.pairing import results_below_calls
-from backstory.pricing import UNKNOWN, Cost
-from backstory.runner import exit_unseen as exit_unknown
-from backstory.spool import SPOOLS, waiting
+from backstory.export.full_form import FullForms
+from backstory.runs.runner import exit_unseen as exit_unknown
+from backstory.runs.spool import SPOOLS, waiting
+from backstory.runs.stream import READ_BYTES, Followed, Told, runnable
 from backstory.store.costs import of_turn, price_table
-from backstory.streaming import READ_BYTES, Followed, Told, runnable
-from backstory.tree import get_ancestry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App, Found
     from backstory.model import Event, Turn
-    from backstory.spool import Run, Spool
+    from backstory.runs.spool import Run, Spool
+    from backstory.runs.stream import Shown
     from backstory.store import Store, StoredEvent
-    from backstory.streaming import Shown
 
 WINDOW = 500
 """So many events are read at once; nothing of the store is held while they are printed."""

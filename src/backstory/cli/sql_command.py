@@ -15,7 +15,7 @@ import click
 from backstory.cli import output
 from backstory.cli.options import json_option, store_option
 from backstory.errors import SqlTooSlow
-from backstory.fullform import FullForms
+from backstory.export.full_form import FullForms
 from backstory.store import readonly
 
 if TYPE_CHECKING:

@@ -10,16 +10,16 @@ from msgspec import Struct
 from backstory.cli import output, path
 from backstory.cli.options import json_option, store_option
 from backstory.cli.points import branches, find, session_or_default, shown
-from backstory.pricing import UNKNOWN
-from backstory.tree import Tree
+from backstory.conversation.tree import Tree
+from backstory.derive.pricing import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.cli.app import App, Found
     from backstory.cli.points import Branch
+    from backstory.conversation.tree import Point
     from backstory.store import TreeTurn
-    from backstory.tree import Point
 
 TOLD_COLUMNS_LEAST = 16
 NAME_COLUMNS = 30

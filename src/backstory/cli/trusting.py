@@ -9,12 +9,12 @@ import click
 from backstory.cli import output
 from backstory.errors import BackstoryError, NotTrusted, StoreIsMachines
 from backstory.ids import session_identity
+from backstory.projects.trust import Verdict
 from backstory.store import Taken
-from backstory.trust import Verdict
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.ingest_report import Problem
+    from backstory.ingest.report import Problem
     from backstory.store import Store
 
 
@@ -125,7 +125,7 @@ def take_elsewhere(app: App) -> list[Problem]:
     store, home = app.project_store, app.machine_store
     if not store.is_elsewhere or not store.exists or app.verdict() == Verdict.MACHINE:
         return []
-    from backstory.ingest_report import Problem
+    from backstory.ingest.report import Problem
 
     told = Taken(elsewhere=str(store.path), project=app.project_key, folder=str(app.project_folder))
     taken, problems, conflicts = 0, list[Problem](), list[str]()
@@ -149,7 +149,7 @@ def take_elsewhere(app: App) -> list[Problem]:
 
 
 def _uids(store: Store, problems: list[Problem]) -> list[str]:
-    from backstory.ingest_report import Problem
+    from backstory.ingest.report import Problem
 
     try:
         return store.uids()

@@ -21,23 +21,23 @@ from backstory.model import Complete
 from backstory.store import (
     branches,
     claims,
-    companions,
     connection,
     copies,
-    copying,
     costs,
     erasing,
     events,
     foreign,
-    forks,
+    lineage,
     logs,
     migrate,
     orphans,
     readonly,
+    replicate,
     retelling,
     runs,
     search,
     sessions,
+    sidecars,
     slices,
     titles,
     turns,
@@ -45,17 +45,17 @@ from backstory.store import (
 )
 from backstory.store.branches import Named, Place, TreeTurn
 from backstory.store.claims import UsageTold
-from backstory.store.companions import Beside, Kept, Mark
 from backstory.store.copies import Holder
-from backstory.store.copying import Taken
 from backstory.store.events import StoredEvent
 from backstory.store.logs import Log, Run, SeenPlace
 from backstory.store.orphans import Orphan
 from backstory.store.readonly import Answer
+from backstory.store.replicate import Taken
 from backstory.store.retelling import Retold
 from backstory.store.runs import RunPiece
 from backstory.store.search import Filter, Found
 from backstory.store.sessions import Session, Workplace
+from backstory.store.sidecars import Beside, Kept, Mark
 from backstory.store.slices import LogSlice, Written
 from backstory.store.verify import Verified
 
@@ -64,11 +64,11 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.context import ToldTurn
+    from backstory.conversation.context import ToldTurn
+    from backstory.conversation.tree import Point, Span
+    from backstory.derive.pricing import Cost
     from backstory.model import Event, Turn
-    from backstory.pricing import Cost
     from backstory.store.sql_functions import FullForm
-    from backstory.tree import Point, Span
 
 T = TypeVar("T")
 
@@ -276,7 +276,7 @@ class Store:
 
     def take_session(self, source: Store, uid: str) -> None:
         """Copy a session that another store owns, as it is there now, in place of what is kept of it here."""
-        self._write_from(source, lambda db, name: copying.take(db, name, uid))
+        self._write_from(source, lambda db, name: replicate.take(db, name, uid))
 
     def continue_session(
         self,
@@ -294,12 +294,12 @@ class Store:
         begun = None if worktree is None else os.fspath(worktree)
 
         def go_on(db: apsw.Connection, name: str) -> Session:
-            known = copying.continuation_of(db, uid, holding)
+            known = replicate.continuation_of(db, uid, holding)
             if known is None:
                 owner = str(db.execute("select value from meta where key = 'store_id'").get)
                 number = sessions.next_number(db)
-                new = copying.Continuation(uid=self._new_uid(), owner=owner, number=number, worktree=begun)
-                known = copying.continue_from(db, name, uid, new)
+                new = replicate.Continuation(uid=self._new_uid(), owner=owner, number=number, worktree=begun)
+                known = replicate.continue_from(db, name, uid, new)
             return sessions.get(db, known)
 
         return self._write_from(source, go_on)
@@ -313,7 +313,7 @@ class Store:
 
         def take_all(db: apsw.Connection, name: str) -> int:
             for uid in uids:
-                copying.take(db, name, uid)
+                replicate.take(db, name, uid)
             sessions.go_on_numbering(db)
             return len(uids)
 
@@ -410,9 +410,9 @@ class Store:
 
         def take(db: apsw.Connection, name: str) -> bool:
             with _believed(source.path):
-                if copying.shared_turn(db, name, uid, told.elsewhere):
+                if replicate.shared_turn(db, name, uid, told.elsewhere):
                     return False
-                session_id = copying.take_elsewhere(db, name, uid, told)
+                session_id = replicate.take_elsewhere(db, name, uid, told)
                 foreign.check_session(db, session_id, source.path)
             return True
 
@@ -491,12 +491,19 @@ class Store:
         """A session as this store may tell it: what people elsewhere called it counts for nothing."""
         return msgspec.structs.replace(session, name="", elsewhere=str(self.path)) if self.is_elsewhere else session
 
-    def told_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
+    def context_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
         """The turns that lead to a record with their events, oldest first; so many as fill a context of that size.
 
         None: to where the session goes on, which is its newest turn or what was checked out.
         """
-        return self._read(lambda db: events.told_turns(db, _id(session), budget_chars, to))
+        return self._read(lambda db: events.context_turns(db, _id(session), budget_chars, to))
+
+    def told_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
+        """The earlier name of ``context_turns``. It warns, and goes away with version 1."""
+        import warnings
+
+        warnings.warn("Store.told_turns is now Store.context_turns", DeprecationWarning, stacklevel=2)
+        return self.context_turns(session, budget_chars, to)
 
     def turn_count(self, session: Session | int) -> int:
         """How many turns a session has."""
@@ -757,7 +764,7 @@ class Store:
         return self._read(lambda db: logs.get(db, log_id))
 
     def pending_calls(self, log_id: int) -> bytes | None:
-        """What ``deriving`` left of a log: calls whose results had not come when it was read."""
+        """What ``deriver`` left of a log: calls whose results had not come when it was read."""
         return self._read(lambda db: logs.pending(db, log_id))
 
     def logs(self, session: Session | int | None = None) -> list[Log]:
@@ -791,28 +798,28 @@ class Store:
                 return
             yield piece
 
-    def companion_marks(self) -> dict[tuple[int, str], Mark]:
-        """Size and mtime (ns) of every companion when it was last read, by its log's id and its name."""
-        return self._read_if_begun(companions.marks, {})
+    def sidecar_marks(self) -> dict[tuple[int, str], Mark]:
+        """Size and mtime (ns) of every sidecar when it was last read, by its log's id and its name."""
+        return self._read_if_begun(sidecars.marks, {})
 
-    def companions(self, log_id: int) -> list[Kept]:
+    def sidecars(self, log_id: int) -> list[Kept]:
         """The small files that an agent keeps beside a log."""
-        return self._read(lambda db: companions.of_log(db, log_id))
+        return self._read(lambda db: sidecars.of_log(db, log_id))
 
-    def read_companion(self, companion_id: int) -> bytes:
-        """A companion's bytes, checked; raises StoreDamaged."""
-        return self._read(lambda db: companions.read(db, companion_id))
+    def read_sidecar(self, sidecar_id: int) -> bytes:
+        """A sidecar's bytes, checked; raises StoreDamaged."""
+        return self._read(lambda db: sidecars.read(db, sidecar_id))
 
-    def companion_ending_in(self, log_id: int, ending: str) -> int | None:
-        """The id of a companion of this log, or of the session that its session helps, whose name ends so."""
-        return self._read(lambda db: companions.ending_in(db, log_id, ending))
+    def sidecar_ending_in(self, log_id: int, ending: str) -> int | None:
+        """The id of a sidecar of this log, or of the session that its session helps, whose name ends so."""
+        return self._read(lambda db: sidecars.ending_in(db, log_id, ending))
 
-    def keep_beside(self, pieces: Sequence[Beside]) -> None:
-        """Keep companions of several logs as they are now, and what they say."""
+    def keep_sidecars(self, pieces: Sequence[Beside]) -> None:
+        """Keep sidecars of several logs as they are now, and what they say."""
 
         def write_all(db: apsw.Connection) -> None:
             for piece in pieces:
-                companions.write(db, piece)
+                sidecars.write(db, piece)
 
         self._write(write_all)
 
@@ -830,7 +837,7 @@ class Store:
         def write(db: apsw.Connection) -> list[Written]:
             waiting = slices.Waiting()
             written = [slices.write(db, piece, waiting) for piece in pieces]
-            forks.link_copies(db, {uid for each in written for uid in each.turn_uids})
+            lineage.link_copies(db, {uid for each in written for uid in each.turn_uids})
             waiting.index(db)
             return written
 
@@ -1077,9 +1084,19 @@ class Store:
         if self._reader is None:
             db = connection.open_reader(self.path)
             with connection.translated(self.path):
-                migrate.schema_version(db, self.path)
+                is_older = migrate.schema_version(db, self.path) < migrate.SCHEMA_VERSION
+            if is_older:
+                db.close()
+                self._bring_forward()
+                db = connection.open_reader(self.path)
             self._reader = db
         return self._reader
+
+    def _bring_forward(self) -> None:
+        """Migrate an older store before it is read: what reads it knows today's tables only."""
+        if self.refuses_writes or self.is_elsewhere:
+            raise errors.StoreOutdated(self.path)
+        self._writing_connection()
 
     def _writing_connection(self) -> apsw.Connection:
         if self.refuses_writes:

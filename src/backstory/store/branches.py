@@ -11,16 +11,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backstory import errors
+from backstory.conversation.tree import Point, Tree
 from backstory.store import slices, turns
-from backstory.store.connection import has_column
-from backstory.tree import Point, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import apsw
 
-    from backstory.tree import Span
+    from backstory.conversation.tree import Span
 
 PREVIEW_CHARS = 400
 """So much of prompts and answers is read for a line in a tree."""
@@ -65,10 +64,9 @@ class Place(Struct, frozen=True):
 
 def of_session(db: apsw.Connection, session_id: int, *, removed: bool = False, pruned: bool = False) -> list[TreeTurn]:
     """A session's turns in the order of their prompts; those of removed and of pruned branches only when asked for."""
-    mark = removed_mark(db, "t.")
     rows = db.execute(
         "select t.id, t.uid, t.parent_uid, t.parent_seq, t.first_seq, t.last_seq, t.agent, substr(t.prompt, 1, ?), "
-        f"coalesce(substr(x.answer, 1, ?), ''), t.started, t.ended, t.outcome, t.model, {mark} from turns t "
+        "coalesce(substr(x.answer, 1, ?), ''), t.started, t.ended, t.outcome, t.model, t.removed from turns t "
         "left join turn_texts x on x.turn_id = t.id where t.session_id = ? order by t.first_seq, t.id",
         (PREVIEW_CHARS, PREVIEW_CHARS, session_id),
     )
@@ -111,15 +109,14 @@ def leaf(db: apsw.Connection, session_id: int) -> Point | None:
 
     One behind which its turn says nothing more is at the turn's end.
     """
-    chosen = "leaf_seq" if has_column(db, "sessions", "leaf_seq") else "null"
     row: Any = db.execute(
-        f"select t.uid, t.last_seq, {chosen}, {removed_mark(db, 't.')} from sessions s "
+        "select t.uid, t.last_seq, s.leaf_seq, t.removed from sessions s "
         "join turns t on t.session_id = s.id and t.uid = s.leaf_uid where s.id = ?",
         (session_id,),
     ).fetchone()
     if row is None or row[3] is not None:
         row = db.execute(
-            f"select uid, last_seq, null from turns where session_id = ? and {removed_mark(db)} is null "
+            "select uid, last_seq, null from turns where session_id = ? and removed is null "
             "order by first_seq desc, id desc limit 1",
             (session_id,),
         ).fetchone()
@@ -135,7 +132,7 @@ def length(db: apsw.Connection, session_id: int, to: Point | None) -> int:
     if to is None:
         return 0
     rows: list[Any] = db.execute(
-        f"select uid, parent_uid from turns where session_id = ? and {removed_mark(db)} is null", (session_id,)
+        "select uid, parent_uid from turns where session_id = ? and removed is null", (session_id,)
     ).fetchall()
     parents: dict[str, str | None] = dict(rows)
     walked = set[str]()
@@ -153,12 +150,12 @@ def place(db: apsw.Connection, session_id: int, seq: int) -> Place:
     """
     row: Any = (
         db.execute(
-            f"select t.id, t.uid, t.first_seq, t.last_seq, t.outcome, {removed_mark(db, 't.')} from events e "
+            "select t.id, t.uid, t.first_seq, t.last_seq, t.outcome, t.removed from events e "
             "left join turns t on t.id = e.turn_id where e.session_id = ? and e.seq = ? limit 1",
             (session_id, seq),
         ).fetchone()
         or db.execute(
-            f"select id, uid, first_seq, last_seq, outcome, {removed_mark(db)} from turns "
+            "select id, uid, first_seq, last_seq, outcome, removed from turns "
             "where session_id = ?1 and first_seq <= ?2 and last_seq >= ?2 order by first_seq desc limit 1",
             (session_id, seq),
         ).fetchone()
@@ -209,8 +206,6 @@ def check_out(db: apsw.Connection, session_id: int, point: Point) -> None:
 
 def names(db: apsw.Connection, session_id: int, *, removed: bool = False) -> list[Named]:
     """What a session's branches are called; the names of removed branches only when asked for."""
-    if not has_column(db, "branches", "name"):
-        return []
     rows: list[Any] = db.execute(
         "select b.name, b.leaf_uid, b.leaf_seq from branches b join turns t on t.session_id = b.session_id "
         "and t.uid = b.leaf_uid and (? or t.removed is null) where b.session_id = ? order by b.created, b.id",
@@ -333,8 +328,6 @@ def prune(db: apsw.Connection, session_id: int) -> int:
 
 def prunable(db: apsw.Connection) -> list[int]:
     """The ids of sessions with removed branches."""
-    if not has_column(db, "turns", "removed"):
-        return []
     rows = db.execute("select distinct session_id from turns where removed is not null order by 1").fetchall()
     return [int(str(session_id)) for (session_id,) in rows]
 
@@ -346,8 +339,6 @@ def touched(db: apsw.Connection, session_id: int, spans: Sequence[Span]) -> dict
     """The files that the records of a path touched, each with the action that tells most, in order."""
     ranks = ("create", "rename", "delete", "edit", "read")
     found: dict[str, str] = {}
-    if not has_column(db, "file_touches", "action"):
-        return found
     for span in spans:
         for path, action in db.execute(
             "select f.file_path, t.action from session_files f join file_touches t on t.file_id = f.id "
@@ -364,20 +355,16 @@ def touched(db: apsw.Connection, session_id: int, spans: Sequence[Span]) -> dict
 
 def state(db: apsw.Connection, uid: str) -> tuple[object, ...]:
     """What a person decided about a session's branches; two stores in which it differs are not level."""
-    chosen = "leaf_seq" if has_column(db, "sessions", "leaf_seq") else "null"
-    row: Any = db.execute(f"select id, leaf_uid, {chosen} from sessions where uid = ?", (uid,)).fetchone()
+    row: Any = db.execute("select id, leaf_uid, leaf_seq from sessions where uid = ?", (uid,)).fetchone()
     if row is None:
         return ()
-    mark = removed_mark(db)
-    gone = db.execute(f"select uid, {mark} from turns where session_id = ? order by uid", (row[0],)).fetchall()
+    gone = db.execute("select uid, removed from turns where session_id = ? order by uid", (row[0],)).fetchall()
     called = tuple(sorted((each.name, each.uid, each.seq or 0) for each in names(db, row[0], removed=True)))
     return (*row[1:], tuple(each for each in gone if each[1] is not None), called)
 
 
 def copy(db: apsw.Connection, source: str, old: int, new: int) -> None:
     """Have names, removals and the leaf of a session as the store attached as ``source`` has them."""
-    if not has_column(db, "turns", "removed", schema=source):
-        return
     db.execute(
         f"update sessions set (leaf_uid, leaf_seq) = (select leaf_uid, leaf_seq from {source}.sessions where id = ?) "
         "where id = ?",
@@ -404,8 +391,3 @@ def copy_of(db: apsw.Connection, source: str, uid: str) -> None:
     new = db.execute("select id from sessions where uid = ?", (uid,)).get
     if old is not None and new is not None:
         copy(db, source, int(old), int(new))
-
-
-def removed_mark(db: apsw.Connection, of: str = "") -> str:
-    """The column that says when a turn of ``of`` was removed, in SQL; stores of earlier versions have none."""
-    return f"{of}removed" if has_column(db, "turns", "removed") else "null"

@@ -14,8 +14,7 @@ from msgspec import Struct
 
 from backstory import ids
 from backstory.model import Turn
-from backstory.store import forks
-from backstory.store.connection import turn_columns
+from backstory.store import lineage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,13 +122,13 @@ def settle(db: apsw.Connection, session_id: int, turn_uid: str) -> None:
         _rename(db, first[0], turn_uid)
     if first is not None:
         take_usage(db, own_id)
-        forks.link_copies(db, [turn_uid])
+        lineage.link_copies(db, [turn_uid])
 
 
 def take_usage(db: apsw.Connection, own_id: int) -> None:
     """Give runs whose streams were cut off before they told their tokens those that the agent's own log tells."""
     rows: list[Any] = db.execute(
-        f"select o.uid, t.uid, {turn_columns(db, _TOKENS)} from turns t join turns r on r.uid = t.uid join sessions o "
+        f"select o.uid, t.uid, {_TOKENS} from turns t join turns r on r.uid = t.uid join sessions o "
         "on o.id = r.session_id where t.session_id = ? and t.tokens_source is not null "
         "and r.tokens_source is null and o.owner is not null",
         (own_id,),
@@ -140,7 +139,7 @@ def take_usage(db: apsw.Connection, own_id: int) -> None:
 def usage_from_logs(db: apsw.Connection, owner: str) -> list[UsageTold]:
     """The tokens of an owner's runs that came from logs."""
     rows: list[Any] = db.execute(
-        f"select o.uid, t.uid, {turn_columns(db, _TOKENS)} from turns t join sessions o on o.id = t.session_id "
+        f"select o.uid, t.uid, {_TOKENS} from turns t join sessions o on o.id = t.session_id "
         "where o.owner = ? and t.tokens_source = ?",
         (owner, FROM_LOG),
     ).fetchall()

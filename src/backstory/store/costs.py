@@ -15,10 +15,20 @@ import msgspec
 from msgspec import Struct
 
 from backstory import bounds, errors
+from backstory.derive.pricing import (
+    INCLUDED,
+    REPORTED,
+    UNKNOWN,
+    Cost,
+    Kind,
+    Prices,
+    PriceTable,
+    cost_of,
+    prices_from,
+    total,
+)
 from backstory.model import PARTIAL, Relation, Tokens
-from backstory.pricing import INCLUDED, REPORTED, UNKNOWN, Cost, Kind, Prices, PriceTable, cost_of, prices_from, total
 from backstory.store import claims
-from backstory.store.connection import turn_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +37,7 @@ if TYPE_CHECKING:
 
     from backstory.model import Turn
 
-SHIPPED = Path(__file__).parent.parent / "prices.json"
+SHIPPED = Path(__file__).parent.parent / "derive" / "prices.json"
 BYTES_MAX = 1024 * 1024
 SESSIONS_KEPT_MAX = 256
 """Of so many sessions a question keeps the costs: rows of several may come in turn."""
@@ -87,16 +97,11 @@ def of_turn(turn: Turn, prices: PriceTable) -> Cost:
     return cost_of(turn.tokens, price, source=turn.tokens_source, reported=turn.cost_usd, is_exact=is_exact)
 
 
-def sql_of_turns(db: apsw.Connection) -> str:
-    """The question for a session's turns, of a store of any version."""
-    return turn_columns(db, _TURNS)
-
-
 class Costs:
     """What is asked of one connection.
 
     ``estimates``: also what a lower bound may come to. ``shown_as`` is claims.shown_as, where the names of its tables
-    mean something else on the connection; ``turns_sql`` is sql_of_turns, where it may no longer ask for columns.
+    mean something else on the connection.
     """
 
     def __init__(
@@ -106,12 +111,10 @@ class Costs:
         *,
         estimates: bool = True,
         shown_as: Callable[[int], int] | None = None,
-        turns_sql: str | None = None,
     ) -> None:
         self._db, self._prices, self._estimates = db, prices, estimates
         self._shown_as = shown_as or partial(claims.shown_as, db)
         self._kept: dict[int, list[TurnCost]] = {}
-        self._turns_sql = turns_sql or sql_of_turns(db)
         self._owners = bool(db.execute("select exists (select 1 from main.sessions where owner is not null)").get)
 
     def turns(self, session_id: int) -> list[TurnCost]:
@@ -137,7 +140,7 @@ class Costs:
     def _turns(self, session_id: int) -> list[TurnCost]:
         is_included = self._is_included(session_id)
         copies = self._copies(session_id)
-        rows: list[Any] = self._db.execute(self._turns_sql, (session_id,)).fetchall()
+        rows: list[Any] = self._db.execute(_TURNS, (session_id,)).fetchall()
         chars = self._chars(session_id) if self._estimates and any(row[-3] == PARTIAL for row in rows) else {}
         found = []
         for turn_id, uid, agent, model, started, *counts, source, usd, usd_source in rows:

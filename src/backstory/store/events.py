@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from backstory.context import ToldTurn, chars_at_least
-from backstory.found import At, Found
+from backstory.conversation.context import ToldTurn, chars_at_least
+from backstory.conversation.tree import Point
+from backstory.derive.facts import At, Found
 from backstory.model import (
     AssistantText,
     Event,
@@ -20,9 +21,8 @@ from backstory.model import (
     event_to_json,
     own_line,
 )
-from backstory.store import branches, codec, derived, logs, slices, turns
+from backstory.store import branches, codec, derived_tables, logs, slices, turns
 from backstory.store.logs import API
-from backstory.tree import Point
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,7 +80,7 @@ def edits(db: apsw.Connection, turn_uid: str, *, is_log: bool) -> list[StoredEve
     return [each for each in told if isinstance(each.event, ToolCall) and each.event.tool in (Tool.EDIT, Tool.WRITE)]
 
 
-def told_turns(db: apsw.Connection, session_id: int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
+def context_turns(db: apsw.Connection, session_id: int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
     """The turns that lead to a record (None: where the session goes on) with their events, oldest first.
 
     The last of them, so many that together they exceed ``budget_chars``; each up to where the next one follows it.
@@ -135,7 +135,7 @@ def append(
 
     A UserMessage begins a turn; the others belong to the turn before them.
     """
-    from backstory.deriving import Deriver  # a reader does not need it
+    from backstory.derive.deriver import Deriver  # a reader does not need it
 
     log_id, position = _api_log(db, session_id)
     seq = first_seq = _next_seq(db, session_id)
@@ -173,11 +173,11 @@ def append(
         lines.append(line)
         position, seq = position + len(line) + 1, seq + 1
     turn_ids = _store(db, session_id, log_id, new, lines, first_seq, list(changed.values()), answers)
-    derived.write(db, session_id, deriver.cut(cwd), turn_ids)
+    derived_tables.write(db, session_id, deriver.cut(cwd), turn_ids)
     waiting = deriver.state()
     db.execute(
         "update logs set pending = ?, derived = ? where id = ?",
-        (codec.pack_chunk(waiting) if waiting else None, derived.VERSION, log_id),
+        (codec.pack_chunk(waiting) if waiting else None, derived_tables.VERSION, log_id),
     )
     # What is said last is what the next prompt follows, whatever was checked out before.
     db.execute(
@@ -190,7 +190,7 @@ def append(
 
 def find_refs_again(db: apsw.Connection, session_id: int) -> None:
     """Note what the events of a session name, where its first mention is gone and another is not."""
-    from backstory.deriving import Deriver
+    from backstory.derive.deriver import Deriver
 
     rows: list[Any] = db.execute("select id, uid from turns where session_id = ?", (session_id,)).fetchall()
     uids: dict[int, str] = dict(rows)
@@ -201,7 +201,7 @@ def find_refs_again(db: apsw.Connection, session_id: int) -> None:
             uid = uids.get(each.turn_id) if each.turn_id is not None else None
             deriver.take(each.event, At(each.seq, each.part, uid, each.at), cwd)
         after = (window[-1].seq, window[-1].part)
-        derived.write(db, session_id, Found(refs=deriver.cut(cwd).refs), {uid: id for id, uid in uids.items()})
+        derived_tables.write(db, session_id, Found(refs=deriver.cut(cwd).refs), {uid: id for id, uid in uids.items()})
 
 
 def _store(

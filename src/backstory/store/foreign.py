@@ -77,7 +77,7 @@ def check_session(db: apsw.Connection, session_id: int, path: Path) -> None:
         ("sessions", "id = ?"), ("logs", "session_id = ?"), ("turns", "session_id = ?"), ("events", "session_id = ?"),
         ("chunks", "log_id in (select id from logs where session_id = ?)"),
         ("numbers", "log_id in (select id from logs where session_id = ?)"),
-        ("companions", "log_id in (select id from logs where session_id = ?)"),
+        ("sidecars", "log_id in (select id from logs where session_id = ?)"),
     ):  # fmt: skip
         columns: list[Any] = db.execute("select name, lower(type) from pragma_table_info(?)", (table,)).fetchall()
         odd = " or ".join(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 from msgspec import Struct, ValidationError, convert
 
-from backstory.store import codec, connection
+from backstory.store import codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -103,7 +103,7 @@ Mark = tuple[int, int, bytes]
 
 _LOG_COLUMNS = (
     "id, session_id, agent, kind, native_id, relpath, path, modified, first_hash, tail_hash, "
-    "read_to, parsed_to, tail_seq, generation, {told_to}, {state}"
+    "read_to, parsed_to, tail_seq, generation, told_to, state"
 )
 
 
@@ -114,7 +114,7 @@ def pack(start: int, data: bytes) -> Chunk:
 
 def get(db: apsw.Connection, log_id: int) -> Log | None:
     """The log with this id."""
-    for row in db.execute(f"select {_columns(db)} from logs where id = ?", (log_id,)):
+    for row in db.execute(f"select {_LOG_COLUMNS} from logs where id = ?", (log_id,)):
         return _log(row)
     return None
 
@@ -139,14 +139,14 @@ def pending(db: apsw.Connection, log_id: int) -> bytes | None:
 
 def untold(db: apsw.Connection) -> list[Log]:
     """The logs of which something is kept as bytes only: it could not be stored what that says."""
-    rows = db.execute(f"select {_columns(db)} from logs where told_to is not null order by id")
+    rows = db.execute(f"select {_LOG_COLUMNS} from logs where told_to is not null order by id")
     return [_log(row) for row in rows]
 
 
 def of_native_id(db: apsw.Connection, agent: str, native_id: str) -> list[Log]:
     """All logs of one session of an agent, oldest first."""
     rows = db.execute(
-        f"select {_columns(db)} from logs where agent = ? and native_id = ? and kind = 'file' order by id",
+        f"select {_LOG_COLUMNS} from logs where agent = ? and native_id = ? and kind = 'file' order by id",
         (agent, native_id),
     )
     return [_log(row) for row in rows]
@@ -154,13 +154,13 @@ def of_native_id(db: apsw.Connection, agent: str, native_id: str) -> list[Log]:
 
 def of_session(db: apsw.Connection, session_id: int) -> list[Log]:
     """All logs of a session, oldest first."""
-    rows = db.execute(f"select {_columns(db)} from logs where session_id = ? order by id", (session_id,))
+    rows = db.execute(f"select {_LOG_COLUMNS} from logs where session_id = ? order by id", (session_id,))
     return [_log(row) for row in rows]
 
 
 def all_logs(db: apsw.Connection) -> list[Log]:
     """Every log in the store, oldest first."""
-    return [_log(row) for row in db.execute(f"select {_columns(db)} from logs order by id")]
+    return [_log(row) for row in db.execute(f"select {_LOG_COLUMNS} from logs order by id")]
 
 
 def salvaged(db: apsw.Connection) -> tuple[list[Log], list[int]]:
@@ -168,7 +168,7 @@ def salvaged(db: apsw.Connection) -> tuple[list[Log], list[int]]:
 
     In a damaged file the rows on whole pages can still be found by their ids.
     """
-    columns = _LOG_COLUMNS.format(told_to="null", state="null")
+    columns = _LOG_COLUMNS.replace("told_to, state", "null, null")
     with suppress(apsw.CorruptError, UnicodeDecodeError, ValidationError):
         rows = db.execute(f"select {columns} from logs order by id")
         return [convert(dict(zip(Log.__struct_fields__, row, strict=True)), Log) for row in rows], []
@@ -391,12 +391,6 @@ def _chunks_between(db: apsw.Connection, log_id: int, start: int, end: int) -> l
         (log_id, start, end),
     ).fetchall()  # type: ignore[assignment]
     return rows
-
-
-def _columns(db: apsw.Connection) -> str:
-    """What a ``Log`` is made of; stores of earlier versions keep nothing as bytes only."""
-    told_to = "told_to" if connection.has_column(db, "logs", "told_to") else "null"
-    return _LOG_COLUMNS.format(told_to=told_to, state="state")
 
 
 def _log(row: tuple[Any, ...]) -> Log:

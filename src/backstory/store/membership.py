@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.extract import Scope
+from backstory.derive.index_text import Scope
 from backstory.model import Relation
-from backstory.store import branches, claims, session_filter
+from backstory.store import claims, session_filter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -138,7 +138,7 @@ class Reach:
         rows: list[Any] = self._db.execute(
             # In this order, because hardly any turn is removed and there are many events.
             "select e.id from turns t cross join events e on e.session_id = t.session_id and e.turn_id = t.id "
-            f"where {branches.removed_mark(self._db, 't.')} is not null"
+            "where t.removed is not null"
         ).fetchall()
         return json.dumps([event_id for (event_id,) in rows]) if rows else None
 

@@ -1,100 +1,52 @@
-"""From any released schema to today's, and no further: a newer store is refused, never stamped down."""
+"""From any released schema to today's, and no further: a newer store is refused, never stamped down.
+
+A changed ground table is a migration; a changed derived table raises ``derived_version``.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backstory import errors
-from backstory.store import codec, derived, erasing
+from backstory.store import codec, derived_tables, erasing
 from backstory.store.connection import APPLICATION_ID
 
 if TYPE_CHECKING:
     import apsw
 
 SCHEMA_VERSION = 3
-DERIVED_VERSION = derived.VERSION
+OLDEST = 3
+"""The first schema that was promised: a file of an earlier one is refused, unchanged."""
+LAST_WITH_EARLIER = "ccb6269"
+"""The last revision that reads files of earlier schemas."""
+DERIVED_VERSION = derived_tables.VERSION
 
-MIGRATIONS: dict[int, str] = {
-    2: """
-    alter table sessions add column root text;
-    alter table sessions add column leaf_seq integer;
-    alter table turns add column removed integer;
-    create index idx_turns_removed on turns(session_id) where removed is not null;
-    create index idx_sessions_repo on sessions(repository);
-    create index idx_sessions_cwd on sessions(cwd);
-    create index idx_sessions_native on sessions(native_id) where native_id is not null;
-    alter table logs add column pending blob;
-    alter table logs add column derived integer not null default 0;
-    alter table logs add column gone integer;
-    alter table logs add column cwd text;
-    create table companions(
-      id       integer primary key,
-      log_id   integer not null references logs(id) on delete cascade,
-      name     text not null,
-      size     integer not null,
-      mtime_ns integer not null,
-      sha256   blob not null,
-      data     blob not null,
-      unique (log_id, name)
-    );
-    create table branches(
-      id         integer primary key,
-      session_id integer not null references sessions(id) on delete cascade,
-      name       text not null,
-      leaf_uid   text not null,
-      leaf_seq   integer,
-      created    integer not null,
-      unique (session_id, name)
-    );
-    drop trigger if exists session_gone;
-    create trigger session_gone after delete on sessions begin
-      delete from events where session_id = old.id;
-      delete from turns where session_id = old.id;
-      delete from logs where session_id = old.id;
-      delete from branches where session_id = old.id;
-      delete from compactions where session_id = old.id;
-      update sessions set parent_id = null where parent_id = old.id;
-    end;
-    drop trigger if exists log_gone;
-    create trigger log_gone after delete on logs begin
-      delete from chunks where log_id = old.id;
-      delete from numbers where log_id = old.id;
-      delete from companions where log_id = old.id;
-      update log_places set log_id = null where log_id = old.id;
-    end;
-    create trigger turn_follows after insert on turns when new.parent_uid is not null begin
-      update branches set leaf_uid = new.uid, leaf_seq = null
-      where session_id = new.session_id and leaf_uid = new.parent_uid and (leaf_seq = new.parent_seq
-        or (leaf_seq is null and not exists (select 1 from events e, turns t where t.session_id = new.session_id
-          and t.uid = new.parent_uid and e.session_id = new.session_id and e.seq > new.parent_seq
-          and e.seq <= t.last_seq and e.kind in ('UserMessage', 'AssistantText', 'Thinking', 'ToolCall', 'ToolResult',
-          'Error', 'Plan', 'Compacted'))));
-    end;
-    """,
-    3: """
-    alter table logs add column told_to integer;
-    alter table log_places add column ctime_ns integer;
-    -- What nobody understands is kept, too: it is looked at once more.
-    update log_places set reason = null where reason = 'not_a_log';
-    alter table sessions add column elsewhere text;
-    alter table turns add column cache_write_1h_tokens integer;
-    alter table turns add column largest_input_tokens integer;
-    """,
-}
+MIGRATIONS: dict[int, str] = {}
 """SQL that takes a store from the version before to the one it is filed under."""
 
 
 def schema_version(db: apsw.Connection, path: Path) -> int:
-    """The schema of a store that is open; raises NotAStore when it has none, StoreTooNew when it is beyond ours."""
+    """The schema of a store that is open.
+
+    Raises NotAStore when it has none, StoreTooNew when it is beyond ours, StoreTooOld when it is before the first.
+    """
     known = db.execute("select count(*) from sqlite_schema where name = 'meta'").get
-    found = db.execute("select value from meta where key = 'schema_version'").get if known else None
+    found: Any = db.execute(_VERSION).fetchone() if known else None
     if found is None:
         raise errors.NotAStore(path, "it has no schema version")
-    version = int(found)
+    version, is_draft = int(found[0]), bool(found[1])
     if version > SCHEMA_VERSION:
         raise errors.StoreTooNew(path, version, SCHEMA_VERSION)
+    if version < OLDEST or is_draft:
+        raise errors.StoreTooOld(path, version, LAST_WITH_EARLIER)
     return version
+
+
+# Drafts of the first schema had its number already, and a table under a name that no store has had since.
+_VERSION = """
+select value, exists (select 1 from sqlite_schema where name = 'companions') from meta where key = 'schema_version'
+"""
 
 
 def is_current(db: apsw.Connection, path: Path) -> bool:

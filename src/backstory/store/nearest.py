@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from backstory import wordforms
+from backstory.derive import word_forms
 from backstory.store.query import term_of
 
 if TYPE_CHECKING:
@@ -61,5 +61,5 @@ def _nearest(count: Callable[[str], int], typed: str) -> list[Term]:
 
 def _edited(count: Callable[[str], int], word: str, ending: str) -> Term | None:
     """The most frequent word that one slip of a finger makes of this one; with "*" as its ending, that begins so."""
-    hits, best = max((count(f'"{each}"{ending}'), each) for each in wordforms.edited(word) or [word])
+    hits, best = max((count(f'"{each}"{ending}'), each) for each in word_forms.edited(word) or [word])
     return term_of(f"{best}{ending}") if hits else None

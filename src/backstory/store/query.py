@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory import wordforms
-from backstory.extract import as_parts, identifier_parts, index_text, signed_words
+from backstory.derive import word_forms
+from backstory.derive.index_text import as_parts, identifier_parts, index_text, signed_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ class Term(Struct, frozen=True):
     @property
     def is_telling(self) -> bool:
         """Whether it says what is looked for, and not only that something is."""
-        return self.typed.lower().replace("'", "").replace("\u2019", "") not in wordforms.FUNCTION_WORDS
+        return self.typed.lower().replace("'", "").replace("\u2019", "") not in word_forms.FUNCTION_WORDS
 
     @property
     def is_number(self) -> bool:
@@ -126,12 +126,12 @@ def _cut(term: str) -> str:
 
 def other_forms(typed: str) -> list[str]:
     """A word in its other forms; of a phrase its last word."""
-    if (other := wordforms.respelt(typed)) is not None:
+    if (other := word_forms.respelt(typed)) is not None:
         return [other]
     head, space, last = typed.rpartition(" ")
     if space and not all(word.isalnum() for word in head.split()):
         return []
-    return [f"{head}{space}{form}" for form in wordforms.forms(last)]
+    return [f"{head}{space}{form}" for form in word_forms.forms(last)]
 
 
 def expression(wanted: list[Term], joined: str = " AND ", *, in_any_way: bool = False) -> Expression:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from backstory.extract import Scope
+from backstory.derive.index_text import Scope
 from backstory.store import codec, relevance
 from backstory.store.membership import Member, Members, Place, Reach, Row
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from backstory.found import At, Found
+from backstory.derive.facts import At, Found
+from backstory.derive.remotes import repository_name
 from backstory.model import AssistantText, SessionFacts, Turn, UserMessage, event_from_json
-from backstory.remotes import repository_name
-from backstory.store import claims, codec, companions, derived, slices, titles, turns
+from backstory.store import claims, codec, derived_tables, sidecars, slices, titles, turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,13 +43,13 @@ class Retold(Struct, kw_only=True):
 def sessions(db: apsw.Connection, *, only_stale: bool) -> list[int]:
     """The sessions to derive again: all, or those with a log that an earlier version derived."""
     stale = "where exists (select 1 from logs where session_id = s.id and derived < ?)" if only_stale else "where ? > 0"
-    rows = db.execute(f"select s.id from sessions s {stale} order by s.id", (derived.VERSION,))
+    rows = db.execute(f"select s.id from sessions s {stale} order by s.id", (derived_tables.VERSION,))
     return [int(str(found)) for (found,) in rows]
 
 
 def clear(db: apsw.Connection, session_id: int) -> None:
     """Remove what is derived of a session; its logs say that it is to be derived."""
-    derived.clear(db, session_id)
+    derived_tables.clear(db, session_id)
     titles.clear(db, session_id)
     db.execute("delete from turn_texts where turn_id in (select id from turns where session_id = ?)", (session_id,))
     db.execute("update logs set derived = 0 where session_id = ?", (session_id,))
@@ -61,7 +61,7 @@ def drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) ->
         session = db.execute("select session_id from logs where id = ?", (log_id,)).get
         db.execute("update log_places set log_id = ? where log_id = ?", (in_favour_of, log_id))
         slices.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
-        companions.move(db, log_id, in_favour_of)
+        sidecars.move(db, log_id, in_favour_of)
         db.execute("delete from logs where id = ?", (log_id,))
 
 
@@ -90,7 +90,7 @@ def write(db: apsw.Connection, piece: Retold, *, events_too: bool) -> None:
     else:
         _index(db, piece)
     turns.note_answers(db, turn_ids, {uid: text for uid, text in piece.answers.items() if uid in turn_ids})
-    derived.write(db, piece.session_id, piece.found, turn_ids)
+    derived_tables.write(db, piece.session_id, piece.found, turn_ids)
     titles.note_again(db, piece.session_id, piece.log_id, piece.found)
     if piece.is_last:
         _mark(db, piece, events_too=events_too)
@@ -99,7 +99,7 @@ def write(db: apsw.Connection, piece: Retold, *, events_too: bool) -> None:
 
 def write_unlogged(db: apsw.Connection, session_id: int) -> None:
     """Derive what events say that no log holds: the prompts of runs."""
-    from backstory.deriving import Deriver
+    from backstory.derive.deriver import Deriver
 
     rows: list[Any] = db.execute(
         "select e.seq, e.part, e.at, e.data, t.uid, t.prompt from events e left join turns t on t.id = e.turn_id "
@@ -114,7 +114,7 @@ def write_unlogged(db: apsw.Connection, session_id: int) -> None:
         if isinstance(event, AssistantText) and turn_uid is not None:
             answers[turn_uid] = event.text
     turn_ids = _turn_ids(db, session_id, {})
-    derived.write(db, session_id, deriver.cut(None), turn_ids)
+    derived_tables.write(db, session_id, deriver.cut(None), turn_ids)
     turns.note_answers(db, turn_ids, answers)
 
 
@@ -220,13 +220,13 @@ def _mark(db: apsw.Connection, piece: Retold, *, events_too: bool) -> None:
         db.execute("update logs set derived = 0 where id = ?", (piece.log_id,))
         return
     pending = codec.pack_chunk(piece.pending) if piece.pending else None
-    db.execute("update logs set derived = ?, pending = ? where id = ?", (derived.VERSION, pending, piece.log_id))
+    db.execute("update logs set derived = ?, pending = ? where id = ?", (derived_tables.VERSION, pending, piece.log_id))
     if events_too and piece.state is not None:
         db.execute("update logs set state = ? where id = ?", (codec.pack_chunk(piece.state), piece.log_id))
     if piece.created:
         slices.note_created(db, piece.session_id, piece.log_id, piece.created)
     if piece.facts is not None:
-        derived.note_branches(db, piece.session_id, piece.facts.branches)
+        derived_tables.note_branches(db, piece.session_id, piece.facts.branches)
     if events_too and piece.facts is not None:
         facts = piece.facts
         db.execute(

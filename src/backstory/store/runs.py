@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from backstory.conversation.tree import Point
+from backstory.derive.facts import At
 from backstory.errors import SessionNotFound
-from backstory.found import At
 from backstory.model import AssistantText, Complete, Error, Event, Outcome, Turn, UserMessage
-from backstory.store import branches, claims, codec, derived, logs, slices, turns
-from backstory.tree import Point
+from backstory.store import branches, claims, codec, derived_tables, logs, slices, turns
 
 if TYPE_CHECKING:
     import apsw
@@ -162,14 +162,14 @@ def _begin(db: apsw.Connection, session_id: int, piece: RunPiece, begun_before: 
         "update turns set prefix_chars = ?, prefix_sha256 = ? where id = ?",
         (piece.prefix_chars, piece.prefix_sha256, turn_ids[turn.uid]),
     )
-    from backstory.deriving import Deriver  # needed only when the agent has ended
+    from backstory.derive.deriver import Deriver  # needed only when the agent has ended
 
     prompt = UserMessage(content=turn.prompt)
     packed = slices.packed(prompt, seq, 0, turn.uid, turn.started, None, None)
     slices.insert_events(db, session_id, None, [packed], turn_ids)
     deriver = Deriver()
     deriver.take(prompt, At(seq, 0, turn.uid, turn.started), piece.cwd)
-    derived.write(db, session_id, deriver.cut(piece.cwd), turn_ids)
+    derived_tables.write(db, session_id, deriver.cut(piece.cwd), turn_ids)
 
 
 def _place_of(db: apsw.Connection, session_id: int, turn: Turn) -> tuple[int, int]:
@@ -187,7 +187,7 @@ def _write_output(
     db: apsw.Connection, session_id: int, turn_ids: dict[str, int], piece: RunPiece, output: Output, seq: int
 ) -> int:
     """Keep the bytes and store what they say; gives the next number."""
-    from backstory.deriving import Deriver
+    from backstory.derive.deriver import Deriver
 
     log_id = _log_of(db, session_id, piece.turn, output, piece.cwd)
     size = codec.CHUNK_BYTES
@@ -212,7 +212,7 @@ def _write_output(
         runs[-1].stop = min(runs[-1].stop, end)
     logs.insert_runs(db, log_id, runs)
     slices.insert_events(db, session_id, log_id, new, turn_ids)
-    derived.write(db, session_id, deriver.cut(piece.cwd), turn_ids)
+    derived_tables.write(db, session_id, deriver.cut(piece.cwd), turn_ids)
     waiting = deriver.state()
     tail = logs.read(db, log_id, max(end - logs.TAIL_BYTES, 0), logs.TAIL_BYTES)
     db.execute(
@@ -220,7 +220,7 @@ def _write_output(
         "derived = ? where id = ?",
         (
             end, end, codec.text_digest(tail), piece.turn.native_id, codec.pack_chunk(waiting) if waiting else None,
-            derived.VERSION, log_id,
+            derived_tables.VERSION, log_id,
         ),
     )  # fmt: skip
     return seq

@@ -112,7 +112,7 @@ create table chunks(
   unique (log_id, start)
 );
 
-create table companions(
+create table sidecars(
   id       integer primary key,
   log_id   integer not null references logs(id) on delete cascade,
   name     text not null,                -- path relative to the log's folder: workspace.yaml, tool-results/x.txt
@@ -216,7 +216,7 @@ end;
 create trigger log_gone after delete on logs begin
   delete from chunks where log_id = old.id;
   delete from numbers where log_id = old.id;
-  delete from companions where log_id = old.id;
+  delete from sidecars where log_id = old.id;
   update log_places set log_id = null where log_id = old.id;
 end;
 -- A branch's name goes on with what follows its tip.

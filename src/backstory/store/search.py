@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory.extract import Scope
+from backstory.derive.index_text import Scope
 from backstory.store import nearest, query
 from backstory.store.membership import Reach
 from backstory.store.query import Term, match_expression, terms

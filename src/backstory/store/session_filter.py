@@ -110,7 +110,7 @@ def of_ref(told: str) -> tuple[str, list[object]]:
 def _named(told: str) -> tuple[str, str, str]:
     """The kind ('' if it is not told), repository ('' for any) and number or hash of what was typed."""
     if "://" in told:
-        from backstory.refs import refs_in_text
+        from backstory.derive.text_refs import refs_in_text
 
         for ref in refs_in_text(told):
             return ref.type, (ref.repository or "").lower(), re.split("[#@]", ref.value)[-1].lower()

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory import errors, ids, naming
+from backstory import errors, ids
+from backstory.derive import naming
+from backstory.derive.remotes import repository_name
 from backstory.model import Relation
-from backstory.remotes import repository_name
-from backstory.store import branches, claims, connection, derived, slices
+from backstory.store import branches, claims, derived_tables, slices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +99,7 @@ _COLUMNS = (
     # A helper may have been given its parent's turns: its task is what comes behind them.
     "(select substr(prompt, 1, 200) from turns t where session_id = s.id and prompt <> '' order by "
     "s.relation is 'subagent' and exists (select 1 from turns where uid = t.uid and session_id = s.parent_id), "
-    "first_seq, id limit 1), "
+    "first_seq, id limit 1), s.elsewhere, s.root"
 )
 _FROM = "from sessions s left join sessions p on p.id = s.parent_id"
 
@@ -124,7 +125,7 @@ def listed(
     more, values = of_kind(project=project, folder=folder, agent=agent)
     conditions += more
     rows = db.execute(
-        f"select {_columns(db)} {_FROM} where {' and '.join(conditions)} "
+        f"select {_COLUMNS} {_FROM} where {' and '.join(conditions)} "
         "order by coalesce(s.last_active, 0) desc, s.uid desc limit ? offset ?",
         (*values, limit, offset),
     )
@@ -154,7 +155,7 @@ def count(db: apsw.Connection) -> int:
 
 def get(db: apsw.Connection, session_id: int) -> Session:
     """The session with this id; raises SessionNotFound."""
-    for row in db.execute(f"select {_columns(db)} {_FROM} where s.id = ?", (session_id,)):
+    for row in db.execute(f"select {_COLUMNS} {_FROM} where s.id = ?", (session_id,)):
         return _session(row)
     raise errors.SessionNotFound(str(session_id))
 
@@ -163,7 +164,7 @@ def children(db: apsw.Connection, session_id: int) -> list[Session]:
     """The sessions that come from this one: its helpers', also those of its runs, forks, continuations."""
     parents = [session_id, *claims.logs_of(db, session_id)]
     rows = db.execute(
-        f"select {_columns(db)} {_FROM} where s.parent_id in ({', '.join('?' * len(parents))}) "
+        f"select {_COLUMNS} {_FROM} where s.parent_id in ({', '.join('?' * len(parents))}) "
         f"and not {claims.CLAIMED} order by s.uid",
         parents,
     )
@@ -250,17 +251,17 @@ def mark_elsewhere(db: apsw.Connection, uids: Sequence[str], elsewhere: str) -> 
 
 def next_seq(db: apsw.Connection, identity: str) -> int:
     """The number that the next record of a session gets, from whichever log: one that is nobody's is begun anew."""
-    taken = slices.UNTRUSTED if connection.has_column(db, "sessions", "elsewhere") else "0"
-    found = db.execute(f"select next_seq from sessions where substr(uid, 11) = ? and not ({taken})", (identity,)).get
+    found = db.execute(
+        f"select next_seq from sessions where substr(uid, 11) = ? and not ({slices.UNTRUSTED})", (identity,)
+    ).get
     return 1 if found is None else int(found)
 
 
 def origins(db: apsw.Connection, identities: Sequence[str]) -> dict[str, str | None]:
     """Of those sessions that are here, by identity, the store from elsewhere that each was taken from; else None."""
-    elsewhere = "elsewhere" if connection.has_column(db, "sessions", "elsewhere") else "null"
     known = "select substr(uid, 11), {} from {} where substr(uid, 11) in (select value from json_each(?))"
     asked = (json.dumps(list(identities)),)
-    rows: list[Any] = db.execute(known.format(elsewhere, "sessions"), asked).fetchall()
+    rows: list[Any] = db.execute(known.format("elsewhere", "sessions"), asked).fetchall()
     removed: list[Any] = db.execute(known.format("null", "forgotten"), asked).fetchall()
     return dict(removed) | dict(rows)
 
@@ -290,7 +291,7 @@ def place(db: apsw.Connection, session_id: int, at: Workplace) -> None:
         "root = coalesce(root, ?), repository = coalesce(repository, ?) where id = ?",
         (at.project, at.branch, at.cwd, at.root, repository_name(at.project), session_id),
     )
-    derived.note_branches(db, session_id, [at.branch] if at.branch else [])
+    derived_tables.note_branches(db, session_id, [at.branch] if at.branch else [])
 
 
 def choose(db: apsw.Connection, session_id: int, worktree: str) -> None:
@@ -427,12 +428,6 @@ def _candidates(db: apsw.Connection, condition: str, value: object) -> list[tupl
         (value, CANDIDATES_SHOWN_MAX + 1),
     ).fetchall()
     return [(session_id, uid, naming.title_of(*named)[:CALLED_CHARS_MAX]) for session_id, uid, *named in rows]
-
-
-def _columns(db: apsw.Connection) -> str:
-    """What a ``Session`` is made of; stores of earlier versions do not say all of it."""
-    later = (f"s.{name}" if connection.has_column(db, "sessions", name) else "null" for name in ("elsewhere", "root"))
-    return _COLUMNS + ", ".join(later)
 
 
 def _session(row: tuple[object, ...]) -> Session:

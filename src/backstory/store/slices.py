@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from backstory import extract, ids
-from backstory.compact_form import compact_event
-from backstory.found import Found
+from backstory import ids
+from backstory.conversation.compact import compact_event
+from backstory.derive import index_text
+from backstory.derive.facts import Found
+from backstory.derive.remotes import repository_name
 from backstory.model import Event, LogIdentity, Relation, SessionFacts, Turn, event_to_json
-from backstory.remotes import repository_name
-from backstory.store import claims, codec, derived, logs, titles, turns
+from backstory.store import claims, codec, derived_tables, logs, titles, turns
 from backstory.store.logs import Chunk, Run, SeenPlace
 
 if TYPE_CHECKING:
@@ -48,10 +49,10 @@ def packed(
     event: Event, seq: int, part: int, turn_uid: str | None, at: int | None, position: int | None, length: int | None
 ) -> NewEvent:
     """An event made ready for the store."""
-    scope, text = extract.searchable(event) or (None, "")
+    scope, text = index_text.searchable(event) or (None, "")
     return NewEvent(
         seq, part, turn_uid, at, event.kind, codec.shipped_codec().pack(event_to_json(compact_event(event))),
-        extract.char_len(event), position, length, scope, extract.index_text(text, scope),
+        index_text.char_len(event), position, length, scope, index_text.index_text(text, scope),
     )  # fmt: skip
 
 
@@ -89,7 +90,7 @@ class LogSlice(Struct, kw_only=True):
     tail_hash: str
     state: bytes
     pending: bytes | None = None
-    """Calls whose results had not come at ``parsed_to``; see ``deriving``."""
+    """Calls whose results had not come at ``parsed_to``; see ``deriver``."""
     chunks: list[Chunk] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     """The numbers of its records; not of one that may still grow."""
@@ -182,7 +183,7 @@ def write(db: apsw.Connection, piece: LogSlice, waiting: Waiting) -> Written:
     _update_session(db, session_id, piece)
     if piece.created:
         note_created(db, session_id, log_id, piece.created)
-    derived.write(db, session_id, piece.found, turn_ids, event_ids)
+    derived_tables.write(db, session_id, piece.found, turn_ids, event_ids)
     titles.note(db, log_id, piece.found)
     is_new = session is None
     return Written(log_id=log_id, session_id=session_id, session_is_new=is_new, turn_uids=tuple(turn_ids))
@@ -347,7 +348,8 @@ def _note_told(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
         "told_to = case when told_to is not null and ? < read_to then ? end where id = ?",
         (
             piece.first_hash, piece.parsed_to, piece.tail_seq, codec.pack_chunk(piece.state),
-            codec.pack_chunk(piece.pending) if piece.pending else None, derived.VERSION, piece.read_to, piece.read_to,
+            codec.pack_chunk(piece.pending) if piece.pending else None, derived_tables.VERSION, piece.read_to,
+            piece.read_to,
             log_id,
         ),
     )  # fmt: skip
@@ -415,7 +417,7 @@ def _update_session(db: apsw.Connection, session_id: int, piece: LogSlice) -> No
     )  # fmt: skip
     if facts.title:
         titles.note_own(db, session_id)
-    derived.note_branches(db, session_id, facts.branches)
+    derived_tables.note_branches(db, session_id, facts.branches)
     if piece.turns:
         claims.take_usage(db, session_id)
         turns.sum_up(db, session_id)

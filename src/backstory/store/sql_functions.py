@@ -13,21 +13,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from backstory import errors, shell
-from backstory.extract import searchable
+from backstory import errors
+from backstory.conversation.tree import Point, Tree
+from backstory.derive import shell_parse
+from backstory.derive.index_text import searchable
+from backstory.derive.pricing import UNKNOWN
 from backstory.model import Event, event_from_json, event_to_json
-from backstory.pricing import UNKNOWN
 from backstory.store import retelling, turns
 from backstory.store.branches import TOLD
-from backstory.store.costs import Costs, sql_of_turns
-from backstory.tree import Point, Tree
+from backstory.store.costs import Costs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import apsw
 
-    from backstory.pricing import Cost, PriceTable
+    from backstory.derive.pricing import Cost, PriceTable
     from backstory.store.codec import EventCodec
 
     FullForm = Callable[[int, int, int | None], Event | None]
@@ -61,11 +62,10 @@ class _TurnCosts:
         self._db = db
         self._prices = prices
         self._last: tuple[int | None, dict[int, Cost]] = (None, {})
-        self._turns_sql = sql_of_turns(db)
 
     @cached_property
     def _costs(self) -> Costs:
-        return Costs(self._db, self._prices, shown_as=self._shown_as, turns_sql=self._turns_sql)
+        return Costs(self._db, self._prices, shown_as=self._shown_as)
 
     def field(self, session_id: Any, turn_id: Any, name: Any) -> Any:
         """One of its values; NULL where it is not known."""
@@ -315,7 +315,7 @@ def _field_of(fields: dict[str, Any], name: Any) -> Any:
     value = fields.get(name)
     if name == "command":
         given = fields.get("input")
-        return shell.script_of(given) if isinstance(given, dict) else None
+        return shell_parse.script_of(given) if isinstance(given, dict) else None
     return msgspec.json.encode(value).decode() if isinstance(value, dict | list) else value
 
 

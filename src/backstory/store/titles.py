@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.found import Found, FoundSummary
+    from backstory.derive.facts import Found, FoundSummary
 
 
 def note(db: apsw.Connection, log_id: int, found: Found) -> None:

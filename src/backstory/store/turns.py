@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from backstory.model import Outcome, Tokens, Turn
 from backstory.store import codec
-from backstory.store.connection import turn_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import apsw
 
-    from backstory.tree import Point
+    from backstory.conversation.tree import Point
 
 TURNS_AT_ONCE = 32
 _COLUMNS = (
@@ -39,8 +38,7 @@ def upsert(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str,
 
 def of_session(db: apsw.Connection, session_id: int) -> list[Turn]:
     """A session's turns in the order of their prompts."""
-    columns = turn_columns(db, _COLUMNS)
-    rows = db.execute(f"select {columns} from turns where session_id = ? order by first_seq, id", (session_id,))
+    rows = db.execute(f"select {_COLUMNS} from turns where session_id = ? order by first_seq, id", (session_id,))
     return [_turn(row) for row in rows]
 
 
@@ -79,7 +77,7 @@ def upwards(db: apsw.Connection, session_id: int, point: Point | None) -> Iterat
 
 def _with_those_before(db: apsw.Connection, session_id: int, uid: str) -> list[tuple[Any, ...]]:
     return db.execute(
-        f"select id, {turn_columns(db, _COLUMNS)} from turns where session_id = ?1 and (first_seq, id) <= "
+        f"select id, {_COLUMNS} from turns where session_id = ?1 and (first_seq, id) <= "
         "(select first_seq, id from turns where session_id = ?1 and uid = ?2) "
         "order by first_seq desc, id desc limit ?3",
         (session_id, uid, TURNS_AT_ONCE),
@@ -88,9 +86,8 @@ def _with_those_before(db: apsw.Connection, session_id: int, uid: str) -> list[t
 
 def newest(db: apsw.Connection, session_id: int) -> tuple[int, Turn] | None:
     """The id of a session's last turn, and the turn."""
-    columns = turn_columns(db, _COLUMNS)
     for turn_id, *row in db.execute(
-        f"select id, {columns} from turns where session_id = ? order by first_seq desc, id desc limit 1",
+        f"select id, {_COLUMNS} from turns where session_id = ? order by first_seq desc, id desc limit 1",
         (session_id,),
     ):
         return turn_id, _turn(tuple(row))

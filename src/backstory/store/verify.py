@@ -8,7 +8,7 @@ import apsw
 from msgspec import Struct, field
 
 from backstory.model import event_from_json
-from backstory.store import codec, companions, logs, turns
+from backstory.store import codec, logs, sidecars, turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,7 +118,7 @@ def _log(db: apsw.Connection, log: logs.Log) -> Iterator[str]:
         behind = run.stop
     if at != log.read_to:
         yield f"log {log.id} ({log.path}): {at} bytes are kept and {log.read_to} were read"
-    for problem in companions.check(db, log.id):
+    for problem in sidecars.check(db, log.id):
         yield f"log {log.id} ({log.path}): beside it {problem}"
 
 

@@ -1,0 +1,208 @@
+"""The context: the text that carries a session into a run, and how it is known again in a log that echoes it.
+
+A context holds whole turns, the newest first to be chosen, in the order they happened. It stands before the
+prompt, in tags; the same tags inside what is told are escaped, so that the end of a context is always its end.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from backstory import model
+from backstory.derive.index_text import texts_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+TAG = "backstory-session-context"
+OPEN, CLOSE = f"<{TAG}>", f"</{TAG}>"
+FOREIGN_TAG = "azureal-session-context"
+"""Another program's tag of the same meaning, found in the logs of agents that it ran."""
+FOREIGN_GO_ON = "azureal-internal-auto-continue"
+"""The tag of what that program tells an agent by itself, behind a context, to have it go on with its work."""
+
+RESULT_CHARS_MAX = 600
+FAILURE_CHARS_MAX = 3_000
+"""What went wrong is told at more length than what went well."""
+EDIT_CHARS_MAX = 4_000
+INPUT_CHARS_MAX = 500
+
+_TAGS = re.compile(rf"<(/?)({TAG}|{FOREIGN_TAG})>")
+_UNSEEN = (
+    "[\\s\u00ad\u034f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e01ef]*+"
+)
+"""Blanks, and characters that nobody sees: an agent may read a tag with them as the tag."""
+_LIKE_TAGS = re.compile(
+    rf"<(?={_UNSEEN}(?:/{_UNSEEN})?(?:"
+    + "|".join(
+        _UNSEEN.join(tag.replace("-", "~")).replace("~", "[-_\u2010-\u2015\u2212]") for tag in (TAG, FOREIGN_TAG)
+    )
+    + "))",
+    re.IGNORECASE,
+)
+"""Where anything begins that could be taken for a tag of a context, however it goes on."""
+
+
+class ToldTurn(Struct, frozen=True, kw_only=True):
+    """A turn and its events, in order."""
+
+    turn: model.Turn
+    events: Sequence[model.Event]
+
+
+class Context(Struct, frozen=True, kw_only=True):
+    """A context, and what it is made of."""
+
+    text: str
+    turns: int
+    turns_left_out: int
+
+
+def build_context(
+    told: Sequence[ToldTurn], *, budget_chars: int, summary: str | None = None, turns: int = 0
+) -> Context:
+    """Render turns, oldest first, into at most ``budget_chars`` characters; older turns give way, and it says so.
+
+    ``summary`` stands for what happened before them; ``turns`` is how many the session has, where not all are told
+    here. A single turn that is larger than the budget is cut.
+    """
+    head = f"# Summary of what came before\n\n{_escaped(summary)}\n" if summary else ""
+    turns = max(turns, len(told))
+    room = budget_chars - len(head) - len(_left_out(turns))
+    kept: list[str] = []
+    for each in reversed(told):
+        text = "\n".join(_rendered(each))
+        if len(text) + 1 > room:
+            if not kept and room > 0:
+                kept.append(_cut(text, room - 1))
+            break
+        kept.append(text)
+        room -= len(text) + 1
+    left_out = turns - len(kept)
+    parts = [head] if head else []
+    if left_out and room > 0:
+        parts.append(_left_out(left_out))
+    return Context(text="\n".join([*parts, *reversed(kept)]).strip("\n"), turns=len(kept), turns_left_out=left_out)
+
+
+def chars_at_least(event: model.Event) -> int:
+    """How many characters of a context an event takes at the least; quick to tell, for knowing when enough is read."""
+    match event:
+        case model.AssistantText():
+            return len(event.text)
+        case model.ToolResult() if event.tool not in (model.Tool.READ, model.Tool.EDIT, model.Tool.WRITE):
+            return min(len(event.content), RESULT_CHARS_MAX)
+        case _:
+            return 0
+
+
+def build_context_prompt(context: str, prompt: str) -> str:
+    """The prompt with the context before it; the prompt alone when there is no context.
+
+    >>> build_context_prompt("", "Go on")
+    'Go on'
+    """
+    return context_prefix(context) + prompt
+
+
+def context_prefix(context: str) -> str:
+    """Exactly what is put before a prompt: cut so many characters off, and the prompt is as typed."""
+    return f"{OPEN}\n{context}\n{CLOSE}\n\n" if context else ""
+
+
+PREFIX_CHARS = len(context_prefix(".")) - 1
+"""How many characters of a prompt go to what stands around a context."""
+
+
+def strip_context(text: str) -> str:
+    """A prompt as typed, from a log that nobody recorded the prefix for: what follows the context's end.
+
+    Text that begins a context and does not end it is all context.
+
+    >>> strip_context(build_context_prompt("## User", "Go on"))
+    'Go on'
+    """
+    found = _TAGS.match(text.lstrip())
+    if found is None or found.group(1):
+        return text
+    _, end, rest = text.partition(f"</{found.group(2)}>")
+    return rest.lstrip("\n") if end else ""
+
+
+def told_as(prompt: str) -> tuple[str, model.UserMessage | model.Hook]:
+    """What a person typed of a prompt without its context, and its event; of what no person typed, nothing is.
+
+    >>> told_as("Go on")[0], told_as("<azureal-internal-auto-continue>Go on</azureal-internal-auto-continue>")[0]
+    ('Go on', '')
+    """
+    rest = prompt.strip().removeprefix(f"<{FOREIGN_GO_ON}>")
+    if rest != prompt.strip() and rest.find(end := f"</{FOREIGN_GO_ON}>") == len(rest) - len(end) > 0:
+        return "", model.Hook(name=FOREIGN_GO_ON, output=prompt.strip())
+    return prompt, model.UserMessage(content=prompt)
+
+
+def _escaped(text: str) -> str:
+    return _LIKE_TAGS.sub("&lt;", text)
+
+
+def _left_out(turns: int) -> str:
+    return f"({turns} earlier {'turn is' if turns == 1 else 'turns are'} left out here.)\n"
+
+
+def _cut(text: str, room: int) -> str:
+    """The end of a text that is too long: what happened last matters most."""
+    note = "(The beginning of this turn is left out here.)\n"
+    return note + text[-max(room - len(note), 0) :] if room > len(note) else ""
+
+
+def _rendered(told: ToldTurn) -> Iterator[str]:
+    yield f"## User\n{_escaped(told.turn.prompt)}\n"
+    for event in told.events:
+        text = _event(event)
+        if text:
+            yield f"{_escaped(text)}\n"
+    if told.turn.outcome in (model.Outcome.CANCELLED, model.Outcome.CRASHED):
+        yield f"(This turn was {told.turn.outcome} before it was done.)\n"
+
+
+def _event(event: model.Event) -> str:
+    match event:
+        case model.UserMessage():
+            # Words that came while the turn went on; its prompt is told before.
+            return f"## User\n{event.content}"
+        case model.AssistantText():
+            return f"## Assistant\n{event.text}"
+        case model.ToolCall():
+            return _call(event)
+        case model.ToolResult(is_error=True):
+            return f"[Failed: {event.tool_name}] {_short(event.content, FAILURE_CHARS_MAX)}"
+        case model.ToolResult(tool=model.Tool.READ | model.Tool.EDIT | model.Tool.WRITE):
+            # What a file held can be read again; that it was read or written is told by the call.
+            return ""
+        case model.ToolResult():
+            return f"[Result: {event.tool_name}] {_short(event.content, RESULT_CHARS_MAX)}"
+        case model.Plan():
+            return f"## Plan\n{event.content}"
+        case model.Error():
+            return f"[Error] {_short(event.message, FAILURE_CHARS_MAX)}"
+        case model.Compacted(summary=summary) if summary:
+            return f"## Summary\n{summary}"
+        case _:
+            return ""
+
+
+def _call(call: model.ToolCall) -> str:
+    told = [text for text in texts_in(call.input) if text != call.file_path]
+    room = EDIT_CHARS_MAX if call.tool == model.Tool.EDIT else INPUT_CHARS_MAX
+    named = f"## Tool: {call.tool_name}" + (f" ({call.file_path})" if call.file_path else "")
+    return f"{named}\n{_short(chr(10).join(told), room)}" if told else named
+
+
+def _short(text: str, room: int) -> str:
+    if len(text) <= room:
+        return text
+    half = room // 2
+    return f"{text[:half]}\n… ({len(text) - 2 * half} characters left out) …\n{text[-half:]}"

@@ -1,0 +1,247 @@
+"""Which pull requests, issues and commits a text names: by their addresses, by words, by hashes.
+
+Everything here takes time linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from backstory.derive.ref_values import COMMIT, ISSUE, PR, Named, canonical, home_of, refs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backstory.derive.facts import Ref
+
+LISTED_MAX = 9
+"""Up to this number, "issue #2" is more often a point in a list than an issue of a repository."""
+NAMES_MAX = 10_000
+"""Of each way to name something, at most this many are looked at in one text: one with more was not written."""
+
+
+def refs_in_text(text: str, *, repository: str | None = None, host: str | None = None) -> list[Ref]:
+    """What a text names, each once, in order. ``repository`` is the session's: "owner/repo", or a remote's URL.
+
+    >>> [each.value for each in refs_in_text("PR #12 fixes #30 since commit 1a2b3c4, see #5")]
+    ['12', '30', '1a2b3c4']
+    """
+    found: list[tuple[int, Named]] = []
+    if "://" in text:
+        found += in_urls(text)
+    if "#" in text or "!" in text:
+        found += in_numbers(text)
+    if "GH-" in text:
+        found += [(each.start(), Named(ISSUE, each.group(1))) for each in islice(GH_NUMBER.finditer(text), NAMES_MAX)]
+    if "ommit" in text:
+        found += in_commits(text)
+    found += in_keys(text)
+    if not found:
+        return []
+    found.sort(key=lambda each: each[0])
+    return refs_of((named for _, named in found), home_of(repository, host))
+
+
+# URLs -------------------------------------------------------------------------------------------------------
+
+_URL = re.compile(r"https?://([^\s/\"'<>()\[\]{}|\\^`,;*]{1,255})/([^\s\"'<>()\[\]{}|\\^`,;*]{1,2000})")
+_KIND = re.compile(r"/(?:pulls?|issues|commits?|merge_requests|work_items|pullrequest|pull-requests|_workitems)/")
+_NUMBER_END = r"([1-9]\d{0,8})(?![\w-])"
+_HASH_END = r"([0-9a-f]{7,64})(?![\w-])"
+_NAME = r"[\w.~%+-]+"
+_AZURE = re.compile(
+    rf"(?P<repository>(?:{_NAME}/){{0,3}}_git/{_NAME})/(?:pullrequest/(?P<pr>{_NUMBER_END})|commit/(?P<commit>{_HASH_END}))"
+    rf"|(?P<project>{_NAME}(?:/{_NAME}){{0,2}})/_workitems/(?:edit/)?(?P<issue>{_NUMBER_END})"
+)
+_SERVER = re.compile(
+    rf"(?:{_NAME}/){{0,2}}(?:projects|users)/(?P<owner>{_NAME})/repos/(?P<name>{_NAME})/"
+    rf"(?:pull-requests/(?P<pr>{_NUMBER_END})|commits/(?P<commit>{_HASH_END}))"
+)
+API_PATH = re.compile(
+    rf"/?(?:api/v\d/)?repos/(?P<repository>[^/\s]+/[^/\s]+)/"
+    rf"(?:pulls/(?P<pr>{_NUMBER_END})|issues/(?P<issue>{_NUMBER_END})|(?:git/)?commits/(?P<commit>{_HASH_END}))"
+)
+_FORGE = re.compile(
+    rf"(?P<repository>{_NAME}(?:/{_NAME}){{1,20}}?)(?P<dash>/-)?/(?:"
+    rf"(?:pulls?|pull-requests)/(?P<pr>{_NUMBER_END})(?:/commits/(?P<picked>{_HASH_END}))?"
+    rf"|merge_requests/(?P<mr>{_NUMBER_END})|(?:issues|work_items)/(?P<issue>{_NUMBER_END})"
+    rf"|commits?/(?P<commit>{_HASH_END}))"
+)
+_NO_OWNERS = frozenset({"orgs", "organizations", "users", "settings", "projects", "api", "browse", "search", "groups"})
+
+
+def in_urls(text: str) -> Iterator[tuple[int, Named]]:
+    for found in islice(_URL.finditer(text), NAMES_MAX):
+        host, path = found.groups()
+        if _KIND.search(path):
+            host, path = canonical(host.rpartition("@")[2].lower(), path)
+            for named in _in_path(host, path):
+                yield found.start(), named
+
+
+def _in_path(host: str, path: str) -> Iterator[Named]:
+    """What a forge's page is about."""
+    if "/_git/" in f"/{path}" or "/_workitems/" in path:
+        yield from _in_azure(host, path)
+    elif "/repos/" in f"/{path}":
+        found = _SERVER.match(path)
+        if found is not None:
+            yield from told_in(found, host, f"{found['owner']}/{found['name']}")
+        elif (found := API_PATH.match(path)) is not None:
+            yield from told_in(found, host.removeprefix("api."), found["repository"])
+    elif path.partition("/")[0] not in _NO_OWNERS and (found := _FORGE.match(path)) is not None:
+        # Only GitLab nests groups, and marks where they end; its older pages of merge requests did not.
+        is_plain = found["repository"].count("/") == 1
+        if is_plain or found["dash"] or found["mr"]:
+            yield from told_in(found, host, found["repository"])
+
+
+def _in_azure(host: str, path: str) -> Iterator[Named]:
+    found = _AZURE.match(path)
+    if found is None:
+        return
+    if found["project"]:
+        yield from told_in(found, host, found["project"])
+        return
+    above, _, name = found["repository"].rpartition("_git/")
+    # A project's first repository has its name, and pages that leave the project out.
+    parts = [*above.strip("/").split("/"), name]
+    yield from told_in(found, host, "/".join([*parts, name] if len(parts) == 2 else parts))
+
+
+def told_in(found: re.Match[str], host: str, repository: str) -> Iterator[Named]:
+    repository = unquote(repository).removesuffix(".git")
+    groups = found.groupdict()
+    for group, kind in (("pr", PR), ("mr", PR), ("issue", ISSUE), ("picked", COMMIT), ("commit", COMMIT)):
+        value = groups.get(group)
+        if value and (kind != COMMIT or not value.isalpha() or len(value) >= _WHOLE_HASH):
+            yield Named(kind, value, host, repository)
+
+
+# words ------------------------------------------------------------------------------------------------------
+
+_NUMBER = re.compile(r"#([1-9]\d{0,6})(?!\w|[.,]\d)")
+_MERGE_NUMBER = re.compile(r"!([1-9]\d{0,6})(?!\w|[.,]\d)")
+_BEFORE_MAX = 120
+_WORD_MAX = 16
+_TELLING = (
+    "pr", "prs", "mr", "mrs", "request", "requests", "issue", "issues", "fix", "fixes", "fixed", "fixing", "close",
+    "closes", "closed", "closing", "resolve", "resolves", "resolved", "resolving", "refs", "github", "gitlab",
+    "upstream",
+)  # fmt: skip
+_BEFORE = re.compile(
+    r"(?:(?<![\w-])(?:(?P<pr>PRs?|pull[ -]requests?|MRs?|merge[ -]requests?)"
+    r"|(?P<sure>(?:(?:fix|close|resolve)(?:[sd]|es|ed)|refs|git(?:hub|lab)|upstream)(?:[ \t]+issues?)?)"
+    r"|(?P<listed>issues?|fix|fixing|close|closing|resolve|resolving))"
+    r"[ \t:(\[*_`]{0,4}|(?<![\w./@:#=-]))(?P<repository>[A-Za-z0-9][\w-]{0,38}(?:/[\w.-]{1,100})+)?\Z",
+    re.IGNORECASE,
+)
+_AND = re.compile(r"[\])*_`]{0,3}(?:[ \t]*(?:,|/|&|\+)[ \t]*|[ \t]+)(?:(?:and|or)[ \t]+)?[\[(*_`]{0,3}")
+_JOINED_MAX = 16
+_SUFFIX = re.compile(r"\.(?!(?:js|net|io|com|dev|github|nvim|vim|jl)$)[A-Za-z]\w{0,4}$")
+GH_NUMBER = re.compile(r"(?<![\w-])GH-([1-9]\d{0,6})(?![\w-]|\.\d)")
+
+
+def in_numbers(text: str) -> Iterator[tuple[int, Named]]:
+    last: Named | None = None
+    last_end = 0
+    for found in islice(_NUMBER.finditer(text), NAMES_MAX):
+        start = found.start()
+        joined = last is not None and start - last_end <= _JOINED_MAX and _AND.fullmatch(text, last_end, start)
+        named = Named(last.type, found.group(1), None, last.repository) if joined and last else None
+        last = named or _numbered(text, start, found.group(1))
+        last_end = found.end()
+        if last is not None:
+            yield start, last
+    for found in islice(_MERGE_NUMBER.finditer(text), NAMES_MAX):
+        before = _BEFORE.search(text, max(found.start() - _BEFORE_MAX, 0), found.start())
+        if before is not None and (before["pr"] or before["repository"]):
+            yield found.start(), Named(PR, found.group(1), None, before["repository"])
+
+
+def _numbered(text: str, start: int, number: str) -> Named | None:
+    """What ``#12`` is after the words before it; None where they do not tell."""
+    before = _BEFORE.search(text, max(start - _BEFORE_MAX, 0), start) if _may_tell(text, start) else None
+    if before is None:
+        return None
+    repository = before["repository"]
+    if repository is None:
+        is_told = before["pr"] or before["sure"] or (before["listed"] and int(number) > LISTED_MAX)
+    else:
+        is_told = repository.count("/") == 1 and not _SUFFIX.search(repository)
+    return Named(PR if before["pr"] else ISSUE, number, None, repository) if is_told else None
+
+
+def _may_tell(text: str, start: int) -> bool:
+    """A quick look at what stands before a number, since most say nothing."""
+    before = text[max(start - _WORD_MAX, 0) : start].lower()
+    if before[-1:].isalnum() and "/" in text[max(start - _BEFORE_MAX, 0) : start]:
+        return True
+    return before.rstrip(" \t:([*_`").endswith(_TELLING)
+
+
+KEY = re.compile(r"(?<![\w.-])([A-Z][A-Z0-9]{1,9})-([1-9]\d{0,5})(?![\w-]|\.\d)")
+_NO_TRACKERS = frozenset(
+    {
+        "AES", "ANSI", "ARM", "ASCII", "AVX", "BASE", "BLAKE", "BSD", "CC", "CP", "CRC", "CVE", "CWE", "DDR", "DES",
+        "DIN", "EC", "ECMA", "EN", "ES", "FIPS", "FP", "GB", "GH", "GHSA", "GPL", "GPT", "HMAC", "HTTP", "HTTPS",
+        "IEC", "IEEE", "INT", "IP", "IPV", "ISO", "JDK", "JEP", "JPEG", "JSR", "KOI", "LGPL", "MD", "MIT", "MP", "MPEG",
+        "MR", "OAUTH", "PBKDF", "PCI", "PEP", "PKCS", "POSIX", "PR", "PS", "RC", "RFC", "RSA", "SHA", "SHAKE", "SPDX",
+        "SSE", "SSL", "TCP", "TLS", "UCS", "UDP", "UINT", "US", "USB", "UTC", "UTF", "UUID", "WIN", "XTERM",
+    }
+)  # fmt: skip
+"""What stands before a number in names of standards, encodings and the like."""
+
+
+def in_keys(text: str) -> Iterator[tuple[int, Named]]:
+    """Issues of trackers that call them by a team's letters and a number, such as Jira and Linear."""
+    for found in islice(KEY.finditer(text), NAMES_MAX):
+        if found.group(1) not in _NO_TRACKERS:
+            yield found.start(), Named(ISSUE, found.group())
+
+
+# hashes -----------------------------------------------------------------------------------------------------
+
+_WHOLE_HASH = 40
+_HASH = r"([0-9a-f]{7,64})(?![\w/]|-\w|\.\w)"
+_COMMITTED = re.compile(
+    r"ommit(?:s|ted)?(?:[ \t]+(?:as|in|at|is|like|id|hash(?:es)?|[Ss][Hh][Aa]))?[ \t:=(\[*`'\"]{1,6}" + _HASH
+)
+_AND_HASH = re.compile(r"[`*'\"]{0,3}(?:[ \t]*,[ \t]*(?:and[ \t]+)?|[ \t]+(?:and|or|&)[ \t]+)[`*'\"]{0,3}" + _HASH)
+_LOGGED = re.compile(r"(?: \([^)\n]{0,500}\))?\r?\n(?:Author|Merge|tree|parent|Reflog)\b")
+_EXAMPLES = ("deadbeef", "cafebabe", "badc0de", "c0ffee", "8badf00d", "deadc0de", "feedface", "abcdef", "abc123")
+"""What people write for a hash that is none."""
+
+
+def in_commits(text: str) -> Iterator[tuple[int, Named]]:
+    for found in islice(_COMMITTED.finditer(text), NAMES_MAX):
+        start = found.start()
+        if text[start - 1 : start] not in ("c", "C") or text[start - 2 : start - 1].isalnum() or text[start - 2] == "_":
+            continue
+        if _LOGGED.match(text, found.end()):
+            # A log that was put into the text names them all, and means none.
+            continue
+        yield from _listed(text, found)
+
+
+def _listed(text: str, found: re.Match[str]) -> Iterator[tuple[int, Named]]:
+    """A hash and those that follow it in a list."""
+    each: re.Match[str] | None = found
+    for _ in range(NAMES_MAX):
+        if each is None:
+            return
+        if is_hash(each.group(1)) and not _is_example(each.group(1)):
+            yield each.start(1), Named(COMMIT, each.group(1))
+        each = _AND_HASH.match(text, each.end())
+
+
+def is_hash(word: str) -> bool:
+    """Whether a word in hex can only be a commit's hash: no number, and no word that is spelled with a to f."""
+    return len(word) >= _WHOLE_HASH or not (word.isdigit() or word.isalpha())
+
+
+def _is_example(word: str) -> bool:
+    return word.startswith(_EXAMPLES)

@@ -1,0 +1,149 @@
+"""The full form of an event: what its record says, read again from the bytes that are kept.
+
+Where an agent put a long result into a file beside its log, the full form is what that file holds.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from backstory import agents
+from backstory.derive.essence import essence
+from backstory.errors import StoreDamaged
+from backstory.ingest import unread
+from backstory.model import Event, LogIdentity, OwnLine, Tool, ToolCall, ToolResult, encoded, event_from_json
+from backstory.store.logs import API, STDERR, STREAM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backstory.store import Log, Store, StoredEvent
+
+EDITS = (Tool.EDIT, Tool.WRITE)
+AHEAD_BYTES = 1 << 20
+"""Who reads a log record by record is given them out of so many bytes: each would unpack the same chunk."""
+
+
+class FullForms:
+    """Reads full forms from one store; remembers its logs and adapters between calls.
+
+    ``beside`` is the store that has the agents' own logs of runs: what a run's stream says of an edit may be only
+    which files it changed, where the log holds the change itself. ``record`` reads a record's bytes in its own way.
+    """
+
+    def __init__(
+        self, store: Store, beside: Store | None = None, record: Callable[[StoredEvent], bytes] | None = None
+    ) -> None:
+        self._store, self._beside, self._record = store, beside, record or self.record
+        self._logs: dict[int, Log | None] = {}
+        self._told: tuple[tuple[int | None, int | None, int], Log, dict[tuple[int, str], Event]] | None = None
+        """What the record read last says: its other events are asked for next."""
+        self._near: tuple[int, int, bytes] = (0, 0, b"")
+        """Bytes of a log from some place on."""
+
+    def of(self, stored: StoredEvent) -> Event:
+        """The event as its record tells it; the compact form when its bytes are not here."""
+        where = stored.log_id, stored.position, stored.seq
+        if self._told is None or self._told[0] != where:
+            self._told = None
+            record = self._record(stored)
+            log = self._log(stored)
+            if not record or log is None:
+                return stored.event
+            if log.kind.endswith(API):
+                own = msgspec.json.decode(record, type=OwnLine).event
+                return event_from_json(bytes(own)) if bytes(own) else stored.event
+            told = reversed(_told(log, record, stored.seq))
+            self._told = where, log, {(part, event.kind): event for part, event in told}
+        _, log, events = self._told
+        event = events.get((stored.part, stored.kind))
+        if event is None:
+            return stored.event
+        event = self._whole(log, _with_call(event, stored.event))
+        if isinstance(event, ToolCall) and event.tool in EDITS and log.kind.endswith(STREAM):
+            return self._with_change(stored, event)
+        return event
+
+    def with_words(self, stored: StoredEvent) -> Event:
+        """The event in its compact form, but whole where it is a call of which that form says nothing."""
+        if not isinstance(stored.event, ToolCall) or essence(stored.event):
+            return stored.event
+        return self.of(stored)
+
+    def record(self, stored: StoredEvent) -> bytes:
+        """The bytes of the record behind an event."""
+        if stored.log_id is None or stored.position is None or stored.length is None:
+            return b""
+        log_id, start, data = self._near
+        at = stored.position - start
+        if log_id != stored.log_id or not 0 <= at <= len(data) - stored.length:
+            goes_on = log_id == stored.log_id and 0 <= at - len(data) <= AHEAD_BYTES
+            data = self._read(stored.log_id, stored.position, stored.length, ahead=goes_on)
+            self._near, at = (stored.log_id, stored.position, data), 0
+        return data[at : at + stored.length]
+
+    def _read(self, log_id: int, start: int, length: int, *, ahead: bool) -> bytes:
+        if ahead and length < AHEAD_BYTES:
+            # What is damaged behind a record is no reason not to give it.
+            with suppress(StoreDamaged):
+                return self._store.read_log(log_id, start, AHEAD_BYTES)
+        return self._store.read_log(log_id, start, length)
+
+    def _with_change(self, stored: StoredEvent, event: ToolCall) -> Event:
+        """An edit of a run with what it changed, as the agent's own log of the run tells it."""
+        turn_uid = self._store.turn_uid(stored.turn_id) if stored.turn_id is not None else None
+        if turn_uid is None or self._beside is None or not self._beside.exists:
+            return event
+        told = self._store.edits_of(turn_uid, is_log=False)
+        log = self._beside.edits_of(turn_uid, is_log=True)
+        place = next((n for n, each in enumerate(told) if each.id == stored.id), None)
+        if place is None or len(told) != len(log):
+            # Not one to one, so it is not known which is meant.
+            return event
+        twin = FullForms(self._beside).of(log[place])
+        if isinstance(twin, ToolCall) and _has_lines(twin) and not _has_lines(event):
+            return msgspec.structs.replace(event, input=twin.input)
+        return event
+
+    def _whole(self, log: Log, event: Event) -> Event:
+        keeper = agents.companions_of(agents.load(log.agent))
+        ending = keeper.spilled_to(event) if keeper is not None and isinstance(event, ToolResult) else None
+        sidecar = self._store.sidecar_ending_in(log.id, ending) if ending else None
+        if sidecar is None:
+            return event
+        content = self._store.read_sidecar(sidecar).decode("utf-8", "replace")
+        return msgspec.structs.replace(event, content=content)
+
+    def _log(self, stored: StoredEvent) -> Log | None:
+        if stored.log_id is None:
+            return None
+        if stored.log_id not in self._logs:
+            self._logs[stored.log_id] = self._store.log(stored.log_id)
+        return self._logs[stored.log_id]
+
+
+def _has_lines(call: ToolCall) -> bool:
+    """Whether a call's input holds any text of a file, not only its name."""
+    return rb"\n" in encoded(call.input)
+
+
+def _told(log: Log, record: bytes, seq: int) -> list[tuple[int, Event]]:
+    """What a record says to a reader that has seen nothing else."""
+    agent = agents.load(log.agent)
+    if log.kind.endswith((STREAM, STDERR)):
+        reader = agents.stream_reader_of(cast("agents.Runnable", agent))
+        return reader.read(record).events if log.kind.endswith(STREAM) else list(enumerate(reader.stderr(record)))
+    identity = LogIdentity(native_id=log.native_id)
+    return unread.reader_of(agent, identity, None, lambda: ()).read(record, seq).events
+
+
+def _with_call(event: Event, compact: Event) -> Event:
+    """A result's tool and path stand in its call's record, which the compact form remembers."""
+    if isinstance(event, ToolResult) and isinstance(compact, ToolResult):
+        return msgspec.structs.replace(
+            event, tool_name=compact.tool_name, tool=compact.tool, file_path=compact.file_path
+        )
+    return event

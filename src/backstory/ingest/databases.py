@@ -1,0 +1,249 @@
+"""Databases of agents: what stands in them of sessions whose logs are gone. They are copied aside, never opened.
+
+Even to read a database in place can leave files beside it or change them, so it is copied with its journal, and the
+copy counts only if nothing was written meanwhile. A database that is as it was is not copied again. Whatever goes wrong
+with one, or with a session in it, is told, and the others are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+from msgspec import Struct
+
+from backstory import agents
+from backstory.errors import in_words
+from backstory.projects import git
+from backstory.store import SeenPlace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from backstory.agents import Agent, KeepsRows
+
+DATABASE_BYTES_MAX = 2 * 1024 * 1024 * 1024
+COPY_BYTES = 1024 * 1024
+COPIES_MAX = 5
+"""So often a database that is written meanwhile is copied again."""
+JOURNALS = ("-wal", "-journal")
+_BINARY = getattr(os, "O_BINARY", 0)
+_FROM = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY
+_TO = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY
+ROWS_OF = "#"
+"""What stands between a database's name and its session's id in the name of a log of rows."""
+NAME_BYTES_MAX = 200
+"""A longer name of a log of rows is shortened, because a file that it is restored to must be possible."""
+READ = "database"
+"""Why a database itself is no log; see log_places."""
+
+
+class LiesInProjects(Protocol):
+    """An agent whose databases lie in the folders that it was used in."""
+
+    def databases_in(self, place: Path) -> list[Path]:
+        """The databases of a folder, or the one at this path."""
+
+    def beside(self, database: Path) -> list[Path]:
+        """The databases that belong to another, whether or not they exist: they are copied with it."""
+
+
+class Rows(Struct, frozen=True, kw_only=True):
+    """A session out of a database, to be read like a log of that path."""
+
+    agent: Agent
+    native_id: str
+    path: str
+    relpath: str
+    mtime_ns: int
+    content: bytes
+
+
+class Unread(Struct, frozen=True, kw_only=True):
+    """A database that could not be read, and why."""
+
+    path: str
+    reason: str
+
+
+class Done(Struct, frozen=True, kw_only=True):
+    """A database that was read to its end, with its files as they were."""
+
+    places: list[SeenPlace]
+
+
+class _Changed(Exception):
+    """A file was written while it was copied."""
+
+
+def sessions_without_logs(
+    chosen: Iterable[Agent],
+    environ: Mapping[str, str],
+    home: Path,
+    seen: Mapping[str, SeenPlace],
+    places: Iterable[Path] = (),
+) -> Iterator[Rows | Unread | Done]:
+    """The sessions that only the databases of these agents still hold. ``seen``: files as they were the last time.
+
+    ``places``: folders of projects, and files, where databases may lie, beside the current folder's and those of
+    databases that were seen before.
+    """
+    in_projects = list(places)
+    for agent in chosen:
+        keeper = agents.rows_of(agent)
+        if keeper is not None:
+            found = [*keeper.databases(environ, home), *_in_projects(agent, keeper, environ, seen, in_projects)]
+            for database in dict.fromkeys(map(_itself, found)):
+                yield from _sessions_of(agent, database, seen)
+
+
+def _itself(database: Path) -> Path:
+    """A file where it lies: its journals are beside itself, not beside a link to it."""
+    # Where links lead in a circle, which `Path.resolve` takes for our mistake, opening it says so.
+    return Path(os.path.realpath(database))
+
+
+def _in_projects(
+    agent: Agent, keeper: KeepsRows, environ: Mapping[str, str], seen: Mapping[str, SeenPlace], places: Iterable[Path]
+) -> Iterator[Path]:
+    """The databases of an agent that keeps them in projects."""
+    if not hasattr(agent, "databases_in"):
+        return
+    here = environ.get("PWD")
+    known = [Path(each.path).parent for each in seen.values() if each.agent == agent.name and each.reason == READ]
+    for place in dict.fromkeys((*(_up_to_the_root(Path(here)) if here else ()), *places, *known)):
+        yield from cast("LiesInProjects", keeper).databases_in(place)
+
+
+def _up_to_the_root(folder: Path) -> list[Path]:
+    """A folder and those above it in its repository, and the root that all of that one's worktrees share."""
+    root = git.repository_root(folder)
+    if root is None:
+        return [folder]
+    between = [each for each in folder.parents if each.is_relative_to(root)]
+    return [folder, *between, git.shared_root(folder) or root]
+
+
+def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, SeenPlace]) -> Iterator[Rows | Unread | Done]:
+    if (named := os.fsencode(database).decode("utf-8", "replace")) != str(database):
+        # What the store notes of a file is text.
+        yield Unread(path=named, reason="its name is not UTF-8 text")
+        return
+    try:
+        before = _files(agent, database)
+        if not before or all(seen.get(each.path) == each for each in before):
+            return
+        with tempfile.TemporaryDirectory(prefix="backstory-") as folder:
+            before = _copied(agent, database, Path(folder))
+            yield from _sessions_in(agent, database, Path(folder, database.name), before)
+    except _Changed:
+        yield Unread(path=str(database), reason="it was written all the time; it is read the next time")
+    except agents.UnreadableDatabase as refused:
+        yield Unread(path=str(database), reason=str(refused))
+    except Exception as unforeseen:
+        # Values of any type may stand in any column, and what one database holds must not cost the others.
+        yield Unread(path=str(database), reason=in_words(unforeseen))
+
+
+def _sessions_in(agent: Agent, database: Path, copy: Path, files: list[SeenPlace]) -> Iterator[Rows | Unread | Done]:
+    """The sessions of a copy; ``files`` are what was copied. Only what was read whole counts as done."""
+    keeper = agents.rows_of(agent)
+    assert keeper is not None
+    mtime_ns = max(each.mtime_ns for each in files)
+    is_whole = True
+    for found in keeper.sessions_without_logs(database, copy):
+        name = row_log_name(database.name, found.native_id) if found.native_id is not None else database.name
+        path = f"{database.parent}{os.sep}{name}"
+        if isinstance(found, agents.UnreadRows):
+            is_whole = False
+            yield Unread(path=path, reason=found.reason)
+        else:
+            yield Rows(
+                agent=agent, native_id=found.native_id, path=path, relpath=name, mtime_ns=mtime_ns,
+                content=found.content,
+            )  # fmt: skip
+    if is_whole:
+        yield Done(places=files)
+
+
+def row_log_name(database: str, native_id: str) -> str:
+    """What the log of a session's rows is called: a name for a file, whatever the session's id is."""
+    safe = "".join(letter if _is_plain(letter) else _escaped(letter) for letter in native_id)
+    name = f"{database}{ROWS_OF}{safe}"
+    if len(os.fsencode(name)) <= NAME_BYTES_MAX:
+        return name
+    room = NAME_BYTES_MAX // 2 - 16
+    digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
+    return f"{_beginning(database, room)}{ROWS_OF}{_beginning(safe, room)}~{digest}"
+
+
+def _is_plain(letter: str) -> bool:
+    return letter.isprintable() and letter not in "/\\%"
+
+
+def _escaped(letter: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in letter.encode("utf-8", "surrogatepass"))
+
+
+def _beginning(text: str, size: int) -> str:
+    """As much of a text as fits into so many bytes."""
+    return os.fsencode(text)[:size].decode("utf-8", "ignore")
+
+
+def _files(agent: Agent, database: Path) -> list[SeenPlace]:
+    """A database and its journals as stat tells them; nothing when it is not there."""
+    found = []
+    whole = [database, *(cast("LiesInProjects", agent).beside(database) if hasattr(agent, "beside") else ())]
+    for path in (each.with_name(f"{each.name}{ending}") for each in whole for ending in ("", *JOURNALS)):
+        try:
+            told = path.stat()
+        except FileNotFoundError:
+            if path == database:
+                return []
+            continue
+        if not stat.S_ISREG(told.st_mode):
+            raise OSError("it is no regular file")
+        found.append(
+            SeenPlace(
+                path=str(path), agent=agent.name, log_id=None, device=told.st_dev, inode=told.st_ino,
+                size=told.st_size, mtime_ns=told.st_mtime_ns, reason=READ,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _copied(agent: Agent, database: Path, folder: Path) -> list[SeenPlace]:
+    """Copy a database with its journals as they are at one moment; gives what stat told of them then."""
+    for _ in range(COPIES_MAX):
+        before = _files(agent, database)
+        if sum(each.size for each in before) > DATABASE_BYTES_MAX:
+            raise OSError(f"it is larger than {DATABASE_BYTES_MAX >> 30} GB")
+        for old in folder.iterdir():
+            old.unlink()
+        try:
+            for each in before:
+                _copy(Path(each.path), folder / Path(each.path).name, each.size)
+        except FileNotFoundError:
+            continue
+        if before and _files(agent, database) == before:
+            return before
+    raise _Changed
+
+
+def _copy(source: Path, target: Path, size: int) -> None:
+    """Copy the first ``size`` bytes of a file, for us alone; raises OSError."""
+    # What was a file a moment ago may be a pipe by now, which would be waited for.
+    with os.fdopen(os.open(source, _FROM), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("it is no regular file")
+        try:
+            with os.fdopen(os.open(target, _TO, 0o600), "wb") as copy:
+                while size > 0 and (data := file.read(min(size, COPY_BYTES))):
+                    copy.write(data)
+                    size -= len(data)
+        except OSError as refused:
+            raise OSError(f"it could not be copied aside: {refused.strerror}") from refused

@@ -1,0 +1,195 @@
+"""Where agents' logs lie on this machine, and what lies beside them. Looks at folders and names, opens nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct, field
+
+from backstory.agents import companions_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from backstory.agents import Agent, Place
+
+SIDECARS_MAX = 1_000
+"""So many files beside one log are kept; those nearest to it come first."""
+NEVER_KEPT = re.compile(
+    r"\.(?:lock|lck|tmp|part|pem|key|p12|pfx|jks|kdbx)$|\.(?:db|sqlite3?)(?:-\w+)?$|^\.(?:env|netrc|npmrc|pypirc)\b"
+    r"|^id_(?:rsa|dsa|ecdsa|ed25519)|^(?:hosts|credentials?|secrets?|auth|tokens?)(?:\.(?:json|ya?ml|toml|ini|txt))?$",
+    re.IGNORECASE,
+)
+"""Names of locks, databases, unfinished files and secrets: never taken for a sidecar."""
+
+
+class SidecarFile(Struct, frozen=True, kw_only=True):
+    """A file beside a log or below its folder, as stat tells it. ``name``: its path below the log's folder."""
+
+    path: str
+    name: str
+    size: int
+    mtime_ns: int
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """A file that is meant to be a log, as stat tells it, and what lies beside it."""
+
+    agent: Agent
+    path: str
+    relpath: str
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int | None = None
+    sidecars: tuple[SidecarFile, ...] = ()
+
+
+class Looked(Struct, kw_only=True):
+    """A folder that was looked at, and what came of it."""
+
+    agent: str
+    folder: str
+    found: int = 0
+    note: str = ""
+    passed_over: list[tuple[str, str]] = field(default_factory=list)
+    """Things in it that are named like logs or sidecars and are none, each with the reason."""
+
+
+def discover(agents: Iterable[Agent], environ: Mapping[str, str], home: Path) -> tuple[list[Candidate], list[Looked]]:
+    """All logs of these agents, and every folder that was looked at."""
+    candidates: list[Candidate] = []
+    looked: list[Looked] = []
+    for agent in agents:
+        for place in agent.places(environ, home):
+            report = Looked(agent=agent.name, folder=shown(str(place.folder)))
+            looked.append(report)
+            beside = _Beside(agent, place, report)
+            found = list(_logs_below(agent, place, report, beside))
+            report.found = len(found)
+            candidates += beside.added_to(found)
+            if not found and not report.note:
+                report.note = "it holds no logs"
+    return candidates, looked
+
+
+def _logs_below(agent: Agent, place: Place, report: Looked, beside: _Beside) -> Iterator[Candidate]:
+    if not place.folder.exists():
+        report.note = "it does not exist"
+        return
+    seen: set[tuple[int, int]] = set()
+    # Each folder with the nearest one, itself or above, that is a link.
+    todo = [(str(place.folder), "")]
+    while todo:
+        folder, link = todo.pop()
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError as refused:
+            report.passed_over.append((shown(folder), refused.strerror or str(refused)))
+            continue
+        for entry in entries:
+            named_like_one = agent.is_log(Path(entry.path))
+            try:
+                is_folder = entry.is_dir()
+                if not is_folder and not named_like_one:
+                    beside.look(entry, link)
+                    continue
+                told = entry.stat()
+            except OSError as refused:
+                report.passed_over.append((shown(entry.path), refused.strerror or str(refused)))
+                continue
+            # Folders and files may be reached twice through links.
+            if (told.st_dev, told.st_ino) in seen:
+                continue
+            seen.add((told.st_dev, told.st_ino))
+            if is_folder:
+                if named_like_one:
+                    report.passed_over.append((shown(entry.path), "it is a folder, not a file"))
+                todo.append((entry.path, entry.path if entry.is_symlink() else link))
+            elif not _is_text(entry.path):
+                report.passed_over.append((shown(entry.path), "its name is not UTF-8; rename it to have it read"))
+            elif not stat.S_ISREG(told.st_mode):
+                report.passed_over.append((shown(entry.path), "it is no regular file"))
+            else:
+                yield Candidate(
+                    agent=agent,
+                    path=entry.path,
+                    relpath=os.path.relpath(entry.path, place.root),
+                    device=told.st_dev,
+                    inode=told.st_ino,
+                    size=told.st_size,
+                    mtime_ns=told.st_mtime_ns,
+                    ctime_ns=told.st_ctime_ns,
+                )
+
+
+class _Beside:
+    """Gathers, while a place is walked, the files that belong to its logs; looks closer only at those it keeps."""
+
+    def __init__(self, agent: Agent, place: Place, report: Looked) -> None:
+        self._kept = companions_of(agent)
+        self._folder = f"{place.folder}{os.sep}"
+        self._report = report
+        self._entries: dict[str, list[tuple[str, os.DirEntry[str], str]]] = {}
+
+    def look(self, entry: os.DirEntry[str], link: str) -> None:
+        """Take note of a file that is no log. ``link``: the nearest folder above it that is a link, if one is."""
+        if self._kept is None or NEVER_KEPT.search(entry.name):
+            return
+        below = PurePath(entry.path.removeprefix(self._folder))
+        log = self._kept.log_of(below)
+        if log is not None:
+            name = below.relative_to(log.parent).as_posix()
+            self._entries.setdefault(f"{self._folder}{log}", []).append((name, entry, link))
+
+    def added_to(self, found: list[Candidate]) -> list[Candidate]:
+        """The logs that were found, with their sidecars."""
+        if not self._entries:
+            return found
+        return [self._with_sidecars(each) for each in found]
+
+    def _with_sidecars(self, each: Candidate) -> Candidate:
+        entries = self._entries.get(each.path.removesuffix(".zst"))
+        if entries is None:
+            return each
+        entries.sort(key=lambda found: (found[0].count("/"), found[0]))
+        if len(entries) > SIDECARS_MAX:
+            told = f"{len(entries)} files beside it, of which the first {SIDECARS_MAX} are kept"
+            self._report.passed_over.append((each.path, told))
+        sidecars = (self._sidecar(*found) for found in entries[:SIDECARS_MAX])
+        return msgspec.structs.replace(each, sidecars=tuple(found for found in sidecars if found is not None))
+
+    def _sidecar(self, name: str, entry: os.DirEntry[str], link: str) -> SidecarFile | None:
+        # A link above the log's own folder is the way to both of them.
+        if entry.is_symlink() or len(link) > len(entry.path) - len(name) - 1:
+            reason = "it is reached by a link, which is not followed"
+        elif not _is_text(entry.path):
+            reason = "its name is not UTF-8; rename it to have it read"
+        else:
+            try:
+                told = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                return None
+            except OSError as refused:
+                reason = refused.strerror or str(refused)
+            else:
+                if stat.S_ISREG(told.st_mode):
+                    return SidecarFile(path=entry.path, name=name, size=told.st_size, mtime_ns=told.st_mtime_ns)
+                reason = "it is no regular file"
+        self._report.passed_over.append((shown(entry.path), reason))
+        return None
+
+
+def shown(path: str) -> str:
+    """A path that can be printed and stored, whatever bytes the file system has in it."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def _is_text(path: str) -> bool:
+    return shown(path) == path

@@ -1,0 +1,678 @@
+"""Logs into the store, again and again without doubles.
+
+Files that are as they were are not opened. An append is believed if the file grew and both its first record
+and the bytes before the old end are as they were; anything else is compared byte for byte with what is kept,
+and a log that was rewritten is read anew beside it, its records known again by their ids.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from backstory import agents
+from backstory.errors import StoreDamaged, in_words, is_for_one_only
+from backstory.ingest import unread
+from backstory.ingest.databases import ROWS_OF, Done, Rows, Unread, sessions_without_logs
+from backstory.ingest.discover import Candidate, discover
+from backstory.ingest.log_reader import SLICE_BYTES, Slicer, Source, kept_bytes, missing_of, opened, untold_slices
+from backstory.ingest.matching import (
+    begins_with,
+    first_record_hash,
+    matching_log,
+    repeated_by,
+    size_of,
+    start_of,
+    whose_log,
+)
+from backstory.ingest.report import REASONS, Problem, Report, Tally, told_in_words
+from backstory.ingest.reported import is_reported, reported_logs
+from backstory.ingest.sidecars import gather, tell_again
+from backstory.ingest.sources import Reading, job_of, kept_candidate, place_of, relpath, rows_candidate, source_of
+from backstory.ingest.worker import Job, Outcome, Worker, WorkerLost, outcomes
+from backstory.model import LogIdentity
+from backstory.projects.git import project_key, worktree_root
+from backstory.store import SeenPlace, codec, slices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence, Set
+
+    from backstory.agents import Agent
+    from backstory.store import Log, LogSlice, Store, Written
+
+BULK_BYTES = 32 * 1024 * 1024
+"""From so many new bytes on the index is built in one go."""
+WORKER_BYTES = 8 * 1024 * 1024
+"""From so many on a second process reads along; below that it would hardly have begun when all is done."""
+BATCH_LOGS = 400
+HANDED_MAX = 64
+"""So many logs may be with the second process."""
+AHEAD = 8
+"""With so many logs before it, the second process is busy enough."""
+SMALL_BYTES = 8 * 1024 * 1024
+TRIES = 4
+"""How often a log is read again when another process was faster."""
+IDLE_MS = 24 * 3600 * 1000
+
+BYTES_ONLY = "its bytes are kept, but not what they say"
+KEPT_SO_FAR = "{}: kept as far as it can be read"
+"""Of a compressed log that is not whole."""
+
+
+def ingest(
+    store: Store,
+    agents: Sequence[Agent],
+    *,
+    environ: Mapping[str, str],
+    home: Path,
+    now: int,
+    running: Set[tuple[str, str]] = frozenset(),
+    places: Sequence[Path] = (),
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Report:
+    """Read every log of these agents that is new or changed; ``progress`` is told bytes done and bytes to do.
+
+    ``running``: (agent, its id of a session) of runs of ours that are not stored yet; their logs are read afterwards.
+    ``places``: folders and files in which databases are looked for, too, beside the folders of known sessions.
+    """
+    store.make_ready()
+    candidates, looked = discover(agents, environ, home)
+    work = _Ingest(store, running, progress)
+    work.report.looked = looked
+    for each in looked:
+        work.report.gave_nothing += [Problem(path, reason) for path, reason in each.passed_over]
+    work.tell_kept()
+    work.run(candidates)
+    work.read_databases(agents, environ, home, [*places, *map(Path, store.folders())])
+    if store.exists:
+        work.fold_idle(now - IDLE_MS)
+    return work.report
+
+
+def ingest_these(store: Store, changed: list[Candidate], *, running: Set[tuple[str, str]] = frozenset()) -> Report:
+    """Read these logs and what was found beside them, and look at nothing else; ``running`` as for ``ingest``."""
+    store.make_ready()
+    work = _Ingest(store, running, lambda done, total: None)
+    work.run(changed)
+    return work.report
+
+
+def understand(store: Store, log: Log) -> bool:
+    """Whether a kept log that nobody understood is known by now; it is then read as the log that it is."""
+    agent = agents.load(log.agent)
+    identity, _ = unread.identified(agent, Path(log.path or log.relpath), partial(store.read_log, log.id))
+    if identity is None:
+        return False
+    return _Ingest(store, frozenset(), lambda done, total: None).read_kept(log, agent, identity)
+
+
+def read_reported(store: Store, log: Log) -> None:
+    """Make sessions of the subagents of which only a kept log reports."""
+    _Ingest(store, frozenset(), lambda done, total: None).read_reported(log)
+
+
+class _Ingest:
+    def __init__(self, store: Store, running: Set[tuple[str, str]], progress: Callable[[int, int], None]) -> None:
+        self.store, self._running = store, running
+        self.report = Report()
+        self._progress = progress
+        self._places = store.places()
+        self._pending: list[tuple[Reading, Outcome, LogSlice]] = []
+        self._worker: Worker | None = None
+        self._handed: deque[Reading] = deque()
+        self._pending_bytes = 0
+        self._again: list[Candidate] = []
+        self._new_places: list[SeenPlace] = []
+        self._moved: list[tuple[int, str, str]] = []
+        self._untold = {log.id for log in store.untold_logs()}
+        self._tried: set[int] = set()
+        """Logs that were read once more because something of them is kept as bytes only."""
+        self._failed: set[str] = set()
+        """Paths of what could not be stored."""
+        self._ctimes: dict[str, int] = {}
+        """Of files that are as they were, as far as an earlier version noted it."""
+        self._not_understood: dict[str, str] = {}
+        """Of each file that is kept though not all of it is understood, why that is."""
+        self._read_now: dict[str, int] = {}
+        """The log's id of each path that was read, or compared, in this ingest."""
+        self._sessions: dict[str, set[tuple[int, bool]]] = {}
+        self._done = self._to_do = 0
+
+    def run(self, candidates: list[Candidate]) -> None:
+        """Read what is new or changed, and what another process changed meanwhile once more."""
+        for each in candidates:
+            self._tally(each.agent.name).logs_seen += 1
+        changed = [each for each in candidates if not self._is_as_it_was(each)]
+        self._to_do = sum(each.size for each in changed)
+        with self.store.bulk(is_bulk=self._to_do >= BULK_BYTES):
+            self._read_changed(changed)
+            self._gather(candidates)
+            self._remember()
+        if self._ctimes:
+            self.store.note_ctimes(self._ctimes)
+        self._sum_up()
+
+    def _read_changed(self, changed: list[Candidate]) -> None:
+        if self._to_do >= WORKER_BYTES:
+            self._worker = Worker()
+        try:
+            for _ in range(TRIES):
+                self._read_all(changed)
+                changed, self._again = self._again, []
+                if not changed:
+                    break
+        finally:
+            self._end_worker()
+        self.report.errors += [Problem(each.path, slices.STALE) for each in changed]
+
+    def tell_kept(self) -> None:
+        """Tell what is kept as bytes only, whether the files that it came from are there or gone."""
+        for log_id in sorted(self._untold):
+            if (log := self.store.log(log_id)) is not None:
+                self._tell_kept(log)
+
+    def _tell_kept(self, log: Log) -> Log:
+        """Tell what is kept of a log as bytes only, once in an ingest; gives the log as it is then."""
+        if log.id not in self._untold - self._tried:
+            return log
+        try:
+            self._tell(log)
+        except StoreDamaged as refused:
+            # Bytes of one log that are damaged keep no other from being read.
+            self._tried.add(log.id)
+            self.report.errors.append(Problem(log.path, f"{BYTES_ONLY} ({refused})"))
+        except Exception as refused:
+            self._note_failure(log.path, refused, BYTES_ONLY)
+        return self.store.log(log.id) or log
+
+    def _tell(self, log: Log) -> None:
+        agent = agents.load(log.agent)
+        each = kept_candidate(log, agent)
+        with kept_bytes(self.store, log) as file:
+            identity, head = whose_log(agent, each.path, file)
+            if identity is not None and self._is_running(each, identity):
+                return
+            self._tried.add(log.id)
+            if identity is None or identity.native_id != log.native_id:
+                # Where its beginning does not say whose it is any more, it did when its bytes were kept.
+                identity = LogIdentity(native_id=log.native_id)
+            others = [other for other in self.store.logs_of(log.agent, log.native_id) if other.id != log.id]
+            reading = Reading(each=each, others=others, is_kept=True)
+            self._read_here(reading, source_of(each, identity, head, log), log, first_record_hash(head), file)
+        self._flush()
+        tell_again(self.store, log)
+
+    def fold_idle(self, before: int) -> None:
+        """Fold logs that were last written before this time (ms)."""
+        try:
+            self.store.fold_idle(before)
+        except Exception as refused:
+            self._note_failure(str(self.store.path), refused)
+
+    def _remember(self) -> None:
+        """Note the files that were looked at; where that fails, each by itself."""
+        places, moved = self._new_places, self._moved
+        self._new_places, self._moved = [], []
+        if not places and not moved:
+            return
+        try:
+            self.store.remember_places(places, moved)
+        except Exception as refused:
+            if not is_for_one_only(refused):
+                raise
+            for place in places:
+                self._alone(place.path, lambda place=place: self.store.remember_places([place]))  # type: ignore[misc]
+            for each in moved:
+                self._alone(each[1], lambda each=each: self.store.remember_places([], [each]))  # type: ignore[misc]
+
+    def _alone(self, path: str, work: Callable[[], object]) -> None:
+        """Do something for one file; what goes wrong is that file's alone."""
+        try:
+            work()
+        except Exception as refused:
+            self._note_failure(path, refused)
+
+    def _note_failure(self, path: str, refused: Exception, more: str = "") -> None:
+        """List what went wrong with one log; raises what concerns the store itself."""
+        if not is_for_one_only(refused):
+            raise refused
+        self._failed.add(path)
+        reason = in_words(refused)
+        self.report.errors.append(Problem(path, f"{more} ({reason})" if more else reason))
+
+    def read_databases(
+        self, agents: Sequence[Agent], environ: Mapping[str, str], home: Path, places: Sequence[Path]
+    ) -> None:
+        """Read sessions that only a database still holds, each as a log of its rows."""
+        read: list[str] = []
+        for each in sessions_without_logs(agents, environ, home, self._places, places):
+            match each:
+                case Rows():
+                    self._alone(each.path, lambda rows=each: self._read_rows(rows))  # type: ignore[misc]
+                    read.append(each.path)
+                case Unread():
+                    self.report.errors.append(Problem(each.path, each.reason))
+                case Done():
+                    self._flush()
+                    if not self._failed.intersection(read):
+                        # Of a database that gave something that was not stored nothing is noted: it is read again.
+                        self._new_places += each.places
+                    read.clear()
+        self._flush()
+        # What another process took meanwhile is read again when the database changes.
+        self.report.errors += [Problem(each.path, slices.STALE) for each in self._again]
+        if self.store.exists:
+            self._remember()
+        self._sum_up()
+
+    def _read_rows(self, rows: Rows) -> None:
+        kept = self.store.logs_of(rows.agent.name, rows.native_id)
+        if any(ROWS_OF not in Path(log.relpath).name for log in kept):
+            # Its log says more than its rows do.
+            return
+        candidate = rows_candidate(rows)
+        self._to_do += candidate.size
+        self._tally(rows.agent.name).logs_seen += 1
+        with BytesIO(rows.content) as file:
+            self._read_open(candidate, file)
+
+    def _gather(self, candidates: list[Candidate]) -> None:
+        """Keep what lies beside the logs that are here."""
+        beside = [each for each in candidates if each.sidecars or each.path in self._read_now]
+        here = [(each, log_id) for each in beside if (log_id := self._log_id(each)) is not None]
+        if not here:
+            return
+        gathered = gather(self.store, here, set(self._read_now.values()), self._places)
+        for name, read in gathered.read.items():
+            self._tally(name).companions_read += read
+        self._new_places += gathered.seen
+        problems = [Problem(path, reason) for path, reason in gathered.problems]
+        self.report.errors += problems
+        self.report.gave_nothing += problems
+        self.report.gave_nothing += [Problem(path, reason) for path, reason in gathered.known_problems]
+
+    def _log_id(self, each: Candidate) -> int | None:
+        """The id of the log that a file is kept as."""
+        seen = self._places.get(each.path)
+        return self._read_now.get(each.path, seen.log_id if seen is not None else None)
+
+    def _read_all(self, changed: list[Candidate]) -> None:
+        for each in changed:
+            self._read(each)
+        while self._handed:
+            self._collect()
+        self._flush()
+        self._end_worker()
+
+    def _is_as_it_was(self, each: Candidate) -> bool:
+        seen = self._places.get(each.path)
+        if seen is None or (seen.size, seen.mtime_ns, seen.inode, seen.device) != (
+            each.size, each.mtime_ns, each.inode, each.device,
+        ):  # fmt: skip
+            return False
+        if seen.ctime_ns is None and each.ctime_ns is not None:
+            self._ctimes[each.path] = each.ctime_ns
+        elif seen.ctime_ns != each.ctime_ns:
+            # It may have been written to, and got its size and time back.
+            return False
+        if seen.log_id is None and not seen.reason:
+            # Its session was deleted by another program, which leaves no tombstone.
+            return False
+        if seen.log_id is not None and seen.reason:
+            self._not_understood[each.path] = seen.reason
+        elif seen.reason:
+            self.report.gave_nothing.append(Problem(each.path, REASONS.get(seen.reason, seen.reason)))
+        return True
+
+    def _read(self, each: Candidate) -> None:
+        try:
+            with opened(Path(each.path)) as file:
+                self._read_open(each, file)
+        except (OSError, codec.ZstdError) as refused:
+            reason = getattr(refused, "strerror", None) or str(refused)
+            self.report.errors.append(Problem(each.path, reason))
+        except Exception as refused:
+            self._note_failure(each.path, refused)
+
+    def _read_open(self, each: Candidate, file: IO[bytes]) -> None:
+        identity, head = whose_log(each.agent, each.path, file)
+        missing = missing_of(file)
+        if not head:
+            self._gave_nothing(each, slices.EMPTY)
+            return
+        if identity is not None and self._is_running(each, identity):
+            return
+        reasons = [] if identity is not None else [slices.NOT_UNDERSTOOD]
+        reasons += [] if missing is None else [KEPT_SO_FAR.format(missing)]
+        self._not_understood[each.path] = "; ".join(reasons)
+        if identity is not None:
+            self._understand(each, identity, file)
+        self._read_as(each, identity or unread.identity_of(relpath(each)), head, file)
+
+    def _understand(self, each: Candidate, identity: LogIdentity, file: IO[bytes]) -> None:
+        """What is kept of a file from when nobody understood it becomes the beginning of the log that it is."""
+        seen = self._places.get(each.path)
+        if seen is None or seen.log_id is None or not seen.reason:
+            return
+        for log in self.store.logs_of(each.agent.name, unread.identity_of(relpath(each)).native_id):
+            if begins_with(self.store, file, log):
+                self.read_kept(log, each.agent, identity)
+
+    def read_kept(self, log: Log, agent: Agent, identity: LogIdentity) -> bool:
+        """Read a log that is kept and that nobody understood anew, as this one; it takes that one's place."""
+        each = kept_candidate(log, agent)
+        with kept_bytes(self.store, log) as file:
+            _, head = whose_log(agent, each.path, file)
+            self._read_as(each, identity, head, file, is_kept=True)
+        self._flush()
+        understood = self._read_now.pop(each.path, None)
+        return understood is not None and self.store.replace_unread(log.id, understood)
+
+    def _read_as(
+        self,
+        each: Candidate,
+        identity: LogIdentity,
+        head: bytes,
+        file: IO[bytes],
+        *,
+        is_kept: bool = False,
+        parent: Candidate | None = None,
+    ) -> None:
+        """Read a file as this log."""
+        first_hash = first_record_hash(head)
+        kept = self._kept_logs(each.agent, identity.native_id, reported_too=parent is not None)
+        log = matching_log(self.store, file, first_hash, kept, self._places.get(each.path))
+        if log is not None:
+            log = self._tell_kept(log)
+        if log is not None and size_of(file) <= log.read_to:
+            if is_kept or parent is not None:
+                self._read_now[each.path] = log.id
+                return
+            self._place(each, log.id)
+            if log.path != each.path and not Path(log.path).exists():
+                self._moved.append((log.id, each.path, relpath(each)))
+            return
+        others = [other for other in kept if log is None or other.id != log.id]
+        source = source_of(each, identity, head, log)
+        if not (kept or is_kept or parent) and self._should_hand_over(each):
+            self._hand_over(each, job_of(source, self.store.next_seq(source.session_uid), first_hash))
+            return
+        reading = Reading(each=each, others=others, is_kept=is_kept, parent=parent)
+        if log is not None and log.told_to is not None:
+            # Behind what could not be told nothing is: that is kept like it.
+            reading.log_id = log.id
+            self._keep_untold(reading, source, log, first_hash, file)
+            return
+        self._read_here(reading, source, log, first_hash, file)
+
+    def _kept_logs(self, agent: Agent, native_id: str, *, reported_too: bool) -> list[Log]:
+        """What is kept of a session's logs; what another log reported of it gives way to a log of its own."""
+        kept = self.store.logs_of(agent.name, native_id)
+        reported = [log.id for log in kept if is_reported(log.relpath)]
+        if reported_too or not reported:
+            return kept
+        self._flush()
+        self.store.drop_reported(reported)
+        return [log for log in kept if log.id not in reported]
+
+    def read_reported(self, log: Log) -> None:
+        """Read the subagents that a log reports of, from what is kept of it."""
+        each = kept_candidate(log, agents.load(log.agent))
+        with kept_bytes(self.store, log) as file:
+            self._read_reported(each, file, log.read_to)
+        self._flush()
+
+    def _read_reported(self, each: Candidate, file: IO[bytes], until: int) -> None:
+        """Read the subagents that the beginning of a log reports of, and of which nothing else does."""
+        for path, content in reported_logs(each.agent, each.path, file, until):
+            self._alone(path, lambda path=path, content=content: self._read_subagent(each, path, content))  # type: ignore[misc]
+
+    def _read_subagent(self, parent: Candidate, path: str, content: IO[bytes]) -> None:
+        agent = parent.agent
+        identity, head = whose_log(agent, path, content)
+        if identity is None or not all(
+            is_reported(log.relpath) for log in self.store.logs_of(agent.name, identity.native_id)
+        ):
+            return
+        candidate = Candidate(
+            agent=agent,
+            path=path,
+            relpath=str(Path(relpath(parent)).with_name(Path(path).name)),
+            device=0,
+            inode=0,
+            size=size_of(content),
+            mtime_ns=parent.mtime_ns,
+        )
+        content.seek(0)
+        self._read_as(candidate, identity, head, content, parent=parent)
+
+    def _report(self, reading: Reading, until: int) -> None:
+        """Read what a log that is being read reports of subagents."""
+        log = self.store.log(reading.log_id) if reading.log_id is not None else None
+        if log is not None and (reading.is_kept or not Path(reading.each.path).exists()):
+            with kept_bytes(self.store, log) as file:
+                self._read_reported(reading.each, file, until)
+            return
+        with opened(Path(reading.each.path)) as file:
+            self._read_reported(reading.each, file, until)
+
+    def _read_here(
+        self, reading: Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
+    ) -> None:
+        """Read a log in this process, from where ``file`` stands; ``log`` is what is kept of it."""
+        reading.log_id = log.id if log else None
+        start = start_of(self.store, source, log, first_hash, reading.others, file)
+        try:
+            for outcome in outcomes(Slicer(source, start), file):
+                self._take(reading, outcome)
+        except (OSError, codec.ZstdError):
+            raise
+        except Exception as refused:
+            self._note_failure(reading.each.path, refused, BYTES_ONLY)
+            reading.is_untold = True
+            if log is None or log.told_to is None:
+                self._keep_untold(reading, source, log, first_hash, file)
+        if reading.others:
+            self._flush()
+            # A log that goes on may have left the telling of its first records to another one.
+            if (log is None or log.told_end == 0) and not (reading.is_untold or reading.is_refused):
+                self._drop_superseded(reading)
+
+    def _is_running(self, each: Candidate, identity: LogIdentity) -> bool:
+        """Whether a log, or that of the session it helps, is of a run that is not stored yet."""
+        named = (identity.native_id, identity.parent_native_id)
+        return any((each.agent.name, native_id) in self._running for native_id in named)
+
+    def _should_hand_over(self, each: Candidate) -> bool:
+        """Whether the second process reads this log: this one takes a small one itself when it would only wait."""
+        if self._worker is None:
+            return False
+        while self._handed and self._worker is not None and self._worker.has_outcome:
+            self._collect()
+        return self._worker is not None and (len(self._handed) < AHEAD or each.size > SMALL_BYTES)
+
+    def _hand_over(self, each: Candidate, job: Job) -> None:
+        """Let the second process read a log, a few logs ahead of what is written."""
+        assert self._worker is not None
+        self._handed.append(Reading(each=each))
+        try:
+            self._worker.give(job)
+        except WorkerLost:
+            self._read_here_again()
+        while len(self._handed) > HANDED_MAX:
+            self._collect()
+
+    def _collect(self) -> None:
+        """Take the next slice from the second process."""
+        assert self._worker is not None
+        try:
+            outcome = self._worker.outcome()
+        except WorkerLost:
+            self._read_here_again()
+            return
+        if outcome.is_undone:
+            self._again.append(self._handed[0].each)
+        self._take(self._handed[0], outcome)
+        if outcome.is_last:
+            self._handed.popleft()
+
+    def _read_here_again(self) -> None:
+        """What the second process left undone is read in this one."""
+        self._again += [reading.each for reading in self._handed]
+        self._handed.clear()
+        self._end_worker()
+
+    def _end_worker(self) -> None:
+        if self._worker is not None:
+            self._worker.end()
+            self._worker = None
+
+    def _take(self, reading: Reading, outcome: Outcome) -> None:
+        """Store a slice: the last one of a log together with others', one before it at once."""
+        piece = outcome.piece
+        if outcome.problem:
+            self.report.errors.append(Problem(reading.each.path, outcome.problem))
+        if piece is not None and not reading.is_refused:
+            if reading.is_untold:
+                piece = slices.without_words(piece)
+            else:
+                self._place_piece(reading.each.path, piece)
+                if piece.has_reported and reading.parent is None:
+                    # Before the log itself: what stops the work in between is then made good by reading it again.
+                    self._alone(reading.each.path, lambda: self._report(reading, piece.read_to))
+            piece.log_id = reading.log_id if reading.log_id is not None else piece.log_id
+            if outcome.is_last and piece.is_told and not reading.is_kept and reading.parent is None:
+                piece.place = place_of(reading.each, None, self._why(reading.each))
+            self._pending.append((reading, outcome, piece))
+            self._pending_bytes += piece.length
+            if not outcome.is_last or self._pending_bytes >= SLICE_BYTES or len(self._pending) >= BATCH_LOGS:
+                self._flush()
+        if outcome.is_last and not reading.is_kept and reading.parent is None:
+            self._done += reading.each.size
+            self._progress(self._done, self._to_do)
+
+    def _place_piece(self, path: str, piece: LogSlice) -> None:
+        """Note to which project a slice belongs."""
+        try:
+            piece.project, piece.root = project_key(piece.facts.cwd), worktree_root(piece.facts.cwd)
+        except Exception as refused:
+            self._note_failure(path, refused, "kept, but its project could not be told")
+
+    def _flush(self) -> None:
+        """Write what is pending, in one transaction."""
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        if not pending:
+            return
+        try:
+            written = self.store.write_slices([piece for _, _, piece in pending])
+        except Exception as refused:
+            if not is_for_one_only(refused):
+                raise
+            # One of them is to blame: it is found by writing each by itself.
+            for each in pending:
+                self._write_alone(*each)
+            return
+        for (reading, outcome, piece), result in zip(pending, written, strict=True):
+            self._written(reading, outcome, piece, result)
+
+    def _written(self, reading: Reading, outcome: Outcome, piece: LogSlice, result: Written) -> None:
+        reading.log_id, reading.is_refused = result.log_id, result.refused is not None
+        self._note(reading, outcome, piece, result)
+
+    def _write_alone(self, reading: Reading, outcome: Outcome, piece: LogSlice) -> None:
+        """Store one slice; where that fails its bytes alone, and where that fails, too, nothing more of its log."""
+        try:
+            self._written(reading, outcome, piece, self.store.write_slices([piece])[0])
+            return
+        except Exception as refused:
+            failure = refused
+            if not is_for_one_only(refused):
+                raise
+        if piece.is_kept:
+            reading.is_refused = True
+            self._note_failure(reading.each.path, failure, BYTES_ONLY)
+            return
+        try:
+            bytes_only = slices.without_words(piece)
+            self._written(reading, outcome, bytes_only, self.store.write_slices([bytes_only])[0])
+        except Exception as refused:
+            reading.is_refused = True
+            self._note_failure(reading.each.path, failure if is_for_one_only(refused) else refused)
+            return
+        reading.is_untold = True
+        self._note_failure(reading.each.path, failure, BYTES_ONLY)
+
+    def _keep_untold(
+        self, reading: Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
+    ) -> None:
+        """Keep the bytes of a log that cannot be told, behind what is kept of it by now."""
+        self._flush()
+        if reading.is_refused:
+            return
+        reading.is_untold = True
+        if reading.log_id is not None:
+            log = self.store.log(reading.log_id)
+        start = start_of(self.store, source, log, first_hash, reading.others, file)
+        for piece in untold_slices(source, start, file):
+            self._take(reading, Outcome(piece=piece))
+
+    def _note(self, reading: Reading, outcome: Outcome, piece: LogSlice, written: Written) -> None:
+        each = reading.each
+        if written.refused and reading.is_kept:
+            return
+        if written.refused == slices.FORGOTTEN:
+            self._gave_nothing(each, slices.FORGOTTEN)
+            return
+        if written.refused:
+            self._again.append(reading.parent or each)
+            return
+        if written.log_id is not None and not piece.is_kept:
+            self._read_now[each.path] = written.log_id
+        tally = self._tally(each.agent.name)
+        if piece.is_kept or not (reading.is_kept or reading.parent):
+            tally.bytes_read += piece.length
+            tally.logs_read += outcome.is_last
+        if unread.is_unread(piece.identity.native_id):
+            return
+        tally.events_new += len(piece.events)
+        self._sessions.setdefault(each.agent.name, set()).add((written.session_id or 0, written.session_is_new))
+        for kind, count in outcome.unknown.items():
+            self.report.unknown_records[kind] = self.report.unknown_records.get(kind, 0) + count
+
+    def _drop_superseded(self, reading: Reading) -> None:
+        """Of a log that was rewritten the old bytes stay only if they hold a record that the new ones lack."""
+        each = reading.each
+        new = self.store.log(reading.log_id) if reading.log_id is not None else None
+        if new is None:
+            return
+        older = [log for log in reading.others if log.generation < new.generation]
+        gone = [log for log in older if log.path == each.path or not Path(log.path).exists()]
+        if lacks_nothing := repeated_by(self.store, new, gone):
+            self.store.drop_logs(lacks_nothing, in_favour_of=new.id)
+
+    def _gave_nothing(self, each: Candidate, reason: str) -> None:
+        self._not_understood.pop(each.path, None)
+        self._new_places.append(place_of(each, None, reason))
+        self.report.gave_nothing.append(Problem(each.path, REASONS[reason]))
+
+    def _place(self, each: Candidate, log_id: int) -> None:
+        self._read_now[each.path] = log_id
+        self._new_places.append(place_of(each, log_id, self._why(each)))
+
+    def _why(self, each: Candidate) -> str | None:
+        """Why a file is kept, but not understood or not whole; None for one that is both."""
+        return self._not_understood.get(each.path) or None
+
+    def _tally(self, agent: str) -> Tally:
+        return self.report.by_agent.setdefault(agent, Tally())
+
+    def _sum_up(self) -> None:
+        told = ((path, reason) for path, reason in sorted(self._not_understood.items()) if reason)
+        self.report.not_understood = [Problem(path, told_in_words(reason)) for path, reason in told]
+        for agent, touched in self._sessions.items():
+            new = {session for session, is_new in touched if is_new}
+            self._tally(agent).sessions_new = len(new)
+            self._tally(agent).sessions_updated = len({session for session, _ in touched} - new)

@@ -1,0 +1,150 @@
+"""Whose log a file is, which of the kept ones it goes on from, and where reading it goes on.
+
+A file is compared by its size and hashes first, and byte for byte where they do not tell.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from backstory import ids
+from backstory.ingest.log_reader import Start, known_numbers, numbered_lines, read_exactly
+from backstory.ingest.unread import identified
+from backstory.store import codec, logs
+from backstory.store.logs import BLANK, LINE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from backstory.agents import Agent
+    from backstory.ingest.log_reader import Source
+    from backstory.model import LogIdentity
+    from backstory.store import Log, SeenPlace, Store
+
+
+def whose_log(agent: Agent, path: str, file: IO[bytes]) -> tuple[LogIdentity | None, bytes]:
+    """Whose log a file is, None where its agent does not say, and its beginning; see ``unread.identified``."""
+
+    def read(at: int, length: int) -> bytes:
+        file.seek(at)
+        return read_exactly(file, length)
+
+    return identified(agent, Path(path), read)
+
+
+def matching_log(
+    store: Store, file: IO[bytes], first_hash: str | None, kept: list[Log], seen: SeenPlace | None
+) -> Log | None:
+    """The kept log that a file goes on from, or is; None when it differs from all. ``seen``: how it was found before.
+
+    Leaves the file standing where reading goes on.
+    """
+    for log in sorted(kept, key=lambda log: (seen is None or log.id != seen.log_id, -log.id)):
+        if log.first_hash is not None and first_hash != log.first_hash:
+            continue
+        if has_grown(file, log) or begins_with(store, file, log):
+            return log
+        if log.read_to > 0 and is_beginning_of(store, file, log):
+            file.seek(log.read_to)
+            return log
+    file.seek(0)
+    return None
+
+
+def start_of(
+    store: Store, source: Source, log: Log | None, first_hash: str | None, others: list[Log], file: IO[bytes]
+) -> Start:
+    """Where reading a log goes on, with ``file`` standing there; ``log`` is what is kept of it."""
+    known = None
+    if others:
+        runs = store.runs(log.id) if log else []
+        taken = (seq for run in runs for seq in range(run.first_seq, run.first_seq + run.records))
+        known = known_numbers(store, source.agent, others, taken)
+    generation = max((other.generation for other in others), default=0) + 1
+    next_seq = store.next_seq(source.session_uid)
+    if log is None:
+        return Start(log=None, next_seq=next_seq, generation=generation, first_hash=first_hash, known=known)
+    file.seek(max(log.told_end - logs.TAIL_BYTES, 0))
+    tail = read_exactly(file, min(logs.TAIL_BYTES, log.told_end))
+    unfinished = log.told_end - log.parsed_to
+    carry = store.read_log(log.id, log.parsed_to, unfinished) if unfinished <= LINE_BYTES_MAX else b""
+    return Start(
+        log=log,
+        next_seq=next_seq,
+        generation=log.generation,
+        first_hash=first_hash or log.first_hash,
+        carry=carry,
+        tail=tail,
+        pending=store.pending_calls(log.id),
+        known=known,
+        earlier=lambda: (line for line, _ in numbered_lines(store, log)),
+    )
+
+
+def first_record_hash(head: bytes) -> str | None:
+    """The hash of the first record, or None while that may still grow."""
+    at = 0
+    while at < len(head):
+        end = head.find(b"\n", at)
+        if end < 0:
+            return codec.text_digest(head[at:]) if len(head) == ids.HEAD_BYTES else None
+        if head[at:end].strip(BLANK):
+            return codec.text_digest(head[at:end])
+        at = end + 1
+    return None
+
+
+def has_grown(file: IO[bytes], log: Log) -> bool:
+    """Whether a file goes on from what is kept, by its size and the hash of the bytes before the old end."""
+    if log.first_hash is None or log.tail_hash is None or size_of(file) <= log.read_to:
+        return False
+    at = max(log.read_to - logs.TAIL_BYTES, 0)
+    file.seek(at)
+    tail = read_exactly(file, log.read_to - at)
+    return codec.text_digest(tail) == log.tail_hash
+
+
+def begins_with(store: Store, file: IO[bytes], log: Log) -> bool:
+    """Whether a file's beginning is all that is kept of a log; it then stands behind it."""
+    file.seek(0)
+    for _, length, digest in store.chunk_marks(log.id):
+        if codec.chunk_digest(read_exactly(file, length)) != digest:
+            return False
+    return True
+
+
+def is_beginning_of(store: Store, file: IO[bytes], log: Log) -> bool:
+    """Whether all of a file is the beginning of what is kept."""
+    file.seek(0)
+    for data in store.stream_log(log.id):
+        found = read_exactly(file, len(data))
+        if found != data:
+            return data.startswith(found) and not file.read(1)
+    return not file.read(1)
+
+
+def repeated_by(store: Store, new: Log, older: list[Log]) -> list[int]:
+    """The ids of those older logs that hold no record which the new one lacks."""
+    if not older:
+        return []
+    has = _lines(store, new)
+    return [log.id for log in older if _lines(store, log) <= has]
+
+
+def _lines(store: Store, log: Log) -> Counter[bytes]:
+    """The content of a log's lines, and how often each comes; also of a torn last one."""
+    carry, found = b"", Counter[bytes]()
+    for data in store.stream_log(log.id):
+        *lines, carry = (carry + data).split(b"\n")
+        found.update(codec.chunk_digest(line) for line in lines)
+    found[codec.chunk_digest(carry)] += bool(carry)
+    return found
+
+
+def size_of(file: IO[bytes]) -> int:
+    """How long a file is; it stays where it stands."""
+    at = file.tell()
+    size = file.seek(0, os.SEEK_END)
+    file.seek(at)
+    return size

@@ -1,0 +1,59 @@
+"""What an ingest did, in figures and in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from backstory.store import slices
+
+if TYPE_CHECKING:
+    from backstory.ingest.discover import Looked
+
+REASONS = {
+    slices.EMPTY: "it is empty",
+    slices.NOT_UNDERSTOOD: "no record of this agent is in its beginning",
+    slices.FORGOTTEN: "removed by you; `backstory ingest --forgotten` brings it back",
+}
+"""What the store notes of files that gave nothing, or not all, in words."""
+
+
+class Problem(Struct, frozen=True):
+    """A log that could not be read, and why."""
+
+    path: str
+    reason: str
+
+
+class Tally(Struct, kw_only=True):
+    """What one agent's logs gave."""
+
+    logs_seen: int = 0
+    logs_read: int = 0
+    bytes_read: int = 0
+    companions_read: int = 0
+    """Small files beside logs that were new or changed."""
+    sessions_new: int = 0
+    sessions_updated: int = 0
+    events_new: int = 0
+
+
+class Report(Struct, kw_only=True):
+    """What an ingest did."""
+
+    by_agent: dict[str, Tally] = field(default_factory=dict)
+    unknown_records: dict[str, int] = field(default_factory=dict)
+    errors: list[Problem] = field(default_factory=list)
+    looked: list[Looked] = field(default_factory=list)
+    gave_nothing: list[Problem] = field(default_factory=list)
+    not_understood: list[Problem] = field(default_factory=list)
+    """Files that are kept, now or before, though nobody understands them or not all of them can be read."""
+
+    def total(self, name: str) -> int:
+        """A figure of all agents together."""
+        return sum(getattr(tally, name) for tally in self.by_agent.values())
+
+
+def told_in_words(reason: str) -> str:
+    return "; ".join(REASONS.get(each, each) for each in reason.split("; "))

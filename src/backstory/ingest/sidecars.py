@@ -1,0 +1,256 @@
+"""What lies beside logs, into the store: small files that agents keep there, and what they say of their sessions.
+
+One that is as it was, by size and mtime, is not opened. What is gone stays kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from backstory import agents
+from backstory.errors import in_words, is_for_one_only
+from backstory.model import LogIdentity, SessionFacts
+from backstory.projects.git import project_key, worktree_root
+from backstory.store import SeenPlace
+from backstory.store.sidecars import TOO_LARGE, Beside, Told, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Set
+    from io import BufferedReader
+
+    from backstory.agents import CompanionFacts, KeepsCompanions
+    from backstory.ingest.discover import Candidate, SidecarFile
+    from backstory.store import Log, Store
+
+SIDECAR_BYTES_MAX = 8 * 1024 * 1024
+BINARY_BYTES_MAX = 2 * 1024 * 1024
+HASHED_BYTES_MAX = 1024 * 1024 * 1024
+"""Of a file that is too large to be kept its hash is told, unless it is larger than this."""
+BATCH_BYTES = 16 * 1024 * 1024
+BATCH_LOGS = 400
+READS_MAX = 3
+"""So often a file that is written meanwhile is read again; then it is left to the next time."""
+FILE = "file"
+"""The kind of log that something may lie beside."""
+_SNIFFED_BYTES = 8 * 1024
+
+TOO_LARGE_TOLD = "beside a log, and larger than is kept there: 8 MB of text, 2 MB of anything else"
+
+
+class Gathered(Struct, kw_only=True):
+    """What came of reading sidecars."""
+
+    read: dict[str, int] = field(default_factory=dict)
+    """How many were new or changed, by agent."""
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    """Files that could not be kept, each with the reason."""
+    known_problems: list[tuple[str, str]] = field(default_factory=list)
+    """Those of which that was said before, and that are as they were then."""
+    seen: list[SeenPlace] = field(default_factory=list)
+
+
+def gather(
+    store: Store, found: Iterable[tuple[Candidate, int]], read: Set[int], places: Mapping[str, SeenPlace]
+) -> Gathered:
+    """Keep what is new or changed beside logs, each given with its id here.
+
+    ``read``: the ids of logs that were read just now, which sidecars have to be told again with.
+    ``places``: files as they were when last looked at.
+    """
+    work = _Gathering(store, places)
+    for each, log_id in found:
+        try:
+            work.look(each, log_id, was_read=log_id in read)
+        except Exception as refused:
+            work.note_failure(each.path, refused)
+    work.flush()
+    return work.gathered
+
+
+def tell_again(store: Store, log: Log) -> None:
+    """Tell once more what the sidecars kept of a log say, as after its session was derived anew."""
+    if log.kind != FILE:
+        return
+    keeper = agents.companions_of(agents.load(log.agent))
+    if keeper is not None and (contents := _telling(store, keeper, log.id)):
+        store.keep_sidecars([Beside(log_id=log.id, told=_told(log, keeper, contents))])
+
+
+class _Gathering:
+    def __init__(self, store: Store, places: Mapping[str, SeenPlace]) -> None:
+        self._store, self._places = store, places
+        self._marks = store.sidecar_marks()
+        self._logs_with_sidecars = {log_id for log_id, _ in self._marks}
+        self._met: set[tuple[int, str]] = set()
+        self._pending: list[tuple[str, Beside]] = []
+        self._pending_bytes = 0
+        self.gathered = Gathered()
+
+    def look(self, each: Candidate, log_id: int, *, was_read: bool) -> None:
+        """Read what is new beside one log."""
+        keeper = agents.companions_of(each.agent)
+        if keeper is None or not (each.sidecars or log_id in self._logs_with_sidecars):
+            return
+        changed: dict[str, bytes] = {}
+        for file in each.sidecars:
+            # Of a session that lies in several places what is found first counts.
+            if (log_id, file.name) in self._met:
+                continue
+            self._met.add((log_id, file.name))
+            if self._marks.get((log_id, file.name)) != (file.size, file.mtime_ns):
+                content = self._take(each, log_id, file)
+                if content is not None and keeper.tells(file.name):
+                    changed[file.name] = content
+        if changed or was_read:
+            self._tell(keeper, log_id, changed)
+
+    def flush(self) -> None:
+        """Write what is pending."""
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        if not pending:
+            return
+        try:
+            self._store.keep_sidecars([piece for _, piece in pending])
+        except Exception as refused:
+            if not is_for_one_only(refused):
+                raise
+            # One of them is to blame: it is found by writing each by itself.
+            for path, piece in pending:
+                self._write_alone(path, piece)
+
+    def _write_alone(self, path: str, piece: Beside) -> None:
+        try:
+            self._store.keep_sidecars([piece])
+        except Exception as refused:
+            self.note_failure(path, refused)
+            if piece.told is not None:
+                # What could not be told now is told when the log is derived again.
+                self._store.mark_stale(piece.log_id)
+
+    def note_failure(self, path: str, refused: Exception) -> None:
+        """List what went wrong beside one log; raises what concerns the store itself."""
+        if not is_for_one_only(refused):
+            raise refused
+        self.gathered.problems.append((path, in_words(refused)))
+
+    def _take(self, each: Candidate, log_id: int, file: SidecarFile) -> bytes | None:
+        try:
+            taken = self._content(each, file)
+        except FileNotFoundError:
+            # It vanished after it was seen: what is kept of it stays.
+            return None
+        except Exception as refused:
+            self.note_failure(file.path, refused)
+            return None
+        if taken is None:
+            return None
+        content, mtime_ns = taken
+        self.gathered.read[each.agent.name] = self.gathered.read.get(each.agent.name, 0) + 1
+        self._add(file.path, Beside(log_id=log_id, sidecars=[pack(file.name, mtime_ns, content)]), len(content))
+        return content
+
+    def _content(self, each: Candidate, file: SidecarFile) -> tuple[bytes, int] | None:
+        """A sidecar's bytes and the mtime they are of; None when it is not kept, or not now."""
+        known = self._places.get(file.path)
+        if known is not None and (known.reason, known.size, known.mtime_ns) == (TOO_LARGE, file.size, file.mtime_ns):
+            self.gathered.known_problems.append((file.path, TOO_LARGE_TOLD))
+            return None
+        with _opened(file.path) as opened:
+            for _ in range(READS_MAX):
+                before = os.fstat(opened.fileno())
+                if not stat.S_ISREG(before.st_mode):
+                    return None
+                if _is_too_large(opened, before.st_size):
+                    self._refuse(each, file, opened, before)
+                    return None
+                opened.seek(0)
+                content = opened.read(SIDECAR_BYTES_MAX + 1)
+                after = os.fstat(opened.fileno())
+                if (len(content), after.st_mtime_ns) == (before.st_size, before.st_mtime_ns):
+                    return content, before.st_mtime_ns
+        return None
+
+    def _refuse(self, each: Candidate, file: SidecarFile, opened: BufferedReader, told: os.stat_result) -> None:
+        digest = ""
+        if told.st_size <= HASHED_BYTES_MAX:
+            opened.seek(0)
+            digest = f", sha256 {hashlib.file_digest(opened, 'sha256').hexdigest()}"
+        self.gathered.problems.append((file.path, f"{TOO_LARGE_TOLD}; it has {told.st_size:,} bytes{digest}"))
+        self.gathered.seen.append(
+            SeenPlace(
+                path=file.path,
+                agent=each.agent.name,
+                log_id=None,
+                device=told.st_dev,
+                inode=told.st_ino,
+                size=told.st_size,
+                mtime_ns=told.st_mtime_ns,
+                reason=TOO_LARGE,
+            )
+        )
+
+    def _tell(self, keeper: KeepsCompanions, log_id: int, changed: dict[str, bytes]) -> None:
+        log = self._store.log(log_id)
+        if log is not None and (contents := _telling(self._store, keeper, log_id) | changed):
+            self._add(log.path, Beside(log_id=log_id, told=_told(log, keeper, contents)), 0)
+
+    def _add(self, path: str, piece: Beside, length: int) -> None:
+        self._pending.append((path, piece))
+        self._pending_bytes += length
+        if self._pending_bytes >= BATCH_BYTES or len(self._pending) >= BATCH_LOGS:
+            self.flush()
+
+
+def _telling(store: Store, keeper: KeepsCompanions, log_id: int) -> dict[str, bytes]:
+    """The kept sidecars of a log that may say something, by name."""
+    return {each.name: store.read_sidecar(each.id) for each in store.sidecars(log_id) if keeper.tells(each.name)}
+
+
+def _told(log: Log, keeper: KeepsCompanions, contents: Mapping[str, bytes]) -> Told:
+    """What a log's sidecars say together, beside what the log itself says."""
+    agent = agents.load(log.agent)
+    in_log = agent.reader(LogIdentity(native_id=log.native_id), log.state, lambda: ()).session
+    return together(in_log, [keeper.told_by(name, content) for name, content in sorted(contents.items())])
+
+
+def together(in_log: SessionFacts, facts: Iterable[CompanionFacts]) -> Told:
+    """The facts of several sidecars as one. A title that a person gave comes before the log's, that before others."""
+    facts = list(facts)
+    given = (each.title for each in facts if each.is_title_given)
+    others = (each.title for each in facts if not each.is_title_given)
+    cwd = _first(each.cwd for each in facts)
+    folder = in_log.cwd or cwd
+    return Told(
+        session=SessionFacts(
+            title=_first(given) or in_log.title or _first(others),
+            cwd=cwd,
+            branch=_first(each.branch for each in facts),
+            repository=_first(each.repository for each in facts),
+        ),
+        project=project_key(folder),
+        root=worktree_root(folder),
+        checkpoints=dict(each.checkpoint for each in facts if each.checkpoint is not None),
+        checkpoint_titles={number: title for each in facts for number, title in each.checkpoint_titles.items()},
+    )
+
+
+def _first(values: Iterable[str | None]) -> str | None:
+    return next(filter(None, values), None)
+
+
+def _opened(path: str) -> BufferedReader:
+    """A file to read, unless it is a link by now; a pipe in its place does not block."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    return open(os.open(path, flags), "rb")  # noqa: PTH123 - the caller closes it
+
+
+def _is_too_large(opened: BufferedReader, size: int) -> bool:
+    if size <= BINARY_BYTES_MAX or size > SIDECAR_BYTES_MAX:
+        return size > SIDECAR_BYTES_MAX
+    opened.seek(0)
+    return b"\0" in opened.read(_SNIFFED_BYTES)

@@ -1,0 +1,122 @@
+"""A file that was found, or a log that is kept, as what is read: for the reader, the second process and the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from backstory import ids
+from backstory.agents import documents_of
+from backstory.ingest.discover import Candidate
+from backstory.ingest.log_reader import Source
+from backstory.ingest.worker import Job
+from backstory.store import SeenPlace
+
+if TYPE_CHECKING:
+    from backstory.agents import Agent
+    from backstory.ingest.databases import Rows
+    from backstory.model import LogIdentity
+    from backstory.store import Log
+
+
+class Reading(Struct, kw_only=True):
+    """A log whose slices are coming in."""
+
+    each: Candidate
+    others: list[Log] = field(default_factory=list)
+    """The session's other logs, whose records it may repeat."""
+    log_id: int | None = None
+    is_refused: bool = False
+    is_untold: bool = False
+    """Whether what it says could not be stored: of what follows the bytes are kept alone."""
+    is_kept: bool = False
+    """It is read from what the store keeps of it, not from its file."""
+    parent: Candidate | None = None
+    """Of a log that is made of what another one reports, that one."""
+
+
+def source_of(each: Candidate, identity: LogIdentity, head: bytes, log: Log | None) -> Source:
+    """A log to read; ``head`` is its beginning, ``log`` what is kept of it."""
+    named_by = _started_ms(each.agent, each.path, head) or ids.first_timestamp_ms(head)
+    return Source(
+        agent=each.agent,
+        identity=identity,
+        session_uid=ids.session_uid(each.agent.name, identity.native_id, named_by),
+        created=created_ms(each.agent, each.path, head),
+        path=Path(each.path),
+        relpath=relpath(each),
+        place=place_of(each, log.id if log else None),
+    )
+
+
+def created_ms(agent: Agent, path: str, head: bytes) -> int:
+    """When a log says by its beginning that its session began; 0 where it does not."""
+    return _started_ms(agent, path, head) or ids.first_own_time_ms(head)
+
+
+def job_of(source: Source, next_seq: int, first_hash: str | None) -> Job:
+    """The reading of a new log, as it is handed to the second process."""
+    return Job(
+        agent=source.agent.name,
+        identity=source.identity,
+        session_uid=source.session_uid,
+        created=source.created,
+        path=str(source.path),
+        relpath=source.relpath,
+        place=source.place,
+        next_seq=next_seq,
+        first_hash=first_hash,
+    )
+
+
+def place_of(each: Candidate, log_id: int | None, reason: str | None = None) -> SeenPlace:
+    """A file as it was found, and the log that it is kept as; without one, or with all of it not, for a reason."""
+    return SeenPlace(
+        path=each.path,
+        agent=each.agent.name,
+        log_id=log_id,
+        device=each.device,
+        inode=each.inode,
+        size=each.size,
+        mtime_ns=each.mtime_ns,
+        ctime_ns=each.ctime_ns,
+        reason=reason,
+    )
+
+
+def kept_candidate(log: Log, agent: Agent) -> Candidate:
+    """A log that is read from what is kept of it, as if it were found."""
+    return Candidate(
+        agent=agent,
+        path=log.path or log.relpath,
+        relpath=log.relpath,
+        device=0,
+        inode=0,
+        size=log.read_to,
+        mtime_ns=(log.modified or 0) * 1_000_000,
+    )
+
+
+def rows_candidate(rows: Rows) -> Candidate:
+    """A session that only a database still holds, as if its log were found."""
+    return Candidate(
+        agent=rows.agent,
+        path=rows.path,
+        relpath=rows.relpath,
+        device=0,
+        inode=0,
+        size=len(rows.content),
+        mtime_ns=rows.mtime_ns,
+    )
+
+
+def relpath(each: Candidate) -> str:
+    """Where a log lies below its agent's own folder, whether it is compressed or not."""
+    return each.relpath.removesuffix(".zst")
+
+
+def _started_ms(agent: Agent, path: str, head: bytes) -> int:
+    keeper = documents_of(agent)
+    return keeper.started_ms(head) if keeper is not None and keeper.is_document(Path(path)) else 0

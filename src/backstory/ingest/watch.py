@@ -1,0 +1,504 @@
+"""Logs followed as they grow: what changed is read within moments, and while nothing changes nothing is done.
+
+The system tells which files changed, and only those are looked at. Now and then, and whenever something may have gone
+unheard, all places are looked through as by any ingest, so that nothing is missed. Where the system tells nothing
+(it watches only so many folders), that is done all the time, as often as it costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from backstory.agents import companions_of
+from backstory.errors import CannotWrite, DiskFull, StoreBusy, StoreFailed, StoreNotFound, StoreReadOnly
+from backstory.ingest.discover import NEVER_KEPT, Candidate, SidecarFile, shown
+from backstory.ingest.ingest import ingest_these
+from backstory.ingest.report import Report
+from backstory.projects.registry import POINTERS, noted
+from backstory.runs.spool import SPOOLS, waiting
+from backstory.store import slices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+
+    from backstory.agents import Agent, Place
+    from backstory.runs.runner import Runner
+    from backstory.store import Store
+
+STEP_MS = 100
+"""So often it is asked what changed, and so long nothing more may change before it is read …"""
+DEBOUNCE_MS = 200
+"""… but no longer than this."""
+TICK_S = 0.5
+"""So often the few things are looked at that nobody tells of: folders that are not there, the store's own file."""
+RUNS_S = 2.0
+"""So often runs and project stores are looked at."""
+SETTLE_S = 1.0
+"""A new folder is looked through again after this: what is made in it at once may come before it is watched."""
+ALL_S = 900.0
+"""So often everything is looked through, in case something went unheard."""
+MANY = 2_000
+"""With so many changes at once the system may have told of some only."""
+EARLY_MAX = 1_000
+"""So many files that lie beside logs which are not there yet are remembered."""
+OPEN_S = 1.0
+"""So long the store stays open after it was written; then it is one file again."""
+RETRY_S = 2.0
+FAILING_S = 60.0
+"""What fails twice within this time is not relied on for a while."""
+REST = 3
+"""After a batch that took t there is a rest of so many t, at most …"""
+REST_MAX_S = 0.4
+POLL_LEAST_S = 1.0
+POLL_MOST_S = 10.0
+POLL_REST = 50
+"""Where nothing is told, a look at everything that took t is followed by a rest of so many t, within these bounds."""
+
+PASSING = (StoreBusy, DiskFull, StoreReadOnly, StoreFailed, StoreNotFound, CannotWrite, OSError)
+"""What may be over in a moment: it is told, and tried again."""
+
+
+class Spot(Struct, frozen=True):
+    """One of the places where an agent keeps logs."""
+
+    agent: Agent
+    place: Place
+
+
+class Changed(Struct, kw_only=True):
+    """What changed files come to."""
+
+    logs: list[Candidate]
+    early: set[str]
+    """Files beside logs that are not there yet."""
+    folders: set[str]
+    """Those of the changed files that are folders."""
+
+
+class Watch:
+    """Follows the logs of some agents. ``read_all`` is a whole ingest; ``say`` is told of troubles, each once."""
+
+    def __init__(
+        self,
+        store: Store,
+        agents: Sequence[Agent],
+        *,
+        environ: Mapping[str, str],
+        user_home: Path,
+        runner: Runner,
+        home: Path,
+        is_machine_store: bool,
+        read_all: Callable[[], Report],
+        say: Callable[[str], None],
+    ) -> None:
+        self._store, self._runner, self._home = store, runner, home
+        self._is_machine_store = is_machine_store
+        self._read_all, self._tell = read_all, say
+        self._spots = [Spot(agent, place) for agent in agents for place in agent.places(environ, user_home)]
+        self._sight = Sight([spot.place.folder for spot in self._spots])
+        self._pending: set[str] = set()
+        self._early: set[str] = set()
+        self._held: set[str] = set()
+        """What changed while runs went on: a log that belongs to one is not read before the run is stored."""
+        self._settling: dict[str, float] = {}
+        self._held_for: set[tuple[str, str]] = set()
+        """Those runs."""
+        self._is_all_due = self._is_all_held = False
+        self._all_at = self._retry_at = self._runs_at = self._close_at = 0.0
+        self._runs: Any = None
+        self._file: tuple[int, int] | None = None
+        self._said: set[str] = set()
+        self._not_read: set[tuple[str, str]] = set()
+
+    @property
+    def folders(self) -> list[str]:
+        """The folders that are there and followed."""
+        return self._sight.folders
+
+    def batches(self) -> Generator[Report]:
+        """What each reading gave: first everything, then what changed, for as long as it is asked for.
+
+        An interrupt ends it; the store is closed then. Errors of the first reading, and those that will not pass, are
+        raised; the others are told and tried again.
+        """
+        try:
+            self._renew()
+            first = self._everything()
+            self._not_read |= {(each.path, each.reason) for each in (*first.errors, *first.not_understood)}
+            yield first
+            while True:
+                began = time.monotonic()
+                report = self._try(self._next_due())
+                if report is not None:
+                    self._note(report)
+                    yield report
+                    time.sleep(min(REST_MAX_S, REST * (time.monotonic() - began)))
+                self._listen()
+        finally:
+            self._sight.close()
+            self._store.close()
+
+    def _listen(self) -> None:
+        """Wait a little for changes."""
+        told = self._sight.changes(TICK_S)
+        self._pending |= told
+        if len(self._pending) >= MANY:
+            self._is_all_due = True
+            self._sight.distrust()
+
+    def _next_due(self) -> Callable[[], Report | None] | None:
+        """What is to be done now, the most urgent first."""
+        clock = time.monotonic()
+        if clock < self._retry_at:
+            return None
+        if self._sight.is_outdated or clock >= self._all_at:
+            self._renew()
+        if self._is_all_due or _identity(self._store.path) != self._file:
+            return self._everything
+        self._pending |= {folder for folder, at in self._settling.items() if clock >= at}
+        if self._pending:
+            return self._changed
+        if clock >= self._runs_at:
+            return self._look_at_runs
+        if clock >= self._close_at:
+            self._store.close()
+        return None
+
+    def _renew(self) -> None:
+        """Watch the folders that are there now; what happened in between is found by looking at everything."""
+        told = self._sight.open()
+        self._is_all_due = True
+        if told:
+            self._tell(told)
+
+    def _try(self, work: Callable[[], Report | None] | None) -> Report | None:
+        if work is None:
+            return None
+        try:
+            report = work()
+        except PASSING as refused:
+            self._store.close()
+            self._retry_at = time.monotonic() + RETRY_S
+            self._say(f"{refused} Meanwhile it is tried again.")
+            return None
+        self._said.clear()
+        return report
+
+    def _everything(self) -> Report:
+        began = time.monotonic()
+        # What is left of a store that was deleted or replaced is nobody's.
+        self._store.close()
+        runs, running = _state_of_runs(self._home), self._runner.running()
+        report = self._read_all()
+        self._runs = runs
+        took = time.monotonic() - began
+        rest = min(max(POLL_LEAST_S, POLL_REST * took), POLL_MOST_S)
+        self._all_at = time.monotonic() + (rest if self._sight.is_polling else ALL_S)
+        self._is_all_due, self._is_all_held, self._held_for = False, bool(running), running
+        self._pending = _refused(report)
+        self._early.clear()
+        self._held.clear()
+        self._was_written()
+        return report
+
+    def _changed(self) -> Report:
+        """Read what changed, and nothing else."""
+        paths, clock = self._pending | self._early, time.monotonic()
+        found = changed(paths, self._spots)
+        running = self._runner.running()
+        report = ingest_these(self._store, found.logs, running=running)
+        self._pending = _refused(report)
+        self._early = found.early if len(found.early) <= EARLY_MAX else set()
+        if running:
+            self._held |= paths
+            self._held_for |= running
+        self._settle(found.folders, clock)
+        self._was_written()
+        return report
+
+    def _settle(self, looked_through: set[str], clock: float) -> None:
+        """Have new folders looked through once more; those for which that is done should be watched by now."""
+        settled = {folder for folder, at in self._settling.items() if clock >= at}
+        new = dict.fromkeys(looked_through - self._settling.keys(), clock + SETTLE_S)
+        self._settling = {folder: at for folder, at in self._settling.items() if folder not in settled} | new
+        if settled:
+            self._sight.check(max(settled))
+
+    def _look_at_runs(self) -> None:
+        """Take up runs that died and exchange with project stores, if anything about them is not as it was."""
+        self._runs_at = time.monotonic() + RUNS_S
+        runs = _state_of_runs(self._home)
+        if runs != self._runs:
+            if self._is_machine_store:
+                self._runner.take_up(self._say)
+                self._runner.projects.exchange(self._say)
+            self._was_written()
+        self._runs = runs
+        if self._held_for <= self._runner.running():
+            return
+        self._pending |= self._held
+        self._is_all_due |= self._is_all_held
+        self._held, self._held_for, self._is_all_held = set(), set(), False
+
+    def _was_written(self) -> None:
+        self._close_at = time.monotonic() + OPEN_S
+        self._file = _identity(self._store.path)
+
+    def _note(self, report: Report) -> None:
+        """Tell what could not be read or understood; what was told before is not told again, nor in the report."""
+        for each in report.not_understood:
+            if (each.path, each.reason) not in self._not_read:
+                self._not_read.add((each.path, each.reason))
+                self._tell(f"Kept as it is: {each.path}: {each.reason}")
+        report.errors = [each for each in report.errors if (each.path, each.reason) not in self._not_read]
+        self._not_read |= {(each.path, each.reason) for each in report.errors}
+        for each in report.errors:
+            self._tell(f"Not read: {each.path}: {each.reason}")
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._tell(text)
+
+
+class Sight:
+    """Tells which files changed below some folders, which may come and go."""
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        self._seen: dict[Path, tuple[int, int] | None] = dict.fromkeys(folders)
+        self._real: dict[str, str] = {}
+        """The folders that are reached by a link, by where they really are: some systems tell of them so."""
+        self._notify: Any = None
+        self._is_stale = True
+        self._failed_at: float | None = None
+        self._again_at = 0.0
+        self._told = ""
+        self.is_polling = False
+
+    @property
+    def folders(self) -> list[str]:
+        """The folders that are there."""
+        return [shown(str(folder)) for folder, seen in self._seen.items() if seen is not None]
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether there is more to watch than is watched, or other folders than those."""
+        return self._is_stale or any(_identity(folder) != seen for folder, seen in self._seen.items())
+
+    def distrust(self) -> None:
+        """Something may have gone unheard."""
+        self._is_stale = True
+
+    def open(self) -> str:
+        """Watch the folders that are there now; gives why that cannot be, if that is new, else nothing."""
+        from watchfiles._rust_notify import RustNotify  # costs 50 ms, so only where something is watched
+
+        self.close()
+        self._is_stale = False
+        self._seen = {folder: _identity(folder) for folder in self._seen}
+        named = [str(folder) for folder, seen in self._seen.items() if seen is not None and folder.is_dir()]
+        self._real = {real: each for each in named if (real := os.path.realpath(each)) != each}
+        if self.is_polling and time.monotonic() < self._again_at:
+            told, self._told = self._told, ""
+            return told
+        try:
+            self._notify = RustNotify(named, False, False, 0, True, False)
+        except FileNotFoundError:
+            # It was there a moment ago.
+            self._is_stale = True
+        except (OSError, RuntimeError) as refused:
+            self._poll(str(refused))
+            return self.open()
+        self.is_polling = False
+        return ""
+
+    def check(self, folder: str) -> None:
+        """Whether a folder that came later could be watched: nobody tells when it could not."""
+        from watchfiles._rust_notify import RustNotify
+
+        try:
+            RustNotify([folder], False, False, 0, False, False).close()
+        except (FileNotFoundError, PermissionError):
+            return
+        except (OSError, RuntimeError) as refused:
+            self._poll(str(refused))
+            self._is_stale = True
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        if self._notify is not None:
+            self._notify.close()
+            self._notify = None
+
+    def changes(self, timeout_s: float) -> set[str]:
+        """The files and folders that changed, as soon as there are any; none when that takes too long."""
+        if self._notify is None:
+            time.sleep(timeout_s)
+            return set()
+        try:
+            told = self._notify.watch(DEBOUNCE_MS, STEP_MS, int(timeout_s * 1000), None)
+        except RuntimeError as refused:
+            self._fail(str(refused))
+            return set()
+        if told == "signal":
+            raise KeyboardInterrupt
+        if isinstance(told, str):
+            return set()
+        paths = {self._as_named(path) for _, path in told}
+        roots = {str(folder) for folder in self._seen}
+        self._is_stale |= bool(paths & roots)
+        return paths - roots
+
+    def _as_named(self, path: str) -> str:
+        for real, named in self._real.items():
+            if path == real or path.startswith(real + os.sep):
+                return named + path[len(real) :]
+        return path
+
+    def _fail(self, why: str) -> None:
+        """It tells nothing more: one more folder than the system watches, or a name that is no text."""
+        clock, failed_at = time.monotonic(), self._failed_at
+        self._failed_at, self._is_stale = clock, True
+        if failed_at is not None and clock - failed_at < FAILING_S:
+            self._poll(why)
+
+    def _poll(self, why: str) -> None:
+        if not self.is_polling:
+            said = why.partition(" (Error ")[0]
+            self._told = f"Not all logs can be watched ({said}); they are looked through every few seconds instead."
+        self.is_polling, self._again_at = True, time.monotonic() + ALL_S
+
+
+class _Looking:
+    """Finds out which logs changed files belong to. The rules are those of ``discover``, for one file at a time."""
+
+    def __init__(self, spots: Sequence[Spot]) -> None:
+        self._spots = spots
+        self._looked: set[str] = set()
+        self.found: dict[tuple[str, str], Candidate] = {}
+        self.early: set[str] = set()
+        self.folders: set[str] = set()
+
+    def look(self, path: str) -> None:
+        """Look at a file, or at all files below a folder; at nothing when it is gone."""
+        if not Path(path).is_dir():
+            self._look_at(path)
+            return
+        self.folders.add(path)
+        for file in _files_below(path):
+            self._look_at(file)
+
+    def _look_at(self, path: str) -> None:
+        if path in self._looked or shown(path) != path:
+            return
+        self._looked.add(path)
+        for spot in self._spots:
+            folder = f"{spot.place.folder}{os.sep}"
+            if not path.startswith(folder):
+                continue
+            if spot.agent.is_log(Path(path)):
+                self._log(spot, path)
+            else:
+                self._beside(spot, path, PurePath(path.removeprefix(folder)))
+
+    def _log(self, spot: Spot, path: str) -> Candidate | None:
+        """The log that lies there."""
+        known = self.found.get((spot.agent.name, path))
+        if known is not None or not spot.agent.is_log(Path(path)):
+            return known
+        try:
+            told = Path(path).stat()
+        except OSError:
+            return None
+        if not stat.S_ISREG(told.st_mode):
+            return None
+        each = self.found[spot.agent.name, path] = Candidate(
+            agent=spot.agent,
+            path=path,
+            relpath=os.path.relpath(path, spot.place.root),
+            device=told.st_dev,
+            inode=told.st_ino,
+            size=told.st_size,
+            mtime_ns=told.st_mtime_ns,
+            ctime_ns=told.st_ctime_ns,
+        )
+        return each
+
+    def _beside(self, spot: Spot, path: str, below: PurePath) -> None:
+        kept = companions_of(spot.agent)
+        log = kept.log_of(below) if kept is not None and not NEVER_KEPT.search(below.name) else None
+        file = _sidecar(path, below.relative_to(log.parent)) if log is not None else None
+        if file is None:
+            return
+        named = str(spot.place.folder / log) if log is not None else ""
+        each = self._log(spot, named) or self._log(spot, f"{named}.zst")
+        if each is None:
+            self.early.add(path)
+            return
+        self.found[spot.agent.name, each.path] = msgspec.structs.replace(each, sidecars=(*each.sidecars, file))
+
+
+def changed(paths: Iterable[str], spots: Sequence[Spot]) -> Changed:
+    """The logs that changed files are, or lie beside. Folders are looked through; what is gone is passed over."""
+    looking = _Looking(spots)
+    for path in sorted(paths):
+        looking.look(path)
+    return Changed(logs=list(looking.found.values()), early=looking.early, folders=looking.folders)
+
+
+def _sidecar(path: str, name: PurePath) -> SidecarFile | None:
+    """A regular file that is reached from its log's folder without a link."""
+    folders = [Path(path).parents[depth] for depth in range(len(name.parts) - 1)]
+    try:
+        told = os.lstat(path)
+    except OSError:
+        return None
+    if not stat.S_ISREG(told.st_mode) or any(folder.is_symlink() for folder in folders):
+        return None
+    return SidecarFile(path=path, name=name.as_posix(), size=told.st_size, mtime_ns=told.st_mtime_ns)
+
+
+def _files_below(folder: str) -> Iterator[str]:
+    seen: set[tuple[int, int] | None] = set()
+    for at, folders, files in os.walk(folder, followlinks=True):
+        # Links may lead in a circle.
+        if (identity := _identity(Path(at))) in seen:
+            folders.clear()
+            continue
+        seen.add(identity)
+        yield from (str(Path(at, name)) for name in sorted(files))
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file or folder from another one of its name; None when there is none."""
+    try:
+        told = path.stat()
+    except OSError:
+        return None
+    return told.st_dev, told.st_ino
+
+
+def _refused(report: Report) -> set[str]:
+    """The logs that another process changed again and again while they were read."""
+    return {each.path for each in report.errors if each.reason == slices.STALE}
+
+
+def _state_of_runs(home: Path) -> tuple[object, ...]:
+    """What changes when there is a run to take up, or something to exchange with a project's store."""
+    spools = [(spool.folder.name, spool.is_alive) for spool in waiting(home / SPOOLS)]
+    return spools, [(note.name, _changed_ns(Path(place.path))) for note, place in noted(home / POINTERS)]
+
+
+def _changed_ns(store: Path) -> int:
+    """When a project's store was last written."""
+    try:
+        return store.stat().st_mtime_ns
+    except (OSError, ValueError):
+        return 0

@@ -1,0 +1,220 @@
+"""A second process that reads and understands logs while the first one writes them into the store.
+
+It is this module's ``serve``: jobs come in on stdin, slices go out on stdout, each as a frame of msgpack with its
+length and checksum before it. A frame that is not what was sent is the end of the second process: what it was given
+is read by the first. Only new logs are handed over; what must look into the store is not.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+import threading
+import zlib
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct, field
+
+from backstory import agents
+from backstory.ingest.log_reader import Slicer, Source, Start, opened
+from backstory.model import LogIdentity
+from backstory.store import LogSlice, SeenPlace
+from backstory.store.codec import ZstdError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backstory.agents import Agent
+
+WAITING_BYTES_MAX = 32 * 1024 * 1024
+"""Slices of this size may wait to be written; memory is bounded by it."""
+NOT_UNDERSTOOD = "kept, but not all of it could be understood"
+FRAME_BYTES_MAX = 1024 * 1024 * 1024
+"""A frame that says it is longer is none: a slice has some 16 MB, and what a few long lines add."""
+COMMAND = (sys.executable, "-c", "from backstory.ingest.worker import serve; serve()")
+_FRAME = b"bksf"
+_HEAD = struct.Struct("<4sII")
+"""What a frame begins with, its length, the CRC-32 of what follows."""
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """A log that the store does not have yet."""
+
+    agent: str
+    identity: LogIdentity
+    session_uid: str
+    created: int
+    path: str
+    relpath: str
+    place: SeenPlace
+    next_seq: int
+    first_hash: str | None
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """A slice of a job's log, or why there is none. The last one of a job says so."""
+
+    piece: LogSlice | None = None
+    is_last: bool = False
+    unknown: dict[str, int] = field(default_factory=dict)
+    problem: str | None = None
+    is_undone: bool = False
+    """Whether reading it failed here in a way that the first process should see itself."""
+
+
+class WorkerLost(Exception):
+    """The second process ended, or is not to be believed, before its work was done; this one can do it instead."""
+
+
+def parse(job: Job, agent: Agent) -> Iterator[Outcome]:
+    """Read a job's log to its end."""
+    try:
+        yield from _slices(job, agent)
+    except (OSError, ZstdError) as refused:
+        yield Outcome(is_last=True, problem=getattr(refused, "strerror", None) or str(refused))
+    except Exception:
+        yield Outcome(is_last=True, is_undone=True)
+
+
+def _slices(job: Job, agent: Agent) -> Iterator[Outcome]:
+    source = Source(
+        agent=agent,
+        identity=job.identity,
+        session_uid=job.session_uid,
+        created=job.created,
+        path=Path(job.path),
+        relpath=job.relpath,
+        place=job.place,
+    )
+    slicer = Slicer(source, Start(log=None, next_seq=job.next_seq, generation=1, first_hash=job.first_hash))
+    with opened(source.path) as file:
+        yield from outcomes(slicer, file)
+
+
+def outcomes(slicer: Slicer, file: IO[bytes]) -> Iterator[Outcome]:
+    """The slices of a log, the last one marked; one outcome without a slice when there is nothing."""
+    pieces = slicer.slices(file)
+    piece = next(pieces, None)
+    if piece is None:
+        yield Outcome(is_last=True)
+    while piece is not None:
+        following = next(pieces, None)
+        is_last = following is None
+        unknown, problem = (slicer.unknown, slicer.problem) if is_last else ({}, None)
+        yield Outcome(
+            piece=piece, is_last=is_last, unknown=unknown, problem=problem and f"{NOT_UNDERSTOOD} ({problem})"
+        )
+        piece = following
+
+
+class Worker:
+    """The second process. Jobs are done in the order they are given; ``outcome`` gives their slices in that order."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._decoder = msgspec.msgpack.Decoder(Outcome)
+        self._frames: deque[bytes | None] = deque()
+        self._waiting_bytes = 0
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._receive, daemon=True)
+        self._thread.start()
+
+    def give(self, job: Job) -> None:
+        """Hand over a log; raises WorkerLost."""
+        assert self._process.stdin is not None
+        try:
+            _send(self._process.stdin, msgspec.msgpack.encode(job))
+        except OSError as refused:
+            raise WorkerLost from refused
+
+    @property
+    def has_outcome(self) -> bool:
+        """Whether a slice is waiting."""
+        return bool(self._frames)
+
+    def outcome(self) -> Outcome:
+        """The next slice of the jobs given so far; raises WorkerLost."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._frames)
+            frame = self._frames.popleft()
+            if frame is None:
+                raise WorkerLost
+            self._waiting_bytes -= len(frame)
+            self._changed.notify()
+        try:
+            return self._decoder.decode(frame)
+        except (msgspec.MsgspecError, ValueError) as refused:
+            # Another version of this package answers, which was installed meanwhile.
+            raise WorkerLost from refused
+
+    def end(self) -> None:
+        """Let the process go, finished or not."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.kill()
+        self._process.wait()
+        with self._changed:
+            self._waiting_bytes = 0
+            self._changed.notify()
+        self._thread.join()
+        with suppress(OSError):
+            self._process.stdin.close()
+        self._process.stdout.close()
+
+    def _receive(self) -> None:
+        assert self._process.stdout is not None
+        # No name is kept of a frame, which may be large, while the next one is waited for.
+        while self._put(_receive(self._process.stdout)):
+            pass
+
+    def _put(self, frame: bytes | None) -> bool:
+        """Have a frame wait to be taken; whether another one may follow."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting_bytes < WAITING_BYTES_MAX)
+            self._frames.append(frame)
+            self._waiting_bytes += len(frame or b"")
+            self._changed.notify()
+        return frame is not None
+
+
+def serve() -> None:
+    """Do jobs from stdin until it ends."""
+    decoder, encoder = msgspec.msgpack.Decoder(Job), msgspec.msgpack.Encoder()
+    # Buffered whatever PYTHONUNBUFFERED says: a write to a pipe may end half-way, at a signal that stops us.
+    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as out:
+        # What an agent's code prints must not come between two frames.
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        while (frame := _receive(sys.stdin.buffer)) is not None:
+            job = decoder.decode(frame)
+            for outcome in parse(job, agents.load(job.agent)):
+                try:
+                    encoded = encoder.encode(outcome)
+                except Exception:
+                    # Something that an adapter told cannot be handed over: the first process need not.
+                    _send(out, encoder.encode(Outcome(is_last=True, is_undone=True)))
+                    break
+                _send(out, encoded)
+
+
+def _send(pipe: IO[bytes], frame: bytes) -> None:
+    pipe.write(_HEAD.pack(_FRAME, len(frame), zlib.crc32(frame)))
+    pipe.write(frame)
+    pipe.flush()
+
+
+def _receive(pipe: IO[bytes]) -> bytes | None:
+    """The next frame; None where there is none, and where what comes is none."""
+    head = pipe.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        return None
+    begin, length, checksum = _HEAD.unpack(head)
+    if begin != _FRAME or length > FRAME_BYTES_MAX:
+        return None
+    frame = pipe.read(length)
+    return frame if len(frame) == length and zlib.crc32(frame) == checksum else None

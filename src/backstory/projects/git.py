@@ -1,0 +1,167 @@
+"""Which project a folder belongs to, read from .git without running git.
+
+The key of a project is its remote's URL, normalised (``github.com/owner/repo``), so that clones and
+worktrees share it; without a remote it is the path of the repository's root; outside git, the folder.
+A bare repository is its own root, shared by the worktrees that are linked to it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from backstory.derive.remotes import normalised
+from backstory.store import PROJECT_STORE
+
+BARE_STORE = Path("backstory") / PROJECT_STORE.name
+"""Where a bare repository's store lies in it: all that is there is git's own, so nothing needs to be hidden."""
+
+_REMOTE = re.compile(r'^\s*\[remote "([^"]+)"\]\s*$')
+_URL = re.compile(r"^\s*url\s*=\s*(\S+)\s*$")
+_SECTION = re.compile(r"^\s*\[([^]\s\"]+)")
+_BARE = re.compile(r"^\s*bare\s*(?:=\s*(?:true|yes|on|1)\s*)?(?:[#;].*)?$", re.IGNORECASE)
+
+
+@lru_cache(maxsize=4096)
+def project_key(folder: str | None) -> str | None:
+    """The key of the project that ``folder`` lies in; the folder itself when it is gone or outside git."""
+    if not folder:
+        return None
+    root = _bare_root(Path(folder)) or repository_root(Path(folder))
+    if root is None:
+        return folder
+    url = remote_url(root)
+    return normalised(url) if url else str(root)
+
+
+@lru_cache(maxsize=4096)
+def worktree_root(folder: str | None) -> str | None:
+    """The root of the worktree that ``folder`` lies in; None when it is gone or outside git."""
+    root = repository_root(Path(folder)) if folder else None
+    return str(root) if root is not None else None
+
+
+def repository_root(folder: Path) -> Path | None:
+    """The nearest folder at or above with a ``.git``."""
+    for each in (folder, *folder.parents):
+        try:
+            if (each / ".git").exists():
+                return each
+        except (OSError, ValueError):
+            return None
+    return None
+
+
+def shared_root(folder: Path) -> Path | None:
+    """The root that all worktrees of a repository share: the main one's, or the folder of a bare repository."""
+    if (bare := _bare_root(folder)) is not None:
+        return bare
+    root = repository_root(folder)
+    if root is None:
+        return None
+    try:
+        common = _common_dir(root / ".git")
+    except (OSError, UnicodeDecodeError):
+        return root
+    return common.parent if common.name == ".git" else common
+
+
+def store_path(root: Path) -> Path:
+    """Where the store of the project with this root lies; its settings lie beside it."""
+    return root / (BARE_STORE if _is_bare(root) else PROJECT_STORE)
+
+
+def keep_out_of_git(folder: Path, name: str) -> None:
+    """Have git overlook ``name`` at a repository's root, by git's own exclude file: no file of the project changes."""
+    root = repository_root(folder)
+    if root is None or _is_bare(folder):
+        # The exclude file of a bare repository would hide folders of this name in its worktrees.
+        return
+    try:
+        exclude = _common_dir(root / ".git") / "info" / "exclude"
+        known = exclude.read_text("utf-8") if exclude.exists() else ""
+        if f"/{name}/" not in known.splitlines():
+            exclude.parent.mkdir(exist_ok=True)
+            with exclude.open("a", encoding="utf-8") as file:
+                file.write(("" if known.endswith("\n") or not known else "\n") + f"/{name}/\n")
+    except (OSError, UnicodeDecodeError):
+        return
+
+
+def current_branch(folder: Path) -> str | None:
+    """The branch that a folder's repository is on."""
+    root = repository_root(folder)
+    if root is None:
+        return None
+    try:
+        dot_git = root / ".git"
+        head_folder = dot_git if dot_git.is_dir() else root / dot_git.read_text("utf-8").removeprefix("gitdir:").strip()
+        return (head_folder / "HEAD").read_text("utf-8").strip().removeprefix("ref: refs/heads/") or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def remote_url(root: Path) -> str | None:
+    """The URL of ``origin``, else of the first remote, from the repository's config."""
+    try:
+        common = root if _is_bare(root) else _common_dir(root / ".git")
+        text = (common / "config").read_text("utf-8", "replace")
+    except (OSError, ValueError):
+        # Also a path that cannot be one: bytes that are no text, a NUL in it.
+        return None
+    urls: dict[str, str] = {}
+    section = None
+    for line in text.splitlines():
+        if line.lstrip().startswith("["):
+            found = _REMOTE.match(line)
+            section = found.group(1) if found else None
+        elif section and (found := _URL.match(line)):
+            urls.setdefault(section, found.group(1))
+    return urls.get("origin") or next(iter(urls.values()), None)
+
+
+def _bare_root(folder: Path) -> Path | None:
+    """The bare repository that a folder lies in, or whose worktree it lies in."""
+    for each in (folder, *folder.parents):
+        try:
+            if (each / ".git").exists():
+                common = _common_dir(each / ".git")
+                return common if _is_bare(common) else None
+            if _is_bare(each):
+                return each
+        except (OSError, ValueError):
+            return None
+    return None
+
+
+def _is_bare(folder: Path) -> bool:
+    """Whether a folder is a repository that has no worktree of its own."""
+    try:
+        if not ((folder / "HEAD").is_file() and (folder / "objects").is_dir()):
+            return False
+        # With settings per worktree git keeps this one beside the shared ones.
+        files = [folder / "config", folder / "config.worktree"]
+        return any(_says_bare(file.read_text("utf-8", "replace")) for file in files if file.exists())
+    except (OSError, ValueError):
+        return False
+
+
+def _says_bare(config: str) -> bool:
+    section = ""
+    for line in config.splitlines():
+        if found := _SECTION.match(line):
+            section = found.group(1).lower()
+        elif section == "core" and _BARE.match(line):
+            return True
+    return False
+
+
+def _common_dir(dot_git: Path) -> Path:
+    """Where a repository's config lies: ``.git``, or for a linked worktree the main repository's."""
+    if dot_git.is_dir():
+        return dot_git
+    target = dot_git.read_text("utf-8").removeprefix("gitdir:").strip()
+    folder = (dot_git.parent / target).resolve()
+    common = folder / "commondir"
+    return (folder / common.read_text("utf-8").strip()).resolve() if common.exists() else folder

@@ -1,0 +1,185 @@
+"""The project stores of a machine: where each lies, so that none is lost and the machine's store has what they hold.
+
+A note is a file ``BACKSTORY_HOME/projects/<store id>``, for further places of a store ``<store id>.1``, ``.2``, …: the
+store's path, a NUL, its device and inode. Notes of earlier versions hold the path alone. Its own time is that of the
+store when it was last looked into. A store that was noted is ours: it is noted when we make it, or when a person trusts
+it, and never because somebody looked at it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backstory.errors import BackstoryError, SessionsNotCopied, in_words
+from backstory.projects.trust import Place, Seen, Verdict, whose
+from backstory.projects.whereabouts import file_at
+from backstory.store import open_store
+from backstory.store.private import make_private_folder, write_private
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backstory.store import Store
+
+POINTERS = "projects"
+
+
+class KnownProjects:
+    """The stores that were made on this machine, or that a person trusted."""
+
+    def __init__(self, home: Path, home_store: Store, now: Callable[[], int]) -> None:
+        self._folder, self._home_store, self._now = home / POINTERS, home_store, now
+
+    def whose(self, store: Store, *, is_named: bool = False) -> Verdict:
+        """Whose a store is. ``is_named``: a person named this very file. Raises what reading the store raises."""
+        return whose(self._seen(store, is_named=is_named), [place for _, place in self._pointers()])
+
+    def _seen(self, store: Store, *, is_named: bool) -> Seen:
+        path = store.path
+        is_machine = file_at(path) is not None and file_at(path) == file_at(self._home_store.path)
+        seen = Seen(
+            path=str(path),
+            is_named=is_named,
+            is_link=path.is_symlink() or path.parent.is_symlink(),
+            is_machine=is_machine or path == self._home_store.path,
+        )
+        if seen.is_machine or not store.exists:
+            return seen
+        device, inode = file_at(path) or (None, None)
+        return msgspec.structs.replace(seen, store_id=store.id, device=device, inode=inode)
+
+    def begin(self, store: Store) -> None:
+        """Note a store that is about to be made, before it is: a crash in between does not make it a stranger's."""
+        if not store.exists:
+            store.begin_as(store_id := store.new_id())
+            self._note(Place(store_id=store_id, path=str(store.path)))
+
+    def remember(self, store: Store) -> None:
+        """Note where a store of ours lies, with its file: one that was moved is known by that."""
+        device, inode = file_at(store.path) or (None, None)
+        self._note(Place(store_id=store.id, path=str(store.path), device=device, inode=inode))
+
+    def _note(self, place: Place) -> None:
+        noted = [(file, known) for file, known in self._pointers() if known.store_id == place.store_id]
+        here = next((each for each in noted if each[1].path == place.path), None)
+        if here is not None and (here[1] == place or place.inode is None):
+            return
+        moved = next((file for file, known in noted if _is_moved(known, place)), None)
+        target = here[0] if here is not None else moved or self._free(place.store_id)
+        read = target.stat().st_mtime_ns if here is not None else 0
+        make_private_folder(self._folder)
+        whole = target.with_name(f".{target.name}.{os.getpid()}")
+        file = b"" if place.inode is None else f"\0{place.device} {place.inode}".encode()
+        write_private(whole, os.fsencode(place.path) + file, sync=True)
+        os.utime(whole, ns=(read, read))
+        whole.replace(target)
+
+    def _free(self, store_id: str) -> Path:
+        names = (self._folder / (f"{store_id}.{number}" if number else store_id) for number in count())
+        return next(each for each in names if not each.exists())
+
+    def owning(self, uid: str) -> Store | None:
+        """The project's store that owns a session of the machine's, if it is where it was last seen."""
+        owner = self._home_store.owner_of(uid)
+        for _, place in self._pointers():
+            if owner is not None and place.store_id == owner and Path(place.path).exists():
+                store = open_store(place.path, now=self._now)
+                if store.id == owner:
+                    return store
+        return None
+
+    def at(self, file: tuple[int, int]) -> Path | None:
+        """Where the store with this device and inode lies, if it was noted there."""
+        found = (Path(place.path) for _, place in self._pointers() if (place.device, place.inode) == file)
+        return next((path for path in found if file_at(path) == file), None)
+
+    def is_noted(self, path: Path) -> bool:
+        """Whether a store of ours lies, or lay, at a path."""
+        return any(place.path == str(path) for _, place in self._pointers())
+
+    def has_id(self, store: Store) -> bool:
+        """Whether a store's id is that of one of ours, or of one that sessions of the machine's belong to."""
+        return any(place.store_id == store.id for _, place in self._pointers()) or bool(
+            self._home_store.owned_by(store.id)
+        )
+
+    def stores(self) -> list[Store]:
+        """The project stores that are where they were last seen, and can be read."""
+        found = []
+        for _, place in self._pointers():
+            with suppress(OSError, ValueError, BackstoryError):
+                store = open_store(place.path, now=self._now)
+                if store.exists and store.id == place.store_id:
+                    found.append(store)
+        return found
+
+    def bring_back(self, store: Store) -> int:
+        """Make a project's store again that was here and is gone; gives how many sessions came back."""
+        if store.exists and store.session_count():
+            return 0
+        for _, place in self._pointers():
+            if place.path == str(store.path) and (back := store.rebuild_from(self._home_store, place.store_id)):
+                return back
+        return 0
+
+    def exchange(self, report: Callable[[str], None] = lambda problem: None) -> int:
+        """Have the machine's store hold what project stores hold, and give them what agents' logs told of their runs.
+
+        A store that is gone, or is as it was, is not opened. Gives how many sessions were copied; ``report`` is told
+        of stores that cannot be read now, and the others are read all the same.
+        """
+        copied = 0
+        for pointer, place in self._pointers():
+            told = self._home_store.usage_from_logs(place.store_id)
+            try:
+                path = Path(place.path)
+                changed = path.stat().st_mtime_ns
+                is_known = bool(self._home_store.owned_by(place.store_id)) and place.inode is not None
+                if changed == pointer.stat().st_mtime_ns and is_known and not told:
+                    continue
+                with open_store(path, now=self._now) as store:
+                    if store.id == place.store_id:
+                        self.remember(store)
+                        store.fill_in_usage(told)
+                        copied += self._home_store.catch_up(store)
+                os.utime(pointer, ns=(changed, changed))
+            except FileNotFoundError:
+                continue
+            except SessionsNotCopied as refused:
+                report(str(refused))
+            except Exception as refused:
+                report(f"A project's store was not read: {in_words(refused)}")
+        return copied
+
+    def _pointers(self) -> list[tuple[Path, Place]]:
+        return noted(self._folder)
+
+
+def noted(folder: Path) -> list[tuple[Path, Place]]:
+    """Every note in BACKSTORY_HOME's folder for them, with the file it is in; what is none is passed over."""
+    if not folder.is_dir():
+        return []
+    found = []
+    for each in sorted(folder.iterdir()):
+        if not each.name.startswith("."):
+            with suppress(OSError, ValueError):
+                found.append((each, _place(each.name.partition(".")[0], each.read_bytes())))
+    return found
+
+
+def _place(store_id: str, note: bytes) -> Place:
+    path, _, file = note.partition(b"\0")
+    device, inode = (int(each) for each in file.split()) if file else (None, None)
+    return Place(store_id=store_id, path=os.fsdecode(path), device=device, inode=inode)
+
+
+def _is_moved(known: Place, place: Place) -> bool:
+    """Whether the file that was noted at one place lies at another now."""
+    is_same = known.inode is not None and (known.device, known.inode) == (place.device, place.inode)
+    return is_same and file_at(Path(known.path)) != (place.device, place.inode)

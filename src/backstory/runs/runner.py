@@ -1,0 +1,654 @@
+"""One prompt: context, spawn, stream, show, exit, store. The agent outlives us if we die, and nothing is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from contextlib import closing, nullcontext, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
+
+from backstory import ids
+from backstory.agents import Exit, steerable, stream_reader_of
+from backstory.conversation.context import PREFIX_CHARS, build_context, context_prefix
+from backstory.errors import (
+    AgentNotStarted,
+    BackstoryError,
+    EmptyPrompt,
+    FolderNotUsable,
+    PromptNotText,
+    RunNotStored,
+    SessionBusy,
+    SessionDiverged,
+    in_words,
+    is_for_one_only,
+)
+from backstory.model import Permissions, Turn
+from backstory.projects.registry import KnownProjects
+from backstory.projects.whereabouts import Whereabouts, file_at
+from backstory.runs import listeners
+from backstory.runs.lease import Hold, Steering, settle, still_waits
+from backstory.runs.spool import LOCKS, MARKER, ORPHAN_S, SPOOLS, Feed, Run, SessionLock, Spool, waiting
+from backstory.runs.stream import Followed, Shown, Told, native_id, program, runnable
+from backstory.store import RunPiece, Store, open_store
+from backstory.store.queue import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from backstory.agents import ListeningReader, Runnable, StreamReader
+    from backstory.conversation.tree import Point
+    from backstory.store import Session
+    from backstory.store.queue import Text
+
+POLL_S = 0.025
+READ_BYTES = 1024 * 1024
+LOCK_S = 2.0
+"""So long a session's lock is waited for."""
+LOOK_S = 1.0
+DISK_BYTES_LEAST = 64 * 1024 * 1024
+"""With less room on the disk an agent is stopped, so that what it said can still be stored."""
+INTERRUPTS_MAX = 2
+INTERRUPT_S = 5.0
+"""So long an agent may take to stop when asked; then it is ended with all that it started."""
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """What is asked for. ``context_chars`` is how much of the session the agent is told."""
+
+    agent: str
+    prompt: str
+    cwd: Path
+    model: str | None = None
+    permissions: Permissions = Permissions.AGENT
+    executable: str | None = None
+    context_chars: int = 400_000
+    after: Point | None = None
+    """The record that the prompt follows; None: where the session goes on."""
+    silence_s: float = 3_600.0
+    turn_uid: str | None = None
+    """The uid of the turn it becomes, where the prompt was queued under one."""
+
+
+class Finished(Struct, frozen=True, kw_only=True):
+    """What a run came to."""
+
+    turn: Turn
+    context_chars: int
+    tools: int
+    error: str | None = None
+    waits: str | None = None
+    """Why it could not be stored yet; it waits in the spool for the next command."""
+    moved: str | None = None
+    """Where it was stored instead, if its project was moved or removed meanwhile."""
+
+
+class Unstored(str):
+    """The sentence about a run that could not be stored, with the folder that it waits in, and the reason."""
+
+    folder: Path
+    reason: str
+
+    @classmethod
+    def of(cls, folder: Path, reason: str) -> Unstored:
+        """The sentence about this folder."""
+        told = cls(f"A run waits in {folder} and could not be stored: {reason}")
+        told.folder, told.reason = folder, reason
+        return told
+
+
+class Runner:
+    """Runs prompts on one machine: ``home`` holds the spool and the locks.
+
+    ``report`` is told whom a queue is waited for.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        home_store: Store,
+        environ: Mapping[str, str],
+        now: Callable[[], int],
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._home, self._home_store, self._environ, self._now = home, home_store, environ, now
+        self._report = report
+        self.projects = KnownProjects(home, home_store, now)
+
+    def run(self, store: Store, session: Session, request: Request, show: Callable[[Shown], None]) -> Finished:
+        """Run one prompt in a session and store what came of it.
+
+        An interrupt stops the agent: once asks it to, twice ends it. Errors: EmptyPrompt, PromptNotText,
+        AgentMissing, AgentNotStarted, AgentCannotRun, FolderNotUsable, SessionBusy, and those of a store that cannot be
+        written now or cannot take an earlier run of the session.
+        """
+        self.check(request)
+        hold = self.hold(store, session)
+        try:
+            return self.run_held(hold, store, session, request, show)
+        finally:
+            hold.release()
+
+    def hold(self, store: Store, session: Session, patience_s: float = LOCK_S) -> Hold:
+        """Take the right to run a session; raises SessionBusy, SessionElsewhere.
+
+        Another command may have it for a moment, to store what an earlier run left: it is waited for.
+        """
+        hold = Hold(self._home, store, session.uid, self._now, self._report)
+        deadline = time.monotonic() + patience_s
+        while not hold.take():
+            if time.monotonic() > deadline:
+                raise SessionBusy(session.shown_number or session.uid, hold.holder)
+            time.sleep(POLL_S)
+        return hold
+
+    def run_held(
+        self, hold: Hold, store: Store, session: Session, request: Request, show: Callable[[Shown], None]
+    ) -> Finished:
+        """Run one prompt in a session that is held; errors as of ``run``."""
+        executable = self.check(request)
+        self._take_up_own(store, session)
+        hold.show_owner()
+        return self._run_locked(hold, store, session, request, executable, show)
+
+    def next_text(self, hold: Hold, store: Store, session: Session) -> Text | None:
+        """The follow-up that is to be run next in a session that is held; None when none waits.
+
+        What earlier runs left is stored first, so that what they consumed is not run again.
+        """
+        self._take_up_own(store, session)
+        for text in hold.queue.texts(session.uid):
+            if store.has_run(session.uid, text.uid):
+                # Its runner was killed before it could take it out.
+                hold.queue.remove([text.uid])
+                continue
+            if text.kind == Kind.STEER:
+                # It came when nobody ran any more.
+                hold.queue.make_followups([text.uid])
+            return text
+        return None
+
+    def _take_up_own(self, store: Store, session: Session) -> None:
+        """A run follows on from all before it: store what waits, and do not run beside an agent that still lives."""
+        for spool in waiting(self._home / SPOOLS):
+            run = spool.run
+            if run is None or run.session_uid != session.uid:
+                continue
+            if spool.is_alive:
+                raise SessionBusy(session.shown_number or session.uid, "an agent whose backstory was killed")
+            spool.kill()
+            try:
+                self._store_or_drop(store, spool, run)
+            except Exception as refused:
+                if not is_for_one_only(refused):
+                    raise
+                spool.note_trouble(in_words(refused))
+                name = session.shown_number or session.uid
+                raise RunNotStored(name, spool.folder, in_words(refused)) from refused
+
+    def _store_or_drop(self, store: Store, spool: Spool, run: Run) -> None:
+        """Store what a run has left. One that never started, and whose prompt still waits in the queue, is dropped."""
+        if not spool.was_started and still_waits(store, run.turn_uid, self._report):
+            spool.remove()
+        else:
+            self._store(store, spool, self._left(spool, run))
+
+    def check(self, request: Request) -> str:
+        """Whether a request could be run at all, before anything is made for it; gives the agent's program."""
+        if not request.prompt.strip():
+            raise EmptyPrompt
+        try:
+            request.prompt.encode()
+        except UnicodeEncodeError as refused:
+            raise PromptNotText from refused
+        return program(runnable(request.agent), request.executable, self._environ)
+
+    def take_up(self, report: Callable[[Unstored], None] = lambda problem: None) -> int:
+        """Store what runs whose runner died have left, once they are over; gives how many that were.
+
+        One that cannot be stored stays where it is, ``report`` is told, and the others are stored all the same.
+        """
+        stored = 0
+        for spool in waiting(self._home / SPOOLS):
+            run = spool.run
+            if run is None and spool.age_s() > ORPHAN_S and not spool.stdout.exists():
+                spool.remove()
+            if run is None or spool.is_alive:
+                continue
+            lock = SessionLock(self._home / LOCKS, run.session_uid)
+            try:
+                if not lock.take():
+                    continue
+                # While we waited for the lock its runner may have stored and removed it.
+                if spool.folder.exists():
+                    # Its tools may have outlived it.
+                    spool.kill()
+                    with open_store(run.store, now=self._now) as store:
+                        self._store_or_drop(store, spool, run)
+                        stored += 1
+                    if spool.trouble:
+                        # It is stored where it belongs, and not in the machine's store.
+                        report(Unstored.of(spool.folder, spool.trouble))
+            except Exception as refused:
+                if is_for_one_only(refused):
+                    spool.note_trouble(in_words(refused))
+                report(Unstored.of(spool.folder, in_words(refused)))
+            finally:
+                lock.release()
+        return stored
+
+    def cleanup_orphans(self, store: Store, report: Callable[[str], None]) -> None:
+        """Close what a crash left in a store and nothing will complete any more, and ``report`` it."""
+        to_come = {run.turn_uid for spool in waiting(self._home / SPOOLS) if (run := spool.run) is not None}
+        try:
+            closed = store.cleanup_orphans(to_come)
+        except Exception as refused:
+            report(f"What a crash left could not be closed: {in_words(refused)}")
+            return
+        for orphan in closed:
+            calls = f", {orphan.calls} of its calls without a result" if orphan.calls else ""
+            name = store.session(orphan.session_uid).shown_name
+            report(f"{name} @{orphan.seq} was cut off by a crash; the rest of it is lost: closed as crashed{calls}.")
+
+    def running(self) -> set[tuple[str, str]]:
+        """(agent, its own id of the session) of every run that is not stored yet."""
+        runs = [(spool, run) for spool in waiting(self._home / SPOOLS) if (run := spool.run) is not None]
+        found = set[tuple[str, str]]()
+        for spool, run in runs:
+            # The log of an agent that is no longer known is not read either.
+            with suppress(BackstoryError, OSError):
+                if (native := native_id(spool, run)) is not None:
+                    found.add((run.agent, native))
+        return found
+
+    def _left(self, spool: Spool, run: Run) -> Told:
+        return Told(spool, run, exit_unseen(spool), min(spool.last_word_ms(), self._now()))
+
+    def _run_locked(
+        self,
+        hold: Hold,
+        store: Store,
+        session: Session,
+        request: Request,
+        executable: str,
+        show: Callable[[Shown], None],
+    ) -> Finished:
+        agent = runnable(request.agent)
+        # Asked before anything is paid for.
+        store.check_writable()
+        after = request.after or store.leaf(session)
+        context = _context(store, session, request, agent, after)
+        prefix = context_prefix(context)
+        run = self._new_run(store, session, request, agent, prefix, after)
+        command = agent.command(
+            executable, model=request.model, permissions=request.permissions, native_id=run.native_id
+        )
+        listener = steerable(agent)
+        feed = Feed.holding(listener.line(prefix + request.prompt)) if listener is not None else None
+        if listener is not None and feed is not None:
+            command = listener.listening(command)
+        with (
+            Whereabouts(store.path) as whereabouts,
+            _Stopping(Spool(self._home / SPOOLS / run.turn_uid), request.silence_s) as stopping,
+            nullcontext() if feed is None else closing(feed),
+        ):
+            spool = Spool.begin(self._home / SPOOLS, run, prefix + request.prompt)
+            try:
+                process = None if stopping.was_asked else self._spawn(spool, command, request.cwd, feed)
+            except OSError as refused:
+                spool.remove()
+                store.drop_if_empty(session)
+                raise _not_started(agent.name, executable, request.cwd, refused) from refused
+            # The agent needs its time to begin, so this costs none.
+            self._let_home_know(store, session)
+            import_module("backstory.derive.deriver")  # needed to store what it says
+            if process is None:
+                ended = Exit(was_cancelled=True)
+            else:
+                reader = stream_reader_of(agent)
+                is_known = listeners.is_known(self._home, executable)
+                steering = _steering(hold, spool, feed, agent, reader, self._now, is_known=is_known)
+                ended = self._follow(spool, process, reader, stopping, steering, show)
+                if steering is not None and steering.was_heard:
+                    listeners.note(self._home, executable)
+            spool.note_exit(ended.code, ended.signal)
+            moved_to = whereabouts.now()
+        return self._finish(store, spool, run, ended, len(context), moved_to)
+
+    def _new_run(
+        self, store: Store, session: Session, request: Request, agent: Runnable, prefix: str, after: Point | None
+    ) -> Run:
+        now = self._now()
+        return Run(
+            turn_uid=request.turn_uid or ids.new_uid(now, os.urandom(10)),
+            session_uid=session.uid,
+            store=str(store.path),
+            agent=agent.name,
+            prompt=request.prompt,
+            cwd=str(request.cwd),
+            started=now,
+            model=request.model,
+            permissions=request.permissions.value,
+            native_id=agent.native_id(os.urandom(16)),
+            prefix_chars=len(prefix),
+            prefix_sha256=hashlib.sha256(prefix.encode("utf-8", "surrogatepass")).hexdigest() if prefix else None,
+            parent_uid=after.uid if after else None,
+            parent_seq=after.seq if after else None,
+            store_file=file_at(store.path),
+        )
+
+    def _finish(
+        self, store: Store, spool: Spool, run: Run, ended: Exit, context_chars: int, moved_to: Path | None
+    ) -> Finished:
+        """Store a run that is over, and say what it came to, also when it cannot be stored now."""
+        now, waits, moved = self._now(), None, None
+        told = Told(spool, run, ended, now)
+        try:
+            moved = self._store(store, spool, told, moved_to)
+        except Exception as refused:
+            if is_for_one_only(refused):
+                spool.note_trouble(in_words(refused))
+            told, waits = Told(spool, run, ended, now), in_words(refused)
+            for _ in told.pieces():
+                pass
+        return Finished(
+            turn=told.turn, context_chars=context_chars, tools=told.tools, error=told.error, waits=waits, moved=moved
+        )
+
+    def _let_home_know(self, store: Store, session: Session) -> None:
+        """A session is known to the machine's store at once: the project's may be gone before its first run ends."""
+        home = self._home_store
+        try:
+            if home.path != store.path and not home.has(session.uid) and not home.is_forgotten(session.uid):
+                home.take_session(store, session.uid)
+        except Exception:
+            # It is tried again when the run is stored.
+            return
+
+    def _store(self, store: Store, spool: Spool, told: Told, moved_to: Path | None = None) -> str | None:
+        """Store a run where it belongs, also where that was moved to; gives where that is if it is elsewhere now.
+
+        A store that is gone from its project is brought back first. Where the project is gone, too, nothing is made in
+        its place: the machine's store has the run. Raises what keeps it from being stored.
+        """
+        file = told.run.store_file
+        if _is_there(store, told.session_uid, file):
+            self._store_in(store, spool, told)
+            return None
+        # What is open is a file without a name, or with another one.
+        store.close()
+        moved_to = moved_to or (self.projects.at(file) if file is not None else None)
+        if moved_to is not None:
+            with open_store(moved_to, now=self._now) as there:
+                self.projects.remember(there)
+                self._store_in(there, spool, told)
+            return f"Its project was moved while it ran; it is stored in {moved_to}."
+        if not store.path.parent.parent.exists() and self._home_store.has(told.session_uid):
+            for piece in told.pieces():
+                self._home_store.write_run(piece)
+            spool.remove()
+            return f"Its project is not where it was, so it is stored in {self._home_store.path} only."
+        self.projects.bring_back(store)
+        self._store_in(store, spool, told)
+        return None
+
+    def _store_in(self, store: Store, spool: Spool, told: Told) -> None:
+        """Store a run where it belongs and in the machine's store; its spool goes only when both have it.
+
+        What the machine's store cannot take now is left for the next command: the run is safe where it belongs. Raises
+        what keeps it from being stored there.
+        """
+        uid, home = told.session_uid, self._home_store
+        if store.is_forgotten(uid):
+            for _ in told.pieces():
+                pass
+            spool.remove()
+            return
+        is_beside = home.path != store.path and _is_level(home, uid, store.next_seq(uid))
+        pieces = told.pieces()
+        for piece in pieces:
+            if not store.write_run(piece):
+                is_beside = False
+                break
+            is_beside = is_beside and _is_written(home, piece)
+        for _ in pieces:
+            # Read to its end all the same: it tells which words the agent took up.
+            pass
+        settle(store, uid, [told.run.turn_uid, *told.taken], self._report)
+        try:
+            try:
+                home.hand_over(store, uid, has_all=is_beside)
+            except SessionDiverged:
+                # The machine's store has turns that the project's lacks: it takes this one beside them.
+                for piece in Told(spool, told.run, told.ended, told.now).pieces():
+                    home.write_run(piece)
+            spool.remove()
+        except Exception as refused:
+            if is_for_one_only(refused):
+                spool.note_trouble(f"{home.path} cannot take it: {in_words(refused)}")
+
+    def _spawn(self, spool: Spool, command: list[str], cwd: Path, feed: Feed | None) -> subprocess.Popen[bytes]:
+        stdout, stderr = spool.open_output()
+        try:
+            with spool.stdin.open("rb") if feed is None else nullcontext(feed.reading) as stdin:
+                process = subprocess.Popen(
+                    command,
+                    cwd=cwd,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                    env={**self._environ, MARKER: spool.folder.name},
+                    start_new_session=True,
+                )
+        finally:
+            # From here on the lock on stdout is the agent's alone.
+            os.close(stdout)
+            os.close(stderr)
+            if feed is not None:
+                feed.close_reading()
+        spool.note_process(process.pid)
+        return process
+
+    def _follow(
+        self,
+        spool: Spool,
+        process: subprocess.Popen[bytes],
+        reader: StreamReader,
+        stopping: _Stopping,
+        steering: Steering | None,
+        show: Callable[[Shown], None],
+    ) -> Exit:
+        """Show what comes until the agent has ended; what it left running is ended with it."""
+        outputs = [Followed(spool.stdout, reader, is_error=False), Followed(spool.stderr, reader, is_error=True)]
+        with _Ending(process.pid) as ending:
+            while process.poll() is None:
+                came = False
+                for output in outputs:
+                    for shown in output.new():
+                        came = True
+                        show(shown)
+                if steering is not None:
+                    came = _steered(steering, stopping, show) or came
+                stopping.look(came=came)
+                if not came:
+                    ending.wait(POLL_S)
+        spool.kill()
+        for output in outputs:
+            for shown in output.rest():
+                show(shown)
+        if steering is not None:
+            steering.end()
+            _steered(steering, stopping, show)
+        for output in outputs:
+            output.close()
+        code = process.returncode
+        return Exit(
+            code=code if code >= 0 else None,
+            signal=-code if code < 0 else None,
+            was_cancelled=spool.was_cancelled,
+        )
+
+
+def _steering(
+    hold: Hold,
+    spool: Spool,
+    feed: Feed | None,
+    agent: Runnable,
+    reader: StreamReader,
+    now: Callable[[], int],
+    *,
+    is_known: bool,
+) -> Steering | None:
+    listener = steerable(agent)
+    if listener is None or feed is None:
+        return None
+    return Steering(hold, spool, feed, listener, cast("ListeningReader", reader), now, is_known=is_known)
+
+
+def _steered(steering: Steering, stopping: _Stopping, show: Callable[[Shown], None]) -> bool:
+    """Tell the agent what has come, unless it was asked to stop, and show what it has taken up; whether it has any."""
+    if stopping.was_asked:
+        steering.end()
+    taken = steering.look()
+    for event in taken:
+        show(Shown([event]))
+    return bool(taken)
+
+
+class _Ending:
+    """Waits a while, but no longer than a process lives, where the system tells of its end."""
+
+    def __init__(self, pid: int) -> None:
+        self._files: list[int] = []
+        with suppress(AttributeError, OSError):
+            self._files = [os.pidfd_open(pid)]
+
+    def __enter__(self) -> _Ending:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files:
+            os.close(file)
+
+    def wait(self, seconds: float) -> None:
+        """Wait, at most so long; at once when the process is over."""
+        select.select(self._files, [], [], seconds)
+
+
+class _Stopping:
+    """When and how hard an agent is stopped: asked first, ended when it does not listen."""
+
+    def __init__(self, spool: Spool, silence_s: float) -> None:
+        self._spool, self._silence_s = spool, silence_s
+        self._last_word = self._last_look = time.monotonic()
+        self._asked: float | None = None
+        self._interrupts = 0
+        self._is_stopping = False
+        self._before: Any = None
+
+    def __enter__(self) -> _Stopping:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._interrupted)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _interrupted(self, _number: int, _frame: object) -> None:
+        # Heard at once, also while nobody reads our output; raised only when the agent has been ended already, because
+        # an exception could strike anywhere.
+        self._interrupts += 1
+        if self._is_stopping:
+            # Heard while the one before is still seen to: ending an agent must not be broken off.
+            return
+        if self._interrupts > INTERRUPTS_MAX:
+            raise KeyboardInterrupt
+        self._is_stopping = True
+        try:
+            self._stop(time.monotonic())
+        finally:
+            self._is_stopping = False
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether the agent was asked to stop."""
+        return self._asked is not None
+
+    def look(self, *, came: bool) -> None:
+        """Note whether something came; act on silence, on a full disk, and on an agent that does not listen."""
+        now = time.monotonic()
+        self._last_word = now if came else self._last_word
+        if self._asked is not None and now - self._asked > INTERRUPT_S:
+            self._spool.kill()
+        elif self._asked is None and 0 < self._silence_s < now - self._last_word:
+            self._stop(now, f"Stopped: it said nothing for {self._silence_s:.0f} s (the setting run.silence_s).")
+        elif self._asked is None and now - self._last_look > LOOK_S:
+            self._last_look = now
+            if shutil.disk_usage(self._spool.folder).free < DISK_BYTES_LEAST:
+                self._stop(now, "Stopped: the disk is nearly full.")
+
+    def _stop(self, now: float, why: str = "") -> None:
+        """Ask it to stop; the second time, end it."""
+        if self._asked is not None:
+            self._spool.kill()
+            return
+        self._asked = now
+        self._spool.cancel(why)
+
+
+def _context(store: Store, session: Session, request: Request, agent: Runnable, after: Point | None) -> str:
+    """What the agent is told of the session: as much as is wanted, and as fits beside the prompt."""
+    room = request.context_chars
+    if agent.prompt_chars_max is not None:
+        room = max(min(room, agent.prompt_chars_max - len(request.prompt) - PREFIX_CHARS), 0)
+    told, turns = store.context_turns(session, room, after), store.branch_length(session, after)
+    return build_context(told, budget_chars=room, turns=turns).text
+
+
+def _not_started(agent: str, executable: str, cwd: Path, refused: OSError) -> BackstoryError:
+    detail = refused.strerror or str(refused)
+    if str(refused.filename) == str(cwd):
+        return FolderNotUsable(cwd, detail)
+    return AgentNotStarted(agent, executable, detail)
+
+
+def _is_there(store: Store, session_uid: str, file: tuple[int, int] | None) -> bool:
+    """Whether a run's store is where it was: the same file, or another with its session: one brought back."""
+    if not store.exists:
+        return False
+    if file is None or file_at(store.path) == file:
+        return True
+    store.close()
+    return store.has(session_uid)
+
+
+def _is_level(home: Store, uid: str, next_seq: int) -> bool:
+    """Whether the machine's store has all of a session, so that a run can be written to it beside."""
+    try:
+        return home.has(uid) and home.next_seq(uid) == next_seq
+    except Exception:
+        return False
+
+
+def _is_written(home: Store, piece: RunPiece) -> bool:
+    """Whether the machine's store took a piece of a run; what it does not take is copied when the run is stored."""
+    try:
+        return home.write_run(piece)
+    except Exception:
+        return False
+
+
+def exit_unseen(spool: Spool) -> Exit:
+    """How an agent ended, if its runner noted it; if nobody saw it, only what it said counts."""
+    code, number = spool.exit or (0, None)
+    return Exit(code=code, signal=number, was_cancelled=spool.was_cancelled)

@@ -1,0 +1,317 @@
+"""A session out of another store, or out of this one under another uid: its bytes, numbers, turns and events.
+
+The other store is attached to this one's connection as ``source`` by the caller. Functions never commit.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backstory import ids
+from backstory.derive import index_text
+from backstory.derive.remotes import repository_name
+from backstory.errors import SessionDiverged, SessionNotFound, StoreDamaged
+from backstory.model import Relation, event_from_json
+from backstory.store import branches, claims, derived_tables, slices, turns
+
+if TYPE_CHECKING:
+    import apsw
+
+    from backstory.conversation.tree import Point
+    from backstory.store.codec import EventCodec
+
+COPY = "copy "
+"""Before the kind of a log whose bytes were copied with another session's turns; its own log stays with that one."""
+EVENTS_AT_ONCE = 2_000
+
+_SESSION = (
+    "name, title, worktree, project, repository, branch, cwd, created, last_active, completed, duration_ms, cost_usd, "
+    "leaf_uid, next_seq, root"
+)
+_LOG = "turn_uid, agent, native_id, relpath, path, modified, first_hash, tail_hash, read_to, parsed_to, frames, cwd"
+_LOG_TABLES = {
+    "chunks": "start, length, sha256, data",
+    "numbers": "start, stop, first_seq, records",
+    "sidecars": "name, size, mtime_ns, sha256, data",
+}
+_TURN = (
+    "uid, parent_uid, parent_seq, first_seq, last_seq, agent, model, native_id, prompt, started, ended, outcome, "
+    "stop_reason, api_latency_ms, duration_ms, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
+    "cache_write_1h_tokens, largest_input_tokens, reasoning_tokens, tokens_source, cost_usd, cost_source, "
+    "prefix_chars, prefix_sha256"
+)
+
+
+class Continuation(Struct, frozen=True, kw_only=True):
+    """A session that goes on from another: its own uid, its owner and number."""
+
+    uid: str
+    owner: str
+    number: int
+    worktree: str | None = None
+    """Where it begins; None: where the other did."""
+
+
+class Taken(Struct, frozen=True, kw_only=True):
+    """What is said of a session from elsewhere: the store it was taken from, and the project that lies in."""
+
+    elsewhere: str
+    project: str | None
+    folder: str
+
+
+def take(db: apsw.Connection, source: str, uid: str) -> int:
+    """Copy a session that another store owns, as it is there, in place of what is kept of it here; gives its id."""
+    known: Any = db.execute("select id, owner, elsewhere from sessions where uid = ?", (uid,)).fetchone()
+    if known and (_is_anothers(db, source, known, uid) or _has_more(db, source, known[0], uid)):
+        raise SessionDiverged(uid)
+    if known:
+        slices.delete_events(db, "session_id = ?", (known[0],))
+        db.execute("delete from sessions where id = ?", (known[0],))
+    old = _id_of(db, source, uid)
+    owned = "owner, number, native_id, parent_identity, relation"
+    db.execute(
+        f"insert into sessions(uid, {owned}, {_SESSION}) select uid, {owned}, {_SESSION} "
+        f"from {source}.sessions where id = ?",
+        (old,),
+    )
+    session_id = db.last_insert_rowid()
+    if known:
+        db.execute("update sessions set elsewhere = ? where id = ?", (known[2], session_id))
+    _copy_content(db, source, old, session_id, kind="kind")
+    db.execute(
+        "update sessions set parent_id = ? where parent_identity = ? and parent_id is null",
+        (session_id, ids.session_identity(uid)),
+    )
+    db.execute(
+        "update sessions set parent_id = (select p.id from sessions p "
+        "where substr(p.uid, 11) = sessions.parent_identity) where id = ? and parent_identity is not null",
+        (session_id,),
+    )
+    for (turn_uid,) in db.execute("select uid from turns where session_id = ?", (session_id,)).fetchall():
+        claims.settle(db, session_id, str(turn_uid))
+    return session_id
+
+
+def _is_anothers(db: apsw.Connection, source: str, known: tuple[object, ...], uid: str) -> bool:
+    """Whether a session here is not that of the other store, but only bears its uid: one never replaces the other."""
+    _, owner, elsewhere = known
+    theirs = db.execute(f"select owner from {source}.sessions where uid = ?", (uid,)).get
+    return owner != theirs and not (owner is None and elsewhere is not None)
+
+
+def take_elsewhere(db: apsw.Connection, source: str, uid: str, told: Taken) -> int:
+    """Copy a session that is not here out of a store from elsewhere; gives its id.
+
+    It is nobody's: it has no owner and no number, claims no log and is no relative of a session of ours. What people
+    decided there is not copied, and its bytes are no log that one of ours could be taken for.
+    """
+    theirs, ours = (f"select id, sha256, data from {name}.dictionaries" for name in (source, "main"))
+    if db.execute(f"select exists ({theirs} except {ours})").get:
+        raise StoreDamaged(Path(told.elsewhere), "its events are packed in a way that is not known here")
+    old = _id_of(db, source, uid)
+    db.execute(
+        f"insert into sessions(uid, {_SESSION}) select uid, {_SESSION} from {source}.sessions where id = ?", (old,)
+    )
+    session_id = db.last_insert_rowid()
+    _copy_content(db, source, old, session_id, kind=f"'{COPY}' || replace(kind, '{COPY}', '')")
+    db.execute("delete from branches where session_id = ?", (session_id,))
+    db.execute(
+        "update sessions set name = '', elsewhere = ?, project = ?, repository = ?, worktree = ?, cwd = ?, root = ? "
+        "where id = ?",
+        (
+            told.elsewhere, told.project, repository_name(told.project), told.folder, told.folder, told.folder,
+            session_id,
+        ),
+    )  # fmt: skip
+    return session_id
+
+
+def shared_turn(db: apsw.Connection, source: str, uid: str, elsewhere: str) -> bool:
+    """Whether a session of a store from elsewhere holds a turn that is known here from another place."""
+    return bool(
+        db.execute(
+            f"select exists (select 1 from {source}.sessions o join {source}.turns t on t.session_id = o.id "
+            "join turns h on h.uid = t.uid join sessions s on s.id = h.session_id "
+            "where o.uid = ? and s.elsewhere is not ?)",
+            (uid, elsewhere),
+        ).get
+    )
+
+
+def _has_more(db: apsw.Connection, source: str, known: object, uid: str) -> bool:
+    """Whether a session has a turn here that it lacks there: an older copy does not replace a newer one."""
+    return bool(
+        db.execute(
+            "select count(*) from turns where session_id = ? and outcome is not null and removed is null "
+            f"and uid not in (select t.uid from {source}.turns t join {source}.sessions s on s.id = t.session_id "
+            "where s.uid = ?)",
+            (known, uid),
+        ).get
+    )
+
+
+def continue_from(db: apsw.Connection, source: str, uid: str, new: Continuation) -> int:
+    """A new session of this store that begins with copies of another's turns; gives its id."""
+    old = _id_of(db, source, uid)
+    db.execute(
+        f"insert into sessions(uid, owner, number, relation, parent_identity, {_SESSION}) "
+        f"select ?, ?, ?, ?, ?, {_SESSION} from {source}.sessions where id = ?",
+        (new.uid, new.owner, new.number, Relation.CONTINUATION, ids.session_identity(uid), old),
+    )
+    session_id = db.last_insert_rowid()
+    db.execute(
+        "update sessions set name = '', parent_id = (select p.id from sessions p where p.uid = ?) where id = ?",
+        (uid, session_id),
+    )
+    _copy_content(db, source, old, session_id, kind=f"'{COPY}' || replace(kind, '{COPY}', '')")
+    if new.worktree is not None:
+        db.execute("update sessions set worktree = ?, root = null where id = ?", (new.worktree, session_id))
+    return session_id
+
+
+def continuation_of(db: apsw.Connection, uid: str, holding: Point | None = None) -> int | None:
+    """The session of this store that goes on from another, if there is one; the last active if there are several.
+
+    ``holding``: only one that has this record, in this turn, for more may have come since it was made.
+    """
+    found = db.execute(
+        "select s.id from sessions s where parent_identity = ? and relation = ? and owner is not null "
+        "and (?3 is null or exists (select 1 from turns where session_id = s.id and uid = ?3 "
+        "and ?4 between first_seq and last_seq and removed is null)) order by last_active desc limit 1",
+        (
+            ids.session_identity(uid), Relation.CONTINUATION, holding.uid if holding else None,
+            holding.seq if holding else None,
+        ),
+    ).fetchone()  # fmt: skip
+    return int(str(found[0])) if found else None
+
+
+def _id_of(db: apsw.Connection, source: str, uid: str) -> int:
+    found = db.execute(f"select id from {source}.sessions where uid = ?", (uid,)).fetchone()
+    if found is None:
+        raise SessionNotFound(uid)
+    return int(str(found[0]))
+
+
+def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind: str) -> None:
+    db.execute(
+        f"insert or ignore into dictionaries(id, sha256, data) select id, sha256, data from {source}.dictionaries"
+    )
+    log_ids: dict[int, int] = {}
+    for (log_id,) in db.execute(f"select id from {source}.logs where session_id = ? order by id", (old,)).fetchall():
+        db.execute(
+            f"insert into logs(session_id, kind, generation, {_LOG}) select ?, {kind}, generation, {_LOG} "
+            f"from {source}.logs where id = ?",
+            (new, log_id),
+        )
+        copied = log_ids[int(str(log_id))] = db.last_insert_rowid()
+        for table, columns in _LOG_TABLES.items():
+            db.execute(
+                f"insert into {table}(log_id, {columns}) select ?, {columns} from {source}.{table} where log_id = ?",
+                (copied, log_id),
+            )
+    db.execute(
+        f"insert into turns(session_id, {_TURN}) select ?, {_TURN} from {source}.turns where session_id = ?",
+        (new, old),
+    )
+    pairs: list[Any] = db.execute(
+        f"select o.id, n.id from {source}.turns o join turns n on n.uid = o.uid and n.session_id = ? "
+        "where o.session_id = ?",
+        (new, old),
+    ).fetchall()
+    turn_ids = dict(pairs)
+    db.execute(
+        f"insert into turn_texts(turn_id, answer) select n.id, x.answer from {source}.turns o "
+        f"join {source}.turn_texts x on x.turn_id = o.id join turns n on n.uid = o.uid and n.session_id = ? "
+        "where o.session_id = ?",
+        (new, old),
+    )
+    _copy_events(db, source, old, new, log_ids, turn_ids)
+    branches.copy(db, source, old, new)
+    # What an earlier version derived may be other columns: the next ingest derives it anew.
+    told = db.execute(f"select value from {source}.meta where key = 'derived_version'").get
+    if told == str(derived_tables.VERSION):
+        _copy_derived(db, source, old, new)
+        db.execute("update logs set derived = ? where session_id = ?", (derived_tables.VERSION, new))
+
+
+def _copy_events(
+    db: apsw.Connection, source: str, old: int, new: int, log_ids: dict[int, int], turn_ids: dict[Any, Any]
+) -> None:
+    codecs: dict[int, EventCodec] = {}
+    after = (0, -1)
+    while True:
+        rows: list[tuple[Any, ...]] = db.execute(
+            "select seq, part, turn_id, at, kind, data, char_len, log_id, position, length "
+            f"from {source}.events where session_id = ? and (seq, part) > (?, ?) order by seq, part limit ?",
+            (old, *after, EVENTS_AT_ONCE),
+        ).fetchall()
+        if not rows:
+            return
+        first_id = slices.next_event_id(db)
+        db.executemany(
+            "insert into events(id, session_id, seq, part, turn_id, at, kind, data, char_len, log_id, position, "
+            "length) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (first_id + n, new, *row[:2], turn_ids.get(row[2]), *row[3:7], log_ids.get(row[7]), *row[8:])
+                for n, row in enumerate(rows)
+            ],
+        )
+        told: list[tuple[int, int, str | None, str]] = []
+        for n, row in enumerate(rows):
+            scope, text = index_text.searchable(event_from_json(turns.unpack_event(db, codecs, row[5]))) or (None, "")
+            if scope is not None:
+                told.append((first_id + n, int(row[0]), scope, index_text.index_text(text, scope)))
+        slices.index_texts(db, new, told)
+        after = (rows[-1][0], rows[-1][1])
+
+
+def _copy_derived(db: apsw.Connection, source: str, old: int, new: int) -> None:
+    turn_of = (
+        f"(select n.id from {source}.turns o join turns n on n.uid = o.uid "
+        "where o.id = x.turn_id and n.session_id = ?1)"
+    )
+    for table, columns in (
+        ("session_files", "file_path, tool_name, action, first_seq, first_seen_at"),
+        ("session_refs", "ref_type, ref_value, host, repository, seq, created_at"),
+    ):
+        db.execute(
+            f"insert into {table}(session_id, turn_id, {columns}) select ?1, {turn_of}, {columns} "
+            f"from {source}.{table} x where x.session_id = ?2",
+            (new, old),
+        )
+    if db.execute(f"select count(*) from {source}.sqlite_schema where name = 'session_branches'").get:
+        db.execute(
+            "insert or ignore into session_branches(session_id, branch) select ?, branch "
+            f"from {source}.session_branches where session_id = ?",
+            (new, old),
+        )
+    columns = (
+        "checkpoint_number, seq, title, overview, history, work_done, technical_details, important_files, next_steps, "
+        "created_at"
+    )
+    db.execute(
+        f"insert into checkpoints(session_id, {columns}) select ?, {columns} from {source}.checkpoints "
+        "where session_id = ?",
+        (new, old),
+    )
+    db.execute(
+        "insert into file_touches(file_id, seq, part, action, to_path) select n.id, t.seq, t.part, t.action, t.to_path "
+        f"from {source}.session_files o join {source}.file_touches t on t.file_id = o.id "
+        "join session_files n on n.session_id = ? and n.file_path = o.file_path where o.session_id = ?",
+        (new, old),
+    )
+    db.execute(
+        "insert or replace into call_results(call_id, result_id, is_error, exit_code) "
+        "select nc.id, nr.id, x.is_error, x.exit_code "
+        f"from {source}.events oc join {source}.call_results x on x.call_id = oc.id "
+        f"join {source}.events r on r.id = x.result_id "
+        "join events nc on nc.session_id = ?1 and nc.seq = oc.seq and nc.part = oc.part "
+        "join events nr on nr.session_id = ?1 and nr.seq = r.seq and nr.part = r.part "
+        "where oc.session_id = ?2 and oc.kind = 'ToolCall'",
+        (new, old),
+    )

@@ -1,0 +1,115 @@
+"""What a call is about, which lines an edit changed, and what a text would be called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from backstory.derive.essence import changed_lines, essence, without_terminal_codes
+from backstory.model import Tool, ToolCall
+
+PATCH = "*** Begin Patch\n*** Add File: new.md\n+# New\n*** Update File: notes.txt\n@@\n-alpha\n+beta\n*** End Patch"
+IN_CODE = PATCH.replace("\n", "\\n")
+
+
+def call(name: str, tool: str = "", /, path: str | None = None, **given: Any) -> ToolCall:
+    return ToolCall(tool_name=name, tool=tool, file_path=path, input=given)
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (call("Bash", command="ls -l", description="Lists files"), "ls -l"),
+        (call("shell", command=["git", "status"]), "git status"),
+        (call("Read", file_path="/a/b.py", limit=3), "/a/b.py"),
+        (call("Write", Tool.WRITE, file_path="/a/b.py", _lines=2, _purpose="# B"), "/a/b.py (2 lines)"),
+        (call("Write", Tool.WRITE, file_path="/a/b.py", _lines=1), "/a/b.py (1 line)"),
+        (call("AskUserQuestion", questions=[{"question": "Which?", "header": "H"}]), "Which?"),
+        (call("AskUserQuestion", questions=[{"question": "Which?"}, {"question": "Why?"}]), "Which? / Why?"),
+        (call("Skill", skill="review", args="PR 12"), "review PR 12"),
+        (call("TaskCreate", description="At length: …", subject="Fix the cache"), "Fix the cache"),
+        (call("TaskUpdate", taskId="2", addBlockedBy=["1"]), "#2 addBlockedBy 1"),
+        (call("TaskGet", taskId="2"), "#2"),
+        (call("TodoWrite", todos=[{"content": "A", "status": "completed"}, {"content": "B", "status": "in_progress"}]),
+         "1/2 B"),
+        (call("TodoWrite", todos=[{"content": "A", "status": "completed"}]), "1/1 all done"),
+        (call("update_plan", plan=[{"step": "Look", "status": "pending"}]), "0/1 Look"),
+        (call("ExitPlanMode", allowedPrompts=[{"tool": "Bash"}], plan="Hm.\n\n# Plan: Fix it"), "Plan: Fix it"),
+        (call("ExitPlanMode", plan="\nFirst this.\nThen that."), "First this."),
+        (call("mcp__tracker__create_issue", team="Core", title="It breaks", description="At length"), "It breaks"),
+        (call("mcp__tracker__get_issue", id="ENT-250"), "ENT-250"),
+        (call("mcp__calculator__add", a=2, b=-3.5, exact=True), "a=2 b=-3.5 exact=true"),
+        (call("write_stdin", session_id=7, chars=""), "session_id=7"),
+        (call("mcp__tracker__list", limit=5, team="Core"), "Core"),
+        (call("mcp__chat__send", to=["c0ffee"], content={"body": "All is well"}), "All is well"),
+        (call("apply_patch", patch=PATCH), "new.md, notes.txt"),
+        (call("TaskList"), ""),
+    ],
+)  # fmt: skip
+def test_a_call_says_what_a_person_would_read_first(made: ToolCall, words: str) -> None:
+    assert essence(made) == words
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ('const r = await tools.exec_command({cmd: "echo \\"a\\" > n; ls"});\ntext(r.output);', 'echo "a" > n; ls'),
+        ("await tools.exec_command({ 'cmd': 'ls', workdir: '/x' })", "ls"),
+        (f'text(await tools.apply_patch("{IN_CODE}"));', "patch new.md, notes.txt"),
+        (
+            f"await tools.exec_command({{cmd: `ls`}}); await tools.apply_patch('{IN_CODE}')",
+            "ls; patch new.md, notes.txt",
+        ),
+        ("const meta = {\n  name: 'fan-out',\n  description: 'Three agents',\n}", "fan-out: Three agents"),
+        ('\nthrow new Error("boom")', 'throw new Error("boom")'),
+    ],
+)
+def test_a_script_of_calls_says_the_commands_in_it_and_the_files_it_patches(code: str, words: str) -> None:
+    assert essence(call("exec", input=code)) == words
+
+
+def test_an_input_that_is_no_object_is_no_error() -> None:
+    assert essence(ToolCall(tool_name="x", input=["plain words"])) == "plain words"
+    assert essence(ToolCall(tool_name="x", input=None)) == ""
+
+
+def test_a_long_script_takes_time_that_grows_with_its_length() -> None:
+    assert essence(call("exec", input="cmd: '" + "\\'" * 1_000_000)).startswith("cmd: ")
+
+
+def test_an_edit_says_the_lines_that_change_and_no_others() -> None:
+    made = call(
+        "Edit", file_path="a.py", old_string="def f():\n    return 1\n# end", new_string="def f():\n    return 2\n# end"
+    )
+    assert list(changed_lines(made)) == [("-", "    return 1"), ("+", "    return 2")]
+
+
+def test_an_edit_that_takes_away_or_puts_in_says_only_that() -> None:
+    assert list(changed_lines(call("Edit", old_string="a\nb", new_string="a"))) == [("-", "b")]
+    assert list(changed_lines(call("Edit", old_string="", new_string="a"))) == [("+", "a")]
+    assert list(changed_lines(call("Read", file_path="a.py"))) == []
+
+
+def test_several_edits_and_patches_say_their_lines_in_order() -> None:
+    edits = [{"old_string": "a", "new_string": "b"}, {"old_string": "c", "new_string": "d"}]
+    assert [line for _, line in changed_lines(call("MultiEdit", edits=edits))] == ["a", "b", "c", "d"]
+    lines = [("+", "# New"), ("-", "alpha"), ("+", "beta")]
+    assert list(changed_lines(call("apply_patch", patch=PATCH))) == lines
+    assert list(changed_lines(call("exec", input=f'text(await tools.apply_patch("{IN_CODE}"));'))) == lines
+    diff = "--- a\n+++ b\n@@ -1 +1 @@\n-alpha\n+beta"
+    assert list(changed_lines(call("edit", changes={"/n": {"unified_diff": diff}}))) == lines[1:]
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("\x1b[2mCompacted\x1b[22m", "Compacted"),
+        ("\x1b[38;5;196mred\x1b[0m \x1b[1;31mbold\x1b[m", "red bold"),
+        ("\x1b]8;;https://a.b\x07link\x1b]8;;\x1b\\", "link"),
+        ("\x1b[2K\x1b[1Gdone\x1b(B", "done"),
+        ("no code: [2m, \x1b", "no code: [2m, \x1b"),
+    ],
+)
+def test_terminal_codes_are_taken_out_of_what_was_written(text: str, plain: str) -> None:
+    assert without_terminal_codes(text) == plain

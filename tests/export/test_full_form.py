@@ -1,0 +1,92 @@
+"""Full forms are read from the bytes, and each record once."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+
+from backstory.errors import StoreDamaged
+from backstory.export.full_form import FullForms
+from backstory.model import AssistantText, ToolCall, UserMessage
+from backstory.store import Store
+from tests.ingest.machines import Machine, claude_line, claude_log, lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backstory.store import StoredEvent
+
+PARTS = 200
+RECORDS = 500
+
+
+def test_the_records_of_a_log_are_not_looked_for_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would unpack the chunk it lies in."""
+    machine = with_records(tmp_path)
+    read_log, asked = Store.read_log, list[int]()
+
+    def counted(store: Store, log_id: int, start: int, length: int) -> bytes:
+        asked.append(start)
+        return read_log(store, log_id, start, length)
+
+    monkeypatch.setattr(Store, "read_log", counted)
+    assert prompts(machine) == [f"prompt {n}" for n in range(RECORDS)]
+    assert len(asked) <= 3
+    machine.close()
+
+
+def test_what_is_damaged_behind_a_record_does_not_keep_it_from_being_read(tmp_path: Path) -> None:
+    machine = with_records(tmp_path)
+    for number in range(RECORDS, RECORDS + 3):
+        with (tmp_path / "home" / claude_log("log")).open("ab") as log:
+            log.write(lines(claude_line("user", str(number), f"prompt {number}")))
+        machine.read()
+    machine.store.close()
+    with closing(apsw.Connection(str(machine.store_path))) as db:
+        damaged = "update chunks set data = zeroblob(length(data)) where start = (select max(start) from chunks)"
+        db.execute(damaged)
+    events = machine.store.events(machine.store.session("log"))
+    forms = FullForms(machine.store)
+    assert [forms.record(each)[:1] for each in events[:-1]] == [b"{"] * (RECORDS + 2)
+    with pytest.raises(StoreDamaged):
+        forms.record(events[-1])
+    machine.close()
+
+
+def with_records(tmp_path: Path) -> Machine:
+    machine = Machine(tmp_path)
+    asked = (claude_line("user", str(n), f"prompt {n}") for n in range(RECORDS))
+    machine.write(claude_log("log"), lines(*asked))
+    machine.read()
+    return machine
+
+
+def prompts(machine: Machine) -> list[str]:
+    forms = FullForms(machine.store)
+    events = [forms.of(each) for each in machine.store.events(machine.store.session("log"))]
+    return [each.content for each in events if isinstance(each, UserMessage)]
+
+
+def test_a_record_of_many_parts_is_read_once_for_all_of_them(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    said = [{"type": "text", "text": f"part {n}"} for n in range(PARTS)]
+    call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls", "description": "x" * 500}}
+    record = json.loads(claude_line("assistant", "b")) | {"message": {"role": "assistant", "content": [*said, call]}}
+    machine.write(claude_log("log"), lines(claude_line("user", "a", "hi"), json.dumps(record).encode()))
+    machine.read()
+    read = list[int]()
+
+    def counted(stored: StoredEvent) -> bytes:
+        read.append(stored.seq)
+        return forms.record(stored)
+
+    forms = FullForms(machine.store, record=counted)
+    events = [forms.of(each) for each in machine.store.events(machine.store.session("log"))]
+    assert [each.text for each in events if isinstance(each, AssistantText)] == [f"part {n}" for n in range(PARTS)]
+    assert [each.input["description"] for each in events if isinstance(each, ToolCall)] == ["x" * 500]
+    assert read == [1, 2]
+    machine.close()
