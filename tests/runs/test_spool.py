@@ -84,7 +84,7 @@ def test_a_run_is_on_the_disk_before_its_agent_starts(
     assert (run.prompt, run.store) == ("go", str(tmp_path / "sessions.bks"))
 
 
-@pytest.mark.parametrize("is_in_home", [False], ids=["project"])
+@pytest.mark.parametrize("is_in_home", [False, True], ids=["project", "home"])
 def test_a_spool_is_removed_when_the_store_that_owns_the_run_has_it_on_the_disk(
     home: Path, agent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_in_home: bool
 ) -> None:
