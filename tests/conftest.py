@@ -34,6 +34,17 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+SLOW_FIXTURES = {"bench"}
+"""Of tests that run ``backstory`` and an agent, each a process of its own."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that has one of the slow fixtures is slow; ``make quick`` leaves it out."""
+    for item in items:
+        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+
+
 class Clock:
     """A clock that moves only when told to."""
 

@@ -248,6 +248,7 @@ def test_conversations_of_one_file_become_files(machine: Machine, project: Path,
     )
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=25, deadline=None)
 def test_any_tree_comes_back_with_every_row(data: st.DataObject) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,7 @@ def name(path: Path) -> str:
 KNOWN = {name(path) for path in MODULES}
 
 
+@cache
 def imports(path: Path, *, module_level: bool = False) -> set[str]:
     """Every module that a file imports; with ``module_level`` only those it needs to be imported itself."""
     tree = ast.parse(path.read_text("utf-8"))

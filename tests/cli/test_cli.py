@@ -31,6 +31,8 @@ from tests.ingest.machines import ORIGINAL_ID, PARENT_ID, SMALL, case, claude_li
 if TYPE_CHECKING:
     from tests.cli.conftest import Shell
 
+pytestmark = pytest.mark.slow
+
 ENDS_S = 120
 LIST_FIELDS = (
     "number", "uid", "name", "agents", "project", "branch", "created", "last_active", "turns", "events", "completed",

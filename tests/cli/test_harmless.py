@@ -27,6 +27,8 @@ from tests.ingest.machines import CLAUDE_FOLDER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 EVIL = (
     "\x1b]0;title\x07\x1b[8m\x1b[35;7m\x1b[2J\x9b6n\x90q\x9c\x7f\x08\x00\u202e\u2066\u200f\u061c\u2028\u2029\x85\u200b\ufeff"
     "\U000e0041\U000e007f\r[red]!"

@@ -15,6 +15,8 @@ from backstory.cli.sql_command import EXAMPLES
 if TYPE_CHECKING:
     from tests.cli.conftest import Shell
 
+pytestmark = pytest.mark.slow
+
 IMPOSSIBLE = (bounds.TIME_MAX_MS + 1, 253_402_351_199_999, -1, -62_135_596_800_001, 2**62, -(2**63))
 
 

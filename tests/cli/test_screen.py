@@ -24,6 +24,8 @@ from tests.runs.conftest import Bench
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 GOOD = {"result": True}
 LONG = "cd /a/very/long/path/to/some/project && python -m pytest -q tests/unit/test_something.py -k 'not slow'"
 ROWS = 40

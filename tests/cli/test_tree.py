@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 GOOD: dict[str, Any] = {"result": True}
 LEAVES = 10_000
 NARROW = {"COLUMNS": "40"}

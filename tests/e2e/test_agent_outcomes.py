@@ -11,6 +11,8 @@ from tests.e2e.conftest import AGENTS, HELLO, said_to, shell
 if TYPE_CHECKING:
     from tests.e2e.conftest import Machine, Ran
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "  Where does the \"heron\" nest? $HOME `ls` 'x' \\n 漢字 🪶\r\n\tAnd the <otter>?\r\n \n"
 """Everything that a shell, a terminal or an end of line could change."""
 REFUSALS: dict[str, dict[str, Any]] = {

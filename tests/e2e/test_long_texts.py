@@ -13,6 +13,8 @@ from tests.e2e.conftest import AGENTS, said_to
 if TYPE_CHECKING:
     from tests.e2e.conftest import Machine
 
+pytestmark = pytest.mark.slow
+
 BUDGET = 400_000
 CODEX_MAX = 1_048_576
 TURNS, ANSWER = 10, 45_000

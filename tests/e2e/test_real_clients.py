@@ -14,6 +14,8 @@ from tests.e2e.conftest import AGENTS, HELLO, said_to, shell
 if TYPE_CHECKING:
     from tests.e2e.conftest import Machine
 
+pytestmark = pytest.mark.slow
+
 PROMPTS = {"claude": "Where does the heron nest?", "codex": "Say it again, otter.", "again": "And again, badger."}
 ANSWERS = {"claude": "In-the-reeds-1181.", "codex": "By-the-river-2292.", "again": "On-the-hill-3303."}
 OUTPUTS = {"claude": "alpha-5521", "codex": "beta-6632"}

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tests.e2e.conftest import Machine
 
+pytestmark = pytest.mark.slow
+
 SIGNALS = {"INT": signal.SIGINT, "TERM": signal.SIGTERM, "KILL": signal.SIGKILL}
 ROUNDS = 4
 MORE = [("backstory", "KILL", agent, ROUNDS) for agent in AGENTS]

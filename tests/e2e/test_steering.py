@@ -13,6 +13,8 @@ from tests.e2e.conftest import shell
 if TYPE_CHECKING:
     from tests.e2e.conftest import Machine
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "Where does the heron nest?"
 STEER = "Look at the otter, too."
 USAGE = {"input": 100, "output": 5}

@@ -169,6 +169,7 @@ def test_a_place_that_is_a_file(machine: Machine) -> None:
 # odd bytes ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_line_of_12_megabytes(machine: Machine) -> None:
     long = "long " + "x" * 12_000_000
     read_bytes(machine, lines(*conversation(1), claude_line("assistant", "l", long), claude_line("user", "n", "next")))
@@ -176,6 +177,7 @@ def test_a_line_of_12_megabytes(machine: Machine) -> None:
     assert machine.store.search("long").total == 1
 
 
+@pytest.mark.slow
 def test_a_line_of_12_megabytes_that_is_not_finished(machine: Machine) -> None:
     line = claude_line("assistant", "l", "x" * 12_000_000)
     read_bytes(machine, lines(*conversation(1)) + line[:9_000_000])

@@ -14,6 +14,8 @@ from tests.ingest.machines import Machine, claude_line, claude_log, conversation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.slow
+
 SEGMENTS = "select count(distinct segid) from search_index_idx"
 SETTINGS = "select k, v from search_index_config where k <> 'version'"
 USUAL = {"automerge": 4, "crisismerge": 16, "hashsize": 1024 * 1024}

@@ -119,6 +119,7 @@ def killed_after_some_time(machine: Machine, seconds: float) -> None:
     exit_of(child)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_an_ingest_killed_at_any_moment_is_made_good_by_the_next(
     disturbed: Machine, expected: dict[str, Any], seed: int
@@ -139,6 +140,7 @@ def test_an_ingest_killed_at_any_moment_is_made_good_by_the_next(
     assert disturbed.read().total("logs_read") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(PAIRS))
 def test_two_ingests_at_once_do_no_harm(disturbed: Machine, expected: dict[str, Any], seed: int) -> None:
     children = [in_child(disturbed, lambda: None, bulk=seed % 10 == 0) for _ in range(2)]
@@ -148,6 +150,7 @@ def test_two_ingests_at_once_do_no_harm(disturbed: Machine, expected: dict[str, 
     assert disturbed.read().total("logs_read") == 0
 
 
+@pytest.mark.slow
 def test_an_ingest_beside_agents_that_write_keeps_up(disturbed: Machine, tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     shutil.copytree(disturbed.home, machine.home, dirs_exist_ok=True)

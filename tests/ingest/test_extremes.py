@@ -176,6 +176,7 @@ def test_the_same_extreme_in_every_time(tmp_path: Path, extreme: str) -> None:
         look_at(store)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     chosen=st.lists(st.sampled_from(cases()), min_size=1, max_size=4, unique=True),
@@ -189,6 +190,7 @@ def test_extremes_here_and_there(
         look_at(store)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     stream=st.sampled_from(sorted(STREAMS.glob("*/*.jsonl"))),

@@ -236,6 +236,7 @@ def test_a_session_that_is_too_large_is_told_and_the_others_are_read(
     assert sessions(machine) == {HERE}
 
 
+@pytest.mark.slow
 def test_a_database_that_takes_too_long_is_told_and_the_others_are_read(
     machine: Machine, database: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,6 +106,7 @@ def killed_before(machine: Machine, write: int) -> bool:
     return len(seen) >= write
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_gone", [True, False], ids=["gone", "there"])
 def test_an_ingest_killed_between_any_two_writes_lets_go_of_no_byte(
     another: Callable[[], Machine], is_gone: bool
@@ -123,6 +124,7 @@ def test_an_ingest_killed_between_any_two_writes_lets_go_of_no_byte(
     assert 3 < write < WRITES_MAX - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [apsw.FullError, apsw.IOError], ids=["full", "broken"])
 def test_a_disk_that_fails_from_any_step_on_lets_go_of_no_byte(
     another: Callable[[], Machine], error: type[Exception]

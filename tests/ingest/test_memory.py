@@ -16,6 +16,8 @@ from tests.memory import PROGRAM
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 LOG_BYTES = 100_000_000
 PEAK_KIB_MAX = 300 * 1024
 READING = f"""{PROGRAM}

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 STOPS_MIN = 20
 BETWEEN_STOPS_S = 0.005
 LOGS, RECORDS, SAID_BYTES = 12, 200, 2_000

@@ -14,6 +14,8 @@ from tests.runs.conftest import Bench
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 GOOD = {"result": True}
 
 

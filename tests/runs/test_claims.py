@@ -21,6 +21,8 @@ from tests.conftest import NOW
 from tests.ingest.machines import Machine
 from tests.runs.conftest import Bench
 
+pytestmark = pytest.mark.slow
+
 TURN = "01JXYZ00000000000000000001"
 
 GOOD: dict[str, Any] = {"result": {"is_error": False}}

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from backstory.store import Session, Store
     from tests.runs.conftest import Bench
 
+pytestmark = pytest.mark.slow
+
 GOOD: dict[str, Any] = {"result": True}
 NEVER: dict[str, Any] = {"wait_for": "never"}
 DEADLINE_S = 120

@@ -13,6 +13,8 @@ from backstory.spool import Run, Spool
 from backstory.store import Session, Store, open_store
 from backstory.streaming import PIECE_BYTES, Told
 
+pytestmark = pytest.mark.slow
+
 NOW = 1_750_000_000_000
 TURN = "01JXYZ00000000000000000001"
 SAID = {

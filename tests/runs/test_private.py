@@ -13,6 +13,8 @@ from backstory.store.private import make_folder
 from .conftest import Bench
 from .test_run import GOOD
 
+pytestmark = pytest.mark.slow
+
 
 def loose(root: Path) -> list[str]:
     """What others may enter or read below a folder."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from tests.runs.conftest import Bench
 
+pytestmark = pytest.mark.slow
+
 GOOD: dict[str, Any] = {"result": {"is_error": False}}
 SECRET = "qzxwvkjheron"
 

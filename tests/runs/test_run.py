@@ -24,6 +24,8 @@ from backstory.store import open_store
 if TYPE_CHECKING:
     from tests.runs.conftest import Bench
 
+pytestmark = pytest.mark.slow
+
 GOOD: dict[str, Any] = {"result": True}
 DEADLINE_S = 120
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # A connection that is given up on a broken disk has nobody to tell what our layer raised.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 STEPS_MAX = 2_000
 ERRORS = (apsw.FullError, apsw.IOError)

@@ -519,6 +519,7 @@ def test_sorting_a_thousand_million_rows_ends_at_the_deadline(told: Store) -> No
         told.execute_read_only(f"{ENDLESS.format('x')} order by x desc", timeout_s=0.05)
 
 
+@pytest.mark.slow
 def test_the_deadline_holds_where_one_of_sqlites_steps_takes_long(told: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readonly, "STEPS_BETWEEN_LOOKS", 300_000_000)
     began = time.thread_time()
@@ -527,6 +528,7 @@ def test_the_deadline_holds_where_one_of_sqlites_steps_takes_long(told: Store, m
     assert time.thread_time() - began < 1.0
 
 
+@pytest.mark.slow
 def test_rows_found_before_the_deadline_are_given(told: Store) -> None:
     sql = "select 1 union all select * from (with recursive n(x) as (select 1 union all select x + 1 from n) "
     answer = told.execute_read_only(f"{sql} select count(*) from n)", timeout_s=1.0)
@@ -551,6 +553,7 @@ def test_one_row_of_many_large_values_is_refused(told: Store) -> None:
         told.execute_read_only(f"select {', '.join(['hex(randomblob(8000000))'] * 20)}", timeout_s=60)
 
 
+@pytest.mark.slow
 def test_memory_stays_bounded_whatever_is_asked(told: Store) -> None:
     asking = (
         f"{PROGRAM}import sys\nfrom backstory.errors import BackstoryError\nfrom backstory.store import open_store\n"

@@ -151,6 +151,7 @@ def check(store: Store, queries: Iterator[str]) -> None:
         assert time.perf_counter() - started < QUERY_SECONDS_MAX, query
 
 
+@pytest.mark.slow
 def test_no_short_text_is_a_mistake(filled: Store) -> None:
     check(filled, itertools.islice(printable_queries(3), 0, None, 97))
 
@@ -162,6 +163,7 @@ def test_no_text_of_up_to_three_signs_is_a_mistake(filled: Store) -> None:
     check(filled, printable_queries(3))
 
 
+@pytest.mark.slow
 def test_no_random_text_is_a_mistake(filled: Store) -> None:
     chance = random.Random(1)
     letters = string.printable + "\"'*^():+-{}.#,\\" * 4 + "é東한\u0301\u200b\ud800\U0001f600\0"

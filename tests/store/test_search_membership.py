@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from backstory.store import Found, Session
 
+pytestmark = pytest.mark.slow
+
 DAY_MS = 24 * 3600 * 1000
 EVERYTHING = 10_000
 WORDS = [
