@@ -17,7 +17,7 @@ from backstory.exporting import Chosen, Written, everything, export, formats, th
 from backstory.model import UserMessage
 from backstory.store import open_store
 from tests.conftest import NOW
-from tests.ingest.machines import SMALL, Machine, lines
+from tests.support.machines import SMALL, Machine, lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

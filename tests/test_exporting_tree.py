@@ -24,10 +24,10 @@ from backstory.exporting import NotWritten, Written, everything, export_each, fo
 from backstory.ingest import ingest
 from backstory.model import AssistantText, Compacted, ToolCall, ToolResult, Turn, UserMessage
 from backstory.store.readonly import VALUE_BYTES_MAX
-from tests.agents import ah_files
-from tests.agents.ah_files import CASES, SESSION, AhFile, call, result, ulid
 from tests.conftest import NOW
-from tests.ingest.machines import Machine, claude_line, claude_log, lines
+from tests.support import ah_files
+from tests.support.ah_files import CASES, SESSION, AhFile, call, result, ulid
+from tests.support.machines import Machine, claude_line, claude_log, lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,12 +21,11 @@ from backstory.reindex import reindex
 from backstory.slicing import numbered_lines
 from backstory.tree import get_ancestry, get_leaves
 from tests.conftest import NOW
-from tests.ingest.machines import Machine, lies, restored
-
-from . import ah_files
-from .ah_files import CASES, SESSION, AhFile, call, result, ulid
-from .reading import CASES as CASE_FOLDER
-from .reading import told
+from tests.support import ah_files
+from tests.support.ah_files import CASES, SESSION, AhFile, call, result, ulid
+from tests.support.machines import Machine, lies, restored
+from tests.support.reading import CASES as CASE_FOLDER
+from tests.support.reading import told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import Struct
 
-from tests.ingest.machines import SMALL, case, place
+from tests.support.machines import SMALL, case, place
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,7 +26,7 @@ from backstory.cli.show_command import SHOWN_CHARS_MAX
 from backstory.config import SETTINGS
 from backstory.finding import find
 from backstory.store import Filter, open_store
-from tests.ingest.machines import ORIGINAL_ID, PARENT_ID, SMALL, case, claude_line, claude_log, lines, place, sha256
+from tests.support.machines import ORIGINAL_ID, PARENT_ID, SMALL, case, claude_line, claude_log, lines, place, sha256
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Shell

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from backstory.cli import COMMANDS, cli, output
 from backstory.cli.harmless import clean, clean_json
-from tests.ingest.machines import CLAUDE_FOLDER
+from tests.support.machines import CLAUDE_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,7 +130,7 @@ class Hostile:
         (self.project / ".git/config").write_text(f'[remote "origin"]\n\turl = https://git.example/{EVIL_NAME}/x.git\n')
         agent = self.root / "bin/claude"
         agent.parent.mkdir()
-        script = Path(__file__).parent.parent / "runs/agent.py"
+        script = Path(__file__).parent.parent / "support/agent.py"
         agent.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
         agent.chmod(0o755)
         self._write_logs(self.root / CLAUDE_FOLDER)

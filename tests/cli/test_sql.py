@@ -20,8 +20,8 @@ from backstory.fullform import FullForms
 from backstory.model import UserMessage
 from backstory.store import open_store, readonly
 from tests.cli.conftest import Shell
-from tests.store import make_golden
 from tests.store.test_readonly import OUTPUT, fill
+from tests.support import make_golden
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Done

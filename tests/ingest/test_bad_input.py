@@ -15,7 +15,7 @@ from backstory.ingest import ingest
 from backstory.reindex import reindex
 from backstory.store import logs
 from tests.conftest import NOW
-from tests.ingest.machines import (
+from tests.support.machines import (
     CLAUDE_FOLDER,
     Machine,
     claude_line,
@@ -291,7 +291,7 @@ def test_a_log_without_any_time_is_read(machine: Machine) -> None:
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_every_byte_of_a_torn_log_of_each_agent_is_kept(machine: Machine, agent: str) -> None:
-    from tests.ingest.machines import case, place
+    from tests.support.machines import case, place
 
     name = f"{agent}/tools"
     whole = case(name)

@@ -9,7 +9,7 @@ import pytest
 
 from backstory import ingest as ingest_module
 from backstory.errors import DiskFull
-from tests.ingest.machines import Machine, claude_line, claude_log, conversation, lines, looked_up
+from tests.support.machines import Machine, claude_line, claude_log, conversation, lines, looked_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from backstory.errors import NotAStore, StoreNotFound
 from backstory.ingest import ingest
 from backstory.store import open_store
 from tests.conftest import NOW
-from tests.ingest.machines import SMALL, Machine, case, differences, place
+from tests.support.machines import SMALL, Machine, case, differences, place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,14 +14,14 @@ from backstory import databases
 from backstory.model import Unknown
 from backstory.reindex import reindex
 from tests.conftest import NOW
-from tests.ingest.machines import bytes_of, case, differences, prompts, sha256
 from tests.ingest.test_databases import DATABASE, ROWS, TABLES
 from tests.ingest.test_rewound import LOG, SESSION, log, record
+from tests.support.machines import bytes_of, case, differences, prompts, sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.ingest.machines import Machine
+    from tests.support.machines import Machine
 
 WHOLE = log(1, 2, 3)
 BEGUN, ASKED = WHOLE.splitlines()[:2]

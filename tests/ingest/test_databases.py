@@ -18,13 +18,13 @@ from backstory.model import AssistantText, Compacted
 from backstory.reindex import reindex
 from backstory.store import slices
 from tests.conftest import NOW
-from tests.ingest.machines import lies, lines, looked_up, prompts, restored, sha256
+from tests.support.machines import lies, lines, looked_up, prompts, restored, sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.ingest_report import Report
-    from tests.ingest.machines import Machine
+    from tests.support.machines import Machine
 
 ROOT = Path(".copilot")
 DATABASE = ROOT / "session-store.db"

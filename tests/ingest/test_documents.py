@@ -14,7 +14,7 @@ from backstory.model import AssistantText, Error, ToolCall, ToolResult, Unknown,
 from backstory.reindex import reindex
 from backstory.slicing import numbered_lines
 from tests.conftest import NOW
-from tests.ingest.machines import CASES, Machine, differences, kept, lies, looked_up, prompts, restored, sha256
+from tests.support.machines import CASES, Machine, differences, kept, lies, looked_up, prompts, restored, sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,10 +21,10 @@ from backstory.reindex import reindex
 from backstory.runner import Runner
 from backstory.spool import SPOOLS, Run, Spool
 from backstory.store import Store, open_store
-from tests.agents.reading import case_name, cases, log_of
-from tests.agents.streaming import STREAMS
 from tests.conftest import NOW
-from tests.ingest.machines import kept, looked_up, sha256
+from tests.support.machines import kept, looked_up, sha256
+from tests.support.reading import case_name, cases, log_of
+from tests.support.streaming import STREAMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -19,10 +19,10 @@ from backstory import agents, databases
 from backstory.agents import _foreign, ah
 from backstory.databases import Done, Rows, Unread, row_log_name
 from backstory.ingest import ingest
-from tests.agents.ah_files import SESSION, AhFile, tree
 from tests.conftest import NOW
-from tests.ingest.machines import Machine, lies, lines, prompts, restored
 from tests.ingest.test_databases import DATABASE, HERE, LOST, ROWS, TABLES, changed, folder_content, read
+from tests.support.ah_files import SESSION, AhFile, tree
+from tests.support.machines import Machine, lies, lines, prompts, restored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from backstory import ingest as ingest_module
 from backstory import slicing
 from backstory.slicing import numbered_lines
-from tests.ingest.machines import (
+from tests.support.machines import (
     ORIGINAL_ID,
     PARENT_ID,
     SMALL,

@@ -15,7 +15,9 @@ from backstory.ingest import ingest_these
 from backstory.reindex import reindex
 from backstory.store import Store, slices, turns
 from tests.conftest import NOW
-from tests.ingest.machines import (
+from tests.ingest.test_one_bad_log import WRITING
+from tests.support.faults import failing_disk
+from tests.support.machines import (
     CLAUDE_FOLDER,
     Machine,
     claude_line,
@@ -26,8 +28,6 @@ from tests.ingest.machines import (
     prompts,
     sha256,
 )
-from tests.ingest.test_one_bad_log import WRITING
-from tests.store.faults import failing_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.ingest.machines import case, claude_log
-from tests.memory import PROGRAM
+from tests.support.machines import case, claude_log
+from tests.support.memory import PROGRAM
 
 if TYPE_CHECKING:
     from pathlib import Path

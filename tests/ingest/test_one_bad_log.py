@@ -15,7 +15,7 @@ from backstory.model import LogIdentity
 from backstory.reindex import reindex
 from backstory.store import claims, companions, derived, forks, logs, slices, turns
 from tests.conftest import NOW
-from tests.ingest.machines import (
+from tests.support.machines import (
     CLAUDE_FOLDER,
     Machine,
     bytes_of,

@@ -17,7 +17,8 @@ from backstory.agents import claude
 from backstory.reindex import reindex
 from backstory.store import derived, open_store
 from tests.conftest import NOW
-from tests.ingest.machines import (
+from tests.support import make_golden
+from tests.support.machines import (
     CASES,
     SMALL,
     Machine,
@@ -29,7 +30,6 @@ from tests.ingest.machines import (
     looked_up,
     prompts,
 )
-from tests.store import make_golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable

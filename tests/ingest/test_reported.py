@@ -16,14 +16,14 @@ from backstory.model import Relation
 from backstory.reindex import reindex
 from backstory.reported import reported_logs
 from tests.conftest import NOW
-from tests.ingest.machines import CLAUDE_FOLDER, claude_line, claude_log, conversation, lines, restored
+from tests.support.machines import CLAUDE_FOLDER, claude_line, claude_log, conversation, lines, restored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from backstory.store import LogSlice, Session, Written
-    from tests.ingest.machines import Machine
+    from tests.support.machines import Machine
 
 PARENT = "a1b2c3"
 LOG = claude_log(PARENT)

@@ -10,7 +10,7 @@ import pytest
 
 from backstory.reindex import reindex
 from tests.conftest import NOW
-from tests.ingest.machines import Machine, claude_log, compressed, conversation, lines
+from tests.support.machines import Machine, claude_log, compressed, conversation, lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,11 +13,11 @@ from backstory.model import AssistantText, Plan, UserMessage
 from backstory.reindex import reindex
 from backstory.store import Filter, ranking
 from tests.conftest import NOW
-from tests.ingest.machines import SMALL, claude_line, claude_log, lines
+from tests.support.machines import SMALL, claude_line, claude_log, lines
 
 if TYPE_CHECKING:
     from backstory.store import Store
-    from tests.ingest.machines import Machine
+    from tests.support.machines import Machine
 
 WORDS_LOOKED_FOR = 60
 

@@ -17,7 +17,7 @@ from backstory import ingest as ingest_module
 from backstory import parsing
 from backstory.store import open_store
 from tests.conftest import NOW
-from tests.ingest.machines import SMALL, Machine, claude_line, claude_log, content, differences, lines
+from tests.support.machines import SMALL, Machine, claude_line, claude_log, content, differences, lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

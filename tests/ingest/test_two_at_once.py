@@ -11,7 +11,7 @@ from backstory import agents
 from backstory.ingest import ingest
 from backstory.store import open_store
 from tests.conftest import NOW
-from tests.ingest.machines import Machine, claude_line, kept, lines, sha256
+from tests.support.machines import Machine, claude_line, kept, lines, sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

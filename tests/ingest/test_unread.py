@@ -13,7 +13,7 @@ from backstory.ingest import ingest
 from backstory.model import LogIdentity, Unknown
 from backstory.reindex import reindex
 from tests.conftest import NOW
-from tests.ingest.machines import (
+from tests.support.machines import (
     CLAUDE_FOLDER,
     CODEX_FOLDER,
     Machine,

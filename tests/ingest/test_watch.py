@@ -30,7 +30,7 @@ from backstory.spool import Run, Spool
 from backstory.store import open_store
 from backstory.watching import Sight, Spot, changed
 from tests.conftest import NOW
-from tests.ingest.machines import Machine, claude_line, claude_log, conversation, lines
+from tests.support.machines import Machine, claude_line, claude_log, conversation, lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,7 +17,7 @@ from backstory.store import Store, open_store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-AGENT = Path(__file__).with_name("agent.py")
+AGENT = Path(__file__).parent.parent / "support" / "agent.py"
 WAIT_S = 120
 
 

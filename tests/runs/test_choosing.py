@@ -8,8 +8,8 @@ import pytest
 
 from backstory.agents import codex
 from backstory.store import open_store
-from tests.ingest.machines import case, place
 from tests.runs.conftest import Bench
+from tests.support.machines import case, place
 
 if TYPE_CHECKING:
     from pathlib import Path

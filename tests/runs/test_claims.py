@@ -16,10 +16,10 @@ from backstory.model import ToolCall
 from backstory.spool import Run, Spool
 from backstory.store import Session, Store, open_store
 from backstory.streaming import Told
-from tests.agents.streaming import STREAMS
 from tests.conftest import NOW
-from tests.ingest.machines import Machine
 from tests.runs.conftest import Bench
+from tests.support.machines import Machine
+from tests.support.streaming import STREAMS
 
 pytestmark = pytest.mark.slow
 

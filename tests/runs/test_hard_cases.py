@@ -32,10 +32,10 @@ from backstory.model import AssistantText, ToolCall, ToolResult, Unknown, UserMe
 from backstory.runner import Request, Runner
 from backstory.spool import Spool
 from backstory.store import open_store
-from tests.agents.reading import CASES, case_told
-from tests.agents.streaming import ran, recorded, runs
-from tests.memory import PROGRAM
 from tests.runs.test_run import is_alive, start_and_leave, until, until_over
+from tests.support.memory import PROGRAM
+from tests.support.reading import CASES, case_told
+from tests.support.streaming import ran, recorded, runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,7 +9,7 @@ import pytest
 
 from backstory.store import open_store
 from tests.cli.conftest import Shell
-from tests.ingest.machines import case, place
+from tests.support.machines import case, place
 
 if TYPE_CHECKING:
     from tests.runs.conftest import Bench

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from backstory.store.private import make_folder
-
-from .conftest import Bench
-from .test_run import GOOD
+from tests.runs.conftest import Bench
+from tests.runs.test_run import GOOD
 
 pytestmark = pytest.mark.slow
 

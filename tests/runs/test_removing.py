@@ -11,7 +11,7 @@ from backstory.cli.repeating import command_for
 from backstory.store import open_store
 from backstory.store.queue import Kind, Queue, Text
 from tests.runs.test_claims import own_log
-from tests.store.leftovers import leftovers
+from tests.support.leftovers import leftovers
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess

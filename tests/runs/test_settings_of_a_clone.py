@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.ingest.machines import SMALL, case, place
+from tests.support.machines import SMALL, case, place
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ import pytest
 from backstory.store import Store, open_store
 from backstory.store.queue import Kind, Options, Queue, Text
 from tests.runs.conftest import Bench
-from tests.store.make_golden import GOLDEN
+from tests.support.make_golden import GOLDEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ import pytest
 from backstory import errors
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
 from backstory.store import Session, Store, connection, erasing, open_store
-from tests.store.faults import failing_disk
-from tests.store.leftovers import leftovers
+from tests.support.faults import failing_disk
+from tests.support.leftovers import leftovers
 
 if TYPE_CHECKING:
     from pathlib import Path

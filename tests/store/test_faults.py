@@ -13,7 +13,7 @@ from backstory import errors
 from backstory.model import AssistantText, LogIdentity, SessionFacts, ToolResult, UserMessage
 from backstory.store import LogSlice, Store, logs, open_store
 from tests.conftest import NOW
-from tests.store.faults import Disk, failing_disk
+from tests.support.faults import Disk, failing_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

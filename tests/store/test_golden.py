@@ -12,7 +12,7 @@ import pytest
 from backstory.fullform import FullForms
 from backstory.model import AssistantText, Complete, Init, Plan, Thinking, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, migrate, open_store
-from tests.store import make_golden
+from tests.support import make_golden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

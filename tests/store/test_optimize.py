@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import NOW
-from tests.ingest.machines import Machine, differences, kept, looked_up
+from tests.support.machines import Machine, differences, kept, looked_up
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,8 +19,8 @@ import pytest
 from backstory import errors
 from backstory.model import AssistantText, Thinking, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, migrate, open_store, readonly
-from tests.memory import PROGRAM
-from tests.store import make_golden
+from tests.support import make_golden
+from tests.support.memory import PROGRAM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ import zstandard
 from backstory import errors
 from backstory.store import codec, open_store
 from tests.conftest import NOW
-from tests.ingest.machines import Machine, claude_log, conversation, lines, looked_up
-from tests.memory import PROGRAM
+from tests.support.machines import Machine, claude_log, conversation, lines, looked_up
+from tests.support.memory import PROGRAM
 
 if TYPE_CHECKING:
     from pathlib import Path
