@@ -16,7 +16,7 @@ from backstory.errors import CannotWrite, FileInTheWay
 from backstory.exporting import Chosen, Written, everything, export, formats, these
 from backstory.model import UserMessage
 from backstory.store import open_store
-from tests.conftest import NOW
+from tests.support.clock import NOW
 from tests.support.machines import SMALL, Machine, lines
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from backstory.exporting import NotWritten, Written, everything, export_each, fo
 from backstory.ingest import ingest
 from backstory.model import AssistantText, Compacted, ToolCall, ToolResult, Turn, UserMessage
 from backstory.store.readonly import VALUE_BYTES_MAX
-from tests.conftest import NOW
 from tests.support import ah_files
 from tests.support.ah_files import CASES, SESSION, AhFile, call, result, ulid
+from tests.support.clock import NOW
 from tests.support.machines import Machine, claude_line, claude_log, lines
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from backstory.model import AssistantText, Hook, ToolResult, Turn, UserMessage
 from backstory.reindex import reindex
 from backstory.slicing import numbered_lines
 from backstory.tree import get_ancestry, get_leaves
-from tests.conftest import NOW
 from tests.support import ah_files
 from tests.support.ah_files import CASES, SESSION, AhFile, call, result, ulid
+from tests.support.clock import NOW
 from tests.support.machines import Machine, lies, restored
 from tests.support.reading import CASES as CASE_FOLDER
 from tests.support.reading import told

@@ -29,7 +29,7 @@ from backstory.store import Filter, open_store
 from tests.support.machines import ORIGINAL_ID, PARENT_ID, SMALL, case, claude_line, claude_log, lines, place, sha256
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Shell
+    from tests.support.shell import Shell
 
 pytestmark = pytest.mark.slow
 

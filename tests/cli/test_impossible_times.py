@@ -13,7 +13,7 @@ from backstory.cli import main, output
 from backstory.cli.sql_command import EXAMPLES
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Shell
+    from tests.support.shell import Shell
 
 pytestmark = pytest.mark.slow
 

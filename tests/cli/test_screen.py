@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.cli.output import columns
-from tests.cli.test_show_live import DEADLINE_S, Going, delta
-from tests.runs.conftest import Bench
+from tests.support.bench import Bench
+from tests.support.going import DEADLINE_S, Going, delta
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ import pytest
 
 from backstory.model import AssistantText, Tool, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, open_store
-from tests.runs.conftest import Bench
-from tests.runs.test_run import the_agents_own_log, until
+from tests.support.bench import Bench
+from tests.support.running import the_agents_own_log, until
 
 if TYPE_CHECKING:
     import subprocess

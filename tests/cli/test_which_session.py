@@ -11,7 +11,7 @@ import pytest
 
 from backstory.model import AssistantText, UserMessage
 from backstory.store import Store, open_store
-from tests.runs.conftest import Bench
+from tests.support.bench import Bench
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

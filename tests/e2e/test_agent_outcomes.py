@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.conftest import AGENTS, HELLO, said_to, shell
+from tests.support.real_clients import AGENTS, HELLO, said_to, shell
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Machine, Ran
+    from tests.support.real_clients import Machine, Ran
 
 pytestmark = pytest.mark.slow
 

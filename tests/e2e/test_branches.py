@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Machine
+    from tests.support.real_clients import Machine
 
 pytestmark = pytest.mark.slow
 

@@ -9,10 +9,10 @@ import pytest
 from msgspec import Struct
 
 from backstory.context import CLOSE, OPEN
-from tests.e2e.conftest import AGENTS, HELLO, said_to, shell
+from tests.support.real_clients import AGENTS, HELLO, said_to, shell
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Machine
+    from tests.support.real_clients import Machine
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from backstory import discover as discovering
 from backstory.ingest import ingest
 from backstory.reindex import reindex
 from backstory.store import logs
-from tests.conftest import NOW
+from tests.support.clock import NOW
 from tests.support.machines import (
     CLAUDE_FOLDER,
     Machine,

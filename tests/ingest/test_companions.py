@@ -18,7 +18,7 @@ from backstory.discover import discover
 from backstory.fullform import FullForms
 from backstory.ingest import ingest
 from backstory.model import ToolResult
-from tests.conftest import NOW
+from tests.support.clock import NOW
 from tests.support.machines import CLAUDE_FOLDER, claude_line, lies, lines, looked_up, restored
 
 if TYPE_CHECKING:

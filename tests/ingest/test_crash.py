@@ -18,7 +18,7 @@ from backstory import ingest as ingest_module
 from backstory.errors import NotAStore, StoreNotFound
 from backstory.ingest import ingest
 from backstory.store import open_store
-from tests.conftest import NOW
+from tests.support.clock import NOW
 from tests.support.machines import SMALL, Machine, case, differences, place
 
 if TYPE_CHECKING:

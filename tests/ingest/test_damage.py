@@ -13,10 +13,10 @@ import pytest
 from backstory import databases
 from backstory.model import Unknown
 from backstory.reindex import reindex
-from tests.conftest import NOW
-from tests.ingest.test_databases import DATABASE, ROWS, TABLES
-from tests.ingest.test_rewound import LOG, SESSION, log, record
+from tests.support.clock import NOW
+from tests.support.copilot_database import DATABASE, ROWS, TABLES
 from tests.support.machines import bytes_of, case, differences, prompts, sha256
+from tests.support.rewound import LOG, SESSION, log, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from backstory.fullform import FullForms
 from backstory.model import AssistantText, Error, ToolCall, ToolResult, Unknown, UserMessage
 from backstory.reindex import reindex
 from backstory.slicing import numbered_lines
-from tests.conftest import NOW
+from tests.support.clock import NOW
 from tests.support.machines import CASES, Machine, differences, kept, lies, looked_up, prompts, restored, sha256
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from backstory.reindex import reindex
 from backstory.runner import Runner
 from backstory.spool import SPOOLS, Run, Spool
 from backstory.store import Store, open_store
-from tests.conftest import NOW
+from tests.support.clock import NOW
 from tests.support.machines import kept, looked_up, sha256
 from tests.support.reading import case_name, cases, log_of
 from tests.support.streaming import STREAMS

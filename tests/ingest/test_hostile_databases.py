@@ -19,9 +19,9 @@ from backstory import agents, databases
 from backstory.agents import _foreign, ah
 from backstory.databases import Done, Rows, Unread, row_log_name
 from backstory.ingest import ingest
-from tests.conftest import NOW
-from tests.ingest.test_databases import DATABASE, HERE, LOST, ROWS, TABLES, changed, folder_content, read
 from tests.support.ah_files import SESSION, AhFile, tree
+from tests.support.clock import NOW
+from tests.support.copilot_database import DATABASE, HERE, LOST, ROWS, TABLES, changed, folder_content, read
 from tests.support.machines import Machine, lies, lines, prompts, restored
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from backstory.errors import BackstoryError
 from backstory.ingest import ingest_these
 from backstory.reindex import reindex
 from backstory.store import Store, slices, turns
-from tests.conftest import NOW
-from tests.ingest.test_one_bad_log import WRITING
+from tests.support.clock import NOW
 from tests.support.faults import failing_disk
 from tests.support.machines import (
     CLAUDE_FOLDER,
@@ -28,6 +27,7 @@ from tests.support.machines import (
     prompts,
     sha256,
 )
+from tests.support.writing import WRITING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

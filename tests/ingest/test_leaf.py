@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from backstory.context import build_context
 from backstory.reindex import reindex
-from tests.conftest import NOW
+from tests.support.clock import NOW
 from tests.support.machines import CODEX_FOLDER, Machine, lines
 
 if TYPE_CHECKING:

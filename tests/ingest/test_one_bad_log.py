@@ -13,8 +13,8 @@ from backstory import ingest as ingesting
 from backstory.agents import claude
 from backstory.model import LogIdentity
 from backstory.reindex import reindex
-from backstory.store import claims, companions, derived, forks, logs, slices, turns
-from tests.conftest import NOW
+from backstory.store import companions, derived, logs, slices, turns
+from tests.support.clock import NOW
 from tests.support.machines import (
     CLAUDE_FOLDER,
     Machine,
@@ -27,6 +27,7 @@ from tests.support.machines import (
     prompts,
     sha256,
 )
+from tests.support.writing import WRITING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,30 +36,6 @@ if TYPE_CHECKING:
     from backstory.ingest_report import Report
 
 GUILTY, INNOCENT = "guilty", ("first", "third")
-WRITING: list[tuple[ModuleType, str]] = [
-    (slices, "write"),
-    (slices, "_insert_session"),
-    (slices, "_insert_log"),
-    (slices, "_clear_replaced"),
-    (slices, "_write_turns"),
-    (slices, "insert_events"),
-    (slices, "next_event_id"),
-    (slices, "index_texts"),
-    (slices, "_keep_bytes"),
-    (slices, "_update_session"),
-    (slices, "repository_name"),
-    (turns, "upsert"),
-    (turns, "note_answers"),
-    (turns, "sum_up"),
-    (turns, "follow"),
-    (logs, "insert_chunks"),
-    (logs, "insert_runs"),
-    (logs, "remember_place"),
-    (derived, "write"),
-    (claims, "renamed"),
-    (claims, "take_usage"),
-    (forks, "link_copies"),
-]
 NEEDED_FOR_BYTES = {"write", "_insert_session", "_insert_log", "insert_chunks"}
 """Without these not even the bytes of a log can be kept."""
 

@@ -16,8 +16,8 @@ import pytest
 from backstory.agents import claude
 from backstory.reindex import reindex
 from backstory.store import derived, open_store
-from tests.conftest import NOW
 from tests.support import make_golden
+from tests.support.clock import NOW
 from tests.support.machines import (
     CASES,
     SMALL,

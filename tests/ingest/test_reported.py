@@ -15,7 +15,7 @@ from backstory.ingest import ingest_these
 from backstory.model import Relation
 from backstory.reindex import reindex
 from backstory.reported import reported_logs
-from tests.conftest import NOW
+from tests.support.clock import NOW
 from tests.support.machines import CLAUDE_FOLDER, claude_line, claude_log, conversation, lines, restored
 
 if TYPE_CHECKING:

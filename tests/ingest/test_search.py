@@ -12,7 +12,7 @@ from backstory.fullform import FullForms
 from backstory.model import AssistantText, Plan, UserMessage
 from backstory.reindex import reindex
 from backstory.store import Filter, ranking
-from tests.conftest import NOW
+from tests.support.clock import NOW
 from tests.support.machines import SMALL, claude_line, claude_log, lines
 
 if TYPE_CHECKING:

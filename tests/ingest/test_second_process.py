@@ -16,7 +16,7 @@ import pytest
 from backstory import ingest as ingest_module
 from backstory import parsing
 from backstory.store import open_store
-from tests.conftest import NOW
+from tests.support.clock import NOW
 from tests.support.machines import SMALL, Machine, claude_line, claude_log, content, differences, lines
 
 if TYPE_CHECKING:

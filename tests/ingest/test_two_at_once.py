@@ -10,7 +10,7 @@ import apsw
 from backstory import agents
 from backstory.ingest import ingest
 from backstory.store import open_store
-from tests.conftest import NOW
+from tests.support.clock import NOW
 from tests.support.machines import Machine, claude_line, kept, lines, sha256
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from backstory import agents, unread
 from backstory.ingest import ingest
 from backstory.model import LogIdentity, Unknown
 from backstory.reindex import reindex
-from tests.conftest import NOW
+from tests.support.clock import NOW
 from tests.support.machines import (
     CLAUDE_FOLDER,
     CODEX_FOLDER,

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.ingest.test_rewound import LOG, SESSION, record, turn
 from tests.support.machines import lines
+from tests.support.rewound import LOG, SESSION, record, turn
 
 if TYPE_CHECKING:
     from tests.support.machines import Machine

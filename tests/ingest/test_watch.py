@@ -29,7 +29,7 @@ from backstory.model import UserMessage
 from backstory.spool import Run, Spool
 from backstory.store import open_store
 from backstory.watching import Sight, Spot, changed
-from tests.conftest import NOW
+from tests.support.clock import NOW
 from tests.support.machines import Machine, claude_line, claude_log, conversation, lines
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from backstory.agents import codex
 from backstory.store import open_store
-from tests.runs.conftest import Bench
+from tests.support.bench import Bench
 from tests.support.machines import case, place
 
 if TYPE_CHECKING:

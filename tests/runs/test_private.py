@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from backstory.store.private import make_folder
-from tests.runs.conftest import Bench
-from tests.runs.test_run import GOOD
+from tests.support.bench import Bench
+from tests.support.running import GOOD
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from tests.support.machines import SMALL, case, place
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.runs.conftest import Bench
+    from tests.support.bench import Bench
 
 GOOD = {"result": True}
 COMMANDS = (

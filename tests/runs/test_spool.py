@@ -20,7 +20,7 @@ from backstory.spool import SPOOLS, Run, Spool
 from backstory.store import open_store
 from backstory.store.queue import Kind, Text
 from backstory.streaming import PIECE_BYTES, runnable
-from tests.conftest import NOW
+from tests.support.clock import NOW
 from tests.support.power import laid_out, losing_power
 from tests.support.syncs import in_order
 

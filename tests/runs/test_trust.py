@@ -16,7 +16,7 @@ import pytest
 
 from backstory.store import Store, open_store
 from backstory.store.queue import Kind, Options, Queue, Text
-from tests.runs.conftest import Bench
+from tests.support.bench import Bench
 from tests.support.make_golden import GOLDEN
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from tests.support.leftovers import leftovers
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Clock
+    from tests.support.clock import Clock
 
 SECRET = "qzxwvkjheron"
 LARGE = 12 * 1024 * 1024

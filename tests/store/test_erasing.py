@@ -17,7 +17,7 @@ from tests.support.leftovers import leftovers
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Clock
+    from tests.support.clock import Clock
 
 SECRET = "qzxwvkjheron"
 TURNS = 60

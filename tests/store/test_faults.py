@@ -12,7 +12,7 @@ import pytest
 from backstory import errors
 from backstory.model import AssistantText, LogIdentity, SessionFacts, ToolResult, UserMessage
 from backstory.store import LogSlice, Store, logs, open_store
-from tests.conftest import NOW
+from tests.support.clock import NOW
 from tests.support.faults import Disk, failing_disk
 
 if TYPE_CHECKING:

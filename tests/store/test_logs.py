@@ -18,7 +18,7 @@ from backstory.model import AssistantText, LogIdentity, OwnLine, SessionFacts, U
 from backstory.store import LogSlice, Store, codec, connection, logs, open_store, slices
 
 if TYPE_CHECKING:
-    from tests.conftest import Clock
+    from tests.support.clock import Clock
 
 AMPLIFICATION_MAX = 8
 APPENDS = 1_000

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from backstory.model import UserMessage
 from backstory.store import open_store
-from tests.conftest import NOW
+from tests.support.clock import NOW
 from tests.support.power import laid_out, losing_power
 
 if TYPE_CHECKING:

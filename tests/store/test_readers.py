@@ -9,7 +9,7 @@ import pytest
 
 from backstory.model import UserMessage
 from backstory.store import Store, open_store
-from tests.conftest import NOW
+from tests.support.clock import NOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

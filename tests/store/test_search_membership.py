@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from backstory.extract import index_text, searchable
 from backstory.model import AssistantText, Event, ToolCall, ToolResult, UserMessage
 from backstory.store import Filter, Store, membership, open_store, ranking
-from tests.conftest import NOW
+from tests.support.clock import NOW
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ import zstandard
 
 from backstory import errors
 from backstory.store import codec, open_store
-from tests.conftest import NOW
+from tests.support.clock import NOW
 from tests.support.machines import Machine, claude_log, conversation, lines, looked_up
 from tests.support.memory import PROGRAM
 

@@ -19,7 +19,7 @@ from backstory.model import event_to_json
 from backstory.restore import Restored, Restoring, Written
 from backstory.slicing import numbered_lines
 from backstory.store import Store, open_store
-from tests.conftest import NOW
+from tests.support.clock import NOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

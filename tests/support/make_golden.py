@@ -12,7 +12,7 @@ from pathlib import Path
 
 from backstory.model import AssistantText, Complete, Init, Plan, Thinking, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, migrate, open_store
-from tests.conftest import Clock
+from tests.support.clock import Clock
 
 GOLDEN = Path(__file__).parent.parent / "store" / "golden"
 BEGUN = 1_790_000_000_000
