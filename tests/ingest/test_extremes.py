@@ -162,6 +162,7 @@ def test_extremes_in_every_number_and_time_of_every_log(tmp_path: Path, agent: s
         look_at(store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extreme", NUMBERS)
 def test_the_same_extreme_in_every_number(tmp_path: Path, extreme: str) -> None:
     chosen = [case for case in cases() if case_name(case).endswith("/tools") or case.parent.name == "ah"]
@@ -169,6 +170,7 @@ def test_the_same_extreme_in_every_number(tmp_path: Path, extreme: str) -> None:
         look_at(store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extreme", TIMES)
 def test_the_same_extreme_in_every_time(tmp_path: Path, extreme: str) -> None:
     chosen = [case for case in cases() if case_name(case).endswith("/tools") or case.parent.name == "ah"]

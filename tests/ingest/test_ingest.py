@@ -311,6 +311,7 @@ PIECES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PIECES)
 @given(st.data())
 @settings(FEW, max_examples=6)

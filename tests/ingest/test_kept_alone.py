@@ -149,6 +149,7 @@ def test_a_disk_that_fails_from_any_step_on_lets_go_of_no_byte(
     assert 5 < step < DISK_STEPS_MAX - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "name"), WRITING, ids=[name for _, name in WRITING])
 def test_a_second_failure_lets_go_of_no_byte(
     machine: Machine, another: Callable[[], Machine], module: ModuleType, name: str

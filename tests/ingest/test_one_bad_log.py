@@ -107,6 +107,7 @@ def listed(report: Report) -> dict[str, str]:
     return {each.path.rpartition("/")[2].removesuffix(".jsonl"): each.reason for each in report.errors}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error",
     [

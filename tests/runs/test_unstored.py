@@ -209,6 +209,7 @@ def left(home: Path, store: Store, session: Session, name: str) -> None:
     spool.stderr.touch()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error",
     [OverflowError("too large"), apsw.ConstraintError("NOT NULL constraint failed")],
