@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from backstory.agents import Runnable
-    from backstory.found import FoundRef
+    from backstory.found import Found
     from backstory.model import Event
     from backstory.store import Log, Session, Store
 
@@ -130,8 +130,8 @@ class _Telling(Protocol):
     def finish_turns(self, piece: Retold) -> None:
         """Note the turns alone, as they stand behind a record that may still grow."""
 
-    def named(self) -> list[FoundRef]:
-        """The refs that stand by themselves since the last call."""
+    def note_found(self, found: Found) -> None:
+        """Add what stands by itself since the last call."""
 
 
 def _retold(store: Store, session: Session, log: Log, telling: _Telling) -> Iterator[Retold]:
@@ -154,12 +154,12 @@ def _retold(store: Store, session: Session, log: Log, telling: _Telling) -> Iter
         size += len(line)
         if size >= SLICE_BYTES and not is_past:
             piece.found = deriver.cut(cwd)
-            piece.found.refs += telling.named()
+            telling.note_found(piece.found)
             telling.finish(piece)
             yield piece
             piece, size = Retold(session_id=session.id, log_id=log.id, told_end=log.told_end), 0
     piece.found, piece.is_last = deriver.cut(cwd), True
-    piece.found.refs += telling.named()
+    telling.note_found(piece.found)
     if is_past:
         telling.finish_turns(piece)
     else:
@@ -205,8 +205,8 @@ class _File:
     def finish_turns(self, piece: Retold) -> None:
         piece.turns = [*piece.turns, *self._reader.touched()]
 
-    def named(self) -> list[FoundRef]:
-        return agents.refs_named_by(self._reader)
+    def note_found(self, found: Found) -> None:
+        agents.note_found(self._reader, found)
 
     def has_reported(self) -> bool:
         """Whether the log reports of subagents."""
@@ -230,8 +230,8 @@ class _Stream:
     def finish_turns(self, piece: Retold) -> None:
         return
 
-    def named(self) -> list[FoundRef]:
-        return []
+    def note_found(self, found: Found) -> None:
+        return
 
 
 class _Own:
@@ -247,8 +247,8 @@ class _Own:
     def finish_turns(self, piece: Retold) -> None:
         return
 
-    def named(self) -> list[FoundRef]:
-        return []
+    def note_found(self, found: Found) -> None:
+        return
 
 
 def _telling(store: Store, log: Log) -> _Telling:

@@ -290,7 +290,7 @@ class Slicer:
 
     def _found(self) -> Found:
         found = self._deriver.cut(self._reader.session.cwd)
-        found.refs += agents.refs_named_by(self._reader)
+        agents.note_found(self._reader, found)
         return found
 
 

@@ -17,7 +17,10 @@ SAID = {
     "type": "assistant",
     "message": {"id": "m", "content": [{"type": "text", "text": "The heron nests here. " * 500}]},
 }
-RESULT = {"type": "result", "subtype": "success", "duration_ms": 1200, "total_cost_usd": 0.04, "session_id": "n"}
+RESULT = {
+    "type": "result", "subtype": "success", "duration_ms": 1200, "duration_api_ms": 900, "total_cost_usd": 0.04,
+    "session_id": "n",
+}  # fmt: skip
 
 
 def spooled(folder: Path, session: Session, *, megabytes: int) -> Spool:
