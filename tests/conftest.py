@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from backstory.store import Store, open_store
+from tests.support.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 # How fast examples are made says how busy the machine is, not whether the code is right.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
-
-NOW = 1_790_000_000_000
-"""The tests' present: 2026-09-21, in ms since 1970."""
 
 
 ENDS_S = 120
@@ -34,14 +32,15 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-class Clock:
-    """A clock that moves only when told to."""
+SLOW_FIXTURES = {"bench"}
+"""Of tests that run ``backstory`` and an agent, each a process of its own."""
 
-    def __init__(self) -> None:
-        self.ms = NOW
 
-    def __call__(self) -> int:
-        return self.ms
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that has one of the slow fixtures is slow; ``make quick`` leaves it out."""
+    for item in items:
+        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture

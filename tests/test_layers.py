@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,7 @@ def name(path: Path) -> str:
 KNOWN = {name(path) for path in MODULES}
 
 
+@cache
 def imports(path: Path, *, module_level: bool = False) -> set[str]:
     """Every module that a file imports; with ``module_level`` only those it needs to be imported itself."""
     tree = ast.parse(path.read_text("utf-8"))
@@ -123,3 +125,19 @@ def test_an_agent_is_known_by_its_own_file_only(agent: str) -> None:
     assert [str(path.relative_to(SOURCE)) for path in MODULES if named.search(path.read_text("utf-8"))] == [
         f"agents/{agent}.py"
     ]
+
+
+TESTS = Path(__file__).parent
+TEST_FILES = sorted(TESTS.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", TEST_FILES, ids=lambda path: str(path.relative_to(TESTS)))
+def test_no_test_module_is_imported(path: Path) -> None:
+    """What several of them need is in ``tests/support``; fixtures are in a conftest, which nobody imports either."""
+    nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
+    asked = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    named = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    asked += [f"{node.module or ''}.{alias.name}" for node in named for alias in node.names]
+    parts = {part for each in asked if each.startswith(("tests", ".")) for part in each.split(".")}
+    assert {each for each in parts if each.startswith("test_") or each == "conftest"} == set()
+    assert [node.module for node in named if node.level] == [], "relative"

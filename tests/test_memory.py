@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.memory import PROGRAM
+from tests.support.memory import PROGRAM
 
 LARGE_BYTES = 200_000_000
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .reading import EXPECTED, case_told, cases, reviewed
+from tests.support.reading import EXPECTED, case_told, cases, reviewed
 
 
 def written(content: dict[str, Any]) -> str:

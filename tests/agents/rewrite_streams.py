@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from .streaming import expectations, runs, stream_reviewed
+from tests.support.streaming import expectations, runs, stream_reviewed
 
 
 def main() -> None:

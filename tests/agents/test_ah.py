@@ -21,13 +21,12 @@ from backstory.ingest.log_reader import numbered_lines
 from backstory.ingest.reindex import reindex
 from backstory.ingest.report import Report
 from backstory.model import AssistantText, Hook, ToolResult, Turn, UserMessage
-from tests.conftest import NOW
-from tests.ingest.machines import Machine, lies, restored
-
-from . import ah_files
-from .ah_files import CASES, SESSION, AhFile, call, result, ulid
-from .reading import CASES as CASE_FOLDER
-from .reading import told
+from tests.support import ah_files
+from tests.support.ah_files import CASES, SESSION, AhFile, call, result, ulid
+from tests.support.clock import NOW
+from tests.support.machines import Machine, lies, restored
+from tests.support.reading import CASES as CASE_FOLDER
+from tests.support.reading import told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

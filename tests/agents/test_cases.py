@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backstory import agents
-
-from .reading import EXPECTED, case_name, case_told, cases, lines_of, log_of, reviewed
+from tests.support.reading import EXPECTED, case_name, case_told, cases, lines_of, log_of, reviewed
 
 if TYPE_CHECKING:
     from pathlib import Path

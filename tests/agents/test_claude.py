@@ -31,8 +31,7 @@ from backstory.model import (
     Unknown,
     UserMessage,
 )
-
-from .reading import Told, told
+from tests.support.reading import Told, told
 
 SESSION = "0ddba11-0000-4000-8000-000000000000"
 _numbers = itertools.count(1)

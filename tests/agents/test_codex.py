@@ -30,8 +30,7 @@ from backstory.model import (
     ToolResult,
     Unknown,
 )
-
-from .reading import Told, told
+from tests.support.reading import Told, told
 
 THREAD = "01a1ffee-6b92-7df0-8b28-4d7e241733fa"
 PARENT = "01a1ffee-0000-7df0-8b28-4d7e241733fa"

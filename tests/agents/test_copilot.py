@@ -32,8 +32,7 @@ from backstory.model import (
     Unknown,
     UserMessage,
 )
-
-from .reading import Told, told
+from tests.support.reading import Told, told
 
 SESSION = "514f3844-2975-44e4-a4d0-211fd59e36e9"
 PARENT = "e61a042d-fb07-4cea-af6f-8aba91101fcc"

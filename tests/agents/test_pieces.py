@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from .reading import Told, case_name, case_told, cases, lines_of, log_of, told
+from tests.support.reading import Told, case_name, case_told, cases, lines_of, log_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

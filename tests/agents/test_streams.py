@@ -32,9 +32,8 @@ from backstory.model import (
     ToolResult,
     Unknown,
 )
-
-from .reading import CASES, case_told
-from .streaming import STREAMS, expectations, ran, recorded, runnable, runs, stream_reviewed
+from tests.support.reading import CASES, case_told
+from tests.support.streaming import STREAMS, expectations, ran, recorded, runnable, runs, stream_reviewed
 
 if TYPE_CHECKING:
     from backstory.agents import Runnable

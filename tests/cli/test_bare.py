@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backstory.store import open_store
-from tests.runs.conftest import Bench
+from tests.support.bench import Bench
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.slow
 
 GOOD = {"result": True}
 

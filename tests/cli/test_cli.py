@@ -26,10 +26,12 @@ from backstory.cli.show_command import SHOWN_CHARS_MAX
 from backstory.config import SETTINGS
 from backstory.search.query import find
 from backstory.store import Filter, open_store
-from tests.ingest.machines import ORIGINAL_ID, PARENT_ID, SMALL, case, claude_line, claude_log, lines, place, sha256
+from tests.support.machines import ORIGINAL_ID, PARENT_ID, SMALL, case, claude_line, claude_log, lines, place, sha256
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Shell
+    from tests.support.shell import Shell
+
+pytestmark = pytest.mark.slow
 
 ENDS_S = 120
 LIST_FIELDS = (

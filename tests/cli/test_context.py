@@ -12,7 +12,7 @@ from backstory import AssistantText, UserMessage, open_store
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cli.conftest import Shell
+    from tests.support.shell import Shell
 
 LONG = 1_000
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Shell
+    from tests.support.shell import Shell
+
+pytestmark = pytest.mark.slow
 
 FIRST, SECOND = "3f2b8f5e-5a6b-4d5c-9d8f-0a1b2c3d4e5f", "4f2b8f5e-5a6b-4d5c-9d8f-0a1b2c3d4e5f"
 USAGE = {"input_tokens": 1_000_000, "output_tokens": 100_000, "cache_read_input_tokens": 0}

@@ -22,10 +22,12 @@ from hypothesis import strategies as st
 
 from backstory.cli import COMMANDS, cli, output
 from backstory.cli.harmless import clean, clean_json
-from tests.ingest.machines import CLAUDE_FOLDER
+from tests.support.machines import CLAUDE_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+pytestmark = pytest.mark.slow
 
 EVIL = (
     "\x1b]0;title\x07\x1b[8m\x1b[35;7m\x1b[2J\x9b6n\x90q\x9c\x7f\x08\x00\u202e\u2066\u200f\u061c\u2028\u2029\x85\u200b\ufeff"
@@ -128,7 +130,7 @@ class Hostile:
         (self.project / ".git/config").write_text(f'[remote "origin"]\n\turl = https://git.example/{EVIL_NAME}/x.git\n')
         agent = self.root / "bin/claude"
         agent.parent.mkdir()
-        script = Path(__file__).parent.parent / "runs/agent.py"
+        script = Path(__file__).parent.parent / "support/agent.py"
         agent.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
         agent.chmod(0o755)
         self._write_logs(self.root / CLAUDE_FOLDER)

@@ -13,7 +13,9 @@ from backstory.cli import main, output
 from backstory.cli.sql_command import EXAMPLES
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Shell
+    from tests.support.shell import Shell
+
+pytestmark = pytest.mark.slow
 
 IMPOSSIBLE = (bounds.TIME_MAX_MS + 1, 253_402_351_199_999, -1, -62_135_596_800_001, 2**62, -(2**63))
 

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.cli.output import columns
-from tests.cli.test_show_live import DEADLINE_S, Going, delta
-from tests.runs.conftest import Bench
+from tests.support.bench import Bench
+from tests.support.going import DEADLINE_S, Going, delta
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.slow
 
 GOOD = {"result": True}
 LONG = "cd /a/very/long/path/to/some/project && python -m pytest -q tests/unit/test_something.py -k 'not slow'"

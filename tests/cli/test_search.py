@@ -18,7 +18,7 @@ from backstory.search.query import PATTERN_SECONDS_MAX, Findings, find, find_exa
 from backstory.store import Filter, Store, open_store
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Shell
+    from tests.support.shell import Shell
 
 CLICKS_USAGE, USAGE, NO_INPUT = 2, 64, 66
 LONG = "\n".join(f"line {n}" for n in range(3_000))

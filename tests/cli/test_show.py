@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Shell
+    from tests.support.shell import Shell
 
 SESSION = "3f2b8f5e-5a6b-4d5c-9d8f-0a1b2c3d4e5f"
 

@@ -18,12 +18,12 @@ from backstory.cli.sql_command import EXAMPLES, _fitted
 from backstory.export.full_form import FullForms
 from backstory.model import UserMessage
 from backstory.store import open_store, readonly
-from tests.cli.conftest import Shell
-from tests.store import make_golden
-from tests.store.test_readonly import OUTPUT, fill
+from tests.support import make_golden
+from tests.support.one_of_each import OUTPUT, fill
+from tests.support.shell import Shell
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Done
+    from tests.support.shell import Done
 
 DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "sql.md").read_text("utf-8")
 ODD = ["a|b", 'say "no"', "two\nlines", "tab\there", "<b>*x*</b>", "\x1b[31mred", "日本語", ""]

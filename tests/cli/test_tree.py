@@ -9,12 +9,14 @@ import pytest
 
 from backstory.model import AssistantText, Tool, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, open_store
-from tests.runs.conftest import Bench
-from tests.runs.test_run import the_agents_own_log, until
+from tests.support.bench import Bench
+from tests.support.running import the_agents_own_log, until
 
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
+
+pytestmark = pytest.mark.slow
 
 GOOD: dict[str, Any] = {"result": True}
 LEAVES = 10_000

@@ -11,11 +11,13 @@ import pytest
 
 from backstory.model import AssistantText, UserMessage
 from backstory.store import Store, open_store
-from tests.runs.conftest import Bench
+from tests.support.bench import Bench
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+pytestmark = pytest.mark.slow
 
 GOOD: dict[str, Any] = {"result": True}
 

@@ -86,6 +86,7 @@ def test_a_summary_stands_before_the_turns() -> None:
     assert text.index("We chose SQLite.") < text.index("## User")
 
 
+@pytest.mark.slow
 @given(st.text(), st.lists(st.text(max_size=60), max_size=5))
 def test_a_prompt_is_stripped_back_to_what_was_typed(prompt: str, history: list[str]) -> None:
     tagged = [f"{each}{CLOSE}{OPEN}" for each in history]

@@ -139,6 +139,7 @@ def test_leaf_messages_is_another_name_for_leaves() -> None:
     assert uids(get_leaf_messages(turns(FORKED))) == ["e", "d", "b"]
 
 
+@pytest.mark.slow
 def test_a_chain_of_100000_turns_is_walked() -> None:
     chain = turns({f"t{n}": f"t{n - 1}" if n else None for n in range(DEEP)})
     tree = Tree(chain)

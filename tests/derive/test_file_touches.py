@@ -290,6 +290,7 @@ def test_every_kind_of_event_may_be_asked() -> None:
     assert touches(ToolCall(tool_name="")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["rm a;" * 1_000_000, "cat <<E\n" * 1_000_000, "> " * 5_000_000, "x" * 12_000_000])
 def test_a_command_of_megabytes_takes_linear_time(command: str) -> None:
     begun = time.process_time()

@@ -10,7 +10,7 @@ import pytest
 from backstory.derive.pricing import cost_of
 from backstory.model import Tokens
 from backstory.store.costs import price_table
-from tests.agents.streaming import STREAMS, recorded
+from tests.support.streaming import STREAMS, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -366,6 +366,7 @@ def test_any_characters_are_read_without_a_fault(
     assert isinstance(refs_in_command(f"git {text}", output, repository=repository, host=host), list)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -141,6 +141,7 @@ def test_any_text_is_taken_apart_without_a_fault(script: str) -> None:
         assert each.words or each.reads or each.writes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece", ["$(", '"$(', "'", "<<E\n", "cat <<E\n", "{a", "(", ">", "\\", "`", "rm a;", "${", "if "]
 )

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.conftest import AGENTS, HELLO, said_to, shell
+from tests.support.real_clients import AGENTS, HELLO, said_to, shell
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Machine, Ran
+    from tests.support.real_clients import Machine, Ran
+
+pytestmark = pytest.mark.slow
 
 PROMPT = "  Where does the \"heron\" nest? $HOME `ls` 'x' \\n 漢字 🪶\r\n\tAnd the <otter>?\r\n \n"
 """Everything that a shell, a terminal or an end of line could change."""

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Machine
+    from tests.support.real_clients import Machine
+
+pytestmark = pytest.mark.slow
 
 HERON, OTTER, BADGER = "Where does the heron nest?", "Where does the otter sleep?", "Where does the badger dig?"
 REEDS, RIVER, HILL = "In-the-reeds-1181.", "By-the-river-2292.", "On-the-hill-3303."

@@ -8,10 +8,12 @@ import pytest
 
 from backstory.conversation.context import CLOSE, OPEN, build_context_prompt, strip_context
 from backstory.model import AssistantText, UserMessage
-from tests.e2e.conftest import AGENTS, said_to
+from tests.support.real_clients import AGENTS, said_to
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Machine
+    from tests.support.real_clients import Machine
+
+pytestmark = pytest.mark.slow
 
 BUDGET = 400_000
 CODEX_MAX = 1_048_576

@@ -9,10 +9,12 @@ import pytest
 from msgspec import Struct
 
 from backstory.conversation.context import CLOSE, OPEN
-from tests.e2e.conftest import AGENTS, HELLO, said_to, shell
+from tests.support.real_clients import AGENTS, HELLO, said_to, shell
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Machine
+    from tests.support.real_clients import Machine
+
+pytestmark = pytest.mark.slow
 
 PROMPTS = {"claude": "Where does the heron nest?", "codex": "Say it again, otter.", "again": "And again, badger."}
 ANSWERS = {"claude": "In-the-reeds-1181.", "codex": "By-the-river-2292.", "again": "On-the-hill-3303."}

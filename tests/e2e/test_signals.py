@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.conftest import AGENTS, HELLO, WAIT_S, said_to, shell
+from tests.support.real_clients import AGENTS, HELLO, WAIT_S, said_to, shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.e2e.conftest import Machine
+    from tests.support.real_clients import Machine
+
+pytestmark = pytest.mark.slow
 
 SIGNALS = {"INT": signal.SIGINT, "TERM": signal.SIGTERM, "KILL": signal.SIGKILL}
 ROUNDS = 4

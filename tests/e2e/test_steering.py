@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.model import UserMessage
-from tests.e2e.conftest import shell
+from tests.support.real_clients import shell
 
 if TYPE_CHECKING:
-    from tests.e2e.conftest import Machine
+    from tests.support.real_clients import Machine
+
+pytestmark = pytest.mark.slow
 
 PROMPT = "Where does the heron nest?"
 STEER = "Look at the otter, too."

@@ -16,8 +16,8 @@ from backstory.errors import CannotWrite, FileInTheWay
 from backstory.export.exporting import Chosen, Written, everything, export, formats, these
 from backstory.model import UserMessage
 from backstory.store import open_store
-from tests.conftest import NOW
-from tests.ingest.machines import SMALL, Machine, lines
+from tests.support.clock import NOW
+from tests.support.machines import SMALL, Machine, lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,10 +24,10 @@ from backstory.export.exporting import NotWritten, Written, everything, export_e
 from backstory.ingest.ingest import ingest
 from backstory.model import AssistantText, Compacted, ToolCall, ToolResult, Turn, UserMessage
 from backstory.store.readonly import VALUE_BYTES_MAX
-from tests.agents import ah_files
-from tests.agents.ah_files import CASES, SESSION, AhFile, call, result, ulid
-from tests.conftest import NOW
-from tests.ingest.machines import Machine, claude_line, claude_log, lines
+from tests.support import ah_files
+from tests.support.ah_files import CASES, SESSION, AhFile, call, result, ulid
+from tests.support.clock import NOW
+from tests.support.machines import Machine, claude_line, claude_log, lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -248,6 +248,7 @@ def test_conversations_of_one_file_become_files(machine: Machine, project: Path,
     )
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=25, deadline=None)
 def test_any_tree_comes_back_with_every_row(data: st.DataObject) -> None:

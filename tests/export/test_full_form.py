@@ -13,7 +13,7 @@ from backstory.errors import StoreDamaged
 from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, ToolCall, UserMessage
 from backstory.store import Store
-from tests.ingest.machines import Machine, claude_line, claude_log, lines
+from tests.support.machines import Machine, claude_line, claude_log, lines
 
 if TYPE_CHECKING:
     from pathlib import Path

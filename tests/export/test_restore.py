@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from backstory.export.restore import NAME_BYTES_MAX, File, Restoring, named_apart
 from backstory.store import open_store
-from tests.ingest.machines import (
+from tests.support.machines import (
     CLAUDE_FOLDER,
     CODEX_FOLDER,
     SMALL,

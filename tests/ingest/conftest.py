@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.ingest.machines import Machine, opened_below
+from tests.support.machines import Machine, opened_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,8 +15,8 @@ from backstory.ingest import log_reader
 from backstory.ingest.ingest import ingest
 from backstory.ingest.reindex import reindex
 from backstory.store import logs
-from tests.conftest import NOW
-from tests.ingest.machines import (
+from tests.support.clock import NOW
+from tests.support.machines import (
     CLAUDE_FOLDER,
     Machine,
     claude_line,
@@ -170,6 +170,7 @@ def test_a_place_that_is_a_file(machine: Machine) -> None:
 # odd bytes ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_line_of_12_megabytes(machine: Machine) -> None:
     long = "long " + "x" * 12_000_000
     read_bytes(machine, lines(*conversation(1), claude_line("assistant", "l", long), claude_line("user", "n", "next")))
@@ -177,6 +178,7 @@ def test_a_line_of_12_megabytes(machine: Machine) -> None:
     assert machine.store.search("long").total == 1
 
 
+@pytest.mark.slow
 def test_a_line_of_12_megabytes_that_is_not_finished(machine: Machine) -> None:
     line = claude_line("assistant", "l", "x" * 12_000_000)
     read_bytes(machine, lines(*conversation(1)) + line[:9_000_000])
@@ -290,7 +292,7 @@ def test_a_log_without_any_time_is_read(machine: Machine) -> None:
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_every_byte_of_a_torn_log_of_each_agent_is_kept(machine: Machine, agent: str) -> None:
-    from tests.ingest.machines import case, place
+    from tests.support.machines import case, place
 
     name = f"{agent}/tools"
     whole = case(name)

@@ -9,10 +9,12 @@ import pytest
 
 from backstory.errors import DiskFull
 from backstory.ingest import ingest as ingest_module
-from tests.ingest.machines import Machine, claude_line, claude_log, conversation, lines, looked_up
+from tests.support.machines import Machine, claude_line, claude_log, conversation, lines, looked_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+pytestmark = pytest.mark.slow
 
 SEGMENTS = "select count(distinct segid) from search_index_idx"
 SETTINGS = "select k, v from search_index_config where k <> 'version'"

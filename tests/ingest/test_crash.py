@@ -19,8 +19,8 @@ from backstory.ingest import ingest as ingest_module
 from backstory.ingest import log_reader
 from backstory.ingest.ingest import ingest
 from backstory.store import open_store
-from tests.conftest import NOW
-from tests.ingest.machines import SMALL, Machine, case, differences, place
+from tests.support.clock import NOW
+from tests.support.machines import SMALL, Machine, case, differences, place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -120,6 +120,7 @@ def killed_after_some_time(machine: Machine, seconds: float) -> None:
     exit_of(child)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_an_ingest_killed_at_any_moment_is_made_good_by_the_next(
     disturbed: Machine, expected: dict[str, Any], seed: int
@@ -140,6 +141,7 @@ def test_an_ingest_killed_at_any_moment_is_made_good_by_the_next(
     assert disturbed.read().total("logs_read") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(PAIRS))
 def test_two_ingests_at_once_do_no_harm(disturbed: Machine, expected: dict[str, Any], seed: int) -> None:
     children = [in_child(disturbed, lambda: None, bulk=seed % 10 == 0) for _ in range(2)]
@@ -149,6 +151,7 @@ def test_two_ingests_at_once_do_no_harm(disturbed: Machine, expected: dict[str, 
     assert disturbed.read().total("logs_read") == 0
 
 
+@pytest.mark.slow
 def test_an_ingest_beside_agents_that_write_keeps_up(disturbed: Machine, tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     shutil.copytree(disturbed.home, machine.home, dirs_exist_ok=True)

@@ -13,15 +13,15 @@ import pytest
 from backstory.ingest import databases
 from backstory.ingest.reindex import reindex
 from backstory.model import Unknown
-from tests.conftest import NOW
-from tests.ingest.machines import bytes_of, case, differences, prompts, sha256
-from tests.ingest.test_databases import DATABASE, ROWS, TABLES
-from tests.ingest.test_rewound import LOG, SESSION, log, record
+from tests.support.clock import NOW
+from tests.support.copilot_database import DATABASE, ROWS, TABLES
+from tests.support.machines import bytes_of, case, differences, prompts, sha256
+from tests.support.rewound import LOG, SESSION, log, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.ingest.machines import Machine
+    from tests.support.machines import Machine
 
 WHOLE = log(1, 2, 3)
 BEGUN, ASKED = WHOLE.splitlines()[:2]

@@ -14,8 +14,8 @@ from backstory.ingest import log_reader
 from backstory.ingest.log_reader import numbered_lines
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Error, ToolCall, ToolResult, Unknown, UserMessage
-from tests.conftest import NOW
-from tests.ingest.machines import CASES, Machine, differences, kept, lies, looked_up, prompts, restored, sha256
+from tests.support.clock import NOW
+from tests.support.machines import CASES, Machine, differences, kept, lies, looked_up, prompts, restored, sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,10 +21,10 @@ from backstory.ingest.reindex import reindex
 from backstory.runs.runner import Runner
 from backstory.runs.spool import SPOOLS, Run, Spool
 from backstory.store import Store, open_store
-from tests.agents.reading import case_name, cases, log_of
-from tests.agents.streaming import STREAMS
-from tests.conftest import NOW
-from tests.ingest.machines import kept, looked_up, sha256
+from tests.support.clock import NOW
+from tests.support.machines import kept, looked_up, sha256
+from tests.support.reading import case_name, cases, log_of
+from tests.support.streaming import STREAMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -162,6 +162,7 @@ def test_extremes_in_every_number_and_time_of_every_log(tmp_path: Path, agent: s
         look_at(store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extreme", NUMBERS)
 def test_the_same_extreme_in_every_number(tmp_path: Path, extreme: str) -> None:
     chosen = [case for case in cases() if case_name(case).endswith("/tools") or case.parent.name == "ah"]
@@ -169,6 +170,7 @@ def test_the_same_extreme_in_every_number(tmp_path: Path, extreme: str) -> None:
         look_at(store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extreme", TIMES)
 def test_the_same_extreme_in_every_time(tmp_path: Path, extreme: str) -> None:
     chosen = [case for case in cases() if case_name(case).endswith("/tools") or case.parent.name == "ah"]
@@ -176,6 +178,7 @@ def test_the_same_extreme_in_every_time(tmp_path: Path, extreme: str) -> None:
         look_at(store)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     chosen=st.lists(st.sampled_from(cases()), min_size=1, max_size=4, unique=True),
@@ -189,6 +192,7 @@ def test_extremes_here_and_there(
         look_at(store)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     stream=st.sampled_from(sorted(STREAMS.glob("*/*.jsonl"))),

@@ -20,10 +20,10 @@ from backstory.agents import _foreign, ah
 from backstory.ingest import databases
 from backstory.ingest.databases import Done, Rows, Unread, row_log_name
 from backstory.ingest.ingest import ingest
-from tests.agents.ah_files import SESSION, AhFile, tree
-from tests.conftest import NOW
-from tests.ingest.machines import Machine, lies, lines, prompts, restored
-from tests.ingest.test_databases import DATABASE, HERE, LOST, ROWS, TABLES, changed, folder_content, read
+from tests.support.ah_files import SESSION, AhFile, tree
+from tests.support.clock import NOW
+from tests.support.copilot_database import DATABASE, HERE, LOST, ROWS, TABLES, changed, folder_content, read
+from tests.support.machines import Machine, lies, lines, prompts, restored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -237,6 +237,7 @@ def test_a_session_that_is_too_large_is_told_and_the_others_are_read(
     assert sessions(machine) == {HERE}
 
 
+@pytest.mark.slow
 def test_a_database_that_takes_too_long_is_told_and_the_others_are_read(
     machine: Machine, database: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

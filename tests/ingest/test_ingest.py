@@ -16,7 +16,7 @@ from backstory import ids
 from backstory.ingest import ingest as ingest_module
 from backstory.ingest import log_reader
 from backstory.ingest.log_reader import numbered_lines
-from tests.ingest.machines import (
+from tests.support.machines import (
     ORIGINAL_ID,
     PARENT_ID,
     SMALL,
@@ -179,6 +179,7 @@ def test_a_session_that_was_resumed_is_as_if_read_at_once(
 # any order ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.permutations(SMALL), st.sets(st.integers(1, len(SMALL) - 1)))
 @FEW
 def test_the_order_of_arrival_does_not_matter(order: list[str], reads: set[int]) -> None:
@@ -358,6 +359,7 @@ PIECES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PIECES)
 @given(st.data())
 @settings(FEW, max_examples=6)
@@ -401,6 +403,7 @@ def test_a_turn_told_twice_in_a_log_is_the_same_in_one_reading_and_in_two(
     assert differences(machine.content(), at_once.content()) == []
 
 
+@pytest.mark.slow
 def test_a_log_that_grows_a_byte_at_a_time_stays_whole_and_small(machine: Machine) -> None:
     said = lines(*conversation(4)) + lines(claude_line("user", "x", "é" * 30))
     for end in range(1, len(said) + 1):
@@ -936,6 +939,7 @@ STATES = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(STATES)
 @settings(FEW, max_examples=60)
 def test_whatever_becomes_of_files_no_record_is_lost_doubled_or_renumbered(

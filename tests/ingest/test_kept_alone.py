@@ -15,8 +15,9 @@ from backstory.ingest.discover import Candidate
 from backstory.ingest.ingest import ingest_these
 from backstory.ingest.reindex import reindex
 from backstory.store import Store, slices, turns
-from tests.conftest import NOW
-from tests.ingest.machines import (
+from tests.support.clock import NOW
+from tests.support.faults import failing_disk
+from tests.support.machines import (
     CLAUDE_FOLDER,
     Machine,
     claude_line,
@@ -27,8 +28,7 @@ from tests.ingest.machines import (
     prompts,
     sha256,
 )
-from tests.ingest.test_one_bad_log import WRITING
-from tests.store.faults import failing_disk
+from tests.support.writing import WRITING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -107,6 +107,7 @@ def killed_before(machine: Machine, write: int) -> bool:
     return len(seen) >= write
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_gone", [True, False], ids=["gone", "there"])
 def test_an_ingest_killed_between_any_two_writes_lets_go_of_no_byte(
     another: Callable[[], Machine], is_gone: bool
@@ -124,6 +125,7 @@ def test_an_ingest_killed_between_any_two_writes_lets_go_of_no_byte(
     assert 3 < write < WRITES_MAX - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [apsw.FullError, apsw.IOError], ids=["full", "broken"])
 def test_a_disk_that_fails_from_any_step_on_lets_go_of_no_byte(
     another: Callable[[], Machine], error: type[Exception]
@@ -148,6 +150,7 @@ def test_a_disk_that_fails_from_any_step_on_lets_go_of_no_byte(
     assert 5 < step < DISK_STEPS_MAX - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "name"), WRITING, ids=[name for _, name in WRITING])
 def test_a_second_failure_lets_go_of_no_byte(
     machine: Machine, another: Callable[[], Machine], module: ModuleType, name: str

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from backstory.conversation.context import build_context
 from backstory.ingest.reindex import reindex
-from tests.conftest import NOW
-from tests.ingest.machines import CODEX_FOLDER, Machine, lines
+from tests.support.clock import NOW
+from tests.support.machines import CODEX_FOLDER, Machine, lines
 
 if TYPE_CHECKING:
     from backstory.store import Session

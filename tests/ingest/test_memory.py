@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.ingest.machines import case, claude_log
-from tests.memory import PROGRAM
+from tests.support.machines import case, claude_log
+from tests.support.memory import PROGRAM
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.slow
 
 LOG_BYTES = 100_000_000
 PEAK_KIB_MAX = 300 * 1024

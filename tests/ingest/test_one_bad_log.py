@@ -14,9 +14,9 @@ from backstory.ingest import ingest as ingesting
 from backstory.ingest import worker
 from backstory.ingest.reindex import reindex
 from backstory.model import LogIdentity
-from backstory.store import claims, derived_tables, lineage, logs, sidecars, slices, turns
-from tests.conftest import NOW
-from tests.ingest.machines import (
+from backstory.store import derived_tables, logs, sidecars, slices, turns
+from tests.support.clock import NOW
+from tests.support.machines import (
     CLAUDE_FOLDER,
     Machine,
     bytes_of,
@@ -28,6 +28,7 @@ from tests.ingest.machines import (
     prompts,
     sha256,
 )
+from tests.support.writing import WRITING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,30 +37,6 @@ if TYPE_CHECKING:
     from backstory.ingest.report import Report
 
 GUILTY, INNOCENT = "guilty", ("first", "third")
-WRITING: list[tuple[ModuleType, str]] = [
-    (slices, "write"),
-    (slices, "_insert_session"),
-    (slices, "_insert_log"),
-    (slices, "_clear_replaced"),
-    (slices, "_write_turns"),
-    (slices, "insert_events"),
-    (slices, "next_event_id"),
-    (slices, "index_texts"),
-    (slices, "_keep_bytes"),
-    (slices, "_update_session"),
-    (slices, "repository_name"),
-    (turns, "upsert"),
-    (turns, "note_answers"),
-    (turns, "sum_up"),
-    (turns, "follow"),
-    (logs, "insert_chunks"),
-    (logs, "insert_runs"),
-    (logs, "remember_place"),
-    (derived_tables, "write"),
-    (claims, "renamed"),
-    (claims, "take_usage"),
-    (lineage, "link_copies"),
-]
 NEEDED_FOR_BYTES = {"write", "_insert_session", "_insert_log", "insert_chunks"}
 """Without these not even the bytes of a log can be kept."""
 
@@ -131,6 +108,7 @@ def listed(report: Report) -> dict[str, str]:
     return {each.path.rpartition("/")[2].removesuffix(".jsonl"): each.reason for each in report.errors}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error",
     [

@@ -16,8 +16,9 @@ import pytest
 from backstory.agents import claude
 from backstory.ingest.reindex import reindex
 from backstory.store import derived_tables, open_store
-from tests.conftest import NOW
-from tests.ingest.machines import (
+from tests.support import make_golden
+from tests.support.clock import NOW
+from tests.support.machines import (
     CASES,
     SMALL,
     Machine,
@@ -29,7 +30,6 @@ from tests.ingest.machines import (
     looked_up,
     prompts,
 )
-from tests.store import make_golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,15 +15,15 @@ from backstory.ingest.ingest import ingest_these
 from backstory.ingest.reindex import reindex
 from backstory.ingest.reported import reported_logs
 from backstory.model import Relation
-from tests.conftest import NOW
-from tests.ingest.machines import CLAUDE_FOLDER, claude_line, claude_log, conversation, lines, restored
+from tests.support.clock import NOW
+from tests.support.machines import CLAUDE_FOLDER, claude_line, claude_log, conversation, lines, restored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from backstory.store import LogSlice, Session, Written
-    from tests.ingest.machines import Machine
+    from tests.support.machines import Machine
 
 PARENT = "a1b2c3"
 LOG = claude_log(PARENT)

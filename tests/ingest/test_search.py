@@ -14,12 +14,12 @@ from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Plan, UserMessage
 from backstory.store import Filter, ranking
 from backstory.store.search import ROLES
-from tests.conftest import NOW
-from tests.ingest.machines import SMALL, case, claude_line, claude_log, lines, place
+from tests.support.clock import NOW
+from tests.support.machines import SMALL, case, claude_line, claude_log, lines, place
 
 if TYPE_CHECKING:
     from backstory.store import Store
-    from tests.ingest.machines import Machine
+    from tests.support.machines import Machine
 
 WORDS_LOOKED_FOR = 60
 

@@ -16,12 +16,14 @@ import pytest
 from backstory.ingest import ingest as ingest_module
 from backstory.ingest import worker
 from backstory.store import open_store
-from tests.conftest import NOW
-from tests.ingest.machines import SMALL, Machine, claude_line, claude_log, content, differences, lines
+from tests.support.clock import NOW
+from tests.support.machines import SMALL, Machine, claude_line, claude_log, content, differences, lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+pytestmark = pytest.mark.slow
 
 STOPS_MIN = 20
 BETWEEN_STOPS_S = 0.005

@@ -19,8 +19,8 @@ from backstory.ingest.discover import discover
 from backstory.ingest.ingest import ingest
 from backstory.ingest.sidecars import gather, tell_again
 from backstory.model import ToolResult
-from tests.conftest import NOW
-from tests.ingest.machines import CLAUDE_FOLDER, claude_line, lies, lines, looked_up, restored
+from tests.support.clock import NOW
+from tests.support.machines import CLAUDE_FOLDER, claude_line, lies, lines, looked_up, restored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from backstory.ingest.report import Report
     from backstory.store import Session
-    from tests.ingest.machines import Machine
+    from tests.support.machines import Machine
 
 SESSION = "514f3844-2975-44e4-a4d0-211fd59e36e9"
 FOLDER = Path(".copilot/session-state") / SESSION

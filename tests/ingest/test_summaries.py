@@ -10,8 +10,8 @@ import apsw
 import pytest
 
 from backstory.ingest.reindex import reindex
-from tests.conftest import NOW
-from tests.ingest.machines import Machine, claude_line, claude_log, differences, lines, looked_up
+from tests.support.clock import NOW
+from tests.support.machines import Machine, claude_line, claude_log, differences, lines, looked_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ from backstory.ingest import unread
 from backstory.ingest.ingest import ingest
 from backstory.ingest.reindex import reindex
 from backstory.model import LogIdentity, Unknown
-from tests.conftest import NOW
-from tests.ingest.machines import (
+from tests.support.clock import NOW
+from tests.support.machines import (
     CLAUDE_FOLDER,
     CODEX_FOLDER,
     Machine,

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.ingest.machines import lines
-from tests.ingest.test_rewound import LOG, SESSION, record, turn
+from tests.support.machines import lines
+from tests.support.rewound import LOG, SESSION, record, turn
 
 if TYPE_CHECKING:
-    from tests.ingest.machines import Machine
+    from tests.support.machines import Machine
 
 BEGUN = record("session.start", 0, sessionId=SESSION)
 

@@ -29,8 +29,8 @@ from backstory.model import UserMessage
 from backstory.projects.registry import KnownProjects
 from backstory.runs.spool import Run, Spool
 from backstory.store import open_store
-from tests.conftest import NOW
-from tests.ingest.machines import Machine, claude_line, claude_log, conversation, lines
+from tests.support.clock import NOW
+from tests.support.machines import Machine, claude_line, claude_log, conversation, lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -171,6 +171,7 @@ def test_databases_that_are_brought_to_do_harm_are_told_and_the_rest_is_followed
     until(lambda: following.finds("omega"))
 
 
+@pytest.mark.slow
 def test_folders_that_come_go_and_come_again_are_followed(machine: Machine, follow: Callable[..., Following]) -> None:
     following = follow()
     assert following.has_said("Following nothing yet")
@@ -207,6 +208,7 @@ def test_a_log_rewritten_again_and_again_ends_as_one_read_once(
         assert store.verify().problems == []
 
 
+@pytest.mark.slow
 def test_hundreds_of_logs_that_grow_at_once_are_all_read(machine: Machine, follow: Callable[..., Following]) -> None:
     logs = [machine.write(claude_log(f"log-{n}"), lines(prompt(f"first{n}"))) for n in range(300)]
     following = follow()
@@ -274,6 +276,7 @@ def test_a_store_that_is_deleted_is_made_again(machine: Machine, follow: Callabl
     assert until(lambda: following.finds("omega")) and until(lambda: following.finds("alpha"))
 
 
+@pytest.mark.slow
 def test_a_store_that_another_process_holds_is_waited_for(machine: Machine, follow: Callable[..., Following]) -> None:
     log = machine.write(claude_log("one"), lines(prompt("alpha")))
     following = follow()
@@ -286,6 +289,7 @@ def test_a_store_that_another_process_holds_is_waited_for(machine: Machine, foll
     until(lambda: following.finds("omega"))
 
 
+@pytest.mark.slow
 def test_two_that_follow_do_not_get_in_each_others_way(machine: Machine, follow: Callable[..., Following]) -> None:
     log = machine.write(claude_log("s"), lines(*conversation(2)))
     following, _ = follow(), follow()
@@ -296,6 +300,7 @@ def test_two_that_follow_do_not_get_in_each_others_way(machine: Machine, follow:
         assert [len(store.events(session)) for session in store.sessions()] == [30]
 
 
+@pytest.mark.slow
 @RUNS_ON_LINUX
 def test_a_full_disk_is_told_and_waited_for(machine: Machine, follow: Callable[..., Following]) -> None:
     log = machine.write(claude_log("one"), lines(prompt("alpha")))
@@ -312,6 +317,7 @@ def test_a_full_disk_is_told_and_waited_for(machine: Machine, follow: Callable[.
 # runs and projects -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_log_of_a_run_is_read_when_the_run_is_stored(machine: Machine, follow: Callable[..., Following]) -> None:
     mine, other = (machine.write(claude_log(name), lines(prompt(name, name))) for name in ("mine", "other"))
     following = follow()
@@ -330,6 +336,7 @@ def test_the_log_of_a_run_is_read_when_the_run_is_stored(machine: Machine, follo
     until(lambda: following.finds("omega"))
 
 
+@pytest.mark.slow
 def test_what_a_projects_store_gets_is_here_too(machine: Machine, follow: Callable[..., Following]) -> None:
     machine.write(claude_log("one"), lines(prompt("alpha")))
     following = follow()
@@ -357,6 +364,7 @@ def _can_limit() -> bool:
         return False
 
 
+@pytest.mark.slow
 @RUNS_ON_LINUX
 @pytest.mark.parametrize("allowed", [0, 2])
 def test_where_too_few_folders_may_be_watched_all_are_looked_through(

@@ -2,98 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory.projects.registry import KnownProjects
-from backstory.store import Store, open_store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-AGENT = Path(__file__).with_name("agent.py")
-WAIT_S = 120
-
-
-class Bench:
-    """Where runs are tried: ``backstory`` as a real process, with an agent that does as it is told."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.project, self.home, self.bin = root / "project", root / "home", root / "bin"
-        for folder in (self.project, self.home, self.bin):
-            folder.mkdir()
-        subprocess.run(["git", "init", "-q", str(self.project)], check=True)
-        program = self.bin / "claude"
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} {AGENT} "$@"\n')
-        program.chmod(0o755)
-        self.received = root / "received"
-
-    def environ(self, script: list[dict[str, Any]]) -> dict[str, str]:
-        return {
-            "PATH": f"{self.bin}:{os.environ['PATH']}",
-            "HOME": str(self.root),
-            "BACKSTORY_HOME": str(self.home),
-            "SCRIPT": json.dumps(script),
-            "RECEIVED": str(self.received),
-            "LANG": "C.UTF-8",
-        }
-
-    def start(
-        self,
-        *words: str,
-        script: list[dict[str, Any]] | None = None,
-        stdin: Any = None,
-        cwd: Path | bytes | None = None,
-        environ: dict[str, str | None] | None = None,
-        limit: Callable[[], None] | None = None,
-    ) -> subprocess.Popen[str]:
-        """``environ`` is added (None takes away); ``limit`` is called in the new process before the program begins."""
-        merged = {**self.environ(script or []), **(environ or {})}
-        return subprocess.Popen(
-            [sys.executable, "-m", "backstory", *words], cwd=cwd or self.project, text=True, preexec_fn=limit,
-            env={name: value for name, value in merged.items() if value is not None},
-            stdin=stdin or subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
-
-    def backstory(
-        self, *words: str, script: list[dict[str, Any]] | None = None, given: str | None = None, **how: Any
-    ) -> subprocess.CompletedProcess[str]:
-        """Run to its end; ``how`` is as in ``start``."""
-        process = self.start(*words, script=script, stdin=subprocess.PIPE if given is not None else None, **how)
-        out, err = process.communicate(given, timeout=WAIT_S)
-        return subprocess.CompletedProcess(words, process.returncode, out, err)
-
-    def run(
-        self, prompt: str, *script: dict[str, Any], options: tuple[str, ...] = (), **how: Any
-    ) -> subprocess.CompletedProcess[str]:
-        return self.backstory("run", "-a", "claude", *options, prompt, script=list(script), **how)
-
-    @property
-    def store(self) -> Store:
-        return open_store(self.project / ".backstory" / "sessions.bks")
-
-    def note_store(self) -> None:
-        """Have the project's store be one that this machine made, as it is after a run."""
-        with self.store as store, open_store(self.home / "store.db", shared=True) as machine:
-            KnownProjects(self.home, machine, lambda: 0).remember(store)
-
-    def spools(self) -> list[Path]:
-        folder = self.home / "spool"
-        return sorted(folder.iterdir()) if folder.exists() else []
-
-    def sent(self) -> str:
-        return self.received.read_text("utf-8")
-
-    def argv(self) -> list[str]:
-        words: list[str] = json.loads(self.received.with_suffix(".argv").read_text())
-        return words
+from tests.support.bench import Bench
 
 
 @pytest.fixture

@@ -8,11 +8,13 @@ import pytest
 
 from backstory.agents import codex
 from backstory.store import open_store
-from tests.ingest.machines import case, place
-from tests.runs.conftest import Bench
+from tests.support.bench import Bench
+from tests.support.machines import case, place
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.slow
 
 GOOD = {"result": True}
 

@@ -16,38 +16,17 @@ from backstory.model import ToolCall
 from backstory.runs.spool import Run, Spool
 from backstory.runs.stream import Told
 from backstory.store import Session, Store, open_store
-from tests.agents.streaming import STREAMS
-from tests.conftest import NOW
-from tests.ingest.machines import Machine
-from tests.runs.conftest import Bench
+from tests.support.bench import Bench
+from tests.support.clock import NOW
+from tests.support.machines import Machine
+from tests.support.own_log import native_id, own_log
+from tests.support.streaming import STREAMS
+
+pytestmark = pytest.mark.slow
 
 TURN = "01JXYZ00000000000000000001"
 
 GOOD: dict[str, Any] = {"result": {"is_error": False}}
-USAGE = {"input_tokens": 10, "output_tokens": 7}
-
-
-def own_log(bench: Bench, *prompts: str, native_id: str | None = None, usage: dict[str, int] | None = None) -> str:
-    """What the agent writes of a run beside its stream: one log with the run's session id; gives that id."""
-    words = bench.argv()
-    native_id = native_id or words[words.index("--session-id") + 1]
-    folder = bench.root / ".claude" / "projects" / "p"
-    folder.mkdir(parents=True, exist_ok=True)
-    records = []
-    for n, prompt in enumerate(prompts):
-        common = {"sessionId": native_id, "timestamp": f"2030-11-21T10:00:0{n}.000Z", "cwd": str(bench.project)}
-        above = {"parentUuid": f"{native_id}-a{n - 1}"} if n else {}
-        user = {
-            "type": "user", "uuid": f"{native_id}-u{n}", **above, "message": {"role": "user", "content": prompt},
-        }  # fmt: skip
-        content = [{"type": "text", "text": f"the heron answer {n}"}]
-        answer = {
-            "type": "assistant", "uuid": f"{native_id}-a{n}", "parentUuid": f"{native_id}-u{n}",
-            "message": {"id": f"m{n}", "role": "assistant", "content": content, "usage": usage or USAGE},
-        }  # fmt: skip
-        records += [json.dumps({**user, **common}), json.dumps({**answer, **common})]
-    (folder / f"{native_id}.jsonl").write_text("\n".join(records) + "\n")
-    return native_id
 
 
 def helper_log(bench: Bench, native_id: str) -> None:
@@ -317,10 +296,6 @@ def test_a_session_is_removed_and_renamed_from_any_folder(ran: Bench) -> None:
     _, err = ran.start("rm", "herons", "--yes", cwd=elsewhere).communicate()
     assert "Removed" in err, err
     assert ran.store.sessions() == []
-
-
-def native_id(stream: bytes) -> str:
-    return str(json.loads(stream.split(b"\n", 1)[0])["thread_id"])
 
 
 def claimed_id(path: Path) -> str:

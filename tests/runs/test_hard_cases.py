@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import os
@@ -32,16 +31,19 @@ from backstory.model import AssistantText, ToolCall, ToolResult, Unknown, UserMe
 from backstory.runs.runner import Request, Runner
 from backstory.runs.spool import Spool
 from backstory.store import open_store
-from tests.agents.reading import CASES, case_told
-from tests.agents.streaming import ran, recorded, runs
-from tests.memory import PROGRAM
-from tests.runs.test_run import is_alive, start_and_leave, until, until_over
+from tests.support.memory import PROGRAM
+from tests.support.read_only import read_only, without_power
+from tests.support.reading import CASES, case_told
+from tests.support.running import is_alive, start_and_leave, until, until_over
+from tests.support.streaming import ran, recorded, runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backstory.store import Session, Store
-    from tests.runs.conftest import Bench
+    from tests.support.bench import Bench
+
+pytestmark = pytest.mark.slow
 
 GOOD: dict[str, Any] = {"result": True}
 NEVER: dict[str, Any] = {"wait_for": "never"}
@@ -75,23 +77,6 @@ def held_bytes(process: subprocess.Popen[str]) -> int:
     assert process.stdout is not None
     (count,) = struct.unpack("i", fcntl.ioctl(process.stdout.fileno(), termios.FIONREAD, b"\0\0\0\0"))
     return int(count)
-
-
-def without_power() -> None:
-    """Root then obeys the permissions of files like anyone."""
-    for capability in (1, 2):
-        ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
-
-
-@contextmanager
-def read_only(*folders: Path) -> Iterator[None]:
-    for folder in folders:
-        folder.chmod(0o555)
-    try:
-        yield
-    finally:
-        for folder in folders:
-            folder.chmod(0o755)
 
 
 @pytest.fixture

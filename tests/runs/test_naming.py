@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from backstory.store import open_store
-from tests.cli.conftest import Shell
-from tests.ingest.machines import case, place
+from tests.support.machines import case, place
+from tests.support.shell import Shell
 
 if TYPE_CHECKING:
-    from tests.runs.conftest import Bench
+    from tests.support.bench import Bench
+
+pytestmark = pytest.mark.slow
 
 GOOD: dict[str, Any] = {"result": True}
 AT_ONCE = 8

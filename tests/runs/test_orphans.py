@@ -10,7 +10,7 @@ import pytest
 from backstory.model import Error, ToolResult, UserMessage
 from backstory.store import Session, Store, open_store
 from backstory.store.orphans import NO_RESULT
-from tests.runs.test_pieces import NOW, TURN, spooled, stored, told
+from tests.support.spooled import NOW, TURN, spooled, stored, told
 
 CALL = {
     "type": "assistant",

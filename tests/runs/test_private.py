@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from backstory.store.private import make_folder
+from tests.support.bench import Bench
+from tests.support.running import GOOD
 
-from .conftest import Bench
-from .test_run import GOOD
+pytestmark = pytest.mark.slow
 
 
 def loose(root: Path) -> list[str]:

@@ -30,14 +30,14 @@ from backstory.runs.spool import MARKER, Feed, SessionLock, Spool
 from backstory.runs.stream import runnable
 from backstory.store import open_store
 from backstory.store.queue import Kind, Options, Owner, Queue
-from tests.runs.test_hard_cases import read_only, without_power
-from tests.runs.test_run import until
+from tests.support.read_only import read_only, without_power
+from tests.support.running import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.agents import ListeningReader, StreamReader
-    from tests.runs.conftest import Bench
+    from tests.support.bench import Bench
 
 GOOD: dict[str, Any] = {"result": True}
 NEVER: dict[str, Any] = {"wait_for": "never"}

@@ -10,13 +10,15 @@ import pytest
 from backstory.cli.repeating import command_for
 from backstory.store import open_store
 from backstory.store.queue import Kind, Queue, Text
-from tests.runs.test_claims import own_log
-from tests.store.leftovers import leftovers
+from tests.support.leftovers import leftovers
+from tests.support.own_log import own_log
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
 
-    from tests.runs.conftest import Bench
+    from tests.support.bench import Bench
+
+pytestmark = pytest.mark.slow
 
 GOOD: dict[str, Any] = {"result": {"is_error": False}}
 SECRET = "qzxwvkjheron"

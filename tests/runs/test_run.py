@@ -20,28 +20,12 @@ import pytest
 from backstory.conversation.context import CLOSE, OPEN
 from backstory.export.full_form import FullForms
 from backstory.store import open_store
+from tests.support.running import DEADLINE_S, GOOD, is_alive, start_and_leave, the_agents_own_log, until, until_over
 
 if TYPE_CHECKING:
-    from tests.runs.conftest import Bench
+    from tests.support.bench import Bench
 
-GOOD: dict[str, Any] = {"result": True}
-DEADLINE_S = 120
-
-
-def until(condition: object) -> None:
-    """Poll; a test that waits too long fails here."""
-    assert callable(condition)
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.01)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
+pytestmark = pytest.mark.slow
 
 
 SPENT = json.dumps(
@@ -331,24 +315,6 @@ def test_what_was_run_is_found_and_shown(bench: Bench) -> None:
     assert "1 turns, 0 older ones left out" in context.stderr
 
 
-def the_agents_own_log(bench: Bench, prompts: list[str]) -> None:
-    """What the agent writes of a run beside its stream: one log with the run's session id, the context echoed."""
-    words = bench.argv()
-    native_id = words[words.index("--session-id") + 1]
-    folder = bench.root / ".claude" / "projects" / "p"
-    folder.mkdir(parents=True, exist_ok=True)
-    records = []
-    for n, prompt in enumerate(prompts):
-        common = {"sessionId": native_id, "timestamp": f"2026-11-21T10:00:0{n}.000Z", "cwd": str(bench.project)}
-        user = {"type": "user", "uuid": f"{native_id}-u{n}", "message": {"role": "user", "content": prompt}}
-        answer = {
-            "type": "assistant", "uuid": f"{native_id}-a{n}", "parentUuid": f"{native_id}-u{n}",
-            "message": {"id": f"m{n}", "role": "assistant", "content": [{"type": "text", "text": "the heron answer"}]},
-        }  # fmt: skip
-        records += [json.dumps({**user, **common}), json.dumps({**answer, **common})]
-    (folder / f"{native_id}.jsonl").write_text("\n".join(records) + "\n")
-
-
 def listed(bench: Bench) -> list[str]:
     return [each["number"] or each["uid"] for each in json.loads(bench.backstory("list", "--all", "--json").stdout)]
 
@@ -506,23 +472,6 @@ def test_a_deleted_project_store_comes_back_with_the_next_run(bench: Bench) -> N
     bench.run("four", GOOD, options=("-n",))
     assert store.session("S3").number == 3
     assert store.verify().problems == []
-
-
-def start_and_leave(bench: Bench, prompt: str, *script: dict[str, Any]) -> None:
-    """Start a run whose backstory is killed after the agent's first word, and before its second."""
-    gate = bench.root / "gate"
-    gate.unlink(missing_ok=True)
-    steps: list[dict[str, Any]] = [{"say": "first word"}, {"wait_for": str(gate)}, *script]
-    process = bench.start("run", "-a", "claude", prompt, script=steps)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "first word\n"
-    process.kill()
-    process.communicate()
-    gate.touch()
-
-
-def until_over(bench: Bench) -> None:
-    until(lambda: all(row["state"] == "waiting" for row in json.loads(bench.backstory("ps", "--json").stdout)))
 
 
 @pytest.mark.parametrize("turns_before", [0, 1])

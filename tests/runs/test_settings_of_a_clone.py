@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.ingest.machines import SMALL, case, place
+from tests.support.machines import SMALL, case, place
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.runs.conftest import Bench
+    from tests.support.bench import Bench
 
 GOOD = {"result": True}
 COMMANDS = (

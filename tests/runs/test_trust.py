@@ -16,8 +16,8 @@ import pytest
 
 from backstory.store import Store, open_store
 from backstory.store.queue import Kind, Options, Queue, Text
-from tests.runs.conftest import Bench
-from tests.store.make_golden import GOLDEN, derived_earlier
+from tests.support.bench import Bench
+from tests.support.make_golden import GOLDEN, derived_earlier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,14 +15,14 @@ from backstory.model import UserMessage
 from backstory.runs.runner import Runner
 from backstory.runs.spool import SPOOLS, Run, Spool
 from backstory.store import claims, derived_tables, logs, open_store, runs, slices, turns
-from tests.conftest import NOW
+from tests.support.clock import NOW
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
     from backstory.store import Session, Store
-    from tests.runs.conftest import Bench
+    from tests.support.bench import Bench
 
 WRITING: list[tuple[ModuleType, str]] = [
     (runs, "write"),
@@ -209,6 +209,7 @@ def left(home: Path, store: Store, session: Session, name: str) -> None:
     spool.stderr.touch()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error",
     [OverflowError("too large"), apsw.ConstraintError("NOT NULL constraint failed")],

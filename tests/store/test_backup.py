@@ -15,12 +15,12 @@ import pytest
 from backstory import errors
 from backstory.model import AssistantText, UserMessage
 from backstory.store import backup, open_store
-from tests.store.leftovers import leftovers
+from tests.support.leftovers import leftovers
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Clock
+    from tests.support.clock import Clock
 
 SECRET = "qzxwvkjheron"
 LARGE = 12 * 1024 * 1024

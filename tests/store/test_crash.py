@@ -102,6 +102,7 @@ def batches(store: Store, name: str) -> list[list[str]]:
     return [texts[at : at + BATCH] for at in range(0, len(texts), BATCH)]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 @pytest.mark.parametrize("fresh", [False, True], ids=["growing", "beginning"])
 @pytest.mark.parametrize("shared", [False, True], ids=["project", "home"])

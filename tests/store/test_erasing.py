@@ -11,13 +11,13 @@ import pytest
 from backstory import errors
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
 from backstory.store import Session, Store, connection, erasing, open_store
-from tests.store.faults import failing_disk
-from tests.store.leftovers import leftovers
+from tests.support.faults import failing_disk
+from tests.support.leftovers import leftovers
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Clock
+    from tests.support.clock import Clock
 
 SECRET = "qzxwvkjheron"
 TURNS = 60

@@ -12,15 +12,15 @@ import pytest
 from backstory import errors
 from backstory.model import AssistantText, LogIdentity, SessionFacts, ToolResult, UserMessage
 from backstory.store import LogSlice, Store, logs, open_store
-from tests.conftest import NOW
-from tests.store.faults import Disk, failing_disk
+from tests.support.clock import NOW
+from tests.support.faults import Disk, failing_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
 # A connection that is given up on a broken disk has nobody to tell what our layer raised.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 STEPS_MAX = 2_000
 ERRORS = (apsw.FullError, apsw.IOError)

@@ -14,7 +14,7 @@ from backstory import errors
 from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, Complete, Init, Plan, Thinking, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, migrate, open_store
-from tests.store import make_golden
+from tests.support import make_golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

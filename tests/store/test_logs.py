@@ -18,7 +18,7 @@ from backstory.model import AssistantText, LogIdentity, OwnLine, SessionFacts, U
 from backstory.store import LogSlice, Store, codec, connection, logs, open_store, slices
 
 if TYPE_CHECKING:
-    from tests.conftest import Clock
+    from tests.support.clock import Clock
 
 AMPLIFICATION_MAX = 8
 APPENDS = 1_000
@@ -177,6 +177,7 @@ def test_how_a_turn_ended_is_kept_as_a_line_without_a_number(store: Store) -> No
     assert store.verify().problems == []
 
 
+@pytest.mark.slow
 def test_a_byte_is_rewritten_only_a_few_times(store_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     written = 0
     insert = logs.insert_chunks

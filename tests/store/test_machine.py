@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-from tests.store.machine import StoreMachine
+from tests.support.store_machine import StoreMachine
 
 TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = settings(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.conftest import NOW
-from tests.ingest.machines import Machine, differences, kept, looked_up
+import pytest
+
+from tests.support.clock import NOW
+from tests.support.machines import Machine, differences, kept, looked_up
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +30,7 @@ def long_log(megabytes: int) -> bytes:
     return b"".join(line % (n, words) for n in range(megabytes * 1024 * 1024 // len(line % (0, words))))
 
 
+@pytest.mark.slow
 def test_nothing_is_other_than_it_was_but_smaller(tmp_path: Path) -> None:
     machine = filled(tmp_path)
     before, bytes_kept = machine.content(), kept(machine.store)
@@ -41,6 +44,7 @@ def test_nothing_is_other_than_it_was_but_smaller(tmp_path: Path) -> None:
     machine.close()
 
 
+@pytest.mark.slow
 def test_chunks_are_as_large_as_they_come(tmp_path: Path) -> None:
     machine = filled(tmp_path)
     machine.store.optimize(1 << 62)
@@ -60,6 +64,7 @@ def test_what_is_packed_is_not_packed_again(tmp_path: Path) -> None:
     machine.close()
 
 
+@pytest.mark.slow
 def test_a_log_that_was_written_lately_is_left_alone(tmp_path: Path) -> None:
     machine = filled(tmp_path)
     done: list[int] = []
@@ -68,6 +73,7 @@ def test_a_log_that_was_written_lately_is_left_alone(tmp_path: Path) -> None:
     machine.close()
 
 
+@pytest.mark.slow
 def test_a_packed_log_goes_on(tmp_path: Path) -> None:
     machine = filled(tmp_path)
     machine.store.optimize(1 << 62)

@@ -151,6 +151,7 @@ for n in range(25):
 """
 
 
+@pytest.mark.slow
 def test_many_who_leave_and_take_at_once_lose_nothing_and_keep_their_order(queue: Queue, store_path: Path) -> None:
     started = [subprocess.Popen([sys.executable, "-c", WRITER, str(store_path), f"w{n}"]) for n in range(WRITERS)]
     assert [process.wait(DEADLINE_S * 2) for process in started] == [0] * WRITERS
@@ -270,6 +271,7 @@ with Queue(store) as queue:
 """
 
 
+@pytest.mark.slow
 def test_what_is_read_is_what_whole_transactions_left(queue: Queue, store_path: Path) -> None:
     queue.add([text("a")])
     seen = set[int]()

@@ -14,39 +14,18 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
-from backstory.derive.index_text import index_text
-from backstory.model import AssistantText, Event, Thinking, ToolCall, ToolResult, UserMessage
+from backstory.model import AssistantText, Thinking, ToolCall, ToolResult, UserMessage
 from backstory.store import Filter, Session, Store, open_store, ranking, relevance, search
 from backstory.store.search import every, match_expression, terms
-from tests.conftest import NOW
+from tests.support.clock import NOW
+from tests.support.indexed import DAY_MS, begin, change, found, indexed, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.conftest import Clock
+    from tests.support.clock import Clock
 
-DAY_MS = 24 * 3600 * 1000
 QUERY_SECONDS_MAX = 1.0
-
-
-def begin(store: Store, *events: Event, name: str | None = None) -> Session:
-    session = store.create_session(name)
-    store.append_events(session, events)
-    return session
-
-
-def said(store: Store, text: str) -> Session:
-    return begin(store, UserMessage(content=text))
-
-
-def change(store: Store, sentence: str, *values: object) -> None:
-    """Change a store behind its back."""
-    with closing(apsw.Connection(str(store.path))) as db:
-        db.execute(sentence, values)
-
-
-def found(store: Store, query: str, wanted: Filter | None = None, **how: int | None) -> list[int]:
-    return [hit.session_id for hit in store.search(query, wanted, **how).hits]  # type: ignore[arg-type]
 
 
 # what was typed -----------------------------------------------------------------------------------------------
@@ -80,18 +59,6 @@ def test_what_was_not_meant_is_not_found(store: Store, query: str, text: str) ->
     told = store.search(query)
     assert told.relaxed or all(hit.near for hit in told.hits)
     assert store.search(query, near=False).hits == []
-
-
-def indexed(store: Store, text: str, scope: str = "prompt") -> Session:
-    """A session whose text is in the index as it is after an ingest."""
-    session = said(store, text)
-    stored = store.events(session)[0]
-    change(store, "delete from search_index where rowid = ?", stored.id)
-    change(
-        store, "insert into search_index(rowid, content, session_id, scope) values (?, ?, ?, ?)", stored.id,
-        index_text(text, scope), session.id, scope,
-    )  # fmt: skip
-    return session
 
 
 @pytest.mark.parametrize(
@@ -151,6 +118,7 @@ def check(store: Store, queries: Iterator[str]) -> None:
         assert time.perf_counter() - started < QUERY_SECONDS_MAX, query
 
 
+@pytest.mark.slow
 def test_no_short_text_is_a_mistake(filled: Store) -> None:
     check(filled, itertools.islice(printable_queries(3), 0, None, 97))
 
@@ -162,6 +130,7 @@ def test_no_text_of_up_to_three_signs_is_a_mistake(filled: Store) -> None:
     check(filled, printable_queries(3))
 
 
+@pytest.mark.slow
 def test_no_random_text_is_a_mistake(filled: Store) -> None:
     chance = random.Random(1)
     letters = string.printable + "\"'*^():+-{}.#,\\" * 4 + "é東한\u0301\u200b\ud800\U0001f600\0"

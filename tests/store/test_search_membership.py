@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from backstory.derive.index_text import index_text, searchable
 from backstory.model import AssistantText, Event, ToolCall, ToolResult, UserMessage
 from backstory.store import Filter, Store, membership, open_store, ranking
-from tests.conftest import NOW
+from tests.support.clock import NOW
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.store import Found, Session
+
+pytestmark = pytest.mark.slow
 
 DAY_MS = 24 * 3600 * 1000
 EVERYTHING = 10_000

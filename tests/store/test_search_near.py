@@ -8,8 +8,8 @@ import pytest
 
 from backstory.model import AssistantText, ToolResult, UserMessage
 from backstory.store import Filter
-from tests.conftest import NOW
-from tests.store.test_search import DAY_MS, begin, change, found, indexed, said
+from tests.support.clock import NOW
+from tests.support.indexed import DAY_MS, begin, change, found, indexed, said
 
 if TYPE_CHECKING:
     from backstory.store import Store

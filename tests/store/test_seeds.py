@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.store import Store
-    from tests.conftest import Clock
+    from tests.support.clock import Clock
 
 PROMISED = {
     "sessions": {

@@ -23,7 +23,7 @@ from backstory.store import Session, Store, connection, migrate, open_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.conftest import Clock
+    from tests.support.clock import Clock
 
 LONG = "\n".join(f"line {n}" for n in range(100))
 NOBODY = 65534

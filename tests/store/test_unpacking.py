@@ -13,9 +13,9 @@ import zstandard
 
 from backstory import errors
 from backstory.store import codec, open_store
-from tests.conftest import NOW
-from tests.ingest.machines import Machine, claude_log, conversation, lines, looked_up
-from tests.memory import PROGRAM
+from tests.support.clock import NOW
+from tests.support.machines import Machine, claude_log, conversation, lines, looked_up
+from tests.support.memory import PROGRAM
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +41,7 @@ def unpacked(data: bytes) -> tuple[bytes, str | None]:
     return b"".join(found), None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["data", "length"])
 def test_a_chunk_that_says_it_is_huge_is_damage(tmp_path: Path, column: str) -> None:
     machine = Machine(tmp_path)
@@ -56,6 +57,7 @@ def test_a_chunk_that_says_it_is_huge_is_damage(tmp_path: Path, column: str) -> 
     machine.close()
 
 
+@pytest.mark.slow
 def test_an_event_that_says_it_is_huge_is_damage(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.write(claude_log("log"), lines(*conversation(2)))
@@ -66,6 +68,7 @@ def test_an_event_that_says_it_is_huge_is_damage(tmp_path: Path) -> None:
     machine.close()
 
 
+@pytest.mark.slow
 def test_foreign_content_beyond_the_bound_is_refused() -> None:
     with pytest.raises(codec.CodecError):
         codec.unpack_foreign(bomb(BOMB_BYTES))

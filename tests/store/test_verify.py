@@ -16,7 +16,7 @@ from backstory.store import Store, codec, open_store
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Clock
+    from tests.support.clock import Clock
 
 SESSIONS = 3
 

@@ -447,7 +447,7 @@ class Store:
 
     def write_run(self, piece: RunPiece) -> bool:
         """Store a piece of a run that is over as its session's newest turn; False if all of it was stored before."""
-        return self._change(lambda db: runs.write(db, piece))
+        return self._change(lambda db: runs.write(db, piece), decided=piece.end is not None)
 
     def sessions(
         self,

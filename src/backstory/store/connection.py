@@ -110,7 +110,7 @@ def be_durable(db: apsw.Connection, *, always: bool) -> None:
     """Choose how hard a commit is pushed to the disk.
 
     A rollback journal is always synced with its folder (EXTRA). The WAL of the home store needs that only
-    for what people decided (``always``): the rest can be read from the logs again.
+    for what people decided and for runs (``always``): the rest can be read from the logs again.
     """
     wal = db.pragma("journal_mode") == "wal"
     db.execute(f"pragma synchronous = {('full' if always else 'normal') if wal else 'extra'}")

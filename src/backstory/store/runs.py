@@ -6,13 +6,14 @@ process that was killed between two; the next first piece of the same run takes 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from backstory.conversation.tree import Point
 from backstory.derive.facts import At
-from backstory.errors import SessionNotFound
+from backstory.errors import SessionNotFound, StoreRefused
 from backstory.model import AssistantText, Complete, Error, Event, Outcome, Turn, UserMessage
 from backstory.store import branches, claims, codec, derived_tables, logs, slices, turns
 
@@ -88,7 +89,8 @@ def _ended(db: apsw.Connection, session_uid: str, turn_uid: str, condition: str 
 def write(db: apsw.Connection, piece: RunPiece) -> bool:
     """Store a piece of a run as the newest turn of its session.
 
-    False if nothing was written: all of it was stored before, or the piece does not go on from what is here.
+    False if nothing was written because all of it was stored before. Raises StoreRefused where the piece does not go
+    on from what is here.
     """
     if is_stored(db, piece.session_uid, piece.turn.uid):
         return False
@@ -98,8 +100,8 @@ def write(db: apsw.Connection, piece: RunPiece) -> bool:
     if piece.is_first:
         begun_before = _drop_unfinished(db, session_id, piece.turn.uid)
         _begin(db, session_id, piece, begun_before)
-    elif not all(_goes_on(db, session_id, piece.turn, output) for output in piece.outputs):
-        return False
+    elif not _goes_on(db, session_id, piece):
+        raise StoreRefused(Path(db.filename), f"a part of run {piece.turn.uid} is missing before this one")
     turn_id, seq = _place_of(db, session_id, piece.turn)
     turn_ids = {piece.turn.uid: turn_id}
     for output in piece.outputs:
@@ -119,12 +121,17 @@ def write(db: apsw.Connection, piece: RunPiece) -> bool:
     return True
 
 
-def _goes_on(db: apsw.Connection, session_id: int, turn: Turn, output: Output) -> bool:
-    kept = db.execute(
-        "select read_to from logs where session_id = ? and turn_uid = ? and kind = ?",
-        (session_id, turn.uid, output.kind),
-    ).get
-    return (kept or 0) == output.start
+def _goes_on(db: apsw.Connection, session_id: int, piece: RunPiece) -> bool:
+    """Whether each output goes on where it ends here; one that words were told in comes in several parts."""
+    kept: Any = db.execute(
+        "select kind, read_to from logs where session_id = ? and turn_uid = ?", (session_id, piece.turn.uid)
+    )
+    ends: dict[str, int] = dict(kept)
+    for output in piece.outputs:
+        if ends.get(output.kind, 0) != output.start:
+            return False
+        ends[output.kind] = output.start + len(output.data)
+    return True
 
 
 def _drop_unfinished(db: apsw.Connection, session_id: int, turn_uid: str) -> Point | None:

@@ -1,6 +1,6 @@
 """Databases as ah writes them, by its own rules and with nothing of ours: one writer for all its versions.
 
-``python -m tests.agents.ah_files`` writes the logs of the cases anew (``PYTHONPATH=src``): what is read from each.
+``python -m tests.support.ah_files`` writes the logs of the cases anew (``PYTHONPATH=src``): what is read from each.
 """
 
 from __future__ import annotations
@@ -443,7 +443,7 @@ def log_of(case: str, folder: Path) -> bytes:
 
 def main() -> None:
     for case in CASES:
-        target = Path(__file__).parent / "cases" / "ah" / case / "log.jsonl"
+        target = Path(__file__).parent.parent / "agents" / "cases" / "ah" / case / "log.jsonl"
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             target.write_bytes(log_of(case, Path(folder)))

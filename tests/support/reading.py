@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from backstory.model import LogIdentity, Parsed, SessionFacts
 
-CASES = Path(__file__).parent / "cases"
+CASES = Path(__file__).parent.parent / "agents" / "cases"
 EXPECTED = "expected.json"
 TEXT_SHOWN_MAX = 90
 

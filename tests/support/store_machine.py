@@ -13,7 +13,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, Event, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, open_store
-from tests.conftest import NOW, Clock
+from tests.support.clock import NOW, Clock
 
 letters = st.characters(codec="utf-8")
 texts = st.text(letters, max_size=30)

@@ -16,7 +16,7 @@ from backstory.agents import Ending, Exit, Runnable, Streamed
 if TYPE_CHECKING:
     from backstory.model import Event
 
-STREAMS = Path(__file__).parent / "streams"
+STREAMS = Path(__file__).parent.parent / "agents" / "streams"
 
 
 class Run(Struct):

@@ -19,7 +19,7 @@ from backstory.ingest.log_reader import numbered_lines
 from backstory.ingest.report import Report
 from backstory.model import event_to_json
 from backstory.store import Store, open_store
-from tests.conftest import NOW
+from tests.support.clock import NOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

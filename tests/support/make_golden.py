@@ -1,4 +1,4 @@
-"""Makes the golden file of today's schema: ``python -m tests.store.make_golden``.
+"""Makes the golden file of today's schema: ``python -m tests.support.make_golden``.
 
 A released schema's file is made once and then kept for good: later versions must read it. Only the file of
 a schema that was never released may be made again. Clock and randomness stand still, so that the content is
@@ -15,9 +15,9 @@ from pathlib import Path
 
 from backstory.model import AssistantText, Complete, Init, Plan, Thinking, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, migrate, open_store
-from tests.conftest import Clock
+from tests.support.clock import Clock
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parent.parent / "store" / "golden"
 BEGUN = 1_790_000_000_000
 STEP_MS = 1_000
 OUTPUT = "".join(f"line {n}\n" for n in range(200))

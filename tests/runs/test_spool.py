@@ -1,0 +1,262 @@
+"""A run lives in its spool until a store has it: on the disk before its agent starts, and until the store is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+import apsw
+import msgspec
+import pytest
+
+from backstory.agents import steerable
+from backstory.model import UserMessage
+from backstory.runs.lease import word_line
+from backstory.runs.runner import Request, Runner
+from backstory.runs.spool import SPOOLS, Run, Spool
+from backstory.runs.stream import PIECE_BYTES, runnable
+from backstory.store import open_store
+from backstory.store.queue import Kind, Text
+from tests.support.clock import NOW
+from tests.support.power import laid_out, losing_power
+from tests.support.syncs import in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from backstory.store import Session, Store
+
+AGENT = """#!/bin/sh
+cat >/dev/null
+echo '{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"answered"}]}}'
+echo '{"type":"result","subtype":"success","duration_ms":5}'
+"""
+TURN = "0" * 25 + "1"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """BACKSTORY_HOME, with a folder for spools."""
+    folder = tmp_path / "home"
+    (folder / SPOOLS).mkdir(parents=True, mode=0o700)
+    return folder
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Path:
+    """An agent's program that answers in one line."""
+    program = tmp_path / "agent"
+    program.write_text(AGENT)
+    program.chmod(0o755)
+    return program
+
+
+def prompt_run(home: Path, home_store: Store, store: Store, agent: Path) -> None:
+    """One prompt, run to its end."""
+    runner = Runner(home, home_store, {"PATH": os.environ["PATH"]}, lambda: NOW)
+    request = Request(agent="claude", prompt="go", cwd=home.parent, executable=str(agent), turn_uid=TURN)
+    session = store.create_session(None, home.parent)
+    finished = runner.run(store, session, request, lambda shown: None)
+    assert (finished.turn.outcome, finished.waits) == ("completed", None)
+
+
+def test_a_run_is_on_the_disk_before_its_agent_starts(
+    home: Path, agent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        open_store(tmp_path / "sessions.bks", now=lambda: NOW) as store,
+        open_store(home / "store.db", shared=True, now=lambda: NOW) as home_store,
+        in_order(home / SPOOLS, monkeypatch) as order,
+    ):
+        prompt_run(home, home_store, store, agent)
+    before = order.steps[: order.steps.index(("start", str(agent)))]
+    # A file first, then the folder that names it, then the folder that names that one.
+    assert [each for each in before if each in (("sync", f"{TURN}/run.json"), ("sync", TURN), ("sync", "."))] == [
+        ("sync", f"{TURN}/run.json"),
+        ("sync", TURN),
+        ("sync", "."),
+    ]
+    run = msgspec.json.decode(order.synced[f"{TURN}/run.json"], type=Run)
+    assert (run.prompt, run.store) == ("go", str(tmp_path / "sessions.bks"))
+
+
+@pytest.mark.parametrize("is_in_home", [False, True], ids=["project", "home"])
+def test_a_spool_is_removed_when_the_store_that_owns_the_run_has_it_on_the_disk(
+    home: Path, agent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_in_home: bool
+) -> None:
+    home_path = home / "store.db"
+    owner = home_path if is_in_home else tmp_path / "sessions.bks"
+    with losing_power(owner) as power, in_order(home / SPOOLS, monkeypatch) as order:
+        left: list[dict[str, bytes]] = []
+        order.at_removal = lambda: left.append(power.synced())
+        home_store = open_store(home_path, shared=True, now=lambda: NOW)
+        store = home_store if is_in_home else open_store(owner, now=lambda: NOW)
+        prompt_run(home, home_store, store, agent)
+        home_store.close()
+        store.close()
+    assert [each for each in order.steps if each[0] == "remove"] != []
+    laid_out(left[0], tmp_path / "after")
+    with open_store(tmp_path / "after" / owner.name, now=lambda: NOW) as after:
+        assert [(turn.prompt, turn.outcome) for turn in after.turns(after.sessions()[0])] == [("go", "completed")]
+
+
+# processes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def living() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has nothing to do with any run."""
+    process = subprocess.Popen(["sleep", "600"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def spool_of(home: Path) -> Spool:
+    run = Run(turn_uid=TURN, session_uid="S", store="s.bks", agent="claude", prompt="go", cwd="/w", started=NOW)
+    return Spool.begin(home / SPOOLS, run, "go")
+
+
+def test_an_agent_is_known_by_its_process(home: Path, living: subprocess.Popen[bytes]) -> None:
+    spool = spool_of(home)
+    spool.note_process(living.pid)
+    assert (spool.pid, spool.is_alive) == (living.pid, True)
+    spool.kill()
+    assert living.wait() != 0
+    assert (spool.pid, spool.is_alive) == (None, False)
+
+
+def test_a_process_that_was_given_the_number_of_an_agent_that_is_over_is_not_taken_for_it(
+    home: Path, living: subprocess.Popen[bytes]
+) -> None:
+    spool = spool_of(home)
+    # Noted is a process that was born earlier, as an agent was whose number another process has today.
+    spool.note_process(os.getpid())
+    note = next(each for each in spool.folder.iterdir() if str(os.getpid()).encode() in each.read_bytes())
+    note.write_bytes(note.read_bytes().replace(str(os.getpid()).encode(), str(living.pid).encode(), 1))
+    assert (spool.pid, spool.is_alive) == (None, False)
+    assert living.pid not in spool.family()
+    spool.interrupt()
+    spool.kill()
+    assert living.poll() is None
+
+
+# home ---------------------------------------------------------------------------------------------------------------
+
+
+def steered_run(spools: Path, store: Store, session: Session) -> Spool:
+    """What is left of a long run that took up a word: three pieces, the word in the second, the last without output."""
+    run = Run(
+        turn_uid=TURN, session_uid=session.uid, store=str(store.path), agent="claude", prompt="go", cwd="/w",
+        started=NOW,
+    )  # fmt: skip
+    spool = Spool.begin(spools, run, run.prompt)
+    word = Text(uid="W", session_uid=session.uid, kind=Kind.STEER, content="look left", queued=NOW)
+    spool.note_word(word_line(word, TURN, NOW))
+    said = json.dumps({"type": "assistant", "message": {"id": "m", "content": [{"type": "text", "text": "x" * 9_000}]}})
+    taken = {"type": "command_lifecycle", "command_uuid": word_of(word.uid), "state": "started"}
+    begin = {"type": "system", "subtype": "init", "capabilities": ["msg_lifecycle_v1"]}
+    with spool.stdout.open("w") as stdout:
+        stdout.write(json.dumps(begin) + "\n" + f"{said}\n" * (PIECE_BYTES * 7 // 4 // len(said)))
+        stdout.write(json.dumps(taken) + "\n" + f"{said}\n" * (PIECE_BYTES * 2 // 5 // len(said)))
+        stdout.write(json.dumps({"type": "result", "subtype": "success", "duration_ms": 5}) + "\n")
+    spool.stderr.write_text("a warning\n")
+    return spool
+
+
+def word_of(uid: str) -> str:
+    listener = steerable(runnable("claude"))
+    assert listener is not None
+    return listener.word_of(uid)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path / "sessions.bks", now=lambda: NOW) as store:
+        yield store
+
+
+@pytest.fixture
+def home_store(home: Path) -> Iterator[Store]:
+    with open_store(home / "store.db", shared=True, now=lambda: NOW) as store:
+        yield store
+
+
+@pytest.fixture
+def spool(home: Path, home_store: Store, project: Store) -> Spool:
+    """A run that is over and not stored yet, in a session that both stores know."""
+    session = project.create_session()
+    home_store.take_session(project, session.uid)
+    return steered_run(home / SPOOLS, project, session)
+
+
+@contextmanager
+def trigger(store: Store, acts: str) -> Iterator[None]:
+    """A store with a rule of its own."""
+    with closing(apsw.Connection(str(store.path))) as db:
+        db.execute(f"create trigger rule {acts}; end")
+    yield
+    with closing(apsw.Connection(str(store.path))) as db:
+        db.execute("drop trigger rule")
+
+
+def conversation(store: Store) -> tuple[list[object], dict[str, bytes]]:
+    """All that was said in the only session of a store, and the bytes of its logs."""
+    (session,) = store.sessions()
+    logs = {log.kind: b"".join(store.stream_log(log.id)) for log in store.logs(session)}
+    return [(each.seq, each.event) for each in store.events(session)], logs
+
+
+def said(store: Store) -> list[str]:
+    """What the person said in the only session of a store."""
+    (session,) = store.sessions()
+    events = [each.event for each in store.events(session)]
+    return [event.content for event in events if isinstance(event, UserMessage)]
+
+
+def test_a_run_that_took_up_words_late_is_stored_whole(
+    home: Path, home_store: Store, project: Store, spool: Spool
+) -> None:
+    output, words = spool.stdout.read_bytes(), spool.told.read_bytes()
+    assert Runner(home, home_store, {}, lambda: NOW).take_up() == 1
+    (session,) = project.sessions()
+    assert said(project) == ["go", "look left"]
+    assert project.turns(session)[0].outcome == "completed"
+    kept = {log.kind: b"".join(project.stream_log(log.id)) for log in project.logs(session)}
+    assert kept == {"stream": output, "api": words, "stderr": b"a warning\n"}
+    assert project.verify().problems == []
+
+
+def test_a_run_of_which_the_home_store_refused_a_part_is_kept_until_it_has_all(
+    home: Path, home_store: Store, project: Store, spool: Spool
+) -> None:
+    runner = Runner(home, home_store, {}, lambda: NOW)
+    with trigger(home_store, "before insert on logs when new.kind = 'api' begin select raise(abort, 'not this one')"):
+        runner.take_up()
+    assert said(project) == ["go", "look left"]
+    assert "not this one" in spool.trouble
+    runner.take_up()
+    assert not spool.folder.exists()
+    assert conversation(home_store) == conversation(project)
+
+
+def test_a_run_of_which_a_part_is_missing_in_its_store_stays_in_its_spool(
+    home: Path, home_store: Store, project: Store, spool: Spool
+) -> None:
+    runner = Runner(home, home_store, {}, lambda: NOW)
+    cut_short = (
+        "after update of read_to on logs when new.kind = 'stream' and new.read_to > 1 "
+        "begin update logs set read_to = 1 where id = new.id"
+    )
+    with trigger(project, cut_short):
+        runner.take_up()
+    assert "is missing" in spool.trouble
+    runner.take_up()
+    assert not spool.folder.exists()
+    assert said(project) == ["go", "look left"]
+    assert conversation(home_store) == conversation(project)
+    assert project.verify().problems == []

@@ -1,0 +1,73 @@
+"""Who reads a store changes nothing in it, whatever statement is run by mistake: its connection refuses to write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+
+from backstory.model import UserMessage
+from backstory.store import Store, open_store
+from tests.support.clock import NOW
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def opened() -> Iterator[list[apsw.Connection]]:
+    """The connections that were opened, the first one first."""
+    found: list[apsw.Connection] = []
+    apsw.connection_hooks.append(found.append)
+    yield found
+    apsw.connection_hooks.remove(found.append)
+
+
+def verify(store: Store) -> None:
+    assert store.verify().problems == []
+
+
+def list_sessions(store: Store) -> None:
+    assert [session.name for session in store.sessions()] == ["one"]
+
+
+def search(store: Store) -> None:
+    assert store.search("heron").sessions == 1
+
+
+def back_up(store: Store) -> None:
+    store.backup(store.path.with_name("copy.bks"))
+
+
+def is_open(db: apsw.Connection) -> bool:
+    return refusal(db, "select 1") is None
+
+
+def refusal(db: apsw.Connection, statement: str) -> type[Exception] | None:
+    """What a connection raises when it is to write."""
+    try:
+        db.execute(statement)
+    except apsw.Error as refused:
+        return type(refused)
+    return None
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["project", "home"])
+@pytest.mark.parametrize("read", [list_sessions, search, verify, back_up])
+def test_a_connection_that_reads_refuses_to_write(
+    tmp_path: Path, opened: list[apsw.Connection], read: Callable[[Store], None], shared: bool
+) -> None:
+    path = tmp_path / "sessions.bks"
+    with open_store(path, shared=shared, now=lambda: NOW) as store:
+        store.append_events(store.create_session("one"), [UserMessage(content="a heron")])
+    opened.clear()
+    with open_store(path, shared=shared, now=lambda: NOW) as store:
+        list_sessions(store)
+        read(store)
+        list_sessions(store)
+        reading = [db for db in opened if is_open(db)]
+        assert reading != []
+        for statement in ("delete from sessions", "create table more(x)", "update meta set value = ''"):
+            assert [refusal(db, statement) for db in reading] == [apsw.ReadOnlyError] * len(reading)

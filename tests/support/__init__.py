@@ -1,0 +1,1 @@
+"""What several test modules need: functions and values, no fixtures and no tests."""

@@ -1,0 +1,228 @@
+"""A machine of their own for the real clients, beside a model that answers as it is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from backstory.store import Store, open_store
+
+CLIENTS = Path(os.environ.get("BACKSTORY_CLIENTS") or Path.home() / ".cache" / "backstory-clients")
+PROGRAMS = {
+    "claude": "claude-latest/node_modules/@anthropic-ai/claude-code-*/claude",
+    "codex": "codex/node_modules/@openai/codex-*/vendor/*/bin/codex",
+}
+"""The native programs: the Node scripts around them are processes of their own, which signals would reach instead."""
+
+
+AGENTS = tuple(PROGRAMS)
+STUB = Path(__file__).parent.parent / "e2e" / "stub_model.py"
+WAIT_S = 120
+HELLO: dict[str, Any] = {"text": "Hello from the stub.", "usage": {"input": 1200, "output": 34}}
+CODEX_CONFIG = """
+model = "gpt-5.5"
+model_provider = "stub"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+check_for_update_on_startup = false
+[analytics]
+enabled = false
+[features]
+daemon_auto_start = false
+unbounded_connection_retries = false
+[model_providers.stub]
+name = "stub"
+base_url = "http://127.0.0.1:PORT/v1"
+wire_api = "responses"
+env_key = "STUB_API_KEY"
+request_max_retries = 1
+stream_max_retries = 1
+"""
+
+
+@cache
+def clients() -> dict[str, Path]:
+    """The native programs that are installed, by agent."""
+    found = {agent: next(CLIENTS.glob(pattern), None) for agent, pattern in PROGRAMS.items()}
+    return {agent: path for agent, path in found.items() if path is not None}
+
+
+@cache
+def namespace() -> list[str] | None:
+    """The command that leaves a process nothing but loopback; None where that is not allowed."""
+    for options in (["-n"], ["-rn"]):
+        command = ["unshare", *options, "--", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+        if shutil.which("unshare") and subprocess.run([*command, "true"], capture_output=True).returncode == 0:
+            return command
+    return None
+
+
+def why_not() -> str | None:
+    """What keeps the real clients from being run here; None when nothing does."""
+    missing = [agent for agent in AGENTS if agent not in clients()]
+    if missing:
+        why = os.environ.get("BACKSTORY_NO_CLIENTS") or "`make clients` installs them"
+        return f"NOT TESTED with the real {' and '.join(missing)}: not in {CLIENTS} ({why})"
+    if namespace() is None:
+        return (
+            "NOT TESTED with the real clients: no network namespace may be made here, neither as root (unshare -n) "
+            "nor as a user (unshare -rn), and they are not run where they could reach a network"
+        )
+    return None
+
+
+class Machine:
+    """A machine of its own: folders, clients, and a model that says what it is told."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.work = root, root / "work"
+        for name in ("work", "home/.claude", "home/.codex", "tmp", "bh", "bin"):
+            (root / name).mkdir(parents=True)
+        subprocess.run(["git", "init", "-q", str(self.work)], check=True)
+        for name, program in clients().items():
+            (root / "bin" / name).symlink_to(program)
+        (root / "home" / ".codex" / "config.in").write_text(CODEX_CONFIG)
+        self.requests = root / "requests.jsonl"
+        self.started: list[subprocess.Popen[str]] = []
+
+    def start(
+        self, script: str, turns: list[dict[str, Any]], rules: list[dict[str, Any]] | None = None
+    ) -> subprocess.Popen[str]:
+        """Run shell lines with ``$B`` for backstory, beside a model that answers with these turns.
+
+        Rules ({"when": regex, "turns": [...]}) answer the requests whose words they match.
+        """
+        scenario = self.root / "scenario.json"
+        scenario.write_text(json.dumps({"turns": turns, "rules": rules or []}))
+        lines = f"""
+            export ANTHROPIC_BASE_URL=http://127.0.0.1:$STUB_PORT
+            sed "s/PORT/$STUB_PORT/" $CODEX_HOME/config.in > $CODEX_HOME/config.toml
+            B="{sys.executable} -m backstory"
+            {script}
+        """
+        stub = [sys.executable, str(STUB), "--scenario", str(scenario), "--log", str(self.requests)]
+        command = [*(namespace() or []), *stub, "--var", f"cwd={self.work}", "--", "bash", "-c", lines]
+        process = subprocess.Popen(
+            command, cwd=self.work, env=self.environ(), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def do(self, script: str, *turns: dict[str, Any]) -> str:
+        """The same, to its end; gives what it printed."""
+        out, err, code = self.end(self.start(script, list(turns) or [HELLO]))
+        assert code == 0, err
+        return out
+
+    def end(self, process: subprocess.Popen[str]) -> tuple[str, str, int]:
+        """Wait for what was started: what it printed on stdout and on stderr, and its exit code."""
+        out, err = process.communicate(timeout=WAIT_S)
+        return out, err, process.returncode
+
+    def run(self, agent: str, prompt: str, *turns: dict[str, Any]) -> Ran:
+        """One run with all permissions, the prompt on stdin as it is, beside a model that answers with these turns."""
+        given = self.root / "prompt"
+        given.write_bytes(prompt.encode())
+        line = f"$B run -a {agent} --permissions all --json < {shlex.quote(str(given))}"
+        out, err, code = self.end(self.start(line, list(turns) or [HELLO]))
+        return Ran(self, agent, code, [json.loads(line) for line in out.splitlines()], err)
+
+    def environ(self) -> dict[str, str]:
+        home = self.root / "home"
+        return {
+            "PATH": f"{self.root / 'bin'}:/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TERM": "dumb",
+            "HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / ".claude"), "CODEX_HOME": str(home / ".codex"),
+            "TMPDIR": str(self.root / "tmp"), "BACKSTORY_HOME": str(self.root / "bh"), "ANTHROPIC_API_KEY": "test",
+            "STUB_API_KEY": "test", "IS_SANDBOX": "1", "CLAUDE_CODE_MAX_RETRIES": "1", "DISABLE_TELEMETRY": "1",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_ERROR_REPORTING": "1", "DISABLE_AUTOUPDATER": "1",
+        }  # fmt: skip
+
+    @property
+    def store(self) -> Store:
+        return open_store(self.work / ".backstory" / "sessions.bks")
+
+    @property
+    def home_store(self) -> Store:
+        return open_store(self.root / "bh" / "store.db", shared=True)
+
+    def asked(self) -> list[dict[str, Any]]:
+        """The model's requests so far, those for titles and the like left out."""
+        lines = self.requests.read_bytes().splitlines(keepends=True) if self.requests.exists() else []
+        entries = [json.loads(line) for line in lines if line.endswith(b"\n")]
+        return [each["body"] for each in entries if str(each.get("answer", "")).startswith("turns") and "body" in each]
+
+    def spools(self) -> list[str]:
+        """The runs that are not stored yet."""
+        folder = self.root / "bh" / "spool"
+        return sorted(each.name for each in folder.iterdir()) if folder.exists() else []
+
+    def processes(self) -> dict[int, str]:
+        """What still runs of all that was started on this machine, by id."""
+        mine, found = f"BACKSTORY_HOME={self.root / 'bh'}".encode(), {}
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if mine in (entry / "environ").read_bytes().split(b"\0"):
+                    words = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
+                    found[int(entry.name)] = words.decode("utf-8", "replace")
+            except OSError:
+                continue
+        return found
+
+    def switch_off(self) -> None:
+        """End what a failed test has left running."""
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for process in self.started:
+            process.communicate(timeout=WAIT_S)
+
+    def check(self) -> None:
+        """What must hold after every run, however it ended: nothing is hurt, left over, or still running."""
+        assert self.store.verify().problems == []
+        assert self.home_store.verify().problems == []
+        assert self.spools() == []
+        assert self.processes() == {}
+
+
+class Ran:
+    """One run that is over: what it printed, and what the store has of it."""
+
+    def __init__(self, machine: Machine, agent: str, code: int, printed: list[dict[str, Any]], stderr: str) -> None:
+        self.machine, self.agent, self.code, self.printed, self.stderr = machine, agent, code, printed, stderr
+        (self.session,) = machine.store.sessions()
+        self.turn = machine.store.turns(self.session)[-1]
+        stored = machine.store.events(self.session)
+        self.events: list[Any] = [each.event for each in stored if each.seq >= self.turn.first_seq]
+        self.kinds = [each.kind for each in self.events]
+
+    def of(self, kind: str) -> list[Any]:
+        """Its events of one kind."""
+        return [event for event in self.events if event.kind == kind]
+
+
+def shell(agent: str, command: str) -> dict[str, Any]:
+    """A model's call of the agent's shell."""
+    if agent == "claude":
+        return {"name": "Bash", "input": {"command": command}}
+    return {"name": "exec_command", "input": {"cmd": command}}
+
+
+def said_to(body: dict[str, Any]) -> list[str]:
+    """Each text in the user's place of a request, in order."""
+    said = []
+    for message in body.get("messages") or body.get("input") or []:
+        if message.get("role") == "user":
+            content = message.get("content")
+            blocks = [{"text": content}] if isinstance(content, str) else content or []
+            said += [block["text"] for block in blocks if isinstance(block.get("text"), str)]
+    return said
