@@ -252,25 +252,6 @@ def test_a_torn_compressed_log_of_unknown_kind_is_kept_as_far_as_it_goes(machine
     assert kept(machine.store) == [sha256(data)]
 
 
-def test_what_an_earlier_version_did_not_keep_is_read(machine: Machine) -> None:
-    machine.write(claude_log("good"), lines(*conversation(2)))
-    path = machine.write(LOG, NEW_KINDS)
-    machine.read()
-    machine.store.close()
-    for statement in (
-        "delete from sessions where relation = 'unread'",
-        f"update log_places set reason = 'not_a_log' where path = '{path}'",
-        "alter table log_places drop column ctime_ns",
-        "alter table logs drop column told_to",
-        "alter table sessions drop column elsewhere",
-        "update meta set value = '2' where key = 'schema_version'",
-    ):
-        looked_up(machine.store_path, statement)
-    assert sha256(NEW_KINDS) not in kept(machine.store)
-    assert machine.read().total("logs_read") == 1
-    assert sha256(NEW_KINDS) in kept(machine.store)
-
-
 def test_a_rollout_of_codex_that_begins_with_new_records_is_known_by_them_later(machine: Machine) -> None:
     whole = case("codex/mcp")
     path = machine.write(CODEX_FOLDER / place("codex/mcp").name, b"\xff\n")
