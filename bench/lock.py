@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from backstory.runs.lease import Hold
+from backstory.runs.lease import SessionLease
 from backstory.store import open_store
 
 LOCK_MS_MAX = 5.0
@@ -31,7 +31,7 @@ def hold_ms(root: Path, times: int, *, row: bool) -> tuple[float, float]:
     with open_store(root / "project" / "sessions.bks") as store:
         for n in range(times):
             started = time.perf_counter()
-            hold = Hold(root / "home", store, f"SESSION{n % 10}", now_ms)
+            hold = SessionLease(root / "home", store, f"SESSION{n % 10}", now_ms)
             assert hold.take()
             if row:
                 hold.show_owner()
@@ -44,7 +44,7 @@ def hold_ms(root: Path, times: int, *, row: bool) -> tuple[float, float]:
 def heartbeat_percent(root: Path, seconds: float) -> float:
     """How much of one processor a held session needs while nothing happens."""
     with open_store(root / "project" / "sessions.bks") as store:
-        hold = Hold(root / "home", store, "SESSION", now_ms)
+        hold = SessionLease(root / "home", store, "SESSION", now_ms)
         assert hold.take()
         hold.show_owner()
         time.sleep(1)

@@ -16,6 +16,7 @@ from backstory.cli import COMMANDS, INTERRUPTED, PIPE_CLOSED, cli
 from backstory.store import open_store, readonly
 
 ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "backstory"
 FILE_FORMAT = (ROOT / "docs" / "file-format.md").read_text("utf-8")
 COMING_FROM = (ROOT / "docs" / "coming-from.md").read_text("utf-8")
 EXIT_CODES = (ROOT / "docs" / "exit-codes.md").read_text("utf-8")
@@ -139,10 +140,28 @@ def test_every_setting_has_a_meaning() -> None:
     assert all(setting.meaning for setting in config.SETTINGS)
 
 
-def test_nothing_in_the_architecture_is_gone() -> None:
+def _rooms_in_the_architecture() -> dict[str, set[str]]:
+    """The files that the paragraph of each room names; a paragraph may tell of two rooms."""
     text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-    package = ROOT / "src" / "backstory"
-    for name in re.findall(r"`((?:store|agents|cli)/\w+\.\w+)`", text):
-        assert (package / name).exists() or "NAME" in name, name
-    for name in re.findall(r"`(\w+\.py)`", text):
-        assert list(package.rglob(name)), name
+    parts = re.split(r"\*\*`(\w+)/`\*\*", text[text.index("## The rooms") : text.index("## Decisions")])
+    return {
+        room: set(re.findall(r"`(?:\w+/)*(\w+\.\w+)`", told))
+        for room, told in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+@pytest.mark.parametrize("room", sorted(_rooms_in_the_architecture()))
+def test_what_the_architecture_names_in_a_room_is_there(room: str) -> None:
+    there = {each.name for each in (PACKAGE / room).rglob("*.*")}
+    assert _rooms_in_the_architecture()[room] - {"NAME.py"} <= there
+
+
+@pytest.mark.parametrize("room", sorted(_rooms_in_the_architecture().keys() - {"cli", "agents"}))
+def test_the_architecture_names_every_module_of_a_room(room: str) -> None:
+    there = {each.name for each in (PACKAGE / room).glob("*.*") if each.suffix in (".py", ".sql")}
+    assert there - {"__init__.py"} - _rooms_in_the_architecture()[room] == set()
+
+
+def test_every_room_is_in_the_architecture() -> None:
+    rooms = {each.name for each in PACKAGE.iterdir() if (each / "__init__.py").exists()}
+    assert set(_rooms_in_the_architecture()) == rooms

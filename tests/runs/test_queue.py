@@ -25,8 +25,12 @@ from backstory.cli.repeating import command_for
 from backstory.errors import CannotWrite
 from backstory.model import LogIdentity, UserMessage
 from backstory.runs import listeners
-from backstory.runs.lease import Hold, Steering, leave, texts_for
-from backstory.runs.spool import MARKER, Feed, SessionLock, Spool
+from backstory.runs.lease import SessionLease
+from backstory.runs.lock import SessionLock
+from backstory.runs.queued import leave, texts_for
+from backstory.runs.spool import MARKER, Spool
+from backstory.runs.stdin_pipe import StdinPipe
+from backstory.runs.steering import Steering
 from backstory.runs.stream import runnable
 from backstory.store import open_store
 from backstory.store.queue import Kind, Options, Owner, Queue
@@ -548,8 +552,8 @@ def test_who_leaves_words_for_an_agent_that_will_not_hear_them_is_told_so(bench:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look of one who steers is taken for the last that an agent may be quiet at."""
-    monkeypatch.setattr("backstory.runs.lease.LOOK_S", 0.0)
-    monkeypatch.setattr("backstory.runs.lease.QUIET_S", 0.0)
+    monkeypatch.setattr("backstory.runs.steering.LOOK_S", 0.0)
+    monkeypatch.setattr("backstory.runs.steering.QUIET_S", 0.0)
 
 
 @pytest.mark.usefixtures("hasty")
@@ -569,13 +573,13 @@ def test_an_agent_that_works_before_it_says_anything_keeps_its_stdin(
 ) -> None:
     signs = iter(range(1_000))
     monkeypatch.setattr(Spool, "signs_of_work", lambda _: next(signs))
-    monkeypatch.setattr("backstory.runs.lease.QUIET_S", 1e-9)
+    monkeypatch.setattr("backstory.runs.steering.QUIET_S", 1e-9)
     steering, feed, _ = steering_of(bench)
     os.read(feed.reading, 1_000)
     for _ in range(100):
         steering.look()
     assert feed.is_open
-    monkeypatch.setattr("backstory.runs.lease.LISTENS_S", 0.0)
+    monkeypatch.setattr("backstory.runs.steering.LISTENS_S", 0.0)
     steering.look()
     assert not feed.is_open
 
@@ -658,15 +662,15 @@ def test_a_process_that_works_is_told_from_one_that_waits(tmp_path: Path, code: 
     assert len(set(looks)) == (5 if works else 1)
 
 
-def steering_of(bench: Bench, *, is_known: bool = False) -> tuple[Steering, Feed, StreamReader]:
+def steering_of(bench: Bench, *, is_known: bool = False) -> tuple[Steering, StdinPipe, StreamReader]:
     """What tells an agent words that has its prompt in its stdin, and has not said anything yet."""
     bench.run("first", GOOD)
     agent = runnable("claude")
     listener, reader = steerable(agent), agent.stream_reader()
     assert listener is not None
-    feed = Feed.holding(listener.line("a prompt"))
+    feed = StdinPipe.holding(listener.line("a prompt"))
     assert feed is not None
-    hold = Hold(bench.home, bench.store, bench.store.session("S1").uid, now_ms)
+    hold = SessionLease(bench.home, bench.store, bench.store.session("S1").uid, now_ms)
     heard = cast("ListeningReader", reader)
     return Steering(hold, Spool(bench.root), feed, listener, heard, now_ms, is_known=is_known), feed, reader
 
@@ -873,8 +877,8 @@ STEPS = [
     ("backstory.store:Store.hand_over", "before"),
     ("backstory.runs.spool:Spool.remove", "before"),
     ("backstory.runs.spool:Spool.remove", "after"),
-    ("backstory.runs.lease:Hold.release", "before"),
-    ("backstory.runs.lease:Hold.release", "after"),
+    ("backstory.runs.lease:SessionLease.release", "before"),
+    ("backstory.runs.lease:SessionLease.release", "after"),
 ]
 
 
@@ -908,7 +912,7 @@ def test_a_followup_whose_runner_is_killed_is_run_once(bench: Bench, step: tuple
 STEER_STEPS = [
     ("backstory.runs.spool:Spool.note_word", "before"),
     ("backstory.runs.spool:Spool.note_word", "after"),
-    ("backstory.runs.spool:Feed.give", "after"),
+    ("backstory.runs.stdin_pipe:StdinPipe.give", "after"),
     ("backstory.runs.spool:Spool.note_exit", "before"),
     ("backstory.store:Store.write_run", "before"),
     ("backstory.store:Store.write_run", "after"),
@@ -916,7 +920,7 @@ STEER_STEPS = [
     ("backstory.store.queue:Queue.remove", "after"),
     ("backstory.store.queue:Queue.make_followups", "after"),
     ("backstory.runs.spool:Spool.remove", "before"),
-    ("backstory.runs.lease:Hold.release", "before"),
+    ("backstory.runs.lease:SessionLease.release", "before"),
 ]
 
 
@@ -1043,7 +1047,7 @@ def test_an_owner_is_heard_of_while_it_runs_and_gone_afterwards(bench: Bench, mo
     bench.run("first", GOOD)
     session, clock = bench.store.session("S1"), iter(range(1_000, 10_000_000, 1_000))
     monkeypatch.setattr("backstory.runs.lease.HEARTBEAT_S", 0.01)
-    hold = Hold(bench.home, bench.store, session.uid, lambda: next(clock))
+    hold = SessionLease(bench.home, bench.store, session.uid, lambda: next(clock))
     assert hold.take()
     hold.show_owner()
     with Queue(bench.store.path) as queue:
@@ -1065,7 +1069,7 @@ def test_a_project_that_is_removed_while_it_is_worked_in_is_not_made_again_by_a_
         return beats[-1]
 
     monkeypatch.setattr("backstory.runs.lease.HEARTBEAT_S", 0.01)
-    hold = Hold(bench.home, bench.store, bench.store.session("S1").uid, beat)
+    hold = SessionLease(bench.home, bench.store, bench.store.session("S1").uid, beat)
     assert hold.take()
     hold.show_owner()
     bench.project.rename(bench.root / "elsewhere")
@@ -1254,7 +1258,7 @@ def test_a_queue_that_may_not_be_written_is_said_so(bench: Bench) -> None:
 
 def test_a_prompt_is_in_the_pipe_before_the_agent_begins(tmp_path: Path) -> None:
     prompt = b"p" * 900_000
-    feed = Feed.holding(prompt)
+    feed = StdinPipe.holding(prompt)
     assert feed is not None
     assert not feed.has_room(b"more")
     with os.fdopen(os.dup(feed.reading), "rb") as reading:
@@ -1263,7 +1267,7 @@ def test_a_prompt_is_in_the_pipe_before_the_agent_begins(tmp_path: Path) -> None
 
 
 def test_a_prompt_that_no_pipe_holds_has_none(tmp_path: Path) -> None:
-    assert Feed.holding(b"p" * 5_000_000) is None
+    assert StdinPipe.holding(b"p" * 5_000_000) is None
 
 
 def test_a_word_that_was_cut_off_was_never_handed_over(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ import pytest
 
 from backstory.agents import steerable
 from backstory.model import UserMessage
-from backstory.runs.lease import word_line
 from backstory.runs.runner import Request, Runner
 from backstory.runs.spool import SPOOLS, Run, Spool
+from backstory.runs.steering import word_line
 from backstory.runs.stream import PIECE_BYTES, runnable
 from backstory.store import open_store
 from backstory.store.queue import Kind, Text

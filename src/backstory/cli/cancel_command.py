@@ -10,7 +10,7 @@ from backstory.cli import output
 from backstory.cli.driving import home_of, runner_of, running_soon, stop, texts
 from backstory.cli.options import session_argument, store_option
 from backstory.errors import BackstoryError, NothingRuns
-from backstory.runs.lease import still_waiting
+from backstory.runs.queued import still_waiting
 from backstory.store.queue import Queue
 
 if TYPE_CHECKING:

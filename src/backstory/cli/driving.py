@@ -16,9 +16,11 @@ from backstory.conversation.tree import Point, get_ancestry
 from backstory.derive.pricing import Prices, PriceTable
 from backstory.errors import BackstoryError, ConfigBroken, NotQueuedNow, QueueBusy, SessionBusy, SessionElsewhere
 from backstory.model import Permissions
-from backstory.runs.lease import is_held, leave, still_waiting, texts_for
+from backstory.runs.lease import is_held
+from backstory.runs.lock import LOCKS, SessionLock
+from backstory.runs.queued import leave, still_waiting, texts_for
 from backstory.runs.runner import INTERRUPT_S, LOCK_S, POLL_S, Request, Runner
-from backstory.runs.spool import LOCKS, MARKER, SPOOLS, SessionLock, waiting
+from backstory.runs.spool import MARKER, SPOOLS, waiting
 from backstory.runs.stream import Shown, is_installed, runnable
 from backstory.store import open_store
 from backstory.store.costs import of_turn, price_table
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from backstory.cli.app import App, Found
     from backstory.cli.printing import Printer
     from backstory.derive.pricing import Cost
-    from backstory.runs.lease import Hold
+    from backstory.runs.lease import SessionLease
     from backstory.runs.runner import Finished
     from backstory.runs.spool import Spool
     from backstory.store import Session, Store
@@ -132,7 +134,7 @@ class Driver:
         tell_left(self.name, left, before, holder, as_json=as_json)
         return 0
 
-    def _hold_for(self, if_busy: str | None) -> tuple[Hold | None, str]:
+    def _hold_for(self, if_busy: str | None) -> tuple[SessionLease | None, str]:
         """The right to run the session; None where it is busy and that is no reason to fail, and who has it."""
         if if_busy == "cancel":
             return self._hold_for_cancelled()
@@ -143,7 +145,7 @@ class Driver:
                 raise
             return None, refused.holder
 
-    def _hold_for_cancelled(self) -> tuple[Hold | None, str]:
+    def _hold_for_cancelled(self) -> tuple[SessionLease | None, str]:
         """The right to run the session once what runs is stopped, also a run that is only about to begin."""
         deadline = time.monotonic() + CANCELLED_S
         while True:
@@ -154,7 +156,7 @@ class Driver:
                 if time.monotonic() > deadline:
                     return None, refused.holder
 
-    def run(self, hold: Hold, request: Request, options: Options) -> int:
+    def run(self, hold: SessionLease, request: Request, options: Options) -> int:
         """Run a prompt, then what waits; gives the prompt's exit code.
 
         What waited before goes first, unless the session's last run was stopped or failed: then it waited for this.
@@ -178,7 +180,7 @@ class Driver:
         self._tell_left()
         return code
 
-    def run_queue(self, hold: Hold, mine: Sequence[str] = ()) -> int:
+    def run_queue(self, hold: SessionLease, mine: Sequence[str] = ()) -> int:
         """Run what waits; gives the exit code of the last of ``mine`` that was run, else of the last one.
 
         What is wrong with one of ``mine`` is raised, and they wait no more: who left them is told at once.
@@ -252,14 +254,14 @@ class Driver:
         if any(text.kind == Kind.STEER for text in left):
             output.talk(f"{self.name} is not running: what it is told is run as a prompt.")
 
-    def try_hold(self) -> Hold | None:
+    def try_hold(self) -> SessionLease | None:
         """The right to run the session, at once; None when somebody runs it."""
         try:
             return self._runner.hold(self._store, self._session, 0.0)
         except (SessionBusy, SessionElsewhere):
             return None
 
-    def hold_at_last(self) -> tuple[Hold | None, str]:
+    def hold_at_last(self) -> tuple[SessionLease | None, str]:
         """The right to run the session when something has been left for it; None where a run goes on, and whose.
 
         Whoever has it may have looked for the last time before that, or may not be there to run anything.
@@ -315,7 +317,7 @@ class Driver:
             time.sleep(WAIT_POLL_S)
         return self._show_stored(text)
 
-    def _run_up_to(self, hold: Hold, text: Text) -> int:
+    def _run_up_to(self, hold: SessionLease, text: Text) -> int:
         """Run what waits, this text at last, unless an agent whose backstory was killed is still at work."""
         try:
             return self.run_queue(hold, [text.uid])
@@ -333,14 +335,14 @@ class Driver:
         ours = self._app.environ.get(MARKER)
         return any(spool.folder.name == ours for spool in running(self._app, self._session.uid))
 
-    def _goes_last(self, hold: Hold) -> bool:
+    def _goes_last(self, hold: SessionLease) -> bool:
         """Whether something waits that is to be run before what is asked for now."""
         if not self._count_waiting() or self._runner.next_text(hold, self._store, self._session) is None:
             return False
         turns = self._store.turns(self._session)
         return bool(turns) and turns[-1].outcome == model.Outcome.COMPLETED
 
-    def _run_waiting(self, hold: Hold, mine: Sequence[str] = ()) -> bool:
+    def _run_waiting(self, hold: SessionLease, mine: Sequence[str] = ()) -> bool:
         """Run what waits, up to the first that does not end well; whether all did."""
         self._is_stuck = False
         while (text := self._next(hold, mine)) is not None:
@@ -359,7 +361,7 @@ class Driver:
                 return False
         return not self._is_stuck
 
-    def _next(self, hold: Hold, mine: Sequence[str]) -> Text | None:
+    def _next(self, hold: SessionLease, mine: Sequence[str]) -> Text | None:
         """What is to be run next; nothing for a session that was removed, and nothing that was run here before."""
         try:
             if self._store.is_forgotten(self._session.uid):
@@ -384,7 +386,7 @@ class Driver:
             f"out: backstory queue drop {text.short_id}"
         )
 
-    def _run(self, hold: Hold, request: Request) -> int:
+    def _run(self, hold: SessionLease, request: Request) -> int:
         finished = self._runner.run_held(hold, self._store, self._session, request, self._printer.show)
         self._end(finished, request.context_chars)
         return EXIT_CODES.get(outcome_of(finished), 1)
@@ -406,7 +408,7 @@ class Driver:
                 f"The run is kept, but not stored yet: {finished.waits} The next command of backstory stores it."
             )
 
-    def _release(self, hold: Hold) -> None:
+    def _release(self, hold: SessionLease) -> None:
         trouble = hold.trouble
         hold.release()
         if trouble is not None:

@@ -173,8 +173,9 @@ def tell_moved(told: Meant) -> None:
 @contextmanager
 def locked(app: App, uid: str, shown_as: str) -> Iterator[None]:
     """Hold the right to write a session while something is decided about it; raises SessionBusy."""
+    from backstory.runs.lock import LOCKS, SessionLock
     from backstory.runs.runner import Runner
-    from backstory.runs.spool import LOCKS, SPOOLS, SessionLock, waiting
+    from backstory.runs.spool import SPOOLS, waiting
 
     Runner(app.home, app.machine_store, app.environ, now_ms).take_up(output.talk)
     lock = SessionLock(app.home / LOCKS, uid)

@@ -12,7 +12,8 @@ import click
 from backstory.cli import output
 from backstory.cli.options import json_option
 from backstory.errors import BackstoryError, RunUnreadable
-from backstory.runs.lease import is_held, still_waiting
+from backstory.runs.lease import is_held
+from backstory.runs.queued import still_waiting
 from backstory.runs.spool import SPOOLS, waiting
 from backstory.store.queue import Owner, Queue
 

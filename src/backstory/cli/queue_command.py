@@ -30,7 +30,7 @@ def command() -> None:
 @click.pass_obj
 def list_(app: App, session: str | None, as_json: bool) -> None:
     """List what waits, for SESSION or in this project: the first to be taken first."""
-    from backstory.runs.lease import still_waiting
+    from backstory.runs.queued import still_waiting
     from backstory.store.queue import Kind, Queue
 
     store, uid = place_of(app, session)
@@ -61,7 +61,7 @@ def list_(app: App, session: str | None, as_json: bool) -> None:
 @click.pass_obj
 def drop(app: App, ids: tuple[str, ...], as_json: bool) -> None:
     """Take texts out of the queue, by what `queue list` calls them."""
-    from backstory.runs.lease import still_waiting
+    from backstory.runs.queued import still_waiting
     from backstory.store.queue import Kind, Queue
 
     may_act(app)
@@ -81,7 +81,7 @@ def drop(app: App, ids: tuple[str, ...], as_json: bool) -> None:
 @click.pass_obj
 def clear(app: App, session: str | None, as_json: bool) -> None:
     """Take everything that waits out of the queue, for SESSION or in this project."""
-    from backstory.runs.lease import still_waiting
+    from backstory.runs.queued import still_waiting
     from backstory.store.queue import Kind, Queue
 
     may_act(app)

@@ -12,7 +12,8 @@ from backstory.cli.options import sessions_argument, store_option
 from backstory.cli.repeating import drop_unsent
 from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import BackstoryError, NotConfirmed
-from backstory.runs.spool import LOCKS, SPOOLS, SessionLock, waiting
+from backstory.runs.lock import LOCKS, SessionLock
+from backstory.runs.spool import SPOOLS, waiting
 from backstory.store import copies as copying
 from backstory.store.queue import Queue
 

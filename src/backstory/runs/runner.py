@@ -36,8 +36,12 @@ from backstory.model import Permissions, Turn
 from backstory.projects.registry import KnownProjects
 from backstory.projects.whereabouts import Whereabouts, file_at
 from backstory.runs import listeners
-from backstory.runs.lease import Hold, Steering, settle, still_waits
-from backstory.runs.spool import LOCKS, MARKER, ORPHAN_S, SPOOLS, Feed, Run, SessionLock, Spool, waiting
+from backstory.runs.lease import SessionLease
+from backstory.runs.lock import LOCKS, SessionLock
+from backstory.runs.queued import settle, still_waits
+from backstory.runs.spool import MARKER, ORPHAN_S, SPOOLS, Run, Spool, waiting
+from backstory.runs.stdin_pipe import StdinPipe
+from backstory.runs.steering import Steering
 from backstory.runs.stream import Followed, Shown, Told, native_id, program, runnable
 from backstory.store import RunPiece, Store, open_store
 from backstory.store.queue import Kind
@@ -138,12 +142,12 @@ class Runner:
         finally:
             hold.release()
 
-    def hold(self, store: Store, session: Session, patience_s: float = LOCK_S) -> Hold:
+    def hold(self, store: Store, session: Session, patience_s: float = LOCK_S) -> SessionLease:
         """Take the right to run a session; raises SessionBusy, SessionElsewhere.
 
         Another command may have it for a moment, to store what an earlier run left: it is waited for.
         """
-        hold = Hold(self._home, store, session.uid, self._now, self._report)
+        hold = SessionLease(self._home, store, session.uid, self._now, self._report)
         deadline = time.monotonic() + patience_s
         while not hold.take():
             if time.monotonic() > deadline:
@@ -152,7 +156,7 @@ class Runner:
         return hold
 
     def run_held(
-        self, hold: Hold, store: Store, session: Session, request: Request, show: Callable[[Shown], None]
+        self, hold: SessionLease, store: Store, session: Session, request: Request, show: Callable[[Shown], None]
     ) -> Finished:
         """Run one prompt in a session that is held; errors as of ``run``."""
         executable = self.check(request)
@@ -160,7 +164,7 @@ class Runner:
         hold.show_owner()
         return self._run_locked(hold, store, session, request, executable, show)
 
-    def next_text(self, hold: Hold, store: Store, session: Session) -> Text | None:
+    def next_text(self, hold: SessionLease, store: Store, session: Session) -> Text | None:
         """The follow-up that is to be run next in a session that is held; None when none waits.
 
         What earlier runs left is stored first, so that what they consumed is not run again.
@@ -275,7 +279,7 @@ class Runner:
 
     def _run_locked(
         self,
-        hold: Hold,
+        hold: SessionLease,
         store: Store,
         session: Session,
         request: Request,
@@ -293,7 +297,7 @@ class Runner:
             executable, model=request.model, permissions=request.permissions, native_id=run.native_id
         )
         listener = steerable(agent)
-        feed = Feed.holding(listener.line(prefix + request.prompt)) if listener is not None else None
+        feed = StdinPipe.holding(listener.line(prefix + request.prompt)) if listener is not None else None
         if listener is not None and feed is not None:
             command = listener.listening(command)
         with (
@@ -436,7 +440,7 @@ class Runner:
             if is_for_one_only(refused):
                 spool.note_trouble(f"{home.path} cannot take it: {in_words(refused)}")
 
-    def _spawn(self, spool: Spool, command: list[str], cwd: Path, feed: Feed | None) -> subprocess.Popen[bytes]:
+    def _spawn(self, spool: Spool, command: list[str], cwd: Path, feed: StdinPipe | None) -> subprocess.Popen[bytes]:
         stdout, stderr = spool.open_output()
         try:
             with spool.stdin.open("rb") if feed is None else nullcontext(feed.reading) as stdin:
@@ -499,9 +503,9 @@ class Runner:
 
 
 def _steering(
-    hold: Hold,
+    hold: SessionLease,
     spool: Spool,
-    feed: Feed | None,
+    feed: StdinPipe | None,
     agent: Runnable,
     reader: StreamReader,
     now: Callable[[], int],

@@ -1,0 +1,87 @@
+"""The lock on a session: who has it may write the session, and who looks at it keeps nobody out."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+from backstory.store.private import as_ours, make_private_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOCKS = "locks"
+"""The folder below BACKSTORY_HOME that holds the locks on sessions."""
+
+
+class SessionLock:
+    """The right to write a session: the kernel takes it back at once when its holder dies."""
+
+    def __init__(self, locks: Path, session_uid: str) -> None:
+        self._path = locks / session_uid
+        self._file: int | None = None
+
+    def take(self) -> bool:
+        """Take the lock; False if somebody else has it."""
+        make_private_folder(self._path.parent)
+        try:
+            file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError as refused:
+            raise as_ours(self._path, refused) from refused
+        if not _is_taken_for_us(file):
+            os.close(file)
+            return False
+        holder = f"process {os.getpid()} on {os.uname().nodename}".encode()
+        # A file that is emptied and written again is flushed by some file systems, which takes as long as a sync.
+        os.pwrite(file, holder, 0)
+        os.ftruncate(file, len(holder))
+        self._file = file
+        return True
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody has the lock just now."""
+        try:
+            file = os.open(self._path, os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            return not _may_share(file)
+        finally:
+            os.close(file)
+
+    @property
+    def holder(self) -> str:
+        """Who has the lock, as they wrote it."""
+        try:
+            return self._path.read_text("utf-8") or "another process"
+        except OSError:
+            return "another process"
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _is_taken_for_us(file: int) -> bool:
+    """Take a lock for ourselves. Somebody who only looks at it has it for an instant, and does not count."""
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if not _may_share(file):
+                return False
+            fcntl.flock(file, fcntl.LOCK_UN)
+        else:
+            return True
+
+
+def _may_share(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
