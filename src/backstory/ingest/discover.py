@@ -117,16 +117,20 @@ def _logs_below(agent: Agent, place: Place, report: Looked, beside: _Beside) -> 
             elif not stat.S_ISREG(told.st_mode):
                 report.passed_over.append((shown(entry.path), "it is no regular file"))
             else:
-                yield Candidate(
-                    agent=agent,
-                    path=entry.path,
-                    relpath=os.path.relpath(entry.path, place.root),
-                    device=told.st_dev,
-                    inode=told.st_ino,
-                    size=told.st_size,
-                    mtime_ns=told.st_mtime_ns,
-                    ctime_ns=told.st_ctime_ns,
-                )
+                yield _candidate(agent, place, entry.path, told)
+
+
+def _candidate(agent: Agent, place: Place, path: str, told: os.stat_result) -> Candidate:
+    return Candidate(
+        agent=agent,
+        path=path,
+        relpath=os.path.relpath(path, place.root),
+        device=told.st_dev,
+        inode=told.st_ino,
+        size=told.st_size,
+        mtime_ns=told.st_mtime_ns,
+        ctime_ns=told.st_ctime_ns,
+    )
 
 
 class _Beside:

@@ -147,18 +147,13 @@ def execute(
     _check_statement(sql)
     db = _open(path, full_form, value_bytes_max, prices)
     refused = _only_let_read(db)
-    db.set_progress_handler(lambda: time.monotonic() - began > timeout_s, STEPS_BETWEEN_LOOKS)
-    # The index works through many pages in one of SQLite's steps, but reads each by a statement of its own.
-    alarm = threading.Timer(max(0.0, timeout_s - (time.monotonic() - began)), db.interrupt)
-    alarm.daemon = True
-    alarm.start()
     rows: list[tuple[Any, ...]] = []
     columns: list[str] = []
     stopped_by = None
     try:
         heap_bytes = max(HEAP_BYTES, 4 * value_bytes_max)
-        bounded = sqlite_memory.bounded(heap_bytes)
-        with connection.translated(path), _explained(refused, value_bytes_max, heap_bytes), bounded:
+        explained, bounded = _explained(refused, value_bytes_max, heap_bytes), sqlite_memory.bounded(heap_bytes)
+        with _interrupted(db, began + timeout_s), connection.translated(path), explained, bounded:
             gives_first = value_bytes_max > VALUE_BYTES_MAX
             stopped_by = _step(db, sql, parameters, limit, columns, rows, gives_first=gives_first)
     except apsw.InterruptError as late:
@@ -166,11 +161,24 @@ def execute(
             raise errors.SqlTooSlow(timeout_s) from late
         stopped_by = "time"
     finally:
-        alarm.cancel()
-        alarm.join()
         db.close(True)
     elapsed_ms = round((time.monotonic() - began) * 1000)
     return Answer(columns=columns, rows=rows, elapsed_ms=elapsed_ms, stopped_by=stopped_by)
+
+
+@contextmanager
+def _interrupted(db: apsw.Connection, deadline: float) -> Iterator[None]:
+    """Interrupt what a connection does once the clock (``time.monotonic``) is past the deadline."""
+    db.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_LOOKS)
+    # The index works through many pages in one of SQLite's steps, but reads each by a statement of its own.
+    alarm = threading.Timer(max(0.0, deadline - time.monotonic()), db.interrupt)
+    alarm.daemon = True
+    alarm.start()
+    try:
+        yield
+    finally:
+        alarm.cancel()
+        alarm.join()
 
 
 def _step(
