@@ -17,7 +17,7 @@ from backstory.store.logs import BLANK, LINE_BYTES_MAX
 from backstory.unread import identified
 
 if TYPE_CHECKING:
-    from backstory.agents import Agent
+    from backstory.agents.contract import Agent
     from backstory.model import LogIdentity
     from backstory.slicing import Source
     from backstory.store import Log, SeenPlace, Store

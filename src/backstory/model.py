@@ -8,10 +8,15 @@ An *event* is the smallest fact shown. Its stored form is one JSON object with o
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backstory.found import FoundRef
 
 
 class Tool(StrEnum):
@@ -333,3 +338,7 @@ class Parsed(Struct, frozen=True):
     at: int | None
     events: list[tuple[int, Event]]
     turn: Turn | None
+    refs: Sequence[FoundRef] = ()
+    """Pull requests, issues and commits that stand by themselves in the record, in no text and no call."""
+    has_reports: bool = False
+    """Whether the record repeats what a subagent said."""

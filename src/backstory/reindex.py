@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec import Struct, field
 
 from backstory import agents, companions
+from backstory.agents import bounded
 from backstory.deriving import Deriver
 from backstory.errors import SessionNotFound, in_words
 from backstory.found import At
@@ -29,7 +30,6 @@ from backstory.unread import identified, is_unread, reader_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from backstory.agents import Runnable
     from backstory.found import FoundRef
     from backstory.model import Event
     from backstory.store import Log, Session, Store
@@ -113,7 +113,7 @@ def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
     if events_too and session.number is None:
         store.drop_turns_but(session.id, told, {log.id: log.told_end for log, _ in logs})
     for log, telling in logs:
-        if isinstance(telling, _File) and telling.has_reported():
+        if isinstance(telling, _File) and telling.has_reports:
             # An earlier version did not make sessions of what a log reports.
             read_reported(store, log)
 
@@ -190,12 +190,17 @@ class _File:
             told, _ = identified(agent, Path(log.path or log.relpath), partial(store.read_log, log.id))
             identity = told or identity
         self._reader = reader_of(agent, identity, None, tuple)
+        self._refs: list[FoundRef] = []
+        self.has_reports = False
+        """Whether the log reports of subagents."""
 
     def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:
         if len(line) > LINE_BYTES_MAX:
             # Like when it was read first: such a line is kept, and not understood.
             return None, None, [(0, Unknown(type=OVERSIZE))]
         parsed = self._reader.read(line, seq)
+        self._refs += parsed.refs
+        self.has_reports = self.has_reports or parsed.has_reports
         return parsed.at, parsed.turn.uid if parsed.turn else None, parsed.events
 
     def finish(self, piece: Retold) -> None:
@@ -206,18 +211,15 @@ class _File:
         piece.turns = [*piece.turns, *self._reader.touched()]
 
     def named(self) -> list[FoundRef]:
-        return agents.refs_named_by(self._reader)
-
-    def has_reported(self) -> bool:
-        """Whether the log reports of subagents."""
-        return agents.has_reported(self._reader)
+        refs, self._refs = self._refs, []
+        return refs
 
 
 class _Stream:
     """An output of a run."""
 
     def __init__(self, log: Log, kind: str, turn_uid: str | None) -> None:
-        self._reader = agents.stream_reader_of(cast("Runnable", agents.load(log.agent)))
+        self._reader = bounded.stream_reader(agents.load(log.agent))
         self._is_error, self._turn_uid = kind == STDERR, turn_uid
 
     def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:

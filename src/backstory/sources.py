@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import documents_of
 from backstory.discover import Candidate
 from backstory.parsing import Job
 from backstory.slicing import Source
 from backstory.store import SeenPlace
 
 if TYPE_CHECKING:
-    from backstory.agents import Agent
+    from backstory.agents.contract import Agent
     from backstory.databases import Rows
     from backstory.model import LogIdentity
     from backstory.store import Log
@@ -113,5 +112,5 @@ def relpath(each: Candidate) -> str:
 
 
 def _started_ms(each: Candidate, head: bytes) -> int:
-    keeper = documents_of(each.agent)
+    keeper = each.agent.documents
     return keeper.started_ms(head) if keeper is not None and keeper.is_document(Path(each.path)) else 0

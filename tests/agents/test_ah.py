@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory import agents, databases
-from backstory.agents import UnreadableDatabase, ah
+from backstory.agents import ah
+from backstory.agents.contract import UnreadableDatabase
 from backstory.fullform import FullForms
 from backstory.ingest import ingest
 from backstory.ingest_report import Report
@@ -66,7 +67,7 @@ def numbers(machine: Machine, native_id: str = SESSION) -> dict[str, int]:
     found = {}
     for log in machine.store.logs(machine.store.session(native_id)):
         for line, seq in numbered_lines(machine.store, log):
-            if own := ah.AGENT.native_id_of(line):
+            if own := ah.AGENT.log.native_id_of(line):
                 found[own] = seq
     return found
 
@@ -465,7 +466,7 @@ def test_texts_queued_for_a_session_that_never_was_are_kept(machine: Machine, pr
 
 def test_a_queue_beside_its_session_is_no_session(machine: Machine, project: Path) -> None:
     put(project, "tree")
-    assert ah.AGENT.databases_in(project) == [project / ".ah" / f"{SESSION}.db"]
+    assert ah.Databases().databases_in(project) == [project / ".ah" / f"{SESSION}.db"]
 
 
 def test_an_empty_file_is_no_session(machine: Machine, project: Path) -> None:
@@ -553,7 +554,7 @@ def test_a_database_of_any_name_is_read_when_it_is_named(machine: Machine, proje
 
 def test_a_database_that_nobody_copied_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(UnreadableDatabase):
-        list(ah.AGENT.sessions_without_logs(tmp_path / "x.db", tmp_path / "missing" / "x.db"))
+        list(ah.Databases().sessions_without_logs(tmp_path / "x.db", tmp_path / "missing" / "x.db"))
 
 
 def test_words_of_the_user_are_those_that_no_rule_wrote(machine: Machine, project: Path) -> None:

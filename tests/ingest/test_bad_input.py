@@ -9,11 +9,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
-from backstory import agents, slicing
 from backstory import discover as discovering
+from backstory import slicing
 from backstory.ingest import ingest
 from backstory.reindex import reindex
 from backstory.store import logs
+from tests.agents.wrapped import WrappedLogs
 from tests.conftest import NOW
 from tests.ingest.machines import (
     CLAUDE_FOLDER,
@@ -351,24 +352,22 @@ def test_an_empty_compressed_log(machine: Machine) -> None:
 # while it is read -----------------------------------------------------------------------------------------------
 
 
-class Meddling:
+class Meddling(WrappedLogs):
     """An agent whose log is changed at the moment when it is first looked into."""
 
     def __init__(self, change: Callable[[Path], object]) -> None:
-        self._agent, self._change = agents.load("claude"), change
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._agent, name)
+        super().__init__("claude")
+        self._change = change
 
     def identify(self, path: Path, head: bytes) -> Any:
         if path.stem == "odd":
             self._change(path)
-        return self._agent.identify(path, head)
+        return super().identify(path, head)
 
 
 def test_a_log_that_grows_while_it_is_read_is_read_to_its_end(machine: Machine) -> None:
     path = machine.write(LOG, lines(*conversation(2)))
-    change = Meddling(lambda path: path.write_bytes(lines(*conversation(6))))
+    change = Meddling(lambda path: path.write_bytes(lines(*conversation(6)))).as_agent()
     report = ingest(machine.store, [change], environ={}, home=machine.home, now=NOW)
     assert report.errors == []
     assert texts(machine) == [f"word{n} said" for n in range(6)]
@@ -378,7 +377,7 @@ def test_a_log_that_grows_while_it_is_read_is_read_to_its_end(machine: Machine) 
 
 def test_a_log_that_is_cut_short_while_it_is_read_keeps_what_was_read(machine: Machine) -> None:
     machine.write(LOG, lines(*conversation(6)))
-    change = Meddling(lambda path: path.write_bytes(lines(*conversation(2))))
+    change = Meddling(lambda path: path.write_bytes(lines(*conversation(2)))).as_agent()
     ingest(machine.store, [change], environ={}, home=machine.home, now=NOW)
     assert texts(machine) == ["word0 said", "word1 said"]
     machine.write(LOG, lines(*conversation(8)))
@@ -390,7 +389,7 @@ def test_a_log_that_is_deleted_while_it_is_read_is_read_all_the_same(machine: Ma
     machine.write(LOG, lines(*conversation(4)))
     report = ingest(
         machine.store,
-        [Meddling(Path.unlink)],
+        [Meddling(Path.unlink).as_agent()],
         environ={},
         home=machine.home,
         now=NOW,

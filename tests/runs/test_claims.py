@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from backstory.agents import Exit
+from backstory.agents.contract import Exit
 from backstory.fullform import FullForms
 from backstory.model import ToolCall
 from backstory.spool import Run, Spool

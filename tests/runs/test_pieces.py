@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backstory.agents import Exit
+from backstory.agents.contract import Exit
 from backstory.model import AssistantText, Turn
 from backstory.spool import Run, Spool
 from backstory.store import Session, Store, open_store

@@ -14,21 +14,22 @@ import sqlite3
 from bisect import bisect_right
 from collections import deque
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import Exported, _jsonl, _message_rows
+from backstory.agents import _jsonl, _message_rows
+from backstory.agents.contract import SessionFile
 from backstory.bounds import INTEGER_MAX, added
 from backstory.model import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from backstory.agents import KeptLog
+    from backstory.agents.contract import ExportSource, KeptLog
 
 Row = dict[str, Any]
 
@@ -76,24 +77,7 @@ _STOPS = {Outcome.COMPLETED: "end_turn", Outcome.CANCELLED: "interrupted", Outco
 _GIVEN = ("block_type", "content", "tool_id", "tool_name", "tool_input", "tool_output", "is_error", "duration_ms")
 
 
-class Tree(Exported, Protocol):
-    """One session of ours with its branches."""
-
-    def tip(self) -> int | None:
-        """The event that the next prompt follows, by its id in the rows; None where none is known."""
-
-
-class SessionFile(Struct, frozen=True, kw_only=True):
-    """A file that a session becomes: its path below a project's folder, and how to fill it.
-
-    ``write`` gives how many rows of each kind it has.
-    """
-
-    name: str
-    write: Callable[[Path], dict[str, int]]
-
-
-def files_of(session: Tree, agent: str, folder: str) -> list[SessionFile]:
+def files_of(session: ExportSource, agent: str, folder: str) -> list[SessionFile]:
     """The files of a session: one, and a second where texts wait for it. ``agent``: whose own rows are kept."""
     told = next(session.rows("sessions", _Whole.__struct_fields__), None)
     if told is None:
@@ -347,7 +331,7 @@ class _Written(Struct, frozen=True):
 _EVENT_COLUMNS = (*_Told.__struct_fields__[:-1], "iif(kind in ('Compacted', 'Error'), event_text(data), null)")
 
 
-def _write_told(path: Path, session: Tree, whole: _Whole) -> dict[str, int]:
+def _write_told(path: Path, session: ExportSource, whole: _Whole) -> dict[str, int]:
     with _File(path, SCHEMA) as file:
         columns = ", ".join(_GIVEN)
         # In a file of its own beside the memory: what tools gave back may be large.
@@ -363,7 +347,7 @@ def _write_told(path: Path, session: Tree, whole: _Whole) -> dict[str, int]:
 class _Telling:
     """Writes the turns of one session, each behind the one it follows."""
 
-    def __init__(self, file: _File, session: Tree, whole: _Whole) -> None:
+    def __init__(self, file: _File, session: ExportSource, whole: _Whole) -> None:
         self._file, self._session, self._whole = file, session, whole
         self._at = ids.parse_time_ms(whole.created_at) or 0
         self._written: dict[str, list[_Written]] = {}

@@ -23,8 +23,8 @@ from backstory.agents._session_store import Place
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from backstory.agents import KeptFile, KeptLog
     from backstory.agents._session_store import SessionStore
+    from backstory.agents.contract import KeptFile, KeptLog
 
 WORKSPACE = "workspace.yaml"
 _FORGE_TOOL = "github-mcp-server-"

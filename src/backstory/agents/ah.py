@@ -23,6 +23,7 @@ from msgspec import Struct, field
 
 from backstory import ids
 from backstory.agents import _jsonl, _message_files, _message_rows, _numbers
+from backstory.agents.contract import Agent
 from backstory.bounds import added
 from backstory.context import strip_context
 from backstory.model import (
@@ -52,8 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from backstory.agents import Place, SessionRows, UnreadRows
-    from backstory.agents._message_files import SessionFile, Tree
+    from backstory.agents.contract import ExportSource, LogRoot, SessionFile, SessionRows, UnreadRows
 
 NAME = "ah"
 FOLDER = ".ah"
@@ -129,13 +129,10 @@ _any_decoder = msgspec.json.Decoder()
 _state_decoder = msgspec.json.Decoder(_State)
 
 
-class Ah:
-    """The agent ah."""
+class Logs:
+    """See ``contract.LogPart``."""
 
-    name = NAME
-    title = "ah"
-
-    def places(self, environ: Mapping[str, str], home: Path) -> list[Place]:
+    def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
         # It keeps no logs, only databases.
         return []
 
@@ -161,6 +158,10 @@ class Ah:
         row = found.row if found is not None else None
         native_id = _text(row.get("id")) if isinstance(row, dict) else ""
         return f"{found.table}:{native_id}" if found is not None and native_id else None
+
+
+class Databases:
+    """See ``contract.DatabasePart``."""
 
     def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
         return self.databases_in(home)
@@ -196,13 +197,17 @@ class Ah:
         )
         return _message_rows.sessions_in(given)
 
-    def session_files(self, session: Tree) -> list[SessionFile]:
+
+class SessionExport:
+    """See ``contract.SessionExportPart``."""
+
+    def session_files(self, session: ExportSource) -> list[SessionFile]:
         """The files that a session of ours becomes in its own form, with their paths below a project's folder."""
         return _message_files.files_of(session, NAME, FOLDER)
 
 
 class Reader:
-    """Folds one session. See ``agents.LogReader``."""
+    """Folds one session. See ``contract.LogReader``."""
 
     def __init__(self, state: bytes | None) -> None:
         self._state = _state_decoder.decode(state) if state else _State()
@@ -555,4 +560,4 @@ def _number(value: Any) -> int | None:
     return int(value) if is_number and abs(value) < _NUMBER_MAX else None
 
 
-AGENT = Ah()
+AGENT = Agent(name=NAME, title="ah", log=Logs(), database=Databases(), session_export=SessionExport())

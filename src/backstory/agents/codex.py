@@ -23,7 +23,8 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import Ending, Place, Streamed, _jsonl, _numbers
+from backstory.agents import _jsonl, _numbers
+from backstory.agents.contract import Agent, Ending, LogRoot, SteerState, Streamed
 from backstory.bounds import added
 from backstory.context import strip_context
 from backstory.model import (
@@ -58,7 +59,7 @@ from backstory.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from backstory.agents import Exit
+    from backstory.agents.contract import Exit
 
 NAME = "codex"
 
@@ -333,17 +334,12 @@ _state_decoder = msgspec.json.Decoder(_State)
 _any_decoder = msgspec.json.Decoder()
 
 
-class Codex:
-    """Codex CLI."""
+class Logs:
+    """See ``contract.LogPart``."""
 
-    name = NAME
-    title = "Codex CLI"
-    executable = "codex"
-    prompt_chars_max: int | None = 1_048_576
-
-    def places(self, environ: Mapping[str, str], home: Path) -> list[Place]:
+    def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
         root = Path(environ.get("CODEX_HOME") or home / ".codex")
-        return [Place(folder=root / name, root=root) for name in ("sessions", "archived_sessions")]
+        return [LogRoot(folder=root / name, root=root) for name in ("sessions", "archived_sessions")]
 
     def is_log(self, path: Path) -> bool:
         return path.name.startswith("rollout-") and path.name.endswith(_jsonl.ENDINGS)
@@ -383,6 +379,13 @@ class Codex:
         given = record.payload.id if record.type == "response_item" and record.payload else None
         return given if isinstance(given, str) and _UNIQUE_ID.match(given) else None
 
+
+class Runs:
+    """See ``contract.RunPart``."""
+
+    executable = "codex"
+    prompt_chars_max: int | None = 1_048_576
+
     def native_id(self, randomness: bytes) -> str | None:
         return None
 
@@ -398,7 +401,7 @@ class Codex:
 
 
 class Reader:
-    """Folds one log. See ``agents.LogReader``."""
+    """Folds one log. See ``contract.LogReader``."""
 
     def __init__(self, identity: LogIdentity, state: bytes | None) -> None:
         self._is_helper = identity.relation == Relation.SUBAGENT
@@ -812,10 +815,11 @@ class Reader:
 
 
 class StreamReader:
-    """Understands the output of one run. See ``agents.StreamReader``."""
+    """Understands the output of one run. See ``contract.StreamReader``."""
 
     def __init__(self) -> None:
         self.native_id: str | None = None
+        self.steering: SteerState | None = None
         self.unknown: dict[str, int] = Counter()
         self._calls: set[str] = set()
         self._completed = False
@@ -1247,4 +1251,4 @@ def _added(tokens: Tokens, more: _Usage) -> Tokens:
     )
 
 
-AGENT = Codex()
+AGENT = Agent(name=NAME, title="Codex CLI", log=Logs(), run=Runs())

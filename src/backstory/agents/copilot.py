@@ -35,8 +35,6 @@ from msgspec import Struct, field
 
 from backstory import ids
 from backstory.agents import (
-    CompanionFacts,
-    Place,
     _jsonl,
     _numbers,
     _session_document,
@@ -44,6 +42,7 @@ from backstory.agents import (
     _session_rows,
     _session_store,
 )
+from backstory.agents.contract import Agent, LogRoot, SidecarContent
 from backstory.bounds import added
 from backstory.context import strip_context
 from backstory.found import At, FoundRef, Ref
@@ -77,7 +76,7 @@ from backstory.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from backstory.agents import Exported, SessionRows, UnreadRows
+    from backstory.agents.contract import ExportSource, SessionRows, UnreadRows
 
 NAME = "copilot"
 FOLDER = "session-state"
@@ -238,33 +237,21 @@ _text_decoder = msgspec.json.Decoder(str)
 _state_decoder = msgspec.json.Decoder(_State)
 
 
-class Copilot:
-    """GitHub Copilot CLI."""
+class Logs:
+    """See ``contract.LogPart``."""
 
-    name = NAME
-    title = "GitHub Copilot CLI"
-
-    def places(self, environ: Mapping[str, str], home: Path) -> list[Place]:
+    def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
         roots = [Path(environ.get("COPILOT_HOME") or home / ".copilot")]
         # Early builds kept their state there; today's moves it at its first start and leaves a link.
         if state_home := environ.get("XDG_STATE_HOME"):
             roots.append(Path(state_home) / ".copilot")
-        places = {root / FOLDER: Place(folder=root / FOLDER, root=root) for root in roots if not _is_moved(root)}
+        places = {root / FOLDER: LogRoot(folder=root / FOLDER, root=root) for root in roots if not _is_moved(root)}
         # No build of today makes the earliest ones' folder.
-        earliest = (Place(folder=root / EARLIEST, root=root) for root in roots if _holds_documents(root))
+        earliest = (LogRoot(folder=root / EARLIEST, root=root) for root in roots if _holds_documents(root))
         return list((places | {each.folder: each for each in earliest}).values())
 
-    def is_document(self, path: PurePath) -> bool:
-        return path.suffix == ".json" and path.parent.name == EARLIEST
-
-    def record_end(self, head: bytes) -> re.Pattern[bytes]:
-        return _session_document.record_end(head)
-
-    def started_ms(self, head: bytes) -> int:
-        return _session_document.started_ms(head)
-
     def is_log(self, path: Path) -> bool:
-        if self.is_document(path):
+        if _is_document(path):
             return True
         if not path.name.endswith(_jsonl.ENDINGS):
             return False
@@ -275,7 +262,7 @@ class Copilot:
         return stem == LOG and path.parent.parent.name == FOLDER
 
     def identify(self, path: Path, head: bytes) -> LogIdentity | None:
-        if self.is_document(path):
+        if _is_document(path):
             return _identify_document(path, head)
         lines = list(_jsonl.lines_in(head))
         if DATABASE in path.name and (of_row := next(filter(None, map(_session_rows.session_of, lines[:1])), None)):
@@ -309,6 +296,23 @@ class Copilot:
         except _jsonl.NotJson:
             return None
 
+
+class Documents:
+    """See ``contract.DocumentPart``."""
+
+    def is_document(self, path: PurePath) -> bool:
+        return _is_document(path)
+
+    def record_end(self, head: bytes) -> re.Pattern[bytes]:
+        return _session_document.record_end(head)
+
+    def started_ms(self, head: bytes) -> int:
+        return _session_document.started_ms(head)
+
+
+class Sidecars:
+    """See ``contract.SidecarPart``."""
+
     def log_of(self, below: PurePath) -> PurePath | None:
         session, *rest = below.parts
         match rest:
@@ -322,33 +326,47 @@ class Copilot:
                 return None
         return PurePath(session, f"{LOG}.jsonl")
 
-    def tells(self, name: str) -> bool:
+    def is_read(self, name: str) -> bool:
         return name in (WORKSPACE, INDEX) or _CHECKPOINT.match(name) is not None
 
-    def told_by(self, name: str, content: bytes) -> CompanionFacts:
+    def read(self, name: str, content: bytes) -> SidecarContent:
         text = content.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
         if name == WORKSPACE:
             return _workspace(_flat_yaml(text))
         if name == INDEX:
             titles = {int(number): title.replace("\\|", "|") for number, title in _INDEXED.findall(text)}
-            return CompanionFacts(checkpoint_titles={number: title for number, title in titles.items() if title})
+            return SidecarContent(checkpoint_titles={number: title for number, title in titles.items() if title})
         found = _CHECKPOINT.match(name)
         if found is None or not text.strip():
-            return CompanionFacts()
-        return CompanionFacts(checkpoint=(int(found.group(1)), text))
+            return SidecarContent()
+        return SidecarContent(checkpoint=(int(found.group(1)), text))
 
     def spilled_to(self, result: ToolResult) -> str | None:
         return None
 
+
+class Databases:
+    """See ``contract.DatabasePart``. There is one, in the agent's own folder."""
+
     def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
-        return [place.root / DATABASE for place in self.places(environ, home) if place.folder.name == FOLDER]
+        return [each.root / DATABASE for each in Logs().roots(environ, home) if each.folder.name == FOLDER]
+
+    def databases_in(self, place: Path) -> list[Path]:
+        return []
+
+    def beside(self, database: Path) -> list[Path]:
+        return []
 
     def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows | UnreadRows]:
         folder = database.with_name(FOLDER)
         here = {_jsonl.stem(log) if log.is_file() else log.name for log in _entries(folder) if _holds_log(log)}
         return _session_rows.sessions_in(copy, here)
 
-    def write_store(self, path: Path, sources: Iterable[Exported], *, exact: bool, now: int) -> dict[str, int]:
+
+class Export:
+    """See ``contract.ExportPart``."""
+
+    def write_store(self, path: Path, sources: Iterable[ExportSource], *, exact: bool, now: int) -> dict[str, int]:
         with _session_store.SessionStore(path) as store:
             if exact:
                 own = [log for source in sources for log in source.logs() if log.agent == NAME]
@@ -362,7 +380,7 @@ class Copilot:
 
 
 class Reader:
-    """Folds one log. See ``agents.LogReader``."""
+    """Folds one log. See ``contract.LogReader``."""
 
     def __init__(self, identity: LogIdentity, state: bytes | None) -> None:
         self._native_id = identity.native_id
@@ -379,11 +397,6 @@ class Reader:
         turns, self._touched = self._touched, {}
         return iter(turns.values())
 
-    def named(self) -> list[FoundRef]:
-        """The refs that rows of a database told since the last call."""
-        refs, self._refs = self._refs, []
-        return refs
-
     def state(self) -> bytes:
         turn = self._state.turn
         # The prompt of a turn that has begun is in the store already.
@@ -394,6 +407,7 @@ class Reader:
         if _session_document.is_record(line):
             return self._document(line, seq)
         records, is_torn = _records(line)
+        self._refs = []
         at, events = None, [self._unknown("not JSON")] if is_torn else list[Event]()
         for record in records:
             at = _time_ms(record.timestamp)
@@ -403,7 +417,7 @@ class Reader:
                 events += self._record(record, at, seq)
             # A line that lost its end may hold several prompts.
             self._touch(seq)
-        return Parsed(at, list(enumerate(events)), self._touch(seq))
+        return Parsed(at, list(enumerate(events)), self._touch(seq), self._refs)
 
     def _touch(self, seq: int) -> Turn | None:
         turn = self._state.turn
@@ -994,6 +1008,10 @@ def _identify_document(path: Path, head: bytes) -> LogIdentity | None:
     return LogIdentity(native_id=told or (named.group(1) if named else path.stem))
 
 
+def _is_document(path: PurePath) -> bool:
+    return path.suffix == ".json" and path.parent.name == EARLIEST
+
+
 def _holds_documents(root: Path) -> bool:
     """Whether the earliest builds' folder is there, and is not only the way to another one."""
     folder = root / EARLIEST
@@ -1044,10 +1062,10 @@ def _workspace_pairs(text: str) -> dict[str, str]:
     return _flat_yaml(text.removeprefix("\ufeff").replace("\r\n", "\n"))
 
 
-def _workspace(told: dict[str, str]) -> CompanionFacts:
+def _workspace(told: dict[str, str]) -> SidecarContent:
     # Once the title stood under "summary"; a name beside one is the user's.
     name, summary = told.get("name", "").strip(), told.get("summary", "").strip()
-    return CompanionFacts(
+    return SidecarContent(
         title=(name or summary)[:_TITLE_CHARS_MAX] or None,
         is_title_given=bool(name) and told.get("user_named", "true" if summary else "false") == "true",
         cwd=told.get("cwd") or None,
@@ -1228,4 +1246,12 @@ def _grown(total: Tokens, before: Tokens, counted: Tokens) -> Tokens:
     return total if has_shrunk or is_anew else grown
 
 
-AGENT = Copilot()
+AGENT = Agent(
+    name=NAME,
+    title="GitHub Copilot CLI",
+    log=Logs(),
+    documents=Documents(),
+    sidecars=Sidecars(),
+    database=Databases(),
+    export=Export(),
+)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory import agents, model
-from backstory.agents import steerable
 from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.repeating import command_for
@@ -20,7 +19,7 @@ from backstory.spool import LOCKS, MARKER, SPOOLS, SessionLock, waiting
 from backstory.store import open_store
 from backstory.store.queue import Kind, Options, Queue
 from backstory.store.waiting import WaitStopped
-from backstory.streaming import Shown, is_installed, runnable
+from backstory.streaming import Shown, is_installed
 from backstory.tree import Point, get_ancestry
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def usual_agent(app: App, store: Store, session: Session | None, after: Point | 
         known = [turn.agent for turn in path if turn.agent in agents.names()]
         if known:
             return known[-1]
-    able = [name for name in agents.names() if hasattr(agents.load(name), "stream_reader")]
+    able = [name for name in agents.names() if agents.load(name).run is not None]
     found = (name for name in able if is_installed(name, app.config.get(f"agents.{name}"), app.environ))
     return next(found, able[0])
 
@@ -275,7 +274,7 @@ class Driver:
     def is_heard(self, holder: str) -> bool:
         """Whether an agent works that takes words up meanwhile, and somebody is there to hand them over."""
         runs = [run for spool in running(self._app, self._session.uid) if (run := spool.run) is not None]
-        return bool(holder) and holder != ALONE and all(steerable(runnable(run.agent)) for run in runs)
+        return bool(holder) and holder != ALONE and all(agents.load(run.agent).steer is not None for run in runs)
 
     def _owner_told(self) -> str:
         owner = None

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from backstory import agents, model
+from backstory.agents import bounded
 from backstory.cli import output, record_view
 from backstory.cli.app import now_ms
 from backstory.cli.list_command import MARKS, costs_of, mark_of, outcome_of, session_as_json
@@ -24,7 +25,7 @@ from backstory.pairing import results_below_calls
 from backstory.pricing import UNKNOWN, Cost, cost_of
 from backstory.runner import exit_unseen as exit_unknown
 from backstory.spool import SPOOLS, waiting
-from backstory.streaming import READ_BYTES, Followed, Told, runnable
+from backstory.streaming import READ_BYTES, Followed, Told
 from backstory.tree import get_ancestry
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ class LiveRun:
         self._run = run
         self.is_running, self.pid = spool.is_alive, spool.pid
         # Opened here, so that they can still be read when the run is stored and its spool removed meanwhile.
-        reader = agents.stream_reader_of(runnable(run.agent))
+        reader = bounded.stream_reader(agents.load(run.agent))
         self._outputs = [
             (Followed(path, reader, is_error=is_error), _size(path) // READ_BYTES + 1)
             for path, is_error in ((spool.stdout, False), (spool.stderr, True))
