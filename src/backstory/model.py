@@ -34,10 +34,19 @@ class Tool(StrEnum):
     OTHER = "OTHER"
 
 
+class KindClass(StrEnum):
+    """What events of a kind are: words of the conversation, the work of tools, or facts about session and agent."""
+
+    SAID = "said"
+    DONE = "done"
+    META = "meta"
+
+
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The family of events; ``kind`` is the name it is stored and shown under."""
 
     kind: ClassVar[str] = "Event"
+    kind_class: ClassVar[KindClass] = KindClass.META
 
 
 class Init(Event, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,6 +62,7 @@ class UserMessage(Event, frozen=True, kw_only=True):
     """A prompt as typed."""
 
     kind: ClassVar[str] = "UserMessage"
+    kind_class: ClassVar[KindClass] = KindClass.SAID
     content: str
 
 
@@ -60,6 +70,7 @@ class AssistantText(Event, frozen=True, kw_only=True):
     """What the model answered."""
 
     kind: ClassVar[str] = "AssistantText"
+    kind_class: ClassVar[KindClass] = KindClass.SAID
     text: str
 
 
@@ -67,6 +78,7 @@ class Thinking(Event, frozen=True, kw_only=True):
     """What the model thought, where the log holds it in clear."""
 
     kind: ClassVar[str] = "Thinking"
+    kind_class: ClassVar[KindClass] = KindClass.SAID
     text: str
 
 
@@ -74,6 +86,7 @@ class ToolCall(Event, frozen=True, kw_only=True, omit_defaults=True):
     """A tool was called. ``tool_name`` is the agent's word, ``tool`` ours."""
 
     kind: ClassVar[str] = "ToolCall"
+    kind_class: ClassVar[KindClass] = KindClass.DONE
     tool_use_id: str = ""
     tool_name: str
     tool: str = ""
@@ -85,6 +98,7 @@ class ToolResult(Event, frozen=True, kw_only=True, omit_defaults=True):
     """What a tool gave back; name and path are those of its call."""
 
     kind: ClassVar[str] = "ToolResult"
+    kind_class: ClassVar[KindClass] = KindClass.DONE
     tool_use_id: str = ""
     tool_name: str = ""
     tool: str = ""
@@ -99,6 +113,7 @@ class Error(Event, frozen=True, kw_only=True, omit_defaults=True):
     """The agent or the model failed, or was interrupted."""
 
     kind: ClassVar[str] = "Error"
+    kind_class: ClassVar[KindClass] = KindClass.SAID
     message: str
     code: str = ""
 
@@ -107,6 +122,7 @@ class Plan(Event, frozen=True, kw_only=True):
     """A plan the agent put before the user."""
 
     kind: ClassVar[str] = "Plan"
+    kind_class: ClassVar[KindClass] = KindClass.SAID
     name: str
     content: str
 
@@ -146,6 +162,7 @@ class Compacted(Event, frozen=True, kw_only=True, omit_defaults=True):
     """The agent replaced its own context by a summary."""
 
     kind: ClassVar[str] = "Compacted"
+    kind_class: ClassVar[KindClass] = KindClass.SAID
     summary: str = ""
 
 
@@ -172,6 +189,28 @@ KINDS: dict[str, type[Event]] = {
         Hook, Command, ModelSwitch, Retry, Compacted, Complete, Unknown,
     )
 }  # fmt: skip
+
+
+def kinds_of(*classes: KindClass) -> tuple[type[Event], ...]:
+    """The kinds of these classes.
+
+    >>> [each.kind for each in kinds_of(KindClass.DONE)]
+    ['ToolCall', 'ToolResult']
+    """
+    return tuple(each for each in KINDS.values() if each.kind_class in classes)
+
+
+CONTENT_KINDS: tuple[type[Event], ...] = kinds_of(KindClass.SAID, KindClass.DONE)
+"""What a turn is made of: behind the last of them it is at its end."""
+TOOL_KINDS: tuple[type[Event], ...] = kinds_of(KindClass.DONE)
+TEXT_KINDS: tuple[type[Event], ...] = (UserMessage, AssistantText)
+"""The words of a person and of the model."""
+MESSAGE_KINDS: tuple[type[Event], ...] = (*TEXT_KINDS, *TOOL_KINDS)
+"""What the messages between person, model and tools hold."""
+MODEL_KINDS: tuple[type[Event], ...] = (AssistantText, Thinking, ToolCall)
+"""What the model wrote, and was paid for."""
+ANSWER_KINDS: tuple[type[Event], ...] = (AssistantText, ToolCall)
+"""What the model wrote that messages hold."""
 
 _encode = msgspec.json.Encoder().encode
 

@@ -21,6 +21,7 @@ from backstory.model import (
     Event,
     Outcome,
     OwnLine,
+    ToolCall,
     Turn,
     Unknown,
     event_from_json,
@@ -277,8 +278,8 @@ class Told:
         for _, event in events:
             if isinstance(event, AssistantText):
                 self._unfinished.clear()
-            self.tools += event.kind == "ToolCall"
-            self._was_told = self._was_told or event.kind == Complete.kind
+            self.tools += isinstance(event, ToolCall)
+            self._was_told = self._was_told or isinstance(event, Complete)
             self.error = event.message if isinstance(event, Error) else self.error
         return events, takes_number
 

@@ -23,7 +23,7 @@ from backstory import ids
 from backstory.agents import _jsonl, _message_rows
 from backstory.agents.contract import SessionFile
 from backstory.bounds import INTEGER_MAX, added
-from backstory.model import Outcome
+from backstory.model import AssistantText, Compacted, Error, Outcome, ToolCall, ToolResult, UserMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -328,7 +328,10 @@ class _Written(Struct, frozen=True):
     depth: int
 
 
-_EVENT_COLUMNS = (*_Told.__struct_fields__[:-1], "iif(kind in ('Compacted', 'Error'), event_text(data), null)")
+_EVENT_COLUMNS = (
+    *_Told.__struct_fields__[:-1],
+    f"iif(kind in ('{Compacted.kind}', '{Error.kind}'), event_text(data), null)",
+)
 
 
 def _write_told(path: Path, session: ExportSource, whole: _Whole) -> dict[str, int]:
@@ -374,7 +377,7 @@ class _Telling:
             event = _Told(*row)
             of.setdefault(event.turn_id, []).append(event)
         for event in sorted((each for events in of.values() for each in events), key=_order):
-            if event.kind == "ToolResult" and event.turn_id in there:
+            if event.kind == ToolResult.kind and event.turn_id in there:
                 self._results.setdefault(self._call_of(event), deque()).append(event.id)
         for turn in sorted(turns, key=lambda each: (each.first_seq, each.id)):
             if turn.id in there:
@@ -393,7 +396,7 @@ class _Telling:
         self._followed[turn.uid] = self._tip
         self._current = self._written.setdefault(turn.uid, [])
         self._at = turn.started or self._at
-        if turn.prompt and not any(event.kind == "UserMessage" for event in events):
+        if turn.prompt and not any(event.kind == UserMessage.kind for event in events):
             self._user(turn.first_seq, f"prompt {turn.uid}", turn.prompt)
         self._events(turn, events)
         self._end(turn)
@@ -405,32 +408,32 @@ class _Telling:
         answer: list[_Told] = []
         has_prompt = bool(self._current)
         for event in events:
-            if event.kind in ("AssistantText", "ToolCall"):
+            if event.kind in (AssistantText.kind, ToolCall.kind):
                 answer.append(event)
                 continue
-            if event.kind in ("UserMessage", "ToolResult", "Compacted"):
+            if event.kind in (UserMessage.kind, ToolResult.kind, Compacted.kind):
                 self._answer(turn, answer)
                 answer = []
             self._at = event.at or self._at
             match event.kind:
-                case "UserMessage":
+                case UserMessage.kind:
                     (text,) = self._given(event.id, "content")
                     self._user(event.seq, f"{event.id}", f"{STEERING if has_prompt else ''}{text or ''}", event.id)
                     has_prompt = True
-                case "Compacted" if event.text:
+                case Compacted.kind if event.text:
                     before = self._tip
                     self._user(event.seq, f"{event.id}", f"{SUMMARY}\n{event.text}")
                     if before is not None and self._tip is not None:
                         self._summaries[before.id] = self._tip
-                case "Error":
+                case Error.kind:
                     self._event(None, "error", f"{event.id}", error=event.text or "")
-                case "ToolResult":
+                case ToolResult.kind:
                     self._stray(turn, event)
         self._answer(turn, answer)
 
     def _answer(self, turn: _Turn, answer: list[_Told]) -> None:
         """An answer with all that it called, and behind it a message with what came of each call."""
-        answer = [event for event in answer if event.kind == "ToolCall" or self._given(event.id, "content")[0]]
+        answer = [event for event in answer if event.kind == ToolCall.kind or self._given(event.id, "content")[0]]
         if not answer:
             return
         self._at = answer[0].at or self._at
@@ -440,7 +443,7 @@ class _Telling:
         for place, event in enumerate(answer):
             self._by_event[event.id] = message.id
             block = dict(zip(_GIVEN, self._given(event.id, *_GIVEN), strict=True))
-            if event.kind == "ToolCall":
+            if event.kind == ToolCall.kind:
                 waiting = self._results.get(self._call_of(event))
                 result = waiting.popleft() if waiting else None
                 calls.append(_Call(block["tool_id"] or f"call_{event.id}", result, block.pop("duration_ms")))

@@ -40,6 +40,7 @@ from backstory.model import (
     Thinking,
     ToolResult,
     Turn,
+    Unknown,
     UserMessage,
     event_from_json,
     event_to_json,
@@ -413,7 +414,7 @@ def _turn_faults(agent: Agent, told: _Told) -> Iterator[str]:
         within = told.turns.get(uid) if uid is not None else None
         if uid is not None and (within is None or not within.first_seq <= seq <= within.last_seq):
             yield f"log.reader: record {seq} says {event.kind} in the turn {uid}, whose records it is not among"
-    not_known = sum(event.kind == "Unknown" for *_, event in told.rows)
+    not_known = sum(isinstance(event, Unknown) for *_, event in told.rows)
     if not_known > sum(told.unknown.values()):
         yield f"log.reader: {not_known} events are Unknown, and unknown counts {told.unknown}"
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from backstory.store import kinds
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -59,7 +61,8 @@ def clear(db: apsw.Connection, session_id: int) -> None:
         (session_id,),
     )
     db.execute(
-        "delete from call_results where call_id in (select id from events where session_id = ? and kind = 'ToolCall')",
+        "delete from call_results where call_id in (select id from events where session_id = ? "
+        f"and kind in {kinds.CALLS})",
         (session_id,),
     )
 

@@ -20,7 +20,7 @@ from backstory.model import (
     event_to_json,
     own_line,
 )
-from backstory.store import branches, codec, derived, logs, slices, turns
+from backstory.store import branches, codec, derived, kinds, logs, slices, turns
 from backstory.store.logs import API
 from backstory.tree import Point
 
@@ -73,7 +73,8 @@ def edits(db: apsw.Connection, turn_uid: str, *, is_log: bool) -> list[StoredEve
     rows = db.execute(
         f"select {', '.join(f'e.{name}' for name in _COLUMNS.split(', '))} from turns t "
         "join sessions s on s.id = t.session_id join events e on e.session_id = s.id and e.turn_id = t.id "
-        f"where t.uid = ? and s.owner is {'' if is_log else 'not '}null and e.kind = 'ToolCall' order by e.seq, e.part",
+        f"where t.uid = ? and s.owner is {'' if is_log else 'not '}null "
+        f"and e.kind in {kinds.CALLS} order by e.seq, e.part",
         (turn_uid,),
     ).fetchall()
     told = _unpacked(db, rows)
