@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from backstory.errors import SessionNotFound
 from backstory.found import At
 from backstory.model import AssistantText, Complete, Error, Event, Outcome, Turn, UserMessage
-from backstory.store import branches, claims, codec, derived, logs, slices, turns
+from backstory.store import branches, claims, codec, derived, logs, schema, slices, turns
 from backstory.tree import Point
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ def write(db: apsw.Connection, piece: RunPiece) -> bool:
     turns.upsert(db, session_id, [piece.turn])
     _note_answer(db, turn_ids, piece)
     db.execute(
-        "update sessions set next_seq = ?, last_active = coalesce(?, last_active), last_claude_uuid = ? where id = ?",
+        "update sessions set next_seq = ?, last_active = coalesce(?, last_active), "
+        f"{schema.running_id_column()} = ? where id = ?",
         (seq, piece.end.at if piece.end else None, "" if piece.end else piece.turn.native_id, session_id),
     )
     if piece.end is not None:
