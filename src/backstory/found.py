@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct, field
+
+from backstory.ids import record_key
+
+if TYPE_CHECKING:
+    from backstory.model import Parsed
 
 
 class Ref(Struct, frozen=True):
@@ -60,6 +67,14 @@ class FoundCheckpoint(Struct, frozen=True):
     summary: str
 
 
+class FoundSummary(Struct, frozen=True):
+    """A conversation was called something in a few words. It may be another session's: the one that holds ``leaf``."""
+
+    leaf: bytes
+    """The key of the record that the conversation ended with; see ``ids.record_key``."""
+    title: str
+
+
 class Found(Struct, kw_only=True):
     """All that a piece of a log gave. ``cwd`` is the folder that relative paths begin in."""
 
@@ -68,3 +83,26 @@ class Found(Struct, kw_only=True):
     refs: list[FoundRef] = field(default_factory=list)
     results: list[FoundResult] = field(default_factory=list)
     checkpoints: list[FoundCheckpoint] = field(default_factory=list)
+    summaries: list[FoundSummary] = field(default_factory=list)
+    record_ids: bytes = b""
+    """The keys of its records, in order, of agents whose logs hold summaries."""
+
+
+class RecordFacts:
+    """What records say beside their events and turns, gathered until it is added to what was found."""
+
+    def __init__(self) -> None:
+        self._refs, self._summaries, self._record_ids = list[FoundRef](), list[FoundSummary](), list[str]()
+
+    def take(self, parsed: Parsed) -> None:
+        """Take what one record says."""
+        self._refs += parsed.refs
+        self._summaries += parsed.summaries
+        self._record_ids += parsed.record_ids
+
+    def move_to(self, found: Found) -> None:
+        """Add what was gathered, and begin anew."""
+        found.refs += self._refs
+        found.summaries += self._summaries
+        found.record_ids += b"".join(map(record_key, self._record_ids))
+        self._refs, self._summaries, self._record_ids = [], [], []

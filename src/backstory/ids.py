@@ -16,6 +16,7 @@ UID_LENGTH = 26
 IDENTITY_LENGTH = 16
 """The last characters of a session uid: its 80 bits of identity. Two uids that share them are one session."""
 UID_SHOWN_MIN = 8
+RECORD_KEY_BYTES = 8
 HEAD_BYTES = 64 * 1024
 """How much of a log is searched for its first timestamp."""
 
@@ -46,6 +47,23 @@ def decode(text: str) -> int:
 def new_uid(now_ms: int, randomness: bytes) -> str:
     """A fresh ULID from a time (ms since 1970, UTC) and 10 random bytes."""
     return encode((now_ms << 80) | int.from_bytes(randomness[:10], "big"))
+
+
+def record_key(native_id: str) -> bytes:
+    """By what a record is known again by its agent's own id: 8 bytes, the random end of a UUID, of others a hash.
+
+    >>> record_key("8f0c0b0e-3a3f-4a43-9d5b-5f7f7e1c2a10").hex()
+    '9d5b5f7f7e1c2a10'
+    """
+    try:
+        key = bytes.fromhex(native_id[-17:].replace("-", ""))
+    except ValueError:
+        key = b""
+    return (
+        key
+        if len(key) == RECORD_KEY_BYTES
+        else hashlib.sha256(native_id.encode("utf-8", "surrogatepass")).digest()[:RECORD_KEY_BYTES]
+    )
 
 
 def session_uid(agent: str, native_id: str, created_ms: int) -> str:

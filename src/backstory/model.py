@@ -16,7 +16,7 @@ from msgspec import Struct, field
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from backstory.found import FoundRef
+    from backstory.found import FoundRef, FoundSummary
 
 
 class Tool(StrEnum):
@@ -294,6 +294,10 @@ class Tokens(Struct, kw_only=True):
     cache_read: int | None = None
     cache_write: int | None = None
     reasoning: int | None = None
+    cache_write_1h: int | None = None
+    """The part of ``cache_write`` that a cache holds for an hour."""
+    largest_input: int | None = None
+    """The input of the largest request, caches included."""
 
 
 class Outcome(StrEnum):
@@ -321,6 +325,8 @@ class Turn(Struct, kw_only=True):
     ended: int | None = None
     outcome: str | None = None
     stop_reason: str | None = None
+    api_latency_ms: int | None = None
+    """How long the model took: its requests added up, as the agent tells it."""
     duration_ms: int | None = None
     tokens: Tokens = field(default_factory=Tokens)
     tokens_source: str | None = None
@@ -379,5 +385,9 @@ class Parsed(Struct, frozen=True):
     turn: Turn | None
     refs: Sequence[FoundRef] = ()
     """Pull requests, issues and commits that stand by themselves in the record, in no text and no call."""
+    summaries: Sequence[FoundSummary] = ()
+    """Titles that the record gives to sessions, also to others."""
+    record_ids: Sequence[str] = ()
+    """The agent's own ids of what stands in the record, where a summary may name one."""
     has_reports: bool = False
     """Whether the record repeats what a subagent said."""

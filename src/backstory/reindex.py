@@ -17,7 +17,7 @@ from backstory import agents, companions
 from backstory.agents import bounded
 from backstory.deriving import Deriver
 from backstory.errors import SessionNotFound, in_words
-from backstory.found import At
+from backstory.found import At, RecordFacts
 from backstory.ingest import read_reported, understand
 from backstory.model import AssistantText, LogIdentity, OwnLine, Unknown, event_from_json
 from backstory.slicing import SLICE_BYTES, placed_lines
@@ -30,7 +30,7 @@ from backstory.unread import identified, is_unread, reader_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from backstory.found import FoundRef
+    from backstory.found import Found
     from backstory.model import Event
     from backstory.store import Log, Session, Store
 
@@ -130,8 +130,8 @@ class _Telling(Protocol):
     def finish_turns(self, piece: Retold) -> None:
         """Note the turns alone, as they stand behind a record that may still grow."""
 
-    def named(self) -> list[FoundRef]:
-        """The refs that stand by themselves since the last call."""
+    def note_found(self, found: Found) -> None:
+        """Add what stands by itself since the last call."""
 
 
 def _retold(store: Store, session: Session, log: Log, telling: _Telling) -> Iterator[Retold]:
@@ -154,12 +154,12 @@ def _retold(store: Store, session: Session, log: Log, telling: _Telling) -> Iter
         size += len(line)
         if size >= SLICE_BYTES and not is_past:
             piece.found = deriver.cut(cwd)
-            piece.found.refs += telling.named()
+            telling.note_found(piece.found)
             telling.finish(piece)
             yield piece
             piece, size = Retold(session_id=session.id, log_id=log.id, told_end=log.told_end), 0
     piece.found, piece.is_last = deriver.cut(cwd), True
-    piece.found.refs += telling.named()
+    telling.note_found(piece.found)
     if is_past:
         telling.finish_turns(piece)
     else:
@@ -190,7 +190,7 @@ class _File:
             told, _ = identified(agent, Path(log.path or log.relpath), partial(store.read_log, log.id))
             identity = told or identity
         self._reader = reader_of(agent, identity, None, tuple)
-        self._refs: list[FoundRef] = []
+        self._facts = RecordFacts()
         self.has_reports = False
         """Whether the log reports of subagents."""
 
@@ -199,7 +199,7 @@ class _File:
             # Like when it was read first: such a line is kept, and not understood.
             return None, None, [(0, Unknown(type=OVERSIZE))]
         parsed = self._reader.read(line, seq)
-        self._refs += parsed.refs
+        self._facts.take(parsed)
         self.has_reports = self.has_reports or parsed.has_reports
         return parsed.at, parsed.turn.uid if parsed.turn else None, parsed.events
 
@@ -210,9 +210,8 @@ class _File:
     def finish_turns(self, piece: Retold) -> None:
         piece.turns = [*piece.turns, *self._reader.touched()]
 
-    def named(self) -> list[FoundRef]:
-        refs, self._refs = self._refs, []
-        return refs
+    def note_found(self, found: Found) -> None:
+        self._facts.move_to(found)
 
 
 class _Stream:
@@ -232,8 +231,8 @@ class _Stream:
     def finish_turns(self, piece: Retold) -> None:
         return
 
-    def named(self) -> list[FoundRef]:
-        return []
+    def note_found(self, found: Found) -> None:
+        return
 
 
 class _Own:
@@ -249,8 +248,8 @@ class _Own:
     def finish_turns(self, piece: Retold) -> None:
         return
 
-    def named(self) -> list[FoundRef]:
-        return []
+    def note_found(self, found: Found) -> None:
+        return
 
 
 def _telling(store: Store, log: Log) -> _Telling:

@@ -20,7 +20,7 @@ from msgspec import Struct
 from backstory import agents
 from backstory.deriving import Deriver
 from backstory.errors import in_words
-from backstory.found import At, Found
+from backstory.found import At, Found, RecordFacts
 from backstory.model import AssistantText, Parsed, SessionFacts, Unknown
 from backstory.store import codec, logs
 from backstory.store.logs import BLANK, FAILED, FILE, LINE_BYTES_MAX, OVERSIZE
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer as Buffer
 
     from backstory.agents.contract import Agent
-    from backstory.found import FoundRef
     from backstory.model import LogIdentity
     from backstory.store import Log, SeenPlace, Store
 
@@ -125,7 +124,7 @@ class Slicer:
         self._runs: list[logs.Run] = []
         self._events: list[NewEvent] = []
         self._answers: dict[str, str] = {}
-        self._refs: list[FoundRef] = []
+        self._facts = RecordFacts()
         self._has_reports = False
         self._last_active: int | None = None
 
@@ -194,7 +193,7 @@ class Slicer:
         told = len(self._events)
         try:
             parsed = self._reader.read(line, seq)
-            self._refs += parsed.refs
+            self._facts.take(parsed)
             self._has_reports = self._has_reports or parsed.has_reports
             if parsed.events:
                 self._note(parsed, seq, start, len(line))
@@ -295,7 +294,7 @@ class Slicer:
 
     def _found(self) -> Found:
         found = self._deriver.cut(self._reader.session.cwd)
-        found.refs += self._refs
+        self._facts.move_to(found)
         return found
 
 

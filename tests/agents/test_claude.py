@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from backstory import ids
+from backstory.agents import bounded
 from backstory.agents.claude import AGENT
+from backstory.found import Found, FoundSummary, RecordFacts
 from backstory.model import (
     AssistantText,
     Command,
@@ -18,6 +20,7 @@ from backstory.model import (
     Error,
     Event,
     Hook,
+    LogIdentity,
     Outcome,
     Plan,
     Relation,
@@ -219,12 +222,19 @@ def test_a_summary_after_a_compaction_is_no_prompt() -> None:
 # titles and other facts ---------------------------------------------------------------------------------------
 
 
-def test_a_summary_is_the_title_of_the_session_that_holds_its_leaf() -> None:
-    own = control("summary", summary="Ours", leafUuid="a1")
-    foreign = control("summary", summary="Theirs", leafUuid="elsewhere")
-    assert said(own, foreign, user("go"), answer("ok", "a1")).session.title == "Ours"
-    assert said(user("go"), answer("ok", "a1"), own).session.title == "Ours"
-    assert said(foreign, user("go"), answer("ok", "a1")).session.title is None
+def test_a_summary_is_told_with_its_leaf_and_is_no_title_of_the_log_that_it_stands_in() -> None:
+    reader, facts = bounded.log_reader(AGENT, LogIdentity(native_id=SESSION), None, tuple), RecordFacts()
+    for line in (control("summary", summary=" Theirs ", leafUuid="elsewhere"), user("go", "u1"), answer("ok", "a1")):
+        facts.take(reader.read(line, 1))
+    found = Found()
+    facts.move_to(found)
+    assert reader.session.title is None
+    assert found.summaries == [FoundSummary(ids.record_key("elsewhere"), "Theirs")]
+    assert found.record_ids == ids.record_key("u1") + ids.record_key("a1")
+
+
+def test_a_summary_that_names_no_leaf_is_of_the_log_that_it_stands_in() -> None:
+    assert said(control("summary", summary="Ours"), user("go")).session.title == "Ours"
 
 
 # the tree -------------------------------------------------------------------------------------------------------
@@ -521,6 +531,29 @@ def test_several_durations_of_a_turn_add_up() -> None:
     lasted = [record("system", subtype="turn_duration", durationMs=ms) for ms in (398_000, 76_000)]
     (turn,) = said(user("go"), answer("ok"), *lasted).in_order()
     assert turn.duration_ms == 474_000
+
+
+def _ended_process(total_ms: int | float) -> bytes:
+    return record("cost-state", totalCostUSD=0, totalAPIDuration=total_ms)
+
+
+def test_how_long_the_model_took_is_by_how_much_the_sessions_total_grew() -> None:
+    first, second = [user("one"), answer("1"), _ended_process(143)], [user("two"), answer("2"), _ended_process(167)]
+    assert [turn.api_latency_ms for turn in said(*first, *second).in_order()] == [143, 24]
+
+
+def test_a_total_of_several_turns_says_of_none_how_long_the_model_took() -> None:
+    both = [user("one"), answer("1"), user("two"), answer("2"), _ended_process(500)]
+    more = [user("three"), answer("3"), user("four"), answer("4"), _ended_process(900)]
+    turns = said(*both, *more, user("five"), answer("5"), _ended_process(930)).in_order()
+    assert [turn.api_latency_ms for turn in turns] == [None, None, None, None, 30]
+
+
+@pytest.mark.parametrize("total_ms", [143, 10])
+def test_a_total_that_did_not_grow_measured_nothing(total_ms: int) -> None:
+    again = [user("two"), _ended_process(total_ms), user("three"), _ended_process(total_ms + 7)]
+    turns = said(user("one"), answer("1"), _ended_process(143), *again).in_order()
+    assert [turn.api_latency_ms for turn in turns] == [143, None, 7]
 
 
 def test_a_blank_answer_is_no_event() -> None:

@@ -210,6 +210,17 @@ def test_an_event_in_a_turn_that_was_not_touched_is_named() -> None:
     assert any("whose records it is not among" in fault for fault in faults_of(Silent))
 
 
+def test_what_stands_beside_events_must_not_depend_on_cuts_either() -> None:
+    class Counting(Reader):
+        _seen = 0
+
+        def read(self, line: bytes, seq: int) -> Parsed:
+            self._seen += 1
+            return msgspec.structs.replace(super().read(line, seq), record_ids=[f"{self._seen}"])
+
+    assert faults_of(Counting) == ["log.reader: read by a new reader after each record, beside is another"]
+
+
 def test_a_turn_of_another_agent_is_named() -> None:
     class Stolen(Reader):
         def read(self, line: bytes, seq: int) -> Parsed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +13,9 @@ from backstory.fullform import FullForms
 from backstory.model import AssistantText, Plan, UserMessage
 from backstory.reindex import reindex
 from backstory.store import Filter, ranking
+from backstory.store.search import ROLES
 from tests.conftest import NOW
-from tests.ingest.machines import SMALL, claude_line, claude_log, lines
+from tests.ingest.machines import SMALL, case, claude_line, claude_log, lines, place
 
 if TYPE_CHECKING:
     from backstory.store import Store
@@ -52,6 +54,31 @@ def test_a_word_is_found_in_every_session_in_which_it_was_said(
         told = machine.store.search(word, Filter(scopes=("prompt", "answer")), limit=1_000, near=False)
         holders = {uid for uid, text in texts.items() if pattern.search(text)}
         assert ({uids[hit.shown_id] for hit in told.hits}, told.sessions) == (holders, len(holders)), word
+
+
+COMMANDS = [
+    ("claude", "claude/slash-commands", "model", "set"),
+    ("codex", "codex/typed-commands", "heron", "Duration"),
+    ("copilot", "copilot/live-compacted", "hand", None),
+]
+"""An agent, a case, a word of a command that a person typed, and one that only the command printed."""
+
+
+@pytest.mark.parametrize(("agent", "name", "typed", "printed"), COMMANDS, ids=[each[0] for each in COMMANDS])
+def test_a_command_is_found_among_the_persons_words_and_what_it_printed_is_not(
+    machine: Machine, agent: str, name: str, typed: str, printed: str | None
+) -> None:
+    path = Path(".copilot/session-state/s/events.jsonl") if agent == "copilot" else place(name)
+    machine.write(path, case(name))
+    machine.read(agent)
+    hits = machine.store.search(typed, Filter(scopes=ROLES["user"])).hits
+    assert [hit.scope for hit in hits if hit.scope != "prompt"] == ["command"]
+    if printed is not None:
+        assert machine.store.search(printed, Filter(scopes=("system",))).hits
+        assert not machine.store.search(printed, Filter(scopes=("command",))).hits
+    # A command begins no turn and names no session.
+    prompts = [turn.prompt for session in machine.store.sessions() for turn in machine.store.turns(session)]
+    assert not [prompt for prompt in prompts if prompt.startswith(("!", "/"))]
 
 
 def branches(machine: Machine) -> list[str]:

@@ -7,11 +7,14 @@ reader, so that a sum that has grown too large, or what an adapter from elsewher
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from backstory import bounds, ids
+
+if TYPE_CHECKING:
+    from backstory.model import Tokens
 
 TIME = "time"
 Count = Any
@@ -53,6 +56,15 @@ def time_ms(told: Any) -> int | None:
     if at is None and ids.is_out_of_range(told):
         _note(TIME)
     return at
+
+
+def largest_input(tokens: Tokens, request: int | None) -> int | None:
+    """The input of a turn's largest request after one more; None as soon as a request's is not told.
+
+    ``tokens``: what the turn used before; ``request``: the input of this one, caches included.
+    """
+    known = 0 if tokens.input is None else tokens.largest_input
+    return None if known is None or request is None else max(known, request)
 
 
 def _note(name: str) -> None:

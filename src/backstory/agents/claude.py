@@ -23,7 +23,6 @@ import json
 import re
 import uuid
 from collections import Counter, deque
-from functools import partial, reduce
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -32,10 +31,11 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import _jsonl, _numbers, _reported
+from backstory.agents import _changed_files, _jsonl, _latency, _numbers, _reported, _usage_of_messages
 from backstory.agents.contract import Agent, Ending, LogRoot, SidecarContent, SteerState, Streamed
 from backstory.bounds import added
 from backstory.context import strip_context
+from backstory.found import FoundSummary
 from backstory.model import (
     PARTIAL,
     AssistantText,
@@ -146,8 +146,6 @@ _ACKNOWLEDGES = "msg_lifecycle_v1"
 """Among the capabilities of a version that tells which words it takes up."""
 
 _TITLE_RANK = {"summary": 1, "ai-title": 2, "agent-name": 3, "custom-title": 4}
-_SUMMARIES_MAX = 200
-"""So many summaries may wait for the record that they are of."""
 _QUEUED_MAX = 100
 _WORDS_TOLD_MAX = 16
 _ABSORBED = "absorbed_mid_turn"
@@ -170,7 +168,6 @@ _NOTIFICATIONS = (
 _NOT_OF_A_COMMAND = ("<", "Caveat: ", "Continue from where you left off")
 _REFUSED = re.compile(r"the user said:\n(?!The user wants to clarify these questions)(.+)", re.DOTALL)
 _ASKING = "AskUserQuestion"
-_DIFF = b'"bashEditDiff"'
 _PLANNING = "ExitPlanMode"
 _PLANS_OPEN_MAX = 4
 _USER_REFUSED = "The user doesn't want to proceed"
@@ -182,13 +179,6 @@ _NOTICE = re.compile(
 )
 _COMMAND_NAME = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
 _COMMAND_ARGS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
-
-
-class _Usage(_numbers.Counts):
-    input_tokens: _numbers.Count = None
-    output_tokens: _numbers.Count = None
-    cache_read_input_tokens: _numbers.Count = None
-    cache_creation_input_tokens: _numbers.Count = None
 
 
 class _Block(Struct):
@@ -209,28 +199,11 @@ class _Answered(Struct):
     answers: dict[str, Any] = field(default_factory=dict)
 
 
-class _ChangedFile(Struct):
-    path: str = field(name="filePath")
-    created: bool = False
-    deleted: bool = False
-
-
-class _Diff(Struct):
-    files: list[_ChangedFile] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list, name="changedFiles")
-
-
-class _Ran(Struct):
-    """A result of the shell, of a build that watches the files of a repository."""
-
-    diff: _Diff = field(default_factory=_Diff, name="bashEditDiff")
-
-
 class _Message(Struct):
     id: str | None = None
     model: str | None = None
     content: str | list[_Block | str] | None = None
-    usage: _Usage | None = None
+    usage: _usage_of_messages.Usage | None = None
     stop_reason: str | None = None
 
 
@@ -268,6 +241,7 @@ class _Line(Struct, rename="camel"):
     agent_name: Any = None
     cost_usd: Any = field(default=None, name="costUSD")
     total_cost_usd: Any = field(default=None, name="totalCostUSD")
+    total_api_duration: Any = field(default=None, name="totalAPIDuration")
 
 
 class _State(Struct, kw_only=True):
@@ -277,7 +251,7 @@ class _State(Struct, kw_only=True):
     title_rank: int = 0
     turn: Turn | None = None
     turns_seen: int = 0
-    usage: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
+    usage: dict[str, _usage_of_messages.Counted] = field(default_factory=dict)
     unfinished: dict[str, bool] = field(default_factory=dict)
     """Messages of the turn whose final count was not told, in order; some of them, where there are many."""
     finished: list[str] = field(default_factory=list)
@@ -286,8 +260,7 @@ class _State(Struct, kw_only=True):
     recent: dict[str, str | None] = field(default_factory=dict)
     heads: dict[str, tuple[str | None, int | None]] = field(default_factory=dict)
     cost_seen: float | None = None
-    summaries: dict[str, str] = field(default_factory=dict)
-    """Summaries of conversations whose last record, by its uuid, has not been met: maybe those of other sessions."""
+    latency: _latency.Total = field(default_factory=_latency.Total)
     plans: dict[str, str] = field(default_factory=dict)
     """Plans whose call has no result yet."""
     queued: list[str] = field(default_factory=list)
@@ -316,7 +289,7 @@ class _StreamEvent(Struct):
     type: str = ""
     message: _Message | None = None
     delta: _Delta | None = None
-    usage: _Usage | None = None
+    usage: _usage_of_messages.Usage | None = None
 
 
 class _StreamLine(Struct):
@@ -345,8 +318,9 @@ class _StreamLine(Struct):
     terminal_reason: str | None = None
     stop_reason: str | None = None
     duration_ms: Any = None
+    duration_api_ms: Any = None
     total_cost_usd: Any = None
-    usage: _Usage | None = None
+    usage: _usage_of_messages.Usage | None = None
 
 
 _decoder = msgspec.json.Decoder(_Line)
@@ -490,6 +464,8 @@ class Reader:
         self._earlier: Callable[[], Iterable[bytes]] | None = earlier if state else None
         self._touched: dict[str, Turn] = {}
         self._has_reports = False
+        self._record_ids: list[str] = []
+        self._summaries: list[FoundSummary] = []
         self.unknown: dict[str, int] = Counter()
 
     @property
@@ -508,7 +484,7 @@ class Reader:
         return msgspec.json.encode(msgspec.structs.replace(self._state, recent=recent, turn=turn))
 
     def read(self, line: bytes, seq: int) -> Parsed:
-        self._has_reports = False
+        self._has_reports, self._record_ids, self._summaries = False, [], []
         try:
             records = _jsonl.decode(line, _decoder)
         except _jsonl.NotJson:
@@ -522,7 +498,10 @@ class Reader:
         said = [event for event in events if not isinstance(event, Plan)]
         if turn is not None and said:
             self._close(turn, said, at)
-        return Parsed(at, list(enumerate(events)), turn, has_reports=self._has_reports)
+        return Parsed(
+            at, list(enumerate(events)), turn, summaries=self._summaries, record_ids=self._record_ids,
+            has_reports=self._has_reports,
+        )  # fmt: skip
 
     def _record(self, record: _Line, at: int | None, seq: int) -> list[Event]:
         self._note_session(record)
@@ -531,7 +510,8 @@ class Reader:
         if record.uuid in self._anchors:
             # Two processes that write one log may both write a record.
             return []
-        self._note_summary(record.uuid)
+        if not self._is_helper:
+            self._record_ids.append(record.uuid)
         nearest = self._anchor_of(record.parent_uuid)
         if self._state.turn is None and record.type == "assistant" and not record.is_sidechain:
             # A log may begin in the midst of a conversation whose prompt it does not hold.
@@ -563,6 +543,7 @@ class Reader:
             return self._queue(record)
         if kind == "cost-state":
             self._note_total_cost(_numbers.amount(record.total_cost_usd, "cost_usd"))
+            self._note_total_latency(_numbers.count(record.total_api_duration, "api_latency_ms"))
             return []
         if kind == "system":
             return self._system(record)
@@ -575,21 +556,11 @@ class Reader:
             self._state.session.title, self._state.title_rank = title.strip(), _TITLE_RANK[kind]
 
     def _keep_summary(self, record: _Line) -> None:
-        """Keep a summary until its leaf is read: it is a title of the session that holds it.
-
-        Older builds wrote summaries into whatever log they began next.
-        """
-        leaf = record.leaf_uuid
-        if not isinstance(leaf, str) or leaf in self._anchors:
+        """A summary is a title of the session that holds its leaf: older builds wrote it into the next log."""
+        if not isinstance(record.leaf_uuid, str):
             self._note_title("summary", record.summary)
-        elif isinstance(record.summary, str):
-            self._state.summaries[leaf] = record.summary
-            if len(self._state.summaries) > _SUMMARIES_MAX:
-                self._state.summaries.pop(next(iter(self._state.summaries)))
-
-    def _note_summary(self, uuid: str) -> None:
-        if self._state.summaries and (summary := self._state.summaries.pop(uuid, None)) is not None:
-            self._note_title("summary", summary)
+        elif isinstance(record.summary, str) and record.summary.strip():
+            self._summaries.append(FoundSummary(ids.record_key(record.leaf_uuid), record.summary.strip()))
 
     def _queue(self, record: _Line) -> list[Event]:
         """Words typed while the agent works: put in a queue, and given to it at once (``remove``), as a prompt of their
@@ -698,28 +669,12 @@ class Reader:
             self._note_usage(turn, key, message.usage)
             self._note_end_of_message(turn, key, message.stop_reason)
 
-    def _note_usage(self, turn: Turn, key: str, usage: _Usage) -> None:
+    def _note_usage(self, turn: Turn, key: str, usage: _usage_of_messages.Usage) -> None:
         # Each block of a message repeats its usage, growing: the largest counts, once.
-        before = self._state.usage.get(key, (0, 0, 0, 0))
-        said = (
-            usage.input_tokens or 0,
-            usage.output_tokens or 0,
-            usage.cache_read_input_tokens or 0,
-            usage.cache_creation_input_tokens or 0,
-        )
-        if key in self._state.usage and said == before:
-            return
-        now = self._state.usage[key] = tuple(map(max, before, said))  # type: ignore[assignment]
+        counted, turn.tokens = _usage_of_messages.one_more(turn.tokens, self._state.usage.get(key), usage)
+        self._state.usage[key] = counted
         if len(self._state.usage) > _MESSAGES_OPEN_MAX:
             self._state.usage.pop(next(iter(self._state.usage)))
-        grown = [new - old for new, old in zip(now, before, strict=True)]
-        tokens = turn.tokens
-        turn.tokens = Tokens(
-            input=added(tokens.input, grown[0]),
-            output=added(tokens.output, grown[1]),
-            cache_read=added(tokens.cache_read, grown[2]),
-            cache_write=added(tokens.cache_write, grown[3]),
-        )
 
     def _note_end_of_message(self, turn: Turn, key: str, stop_reason: str | None) -> None:
         """Note whether a message's count is final: a record without a reason to stop repeats that of its beginning."""
@@ -744,6 +699,12 @@ class Reader:
             before = 0.0 if self._state.turns_seen == 1 else None
         if before is not None and total >= before:
             turn.cost_usd, turn.cost_source = (turn.cost_usd or 0.0) + (total - before), "reported"
+            self._touched[turn.uid] = turn
+
+    def _note_total_latency(self, total_ms: int | None) -> None:
+        turn, lasted_ms = self._state.turn, self._state.latency.grown_ms(total_ms, self._state.turns_seen)
+        if turn is not None and lasted_ms is not None:
+            turn.api_latency_ms = lasted_ms
             self._touched[turn.uid] = turn
 
     # what was typed, and what was put beside it ---------------------------------------------------------------
@@ -830,8 +791,8 @@ class Reader:
     def _result(self, block: _Block, told: bytes) -> list[Event]:
         """A tool's result, what the user said in it, and the plan that the call put before the user."""
         result = self._tool_result(block)
-        if _DIFF in told:
-            result = msgspec.structs.replace(result, changes=_changes(told))
+        if _changed_files.MARK in told:
+            result = msgspec.structs.replace(result, changes=_changed_files.changes(told))
         words = _refusal(result) if result.is_error else "\n".join(_answers(result, told))
         events: list[Event] = [result, UserMessage(content=words)] if words.strip() else [result]
         plan = self._state.plans.pop(result.tool_use_id, None)
@@ -970,6 +931,8 @@ class StreamReader:
             outcome=outcome,
             error=self._why(exit) if outcome in (Outcome.FAILED, Outcome.CRASHED) else None,
             duration_ms=added(*durations) if durations else None,
+            # A running total of the process, like the cost. Requests that failed are not in it, so zero is not known.
+            api_latency_ms=max((each.duration_api_ms or 0 for each in self._results), default=0) or None,
             stop_reason=last.stop_reason if last else self._stop_reason,
             model=self._model,
             tokens=tokens or Tokens(),
@@ -993,6 +956,7 @@ class StreamReader:
                 return self._system(record)
             case "result":
                 record.duration_ms = _numbers.count(record.duration_ms, "duration_ms")
+                record.duration_api_ms = _numbers.count(record.duration_api_ms, "api_latency_ms")
                 record.total_cost_usd = _numbers.amount(record.total_cost_usd, "cost_usd")
                 self._results.append(record)
                 return [
@@ -1109,20 +1073,15 @@ class StreamReader:
         said = (_plain(last.errors) or _plain(last.result)) if last.is_error else ""
         return said or "\n".join(self._held) or _exit_told(exit)
 
-    def _note_usage(self, usage: _Usage | None) -> None:
+    def _note_usage(self, usage: _usage_of_messages.Usage | None) -> None:
         if usage is not None:
             before = self._messages.get(self._message_id, Tokens())
-            self._messages[self._message_id] = _combined(max, before, _tokens_of(usage))
+            self._messages[self._message_id] = _usage_of_messages.larger(before, _usage_of_messages.tokens_of(usage))
 
     def _tokens(self) -> Tokens | None:
-        """The main thread's tokens.
-
-        Messages miss the requests that were not streamed; results miss the answers that were cut off. Neither
-        counts anything twice, so the larger number is the nearer one.
-        """
-        results = [_tokens_of(each.usage) for each in self._results if each.usage and not _is_cut_off(each)]
-        sums = [reduce(partial(_combined, added), each) for each in ([*self._messages.values()], results) if each]
-        return reduce(partial(_combined, max), sums) if sums else None
+        """The main thread's tokens."""
+        results = (each.usage for each in self._results if each.usage and not _is_cut_off(each))
+        return _usage_of_messages.of_run(self._messages.values(), map(_usage_of_messages.tokens_of, results))
 
 
 def _source(record: _Line) -> str:
@@ -1135,30 +1094,9 @@ def _message_of(record: _StreamLine) -> _Message:
     return record.message if isinstance(record.message, _Message) else _Message()
 
 
-def _tokens_of(usage: _Usage) -> Tokens:
-    return Tokens(
-        input=usage.input_tokens,
-        output=usage.output_tokens,
-        cache_read=usage.cache_read_input_tokens,
-        cache_write=usage.cache_creation_input_tokens,
-    )
-
-
-def _combined(how: Callable[[int, int], int], one: Tokens, other: Tokens) -> Tokens:
-    def each(this: int | None, that: int | None) -> int | None:
-        return that if this is None else this if that is None else how(this, that)
-
-    return Tokens(
-        input=each(one.input, other.input),
-        output=each(one.output, other.output),
-        cache_read=each(one.cache_read, other.cache_read),
-        cache_write=each(one.cache_write, other.cache_write),
-    )
-
-
 def _is_cut_off(result: _StreamLine) -> bool:
     """Whether a result tells no tokens because its answer was cut off: it says 0, though they were paid."""
-    usage = result.usage or _Usage()
+    usage = result.usage or _usage_of_messages.Usage()
     return (result.terminal_reason or "").startswith("aborted") and not (usage.input_tokens or usage.output_tokens)
 
 
@@ -1183,18 +1121,6 @@ def _answers(result: ToolResult, told: bytes) -> list[str]:
     if answers:
         return [_plain(each) for each in answers.values()]
     return _ANSWER.findall(result.content) if result.content.startswith(_ANSWERED) else []
-
-
-def _changes(told: bytes) -> dict[str, str]:
-    """The files that a command changed, as the client saw them; it looks only in git repositories."""
-    try:
-        seen = msgspec.json.decode(told, type=_Ran).diff
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-    changes = dict.fromkeys(seen.changed, "edit")
-    for each in seen.files:
-        changes[each.path] = "create" if each.created else "delete" if each.deleted else "edit"
-    return changes
 
 
 def _plain(value: Any) -> str:

@@ -264,6 +264,8 @@ class _Told(Struct):
     turns: dict[str, Turn]
     session: dict[str, Any]
     unknown: dict[str, int]
+    beside: list[tuple[int, Any, Any, Any, bool]]
+    """What records say beside their events: refs, summaries, record ids, and whether they hold reports."""
     faults: list[str]
 
     def difference(self, other: _Told) -> str:
@@ -271,9 +273,9 @@ class _Told(Struct):
         for mine, others in zip(self.rows, other.rows, strict=False):
             if mine != others:
                 return f"record {mine[0]} says {mine!r}, not {others!r}"
-        for name in ("rows", "turns", "session", "unknown"):
+        for name in ("rows", "turns", "session", "unknown", "beside"):
             if getattr(self, name) != getattr(other, name):
-                return f"its {name} are other ones"
+                return f"{name} is another"
         return ""
 
 
@@ -314,7 +316,7 @@ def _records(agent: Agent, path: Path, data: bytes) -> list[bytes]:
 
 def _read(agent: Agent, identity: LogIdentity, lines: Sequence[bytes], cuts: Iterable[int] = ()) -> _Told:
     """What a log says, read whole, or by a new reader after each of the records in ``cuts``."""
-    told = _Told(rows=[], turns={}, session={}, unknown={}, faults=[])
+    told = _Told(rows=[], turns={}, session={}, unknown={}, beside=[], faults=[])
     reader, cut_after = agent.log.reader(identity, None, tuple), set(cuts)
     for seq, line in enumerate(lines, start=1):
         if seq - 1 in cut_after:
@@ -341,6 +343,9 @@ def _take(told: _Told, seq: int, parsed: Parsed) -> None:
         return
     uid = turn.uid if turn is not None else None
     told.rows += [(seq, part, parsed.at, uid, event) for part, event in parsed.events if isinstance(event, Event)]
+    if parsed.refs or parsed.summaries or parsed.record_ids or parsed.has_reports:
+        facts = (list(parsed.refs), list(parsed.summaries), list(parsed.record_ids), parsed.has_reports)
+        told.beside.append((seq, *facts))
 
 
 def _event_faults(events: Sequence[tuple[int, Event]]) -> Iterator[str]:

@@ -209,6 +209,7 @@ class Ending(Struct, frozen=True, kw_only=True):
     error: str | None = None
     """Why it failed, where no event said so."""
     duration_ms: int | None = None
+    api_latency_ms: int | None = None
     stop_reason: str | None = None
     model: str | None = None
     tokens: Tokens = field(default_factory=Tokens)

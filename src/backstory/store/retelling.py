@@ -9,9 +9,11 @@ from msgspec import Struct, field
 from backstory.found import At, Found
 from backstory.model import AssistantText, SessionFacts, Turn, UserMessage, event_from_json
 from backstory.remotes import repository_name
-from backstory.store import claims, codec, derived, slices, turns
+from backstory.store import claims, codec, companions, derived, slices, titles, turns
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import apsw
 
 
@@ -46,8 +48,19 @@ def sessions(db: apsw.Connection, *, only_stale: bool) -> list[int]:
 def clear(db: apsw.Connection, session_id: int) -> None:
     """Remove what is derived of a session; its logs say that it is to be derived."""
     derived.clear(db, session_id)
+    titles.clear(db, session_id)
     db.execute("delete from turn_texts where turn_id in (select id from turns where session_id = ?)", (session_id,))
     db.execute("update logs set derived = 0 where session_id = ?", (session_id,))
+
+
+def drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) -> None:
+    """Remove logs whose records another one of the session holds, too; what lies beside them goes on with that."""
+    for log_id in log_ids:
+        session = db.execute("select session_id from logs where id = ?", (log_id,)).get
+        db.execute("update log_places set log_id = ? where log_id = ?", (in_favour_of, log_id))
+        slices.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
+        companions.move(db, log_id, in_favour_of)
+        db.execute("delete from logs where id = ?", (log_id,))
 
 
 def drop_reported(db: apsw.Connection, log_id: int) -> None:
@@ -76,6 +89,7 @@ def write(db: apsw.Connection, piece: Retold, *, events_too: bool) -> None:
         _index(db, piece)
     turns.note_answers(db, turn_ids, {uid: text for uid, text in piece.answers.items() if uid in turn_ids})
     derived.write(db, piece.session_id, piece.found, turn_ids)
+    titles.note_again(db, piece.session_id, piece.log_id, piece.found)
     if piece.is_last:
         _mark(db, piece, events_too=events_too)
         turns.sum_up(db, piece.session_id)
@@ -216,4 +230,6 @@ def _mark(db: apsw.Connection, piece: Retold, *, events_too: bool) -> None:
             "repository = coalesce(?, repository) where id = ? and owner is null",
             (facts.title, facts.cwd, facts.branch, repository_name(facts.repository), piece.session_id),
         )
+        if facts.title:
+            titles.note_own(db, piece.session_id)
         turns.follow(db, piece.session_id, facts.leaf)

@@ -15,7 +15,7 @@ from backstory.compact_form import compact_event
 from backstory.found import Found
 from backstory.model import Event, LogIdentity, Relation, SessionFacts, Turn, event_to_json
 from backstory.remotes import repository_name
-from backstory.store import claims, codec, derived, logs, turns
+from backstory.store import claims, codec, derived, logs, titles, turns
 from backstory.store.logs import Chunk, Run, SeenPlace
 
 if TYPE_CHECKING:
@@ -181,6 +181,7 @@ def write(db: apsw.Connection, piece: LogSlice, waiting: Waiting) -> Written:
         _keep_bytes(db, log_id, piece)
     _update_session(db, session_id, piece)
     derived.write(db, session_id, piece.found, turn_ids, event_ids)
+    titles.note(db, log_id, piece.found)
     is_new = session is None
     return Written(log_id=log_id, session_id=session_id, session_is_new=is_new, turn_uids=tuple(turn_ids))
 
@@ -392,6 +393,8 @@ def _update_session(db: apsw.Connection, session_id: int, piece: LogSlice) -> No
             repository_name(piece.project), piece.project, piece.root, piece.last_active, piece.created, session_id,
         ),
     )  # fmt: skip
+    if facts.title:
+        titles.note_own(db, session_id)
     derived.note_branches(db, session_id, facts.branches)
     if piece.turns:
         claims.take_usage(db, session_id)
