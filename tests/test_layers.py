@@ -15,7 +15,7 @@ CORE = {
     "wordforms", "naming",
     "errors", "ids", "model", "tree", "extract", "render", "context", "compaction", "compact_form", "reader",
     "_version", "bounds", "deriving", "found", "remotes", "shell", "touches", "refs", "sqlite_memory", "trust",
-    "essence", "pairing", "pricing",
+    "essence", "notices", "pairing", "pricing",
 }  # fmt: skip
 FACES = {"tui", "web", "mcp", "server"}
 LAYERS = ("core", "agents", "store", "work", "faces", "cli")
@@ -51,10 +51,15 @@ def name(path: Path) -> str:
 
 KNOWN = {name(path) for path in MODULES}
 OWN = {
-    agent: [path for path in MODULES if path.is_relative_to(AGENTS / agent) or path == AGENTS / f"{agent}.py"]
+    agent: [
+        path
+        for path in MODULES
+        if path.is_relative_to(AGENTS / agent)
+        or (path.parent == AGENTS and f"{path.stem}_".lstrip("_").startswith(f"{agent}_"))
+    ]
     for agent in names()
 }
-"""The modules of each agent: its package, or its one file."""
+"""The modules of each agent: its package, or its file with those whose names begin like it."""
 
 
 def imports(path: Path, *, module_level: bool = False) -> set[str]:

@@ -22,6 +22,7 @@ HEAD_BYTES = 64 * 1024
 
 _VALUES = {letter: value for value, letter in enumerate(ALPHABET)} | {"O": 0, "I": 1, "L": 1}
 _TIMESTAMP = re.compile(rb'"timestamp"\s*:\s*"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d))"')
+_TOKEN = re.compile(rb'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"?|[][{}\n]')
 _LIKE_A_TIME = re.compile(r"[+-]?\d{4,}-\d\d-\d\d[Tt ]")
 
 
@@ -89,6 +90,33 @@ def first_timestamp_ms(head: bytes) -> int:
     """
     told = (parse_time_ms(found.group(1).decode()) for found in _TIMESTAMP.finditer(head, 0, HEAD_BYTES))
     return next((at for at in told if at is not None), 0)
+
+
+def first_own_time_ms(head: bytes) -> int:
+    """The first time in a log's first 64 KB that a record gives as its own, in ms since 1970; 0 when there is none.
+
+    One deeper within a record, such as that of a snapshot which it holds, may be later than what was said before it.
+    """
+    depth = 0
+    for token in _TOKEN.finditer(head, 0, HEAD_BYTES):
+        match token.group():
+            case b"{" | b"[":
+                depth += 1
+            case b"}" | b"]":
+                depth -= 1
+            case b"\n":
+                # A record that is torn does not reach into the next line.
+                depth = 0
+            case b'"timestamp"' if depth == 1:
+                found = _TIMESTAMP.match(head, token.start(), HEAD_BYTES)
+                if found and (at := parse_time_ms(found.group(1).decode())) is not None:
+                    return at
+    return 0
+
+
+def time_of(uid: str) -> int:
+    """The time that a uid holds, in ms since 1970."""
+    return decode(uid[: UID_LENGTH - IDENTITY_LENGTH])
 
 
 def parse_time_ms(text: str | int | float | None) -> int | None:

@@ -21,6 +21,7 @@ from backstory.found import At, RecordFacts
 from backstory.ingest import read_reported, understand
 from backstory.model import AssistantText, LogIdentity, OwnLine, Unknown, event_from_json
 from backstory.slicing import SLICE_BYTES, placed_lines
+from backstory.sources import created_ms
 from backstory.store import slices
 from backstory.store.copying import COPY
 from backstory.store.logs import API, FAILED, FILE, LINE_BYTES_MAX, OVERSIZE, STDERR, STREAM
@@ -121,6 +122,9 @@ def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
 class _Telling(Protocol):
     """Reads a log's records again."""
 
+    created: int
+    """When the session began, as the log says; 0 where it does not."""
+
     def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:
         """When, in which turn, which events."""
 
@@ -158,7 +162,7 @@ def _retold(store: Store, session: Session, log: Log, telling: _Telling) -> Iter
             telling.finish(piece)
             yield piece
             piece, size = Retold(session_id=session.id, log_id=log.id, told_end=log.told_end), 0
-    piece.found, piece.is_last = deriver.cut(cwd), True
+    piece.found, piece.is_last, piece.created = deriver.cut(cwd), True, telling.created
     telling.note_found(piece.found)
     if is_past:
         telling.finish_turns(piece)
@@ -184,11 +188,11 @@ class _File:
 
     def __init__(self, store: Store, log: Log) -> None:
         agent = agents.load(log.agent)
-        identity = LogIdentity(native_id=log.native_id)
+        identity, self.created = LogIdentity(native_id=log.native_id), 0
         if not is_unread(log.native_id):
             # Where its beginning does not say whose it is any more, it did when the log was first read.
-            told, _ = identified(agent, Path(log.path or log.relpath), partial(store.read_log, log.id))
-            identity = told or identity
+            told, head = identified(agent, Path(log.path or log.relpath), partial(store.read_log, log.id))
+            identity, self.created = told or identity, created_ms(agent, log.path or log.relpath, head)
         self._reader = reader_of(agent, identity, None, tuple)
         self._facts = RecordFacts()
         self.has_reports = False
@@ -201,6 +205,7 @@ class _File:
         parsed = self._reader.read(line, seq)
         self._facts.take(parsed)
         self.has_reports = self.has_reports or parsed.has_reports
+        self.created = self.created or parsed.at or 0
         return parsed.at, parsed.turn.uid if parsed.turn else None, parsed.events
 
     def finish(self, piece: Retold) -> None:
@@ -216,6 +221,8 @@ class _File:
 
 class _Stream:
     """An output of a run."""
+
+    created = 0
 
     def __init__(self, log: Log, kind: str, turn_uid: str | None) -> None:
         self._reader = bounded.stream_reader(agents.load(log.agent))
@@ -237,6 +244,8 @@ class _Stream:
 
 class _Own:
     """The lines that a session of ours was appended with."""
+
+    created = 0
 
     def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:
         told = _own.decode(line)

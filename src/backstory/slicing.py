@@ -51,6 +51,7 @@ class Source(Struct, frozen=True, kw_only=True):
     identity: LogIdentity
     session_uid: str
     created: int
+    """When its session began, as its beginning says; 0 where that says nothing."""
     path: Path
     relpath: str
     place: SeenPlace
@@ -98,6 +99,7 @@ class Slicer:
         self._tail_seq = log.tail_seq if log else None
         self._undo_from = log.parsed_to if log and log.tail_seq is not None else None
         self._expected = (self._at, start.next_seq)
+        self._created = source.created
         self._clear()
 
     def slices(self, file: IO[bytes]) -> Iterator[LogSlice]:
@@ -195,6 +197,9 @@ class Slicer:
             parsed = self._reader.read(line, seq)
             self._facts.take(parsed)
             self._has_reports = self._has_reports or parsed.has_reports
+            if not self._created and parsed.at is not None and self._start.log is None:
+                # Its first time stands behind what is searched for it.
+                self._created = parsed.at
             if parsed.events:
                 self._note(parsed, seq, start, len(line))
         except Exception as refused:
@@ -258,7 +263,7 @@ class Slicer:
             agent=source.agent.name,
             identity=source.identity,
             session_uid=source.session_uid,
-            created=source.created,
+            created=self._created,
             relpath=source.relpath,
             path=str(source.path),
             modified=source.place.mtime_ns // 1_000_000,

@@ -209,6 +209,34 @@ def test_a_side_chain_in_a_session_is_not_typed_by_the_user() -> None:
     assert only(what, Hook).name == "subagent prompt"
 
 
+GO_ON = (
+    "<azureal-internal-auto-continue>\nContinue the in-progress work from the supplied Azureal session context. Do not "
+    "treat this as a new user request, do not change objectives, and keep following the user's latest instructions.\n"
+    "</azureal-internal-auto-continue>"
+)
+
+
+def test_what_another_program_says_to_go_on_begins_a_turn_without_a_prompt() -> None:
+    context = "<azureal-session-context>\n## User\ngo\n</azureal-session-context>\n\n"
+    goes_on = answer("Done.", message={"id": "m1", "usage": {"input_tokens": 10, "output_tokens": 2}})
+    what = said(user(context + GO_ON, "p1"), goes_on, user("thanks", "p2"))
+    first, second = what.in_order()
+    assert (what.prompts(), only(what, Hook).output) == (["thanks"], GO_ON)
+    assert (first.prompt, first.native_id, first.tokens.output) == ("", "p1", 2)
+    assert (second.prompt, second.parent_uid) == ("thanks", first.uid)
+
+
+def test_two_ways_on_from_what_another_program_said_are_two_branches() -> None:
+    what = said(user(GO_ON, "p1"), user("a", "p2", "p1"), user("b", "p3", "p1"))
+    first, *others = what.in_order()
+    assert [turn.parent_uid for turn in others] == [first.uid, first.uid]
+
+
+def test_a_person_who_asks_about_such_words_stays_a_person() -> None:
+    asked = f"{GO_ON}\nWhere does this come from?"
+    assert said(user(asked)).prompts() == [asked]
+
+
 def test_a_helpers_first_words_are_its_prompt() -> None:
     what = said(user("count", isSidechain=True), path=f"{SESSION}/subagents/agent-abc.jsonl")
     assert what.prompts() == ["count"]
@@ -335,6 +363,12 @@ def test_a_notice_that_a_resume_writes_does_not_make_the_turn_longer() -> None:
 
 
 # tokens and costs -----------------------------------------------------------------------------------------------
+
+
+def test_a_compaction_asked_for_later_does_not_make_the_turn_longer() -> None:
+    summary = user("This session is being continued…", isCompactSummary=True, timestamp="2026-11-22T09:00:00.000Z")
+    before, after = said(user("go"), answer("ok")), said(user("go"), answer("ok"), summary)
+    assert after.in_order()[0].ended == before.in_order()[0].ended
 
 
 def test_the_usage_of_a_message_told_by_each_block_counts_once_at_its_largest() -> None:

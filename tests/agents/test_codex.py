@@ -180,6 +180,24 @@ def test_a_prompt_told_by_every_channel_is_one_prompt() -> None:
     assert what.prompts() == ["go"]
 
 
+GO_ON = (
+    "<azureal-internal-auto-continue>\nContinue the in-progress work from the supplied Azureal session context. Do not "
+    "treat this as a new user request, do not change objectives, and keep following the user's latest instructions.\n"
+    "</azureal-internal-auto-continue>"
+)
+
+
+def test_what_another_program_says_to_go_on_begins_a_turn_without_a_prompt() -> None:
+    sent = f"<azureal-session-context>\n## User\ngo\n</azureal-session-context>\n\n{GO_ON}"
+    what = said(
+        meta(), task(FIRST), user(sent), typed(sent), answer("Done."), done(FIRST), task(SECOND), typed("thanks")
+    )
+    first, second = what.in_order()
+    assert (what.prompts(), what.all(Hook)) == (["thanks"], [Hook(name="azureal-internal-auto-continue", output=GO_ON)])
+    assert (first.prompt, first.native_id, first.outcome) == ("", FIRST, Outcome.COMPLETED)
+    assert (second.prompt, second.parent_uid) == ("thanks", first.uid)
+
+
 def test_the_same_words_typed_twice_in_a_task_are_two_prompts() -> None:
     what = said(meta(), task(FIRST), user("go"), typed("go"), answer("…"), user("go"), typed("go"))
     assert [turn.native_id for turn in what.in_order()] == [FIRST, f"{FIRST}/2"]

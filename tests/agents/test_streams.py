@@ -15,6 +15,7 @@ from backstory.agents import claude, codex
 from backstory.agents.contract import Exit
 from backstory.model import (
     AssistantText,
+    Command,
     Compacted,
     Complete,
     Error,
@@ -23,6 +24,7 @@ from backstory.model import (
     Init,
     Outcome,
     Permissions,
+    Plan,
     Retry,
     Thinking,
     Tokens,
@@ -118,7 +120,8 @@ def test_a_run_cut_off_anywhere_is_not_a_success(path: Path) -> None:
 
 # a run and its log --------------------------------------------------------------------------------------------
 
-CLAUDE_PAIRS = ("background", "denied", "error-midway", "sigint-in-answer", "tool-errors", "tools")
+IN_A_REPOSITORY = ("changed-files", "compact-by-hand", "max-turns", "plan-refused", "steered", "unknown-command")
+CLAUDE_PAIRS = ("background", "denied", "error-midway", "sigint-in-answer", "tool-errors", "tools", *IN_A_REPOSITORY)
 CODEX_PAIRS = ("error-midway", "mcp", "resume-after-sigint", "tools", "workspace-write")
 
 
@@ -134,9 +137,20 @@ def test_claudes_run_and_its_log_agree(name: str) -> None:
     assert run.all(ToolCall) == log.all(ToolCall)
     marks = [(each.tool_use_id, each.tool_name, each.file_path, each.is_error) for each in run.all(ToolResult)]
     assert marks == [(each.tool_use_id, each.tool_name, each.file_path, each.is_error) for each in log.all(ToolResult)]
+    assert [each.changes for each in run.all(ToolResult)] == [each.changes for each in log.all(ToolResult)]
+    assert run.all(Plan) == log.all(Plan)
 
 
-@pytest.mark.parametrize("name", ["error-midway", "tool-errors", "tools"])
+def test_the_client_says_which_files_a_command_changed() -> None:
+    results = recorded("claude", "changed-files").all(ToolResult)
+    changes = [(Path(path).name, how) for each in results for path, how in each.changes.items()]
+    assert changes == [
+        ("made.txt", "create"), ("old.txt", "edit"), ("gone.txt", "delete"), ("named.txt", "delete"),
+        ("renamed.txt", "create"), ("fresh.txt", "create"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["error-midway", "tool-errors", "tools", *IN_A_REPOSITORY])
 def test_claudes_run_and_its_log_agree_on_tokens_and_cost(name: str) -> None:
     run, log = recorded("claude", name), case_told(CASES / "claude" / name)
     (turn,) = log.in_order()
@@ -144,6 +158,14 @@ def test_claudes_run_and_its_log_agree_on_tokens_and_cost(name: str) -> None:
     told = msgspec.structs.replace(run.ending.tokens, largest_input=turn.tokens.largest_input)
     assert (told, run.ending.model) == (turn.tokens, turn.model)
     assert run.ending.cost_usd == pytest.approx(turn.cost_usd)
+
+
+@pytest.mark.parametrize("name", IN_A_REPOSITORY)
+def test_claudes_run_and_its_log_agree_on_how_it_ended(name: str) -> None:
+    path = STREAMS / "claude" / f"{name}.jsonl"
+    ended = stream_reviewed("claude", path, expectations("claude")[1][name]["exit"])
+    (turn,) = case_told(CASES / "claude" / name).in_order()
+    assert (ended["outcome"], ended["stop_reason"]) == (turn.outcome, turn.stop_reason)
 
 
 @pytest.mark.parametrize("name", CODEX_PAIRS)
@@ -360,8 +382,43 @@ def test_claudes_nudges_are_kept_and_its_notes_are_shown_as_such() -> None:
     assert ran("claude", [of_claude(words, role="user")]).events == [Hook(name="context", output="Continue.")]
 
 
-def test_a_compaction_is_told() -> None:
-    assert len(recorded("claude", "compact").all(Compacted)) == 1
+def test_a_compaction_is_told_once_with_the_summary_that_its_log_holds() -> None:
+    logged = case_told(CASES / "claude" / "compact-by-hand").all(Compacted)
+    assert recorded("claude", "compact-by-hand").all(Compacted) == logged
+    assert "Summary:\nWe looked once." in logged[0].summary
+    (of_itself,) = recorded("claude", "compact").all(Compacted)
+    assert "Summary:\nWe did six steps." in of_itself.summary
+
+
+def test_what_a_command_of_the_clients_own_printed_is_told_as_its_log_tells_it() -> None:
+    logged = [each for each in case_told(CASES / "claude" / "compact-by-hand").all(Command) if each.output]
+    assert recorded("claude", "compact-by-hand").all(Command) == logged
+    assert [each.output.partition(" ")[0] for each in logged] == ["Compacted", "Estimated"]
+
+
+def compacted(*then: bytes) -> list[Event]:
+    return ran("claude", [line(type="system", subtype="compact_boundary"), *then]).events
+
+
+def test_a_compaction_whose_summary_is_not_printed_is_told_with_what_follows_it() -> None:
+    interrupted = {"type": "text", "text": "[Request interrupted by user]"}
+    for then in (
+        of_claude({"type": "text", "text": "After."}),
+        of_claude(interrupted, role="user"),
+        line(type="result", subtype="success"),
+    ):
+        assert compacted(then) == [*ran("claude", [then]).events, Compacted()]
+    assert compacted(of_claude({"type": "text", "text": "…"}, parent_tool_use_id="t1")) == []
+
+
+def test_a_summary_belongs_to_its_compaction_whatever_the_client_notes_between_them() -> None:
+    summary = line(type="user", isSynthetic=True, message={"role": "user", "content": "We looked."})
+    assert compacted(line(type="system", subtype="status"), summary) == [Compacted(summary="We looked.")]
+
+
+def test_a_nudge_behind_a_summary_is_none() -> None:
+    summary = line(type="user", isSynthetic=True, message={"role": "user", "content": "We looked."})
+    assert compacted(summary, summary) == [Compacted(summary="We looked.")]
 
 
 def test_a_retry_says_why() -> None:

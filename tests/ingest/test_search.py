@@ -97,3 +97,16 @@ def test_a_session_is_found_by_every_branch_that_it_was_on(machine: Machine) -> 
     assert branches(machine) == ["main", "fix", "later"]
     reindex(machine.store, now=NOW, events_too=True)
     assert branches(machine) == ["main", "fix", "later"]
+
+
+def test_what_another_program_said_to_go_on_is_no_persons_and_no_name(machine: Machine) -> None:
+    said = "<azureal-internal-auto-continue>\nContinue the flange\n</azureal-internal-auto-continue>"
+    context = "<azureal-session-context>\n## User\ngo\n</azureal-session-context>\n\n"
+    answer = claude_line("assistant", "u1", message={"id": "m", "usage": {"output_tokens": 7}, "content": "Done."})
+    machine.write(claude_log("s"), lines(claude_line("user", "u0", context + said), answer))
+    machine.read()
+    (session,) = machine.store.sessions()
+    (turn,) = machine.store.turns(session)
+    assert (session.shown_title, turn.prompt, turn.tokens.output) == ("", "", 7)
+    hits = {scope: len(machine.store.search("flange", Filter(scopes=(scope,))).hits) for scope in ("prompt", "system")}
+    assert hits == {"prompt": 0, "system": 1}

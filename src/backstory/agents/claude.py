@@ -31,10 +31,18 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import _changed_files, _jsonl, _latency, _numbers, _reported, _usage_of_messages
+from backstory.agents import (
+    _changed_files,
+    _claude_prompts,
+    _jsonl,
+    _latency,
+    _numbers,
+    _reported,
+    _usage_of_messages,
+)
 from backstory.agents.contract import Agent, Ending, LogRoot, SidecarContent, SteerState, Streamed
 from backstory.bounds import added
-from backstory.context import strip_context
+from backstory.context import told_as
 from backstory.found import FoundSummary
 from backstory.model import (
     PARTIAL,
@@ -149,6 +157,7 @@ _TITLE_RANK = {"summary": 1, "ai-title": 2, "agent-name": 3, "custom-title": 4}
 _QUEUED_MAX = 100
 _WORDS_TOLD_MAX = 16
 _ABSORBED = "absorbed_mid_turn"
+_MAX_TURNS = "max_turns"
 _CALLS_OPEN_MAX = 2_000
 _RECENT_ANCHORS = 16
 _MESSAGES_OPEN_MAX = 16
@@ -160,11 +169,6 @@ _META_ENDING = ".meta.json"
 _SPILLED = re.compile(r"<persisted-output>\nOutput too large [^\n]*[/\\]tool-results[/\\]([^/\\\n]+)\n")
 _OURS = re.compile(rb'"(?:sessionId|leafUuid|parentUuid|messageId)"\s*:')
 _SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"]+)"')
-_WRAPPED = re.compile(r"<(ide_opened_file|ide_selection|system-reminder)>.*?</\1>\s*", re.DOTALL)
-_TAG = re.compile(r"</?[a-z-]+>")
-_NOTIFICATIONS = (
-    "<task-notification>", "<agent-notification>", "<user-prompt-submit-hook>", "<local-command-caveat>",
-)  # fmt: skip
 _NOT_OF_A_COMMAND = ("<", "Caveat: ", "Continue from where you left off")
 _REFUSED = re.compile(r"the user said:\n(?!The user wants to clarify these questions)(.+)", re.DOTALL)
 _ASKING = "AskUserQuestion"
@@ -177,8 +181,6 @@ _NOTICE = re.compile(
     r"No response requested\.|API Error|Invalid API key|Credit balance|Claude (?:AI )?usage limit|Prompt is too long"
     r"|Please run /login"
 )
-_COMMAND_NAME = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
-_COMMAND_ARGS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 
 
 class _Block(Struct):
@@ -316,6 +318,8 @@ class _StreamLine(Struct):
     result: Any = None
     errors: Any = None
     terminal_reason: str | None = None
+    local_command: Any = None
+    local_command_source: Any = None
     stop_reason: str | None = None
     duration_ms: Any = None
     duration_api_ms: Any = None
@@ -505,6 +509,7 @@ class Reader:
 
     def _record(self, record: _Line, at: int | None, seq: int) -> list[Event]:
         self._note_session(record)
+        before = self._state.turn
         if record.uuid is None:
             return self._control(record)
         if record.uuid in self._anchors:
@@ -518,7 +523,8 @@ class Reader:
             self._begin_turn("", "", at, seq, nearest)
         events = self._conversation(record, at, seq, nearest)
         aside = record.is_sidechain and not self._is_helper
-        said = record.type == "assistant" or (bool(events) and isinstance(events[0], UserMessage))
+        begins = self._state.turn is not before or (bool(events) and isinstance(events[0], UserMessage))
+        said = begins or record.type == "assistant"
         self._anchors[record.uuid] = record.uuid if said and not aside else nearest
         self._state.last_anchor = self._anchors[record.uuid]
         return events
@@ -589,7 +595,7 @@ class Reader:
         if not words.strip() or words in self._state.told:
             return []
         self._state.told = [*self._state.told, words][-_WORDS_TOLD_MAX:]
-        return [_not_typed(words) or UserMessage(content=words)]
+        return [_claude_prompts.not_typed(words) or UserMessage(content=words)]
 
     def _conversation(self, record: _Line, at: int | None, seq: int, nearest: str | None) -> list[Event]:
         match record.type:
@@ -727,22 +733,23 @@ class Reader:
     def _typed(self, record: _Line, text: str, at: int | None, seq: int, nearest: str | None) -> list[Event]:
         if not text.strip():
             return []
-        if aside := _not_typed(text):
+        if aside := _claude_prompts.not_typed(text):
             if isinstance(aside, Command) and aside.name and not aside.name.startswith("!"):
                 self._state.command = (record.uuid or "", aside.name, at)
             return [aside]
         self._state.command = None
-        prompt = _command_prompt(text) or strip_context(_WRAPPED.sub("", text))
+        prompt = _claude_prompts.typed(text)
         if not prompt.strip():
             return [Hook(name="context", output=text)]
         if record.is_sidechain and not self._is_helper:
             return [Hook(name="subagent prompt", output=prompt)]
+        prompt, event = told_as(prompt)
         source = _source(record)
         if (record.uuid or "").startswith(_WORD_IDS) or source.startswith(_WORD_IDS) or source in self._state.absorbed:
             # Words that the agent was given while it worked belong to the turn that goes on.
-            return [UserMessage(content=prompt)]
+            return [event]
         self._begin_turn(record.uuid or "", prompt, at, seq, nearest)
-        return [UserMessage(content=prompt)]
+        return [event]
 
     def _expanded(self, record: _Line, text: str, seq: int, nearest: str | None) -> list[Event]:
         """What the agent is told in the user's place: the command before it, such as /goal, was a prompt then."""
@@ -763,8 +770,8 @@ class Reader:
         if kind == "max_turns_reached":
             turn = self._state.turn
             if turn is not None:
-                turn.stop_reason = "max_turns"
-            return [Error(message=f"It was stopped after {given.get('maxTurns', 'its')} turns.", code="max_turns")]
+                turn.stop_reason = _MAX_TURNS
+            return [Error(message=f"It was stopped after {given.get('maxTurns', 'its')} turns.", code=_MAX_TURNS)]
         if kind.startswith("hook_") or kind.endswith("_hook"):
             output = next(
                 (given[key] for key in ("content", "stdout", "stderr", "blockingError") if given.get(key)), ""
@@ -777,7 +784,7 @@ class Reader:
         if kind == "api_error":
             return [Retry(attempt=_numbers.count(record.retry_attempt, "attempt") or 0, message=_plain(record.error))]
         if kind == "local_command":
-            return [_command(_plain(record.content))]
+            return [_claude_prompts.command(_plain(record.content))]
         if kind == "stop_hook_summary":
             problems = record.hook_errors or []
             return [Hook(name="Stop", output=_plain(problems))] if problems else []
@@ -846,8 +853,8 @@ class Reader:
 
     def _close(self, turn: Turn, events: list[Event], at: int | None) -> None:
         """Note how the turn stands after these events: the last thing said tells how it ended."""
-        # A notice or a command typed later, such as what a resume writes, does not make the turn longer.
-        if at is not None and not isinstance(events[-1], Hook | Command):
+        # A notice or a command typed later, such as what a resume writes or /compact, does not make the turn longer.
+        if at is not None and not isinstance(events[-1], Hook | Command | Compacted):
             turn.ended = at if turn.ended is None else max(turn.ended, at)
         match events[-1]:
             case AssistantText():
@@ -895,7 +902,7 @@ class StreamReader:
         self._results: list[_StreamLine] = []
         self._stop_reason: str | None = None
         self._said_why = False
-        self._was_interrupted = False
+        self._was_interrupted = self._is_compacted = False
         self.steering = SteerState()
         self._held: deque[str] = deque(maxlen=_STDERR_LINES_HELD_MAX)
 
@@ -923,7 +930,6 @@ class StreamReader:
 
     def ended(self, exit: Exit) -> Ending:
         outcome = self._outcome(exit)
-        last = self._results[-1] if self._results else None
         tokens = self._tokens()
         costs = [each.total_cost_usd for each in self._results if each.total_cost_usd is not None]
         durations = [each.duration_ms for each in self._results if each.duration_ms is not None]
@@ -933,7 +939,7 @@ class StreamReader:
             duration_ms=added(*durations) if durations else None,
             # A running total of the process, like the cost. Requests that failed are not in it, so zero is not known.
             api_latency_ms=max((each.duration_api_ms or 0 for each in self._results), default=0) or None,
-            stop_reason=last.stop_reason if last else self._stop_reason,
+            stop_reason=self._why_it_stopped(),
             model=self._model,
             tokens=tokens or Tokens(),
             tokens_source="reported" if tokens else None,
@@ -947,6 +953,13 @@ class StreamReader:
         if record.parent_tool_use_id:
             # A helper's words are in a log of its own.
             return []
+        events = self._told(record)
+        if self._is_compacted and record.type in ("assistant", "user", "result"):
+            # Its summary was not printed. Behind what a record says, so that this stays at its part.
+            self._is_compacted, events = False, [*events, Compacted()]
+        return events
+
+    def _told(self, record: _StreamLine) -> list[Event | None]:
         match record.type:
             case "assistant":
                 return [*self._assistant(record)]
@@ -993,6 +1006,8 @@ class StreamReader:
         if record.is_api_error_message or (is_synthetic and record.error):
             self._said_why = True
             return [Error(message=_text_of(message.content), code=str(record.api_error_status or record.error or ""))]
+        if is_synthetic and isinstance(record.local_command_source, str):
+            return [_claude_prompts.command(record.local_command_source)]
         if is_synthetic:
             text = _text_of(message.content)
             return [Hook(name="notice", output=text)] if text else []
@@ -1011,10 +1026,15 @@ class StreamReader:
         for block in blocks:
             events += self._blocks._result(block, bytes(record.tool_use_result)) if block.type == "tool_result" else []
         text = _text_of(content)
-        if record.is_synthetic or not text.strip():
+        if not text.strip():
             return events
+        if record.is_synthetic:
+            if not (self._is_compacted or _claude_prompts.is_summary(text)):
+                return events
+            self._is_compacted = False
+            return [*events, Compacted(summary=text)]
         # The prompt itself is not repeated here, so no word in the user's place was typed.
-        aside = _not_typed(text) or Hook(name="context", output=text)
+        aside = _claude_prompts.not_typed(text) or Hook(name="context", output=text)
         self._was_interrupted = isinstance(aside, Error)
         return [*events, aside]
 
@@ -1029,7 +1049,9 @@ class StreamReader:
                 message = " ".join(str(each) for each in (record.error_status, _plain(record.error)) if each)
                 return [Retry(attempt=_numbers.count(record.attempt, "attempt") or 0, message=message)]
             case "compact_boundary":
-                return [Compacted()]
+                # The summary comes next, and tells it.
+                self._is_compacted = True
+                return []
             case kind:
                 return [] if kind in KEPT_STREAM_SYSTEM else [self._blocks._unknown(f"system/{kind}")]
 
@@ -1065,6 +1087,13 @@ class StreamReader:
             return Outcome.FAILED
         # A run that was stopped early enough ends with code 0 and says nothing.
         return Outcome.COMPLETED if last is not None else Outcome.CRASHED
+
+    def _why_it_stopped(self) -> str | None:
+        """The reason of the last answer; a command that the client ran by itself had none."""
+        answers = [each for each in self._results if not each.local_command] or self._results
+        if not answers:
+            return self._stop_reason
+        return _MAX_TURNS if answers[-1].terminal_reason == _MAX_TURNS else answers[-1].stop_reason
 
     def _why(self, exit: Exit) -> str | None:
         if self._said_why:
@@ -1154,41 +1183,6 @@ def _text_of(content: str | list[_Block | str] | None) -> str:
         elif block.type in ("image", "document"):
             said.append(f"[{block.type}]")
     return "\n".join(said)
-
-
-def _not_typed(text: str) -> Event | None:
-    """The event for text in the user's place that the user did not type, or None for a prompt."""
-    start = text.lstrip()
-    if start.startswith("[Request interrupted by user"):
-        return Error(message=start, code="interrupted")
-    if start.startswith(("<command-name>", "<local-command-", "<bash-input>", "<bash-stdout>", "<bash-stderr>")):
-        return _command(text)
-    if start.startswith("Operation stopped by hook:"):
-        return Hook(name="stopped", output=start)
-    if start.startswith(_NOTIFICATIONS):
-        return Hook(name=start[1 : start.index(">")], output=text)
-    return None
-
-
-def _command(text: str) -> Command:
-    name = _COMMAND_NAME.search(text)
-    if name:
-        args = _COMMAND_ARGS.search(text)
-        return Command(name=f"{name.group(1).strip()} {args.group(1).strip() if args else ''}".strip())
-    start = text.lstrip()
-    if start.startswith("<bash-input>"):
-        return Command(name="! " + _TAG.sub("", text).strip())
-    return Command(name="", output=_TAG.sub("", text).strip())
-
-
-def _command_prompt(text: str) -> str | None:
-    """A command that expands to a prompt, as it was typed: ``/review 12``. The agent's own commands do not."""
-    if not text.lstrip().startswith("<command-message>"):
-        return None
-    name = _COMMAND_NAME.search(text)
-    args = _COMMAND_ARGS.search(text)
-    typed = f"{name.group(1) if name else ''} {args.group(1) if args else ''}".strip()
-    return typed or None
 
 
 AGENT = Agent(

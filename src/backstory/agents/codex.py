@@ -26,7 +26,7 @@ from backstory import ids
 from backstory.agents import _jsonl, _numbers, _usage_of_totals
 from backstory.agents._typed_commands import typed_command
 from backstory.agents.contract import Agent, Ending, LogRoot, SteerState, Streamed
-from backstory.context import strip_context
+from backstory.context import strip_context, told_as
 from backstory.model import (
     AssistantText,
     Compacted,
@@ -696,8 +696,9 @@ class Reader:
         shown = "\n".join([text] * bool(text.strip()) + ["[image]"] * images)
         if not shown or self._is_repeated(channel, text.strip()):
             return None
-        self._begin_turn(shown, at, seq)
-        return UserMessage(content=shown)
+        prompt, event = told_as(shown)
+        self._begin_turn(prompt, at, seq)
+        return event
 
     def _is_repeated(self, channel: str, text: str) -> bool:
         # Counted per channel: the same words typed twice are two prompts, told twice each.
@@ -712,8 +713,7 @@ class Reader:
 
     def _begin_turn(self, prompt: str, at: int | None, seq: int) -> None:
         state = self._state
-        state.task_prompts += 1
-        state.turns_seen += 1
+        state.task_prompts, state.turns_seen = state.task_prompts + 1, state.turns_seen + 1
         native_id = state.task or f"{self._native_id}/{state.turns_seen}"
         if state.task and state.task_prompts > 1:
             native_id = f"{state.task}/{state.task_prompts}"

@@ -10,6 +10,7 @@ from backstory import model
 from backstory.cli import output
 from backstory.cli.list_command import MARKS
 from backstory.cli.show_command import call_words, event_lines
+from backstory.compact_form import without_wrapping
 from backstory.essence import without_terminal_codes
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class _TextPrinter:
             self._end_line()
             # Several may run side by side: its call says which one it is the result of.
             self._print(self._call_line("↳", call or model.ToolCall(tool_name=result.tool_name)))
-        content = without_terminal_codes(result.content)
+        content = without_terminal_codes(without_wrapping(result.content))
         lines = [line for line in content.split("\n") if line.strip()] or ["(nothing)"]
         told = lines[-1] if result.tool == model.Tool.SHELL and not result.is_error else lines[0]
         more = f" (+{len(lines) - 1} lines)" if len(lines) > 1 else ""

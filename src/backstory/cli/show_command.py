@@ -21,6 +21,7 @@ from backstory.errors import BackstoryError, RecordNotFound
 from backstory.essence import changed_lines, essence, is_path, without_terminal_codes
 from backstory.extract import char_len
 from backstory.fullform import FullForms
+from backstory.notices import noted, why
 from backstory.pairing import results_below_calls
 from backstory.pricing import UNKNOWN, Cost
 from backstory.runner import exit_unseen as exit_unknown
@@ -447,7 +448,8 @@ def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.To
         case model.ToolResult():
             yield from _result_lines(at, event, answered, full=full)
         case model.Error():
-            yield from _block(at, "!", without_terminal_codes(event.message), full=full, fg="red")
+            message = event.message if full else why(event.message)
+            yield from _block(at, "!", without_terminal_codes(message), full=full, fg="red")
         case model.Compacted():
             yield from _block(at, "≡", event.summary if full else "context compacted", full=full, fg="magenta")
         case model.Hook(output=text) if text in EMPTY_NOTICES and not full:
@@ -459,12 +461,26 @@ def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.To
         case model.Hook(name=name, output=text) if full or name.startswith("subagent"):
             # What a subagent was asked and answered is no hook's word to the person reading.
             yield from _noted(at, name.capitalize() if name.startswith("subagent") else f"Hook: {name}", text, full)
-        case model.Command() if full:
-            yield from _noted(at, f"Command: {event.name}".rstrip(), event.output, full)
+        case model.Command(name=name, output=text) if text.strip():
+            # What it printed is a record of its own with most agents, and stands below it then.
+            if name:
+                yield from _noted(at, f"Command: {name}", text, full)
+            else:
+                yield from _result_lines(at, model.ToolResult(content=text.strip("\n")), None, full=full)
+        case model.Retry() if not full:
+            number = f" {event.attempt}" if event.attempt else ""
+            yield from _told(at, f"Retry{number}", why(event.message))
+        case model.Hook() if not full:
+            yield from _told(at, "Hook", f"{event.name} {noted(event.output)}")
         case _:
-            told = without_terminal_codes(" ".join(str(value) for value in msgspec.to_builtins(event).values()))
-            if told.strip():
-                yield f"{at} {output.style(f'{event.kind}: {output.one_line(told, output.width() - 20)}', dim=True)}"
+            yield from _told(at, event.kind, " ".join(str(value) for value in msgspec.to_builtins(event).values()))
+
+
+def _told(at: str, head: str, text: str) -> Iterator[str]:
+    """A line that says what stands beside the conversation, as far as it fits; nothing of what says nothing."""
+    words = without_terminal_codes(text).strip()
+    if words:
+        yield f"{at} {output.style(f'{head}: {output.one_line(words, output.width() - 20)}', dim=True)}"
 
 
 def _noted(at: str, head: str, text: str, full: bool | None) -> Iterator[str]:

@@ -33,6 +33,8 @@ class Retold(Struct, kw_only=True):
     answers: dict[str, str] = field(default_factory=dict)
     found: Found = field(default_factory=Found)
     facts: SessionFacts | None = None
+    created: int = 0
+    """When the session began, as the log says; 0 where it does not."""
     state: bytes | None = None
     """Of the adapter, behind the last whole record; None where there is none."""
     pending: bytes | None = None
@@ -221,6 +223,8 @@ def _mark(db: apsw.Connection, piece: Retold, *, events_too: bool) -> None:
     db.execute("update logs set derived = ?, pending = ? where id = ?", (derived.VERSION, pending, piece.log_id))
     if events_too and piece.state is not None:
         db.execute("update logs set state = ? where id = ?", (codec.pack_chunk(piece.state), piece.log_id))
+    if piece.created:
+        slices.note_created(db, piece.session_id, piece.log_id, piece.created)
     if piece.facts is not None:
         derived.note_branches(db, piece.session_id, piece.facts.branches)
     if events_too and piece.facts is not None:

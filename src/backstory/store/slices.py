@@ -180,6 +180,8 @@ def write(db: apsw.Connection, piece: LogSlice, waiting: Waiting) -> Written:
     if not piece.is_kept:
         _keep_bytes(db, log_id, piece)
     _update_session(db, session_id, piece)
+    if piece.created:
+        note_created(db, session_id, log_id, piece.created)
     derived.write(db, session_id, piece.found, turn_ids, event_ids)
     titles.note(db, log_id, piece.found)
     is_new = session is None
@@ -250,7 +252,7 @@ def _insert_session(db: apsw.Connection, piece: LogSlice) -> int:
     db.execute(
         "insert into sessions(uid, created, native_id) "
         "values (?, strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch'), ?)",
-        (piece.session_uid, piece.created, piece.identity.native_id),
+        (piece.session_uid, _created(piece), piece.identity.native_id),
     )
     session_id = db.last_insert_rowid()
     if piece.identity.relation == Relation.UNREAD:
@@ -372,16 +374,34 @@ def _keep_bytes(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
         )  # fmt: skip
 
 
+def note_created(db: apsw.Connection, session_id: int, log_id: int, created_ms: int) -> None:
+    """Note when a session began: with the first record of its first log, or a prompt that was logged behind it.
+
+    Its uid keeps the time that it was made with.
+    """
+    db.execute(
+        "update sessions set created = began.at from (select strftime('%Y-%m-%dT%H:%M:%fZ', "
+        "min(?1, coalesce(min(started), ?1)) / 1000.0, 'unixepoch') as at from turns where session_id = ?2) as began "
+        "where id = ?2 and owner is null and created <> began.at "
+        "and ?3 = (select min(id) from logs where session_id = ?2)",
+        (created_ms, session_id, log_id),
+    )
+
+
+def _created(piece: LogSlice) -> int:
+    return piece.created or ids.time_of(piece.session_uid)
+
+
 def _update_session(db: apsw.Connection, session_id: int, piece: LogSlice) -> None:
     facts = piece.facts
     if piece.identity.parent_native_id is not None:
         _link_parent(db, session_id, piece)
-    if piece.created:
+    if ids.time_of(piece.session_uid):
         # A log may begin with records that have no time: it is known from the first that has one.
         db.execute(
             "update sessions set uid = ?, created = strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch') "
             "where id = ? and substr(uid, 1, 10) = '0000000000'",
-            (piece.session_uid, piece.created, session_id),
+            (piece.session_uid, _created(piece), session_id),
         )
     db.execute(
         "update sessions set next_seq = ?, title = coalesce(?, title), cwd = coalesce(cwd, ?), "
@@ -390,7 +410,7 @@ def _update_session(db: apsw.Connection, session_id: int, piece: LogSlice) -> No
         "last_active = max(coalesce(last_active, 0), coalesce(?, last_active, ?)) where id = ?",
         (
             piece.next_seq, facts.title, facts.cwd, facts.branch, repository_name(facts.repository),
-            repository_name(piece.project), piece.project, piece.root, piece.last_active, piece.created, session_id,
+            repository_name(piece.project), piece.project, piece.root, piece.last_active, _created(piece), session_id,
         ),
     )  # fmt: skip
     if facts.title:
