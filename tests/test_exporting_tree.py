@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backstory import agents
-from backstory.agents._message_files import write_kept
-from backstory.agents.ah import Databases
+from backstory.agents.ah.files import write_kept
+from backstory.agents.ah.log import Databases
 from backstory.agents.contract import KeptLog, SessionRows
 from backstory.cli import cli
 from backstory.errors import CannotWrite, FileInTheWay
@@ -616,7 +616,7 @@ def test_an_export_that_fails_leaves_nothing(machine: Machine, target: Path, mon
     def full(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr("backstory.agents._message_files._File.know", full)
+    monkeypatch.setattr("backstory.agents.ah.files._File.know", full)
     with pytest.raises(CannotWrite, match="disk is full"):
         write(machine, target)
     assert list((target / ".ah").iterdir()) == []

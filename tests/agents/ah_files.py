@@ -430,7 +430,7 @@ def file_name(case: str) -> str:
 
 def log_of(case: str, folder: Path) -> bytes:
     """What is read of a case's database, as if it had lain in a project."""
-    from backstory.agents.ah import Databases
+    from backstory.agents.ah.log import Databases
     from backstory.agents.contract import SessionRows
 
     write, wanted = CASES[case]

@@ -10,7 +10,9 @@ import pytest
 
 from backstory import ids
 from backstory.agents.contract import LogRoot, SidecarContent
-from backstory.agents.copilot import AGENT, Databases, Sidecars
+from backstory.agents.copilot import AGENT
+from backstory.agents.copilot.database import Databases
+from backstory.agents.copilot.sidecars import Sidecars
 from backstory.model import (
     AssistantText,
     Command,

@@ -20,7 +20,8 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import _jsonl, _message_rows
+from backstory.agents import _jsonl
+from backstory.agents.ah import rows
 from backstory.agents.contract import SessionFile
 from backstory.bounds import INTEGER_MAX, added
 from backstory.model import AssistantText, Compacted, Error, Outcome, ToolCall, ToolResult, UserMessage
@@ -88,9 +89,9 @@ def files_of(session: ExportSource, agent: str, folder: str) -> list[SessionFile
     if not own:
         return [SessionFile(name=f"{folder}/{whole.uid}{ENDING}", write=lambda path: _write_told(path, session, whole))]
     native_id = own[-1].native_id
-    name, called = native_id if _message_rows.is_ulid(native_id) else whole.uid, _called(whole)
+    name, called = native_id if rows.is_ulid(native_id) else whole.uid, _called(whole)
     files = [SessionFile(name=f"{folder}/{name}{ENDING}", write=lambda path: write_kept(path, own, called))]
-    if any(line.table == _message_rows.QUEUE for line in _lines(own)):
+    if any(line.table == rows.QUEUE for line in _lines(own)):
         files.append(SessionFile(name=f"{folder}/{name}{QUEUE_ENDING}", write=lambda path: _write_queue(path, own)))
     return files
 
@@ -159,9 +160,9 @@ def _bound(value: Any, name: str) -> tuple[bool, Any]:
     """A value as SQLite takes it, and whether it is text that is given as bytes."""
     if isinstance(value, dict):
         (kind, data), *_ = value.items()
-        if kind == _message_rows.REAL:
+        if kind == rows.REAL:
             return False, float(data)
-        return kind == _message_rows.TEXT_BYTES, base64.b64decode(data)
+        return kind == rows.TEXT_BYTES, base64.b64decode(data)
     return False, _NOT_NULL.get(name) if value is None else value
 
 
@@ -170,7 +171,7 @@ def _text(data: bytes) -> Any:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return {_message_rows.TEXT_BYTES: base64.b64encode(data).decode()}
+        return {rows.TEXT_BYTES: base64.b64encode(data).decode()}
 
 
 # rows as they were --------------------------------------------------------------------------------------------
@@ -215,16 +216,16 @@ def write_kept(path: Path, logs: Sequence[KeptLog], called: str | None = None) -
             elif line.table in ("content_blocks", "events"):
                 file.insert(line.table, row)
                 changes += [row.get("details")] if row.get("event_type") == "state_change" else []
-            elif line.table == _message_rows.SESSION:
+            elif line.table == rows.SESSION:
                 # Where it stood there is told of each database anew.
-                known.pop(_message_rows.CURRENT, None)
-                known.pop(_message_rows.STATE, None)
+                known.pop(rows.CURRENT, None)
+                known.pop(rows.STATE, None)
             elif line.table == "context":
                 known[row["key"]] = row.get("value")
             elif line.table == "conversations":
-                known[_message_rows.STATE] = row.get("state")
-        implied = {_message_rows.CURRENT: last, _message_rows.STATE: _message_rows.state_after(changes)}
-        known |= {_message_rows.NAME: called} if called is not None else {}
+                known[rows.STATE] = row.get("state")
+        implied = {rows.CURRENT: last, rows.STATE: rows.state_after(changes)}
+        known |= {rows.NAME: called} if called is not None else {}
         for key, value in (implied | known).items():
             file.know(key, value)
         _answer_open_calls(file)
@@ -266,12 +267,12 @@ def _answer_open_calls(file: _File) -> None:
 
 
 def _write_queue(path: Path, logs: Sequence[KeptLog]) -> dict[str, int]:
-    taken = (line.row for line in _lines(logs) if line.table == _message_rows.CONSUMED)
+    taken = (line.row for line in _lines(logs) if line.table == rows.CONSUMED)
     consumed = {row["id"]: row["consumed_at"] for row in taken}
     with _File(path, QUEUE_SCHEMA) as file:
         for line in _lines(logs):
-            if line.table == _message_rows.QUEUE:
-                file.insert(_message_rows.QUEUE, line.row | {"consumed_at": consumed.get(line.row.get("id"))})
+            if line.table == rows.QUEUE:
+                file.insert(rows.QUEUE, line.row | {"consumed_at": consumed.get(line.row.get("id"))})
     return file.counts
 
 
@@ -382,14 +383,14 @@ class _Telling:
         for turn in sorted(turns, key=lambda each: (each.first_seq, each.id)):
             if turn.id in there:
                 self._turn(turn, sorted(of.get(turn.id, []), key=_order))
-        self._file.know(_message_rows.NAME, _called(self._whole))
+        self._file.know(rows.NAME, _called(self._whole))
         last = self._tip.id if self._tip is not None else None
         current = self._by_event.get(self._session.tip() or 0, last)
         end = self._whole.leaf_seq or next((turn.last_seq for turn in turns if turn.uid == self._whole.leaf_uid), None)
         while current in self._summaries and (end is None or self._summaries[current].seq <= end):
             current = self._summaries[current].id
-        self._file.know(_message_rows.CURRENT, current)
-        self._file.know(_message_rows.STATE, _message_rows.CLOSED)
+        self._file.know(rows.CURRENT, current)
+        self._file.know(rows.STATE, rows.CLOSED)
 
     def _turn(self, turn: _Turn, events: list[_Told]) -> None:
         self._tip, self._last_answer = self._parent(turn), None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.agents._session_rows import SECTIONS
+from backstory.agents.copilot.rows import SECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
