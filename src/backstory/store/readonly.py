@@ -19,7 +19,7 @@ import apsw
 from msgspec import Struct
 
 from backstory import errors, sqlite_memory
-from backstory.store import connection, migrate, sql_functions
+from backstory.store import connection, kinds, migrate, sql_functions
 from backstory.store.claims import CLAIMED
 from backstory.store.costs import price_table
 
@@ -267,9 +267,9 @@ def _make_views(db: apsw.Connection) -> None:
     db.execute(
         "create temp view answers as select e.id, t.input_tokens, t.output_tokens, t.cache_read_tokens, "
         "t.cache_write_tokens, t.api_latency_ms, t.model from main.events e join main.turns t on t.id = e.turn_id "
-        "where e.kind in ('AssistantText', 'ToolCall') and e.id = (select p.id from main.events p "
+        f"where e.kind in {kinds.ANSWERS} and e.id = (select p.id from main.events p "
         "where p.session_id = t.session_id and p.turn_id = t.id and p.seq between t.first_seq and t.last_seq "
-        "and p.kind in ('AssistantText', 'ToolCall') order by p.seq desc, p.part desc limit 1)"
+        f"and p.kind in {kinds.ANSWERS} order by p.seq desc, p.part desc limit 1)"
     )
     db.execute(_views_sql())
     db.execute("pragma query_only = 1")
