@@ -228,6 +228,12 @@ def test_more_branches_than_are_remembered_lose_only_the_oldest_turns_records(mo
     ]
 
 
+def test_prompts_without_ids_in_two_sessions_are_two_turns() -> None:
+    prompt = b'{"table":"messages","row":{"role":"user"},"blocks":[{"block_type":"text","content":"Hello"}]}'
+    first, second = (told("ah", b'{"table":"session","row":{"id":"%s"}}\n%s' % (own, prompt)) for own in (b"a", b"b"))
+    assert first.turns.keys().isdisjoint(second.turns)
+
+
 def test_what_no_version_wrote_is_unknown_and_counted() -> None:
     lines = [
         b'{"table":"session","row":{"id":"s"}}',
