@@ -111,23 +111,21 @@ class TurnFold(Generic[State]):
     def _begin_turn(
         self, native_id: str, prompt: str, at: int | None, seq: int, parent: tuple[str | None, int | None] | None = None
     ) -> Turn:
-        """A turn whose prompt is the record at ``seq``.
+        """Begin a turn whose prompt is the record at ``seq``, and return it.
 
         ``parent``: the turn, by its uid, and the record that it follows; by default the end of the turn before.
-        Without an id of its own it is known by its session's, and by how many came before it there.
+        Without a ``native_id`` it is known by its session's, and by how many turns began before it there.
         """
-        state, before = self._state, self._state.turn
+        state, (parent_uid, parent_seq) = self._state, parent or end_of(self._state.turn)
         state.turns_seen += 1
-        if parent is None:
-            parent = (before.uid, before.last_seq) if before is not None else (None, None)
         state.turn = Turn(
             uid=ids.turn_uid(self._agent, native_id or f"{self._native_id}/{state.turns_seen}"),
             agent=self._agent,
             native_id=native_id,
             first_seq=seq,
             last_seq=seq,
-            parent_uid=parent[0],
-            parent_seq=parent[1],
+            parent_uid=parent_uid,
+            parent_seq=parent_seq,
             prompt=prompt,
             started=at,
         )
@@ -151,6 +149,11 @@ class TurnFold(Generic[State]):
 def without_prompt(turn: Turn) -> Turn:
     """A turn as a state holds it: its prompt is in the store already."""
     return msgspec.structs.replace(turn, prompt="")
+
+
+def end_of(turn: Turn | None) -> tuple[str | None, int | None]:
+    """What follows a turn follows this: the turn, by its uid, and its last record."""
+    return (turn.uid, turn.last_seq) if turn is not None else (None, None)
 
 
 def lengthen(turn: Turn, at: int | None) -> None:
