@@ -22,7 +22,7 @@ from backstory.model import AssistantText, LogIdentity, OwnLine, Unknown, event_
 from backstory.slicing import SLICE_BYTES, placed_lines
 from backstory.store import slices
 from backstory.store.copying import COPY
-from backstory.store.logs import API, FAILED, FILE, LINE_BYTES_MAX, OVERSIZE, STDERR, STREAM
+from backstory.store.logs import API, FAILED, FILE, OVERSIZE, STDERR, STREAM
 from backstory.store.retelling import Retold
 from backstory.unread import identified, is_unread, reader_of
 
@@ -150,8 +150,8 @@ def _retold(store: Store, session: Session, log: Log, telling: _Telling) -> Iter
         except Exception:
             # As when it was read first: the record is kept, and the others are told.
             del piece.events[told:]
-            piece.events.append(slices.packed(Unknown(type=FAILED), seq, 0, None, None, start, len(line)))
-        size += len(line)
+            piece.events.append(slices.packed(Unknown(type=FAILED), seq, 0, None, None, start, len(line or b"")))
+        size += len(line or b"")
         if size >= SLICE_BYTES and not is_past:
             piece.found = deriver.cut(cwd)
             piece.found.refs += telling.named()
@@ -169,8 +169,12 @@ def _retold(store: Store, session: Session, log: Log, telling: _Telling) -> Iter
 
 
 def _tell_record(
-    piece: Retold, deriver: Deriver, telling: _Telling, line: bytes, seq: int, start: int, cwd: str | None
+    piece: Retold, deriver: Deriver, telling: _Telling, line: bytes | None, seq: int, start: int, cwd: str | None
 ) -> None:
+    if line is None:
+        # Like when it was read first: such a line is kept, and not understood.
+        piece.events.append(slices.packed(Unknown(type=OVERSIZE), seq, 0, None, None, start, 0))
+        return
     at, turn_uid, events = telling.read(line, seq)
     for part, event in events:
         piece.events.append(slices.packed(event, seq, part, turn_uid, at, start, len(line)))
@@ -192,9 +196,6 @@ class _File:
         self._reader = reader_of(agent, identity, None, tuple)
 
     def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:
-        if len(line) > LINE_BYTES_MAX:
-            # Like when it was read first: such a line is kept, and not understood.
-            return None, None, [(0, Unknown(type=OVERSIZE))]
         parsed = self._reader.read(line, seq)
         return parsed.at, parsed.turn.uid if parsed.turn else None, parsed.events
 

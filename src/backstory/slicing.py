@@ -21,9 +21,10 @@ from backstory import agents
 from backstory.deriving import Deriver
 from backstory.errors import in_words
 from backstory.found import At, Found
+from backstory.lines import BLANK, LineReader
 from backstory.model import AssistantText, Parsed, SessionFacts, Unknown
 from backstory.store import codec, logs
-from backstory.store.logs import BLANK, FAILED, FILE, LINE_BYTES_MAX, OVERSIZE
+from backstory.store.logs import FAILED, FILE, OVERSIZE
 from backstory.store.slices import LogSlice, NewEvent, packed
 from backstory.unread import reader_of
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer as Buffer
 
     from backstory.agents import Agent
+    from backstory.lines import Line
     from backstory.model import LogIdentity
     from backstory.store import Log, SeenPlace, Store
 
@@ -88,14 +90,10 @@ class Slicer:
         self._deriver = Deriver(start.pending)
         self._at = log.told_end if log else 0
         self._is_kept = log is not None and log.told_to is not None
-        self._line_start = log.parsed_to if log else 0
-        self._carry = [start.carry] if start.carry else []
-        self._carried = self._at - (log.parsed_to if log else 0)
-        self._end: re.Pattern[bytes] | None = None
-        self._begun = start.carry.rpartition(b"\n")[2]
         self._tail = start.tail
         self._next_seq = start.next_seq
         self._tail_seq = log.tail_seq if log else None
+        self._lines = LineReader()
         self._undo_from = log.parsed_to if log and log.tail_seq is not None else None
         self._expected = (self._at, start.next_seq)
         self._clear()
@@ -106,15 +104,17 @@ class Slicer:
         Only the first knows the log's id in the store; those that follow are given it by whoever stores them.
         """
         before = self._at
-        self._end = _record_end(self._source.agent, self._source.path, file)
+        parsed_to = log.parsed_to if (log := self._start.log) else 0
+        end = _record_end(self._source.agent, self._source.path, file)
+        self._lines = LineReader(parsed_to, self._start.carry, carried=self._at - parsed_to, record_end=end)
         while block := file.read(BLOCK_BYTES):
             # Cut before the next block, so that the last slice has a chunk for an unfinished record to count in.
             if self._taken >= SLICE_BYTES:
-                yield self._cut(self._reader.state(), self._deriver.state(), self._line_start, self._tail_seq)
+                yield self._cut(self._reader.state(), self._deriver.state(), self._lines.start, self._tail_seq)
             self._take(block)
         if self._at == before:
             return
-        state, pending, parsed_to = self._reader.state(), self._deriver.state(), self._line_start
+        state, pending, parsed_to = self._reader.state(), self._deriver.state(), self._lines.start
         tail_seq = self._tell_tail()
         yield self._cut(state, pending, parsed_to, tail_seq, is_last=True)
 
@@ -129,24 +129,10 @@ class Slicer:
     def _take(self, block: bytes) -> None:
         if not self._is_kept:
             self._chunks.append(logs.pack(self._at, block))
-        done = 0
-        *lines, rest = block.split(b"\n")
-        for piece in lines:
-            done += len(piece) + 1
-            if self._end is not None and self._goes_on(piece):
-                self._carry_on(piece + b"\n")
-                continue
-            line: bytes | None = piece
-            if self._carried:
-                line = self._joined(piece)
-            start, self._line_start = self._line_start, self._at + done
+        for start, stop, line in self._lines.lines(block):
             seq = self._record(line, start)
             if seq is not None:
-                self._count(start, self._line_start, seq)
-        if rest:
-            self._carry_on(rest)
-            if self._end is not None and len(self._begun) <= LINE_BYTES_MAX:
-                self._begun += rest
+                self._count(start, stop, seq)
         self._at += len(block)
         self._taken += len(block)
         self._tail = (self._tail + block)[-logs.TAIL_BYTES :]
@@ -157,27 +143,6 @@ class Slicer:
             self._runs[-1].stop = stop
         else:
             self._runs.append(logs.Run(start, stop, seq, 1))
-
-    def _carry_on(self, rest: bytes) -> None:
-        self._carried += len(rest)
-        if self._carried > LINE_BYTES_MAX:
-            self._carry.clear()
-        else:
-            self._carry.append(rest)
-
-    def _goes_on(self, piece: bytes) -> bool:
-        """Whether a record goes on behind the line that this is, or is the rest of."""
-        assert self._end is not None
-        line, self._begun = self._begun + piece, b""
-        return self._end.match(line) is None
-
-    def _joined(self, piece: bytes) -> bytes | None:
-        """The carried line with its last piece; None when it is longer than we read."""
-        whole = self._carried + len(piece) <= LINE_BYTES_MAX
-        line = b"".join((*self._carry, piece)) if whole else None
-        self._carry.clear()
-        self._carried = 0
-        return line
 
     def _record(self, line: bytes | None, start: int) -> int | None:
         """Number a line and take what it says; None for one that holds nothing."""
@@ -228,10 +193,10 @@ class Slicer:
 
         One that looked whole and turned out to go on says nothing until it ends, and keeps its number.
         """
-        line = b"".join(self._carry)
+        line = self._lines.unfinished or b""
         if line.strip(BLANK) and self._looks_whole(line):
-            seq = self._record(line, self._line_start)
-        elif self._carried and self._tail_seq is not None:
+            seq = self._record(line, self._lines.start)
+        elif self._lines.read_to > self._lines.start and self._tail_seq is not None:
             seq, self._tail_seq = self._tail_seq, None
         else:
             return None
@@ -429,40 +394,26 @@ def record_key(agent: Agent, line: bytes) -> str:
 
 def numbered_lines(store: Store, log: Log) -> Iterator[tuple[bytes, int]]:
     """Every record of a log that has a number, with it."""
-    return ((line, seq) for _, line, seq in placed_lines(store, log))
+    return ((line, seq) for _, line, seq in placed_lines(store, log) if line is not None)
 
 
-def placed_lines(store: Store, log: Log) -> Iterator[tuple[int, bytes, int]]:
-    """The same, each with the offset at which it begins."""
-    runs = deque(store.runs(log.id))
-    end = _kept_record_end(store, log)
-    start, seq = 0, 0
-    # Joined only when its end has come: a line may be many blocks long.
-    carry: list[bytes] = []
-    held: list[bytes] = []
+def placed_lines(store: Store, log: Log) -> Iterator[tuple[int, bytes | None, int]]:
+    """The same, each with the offset at which it begins; also of those that are too long to be read."""
+    runs, seq = deque(store.runs(log.id)), 0
+    for start, _, line in _kept_lines(store, log):
+        while runs and start >= runs[0].stop:
+            runs.popleft()
+        if runs and start >= runs[0].start and (line is None or line.strip(BLANK)):
+            seq = runs[0].first_seq if start == runs[0].start else seq + 1
+            yield start, line, seq
+
+
+def _kept_lines(store: Store, log: Log) -> Iterator[Line]:
+    reader = LineReader(record_end=_kept_record_end(store, log))
     for data in store.stream_log(log.id):
-        *lines, rest = data.split(b"\n")
-        for each in lines:
-            piece = b"".join((*carry, each)) if carry else each
-            carry.clear()
-            held.append(piece)
-            if end is not None and end.match(piece) is None:
-                continue
-            line = b"\n".join(held) if len(held) > 1 else piece
-            held.clear()
-            while runs and start >= runs[0].stop:
-                runs.popleft()
-            if runs and start >= runs[0].start and line.strip(BLANK):
-                seq = runs[0].first_seq if start == runs[0].start else seq + 1
-                yield start, line, seq
-            start += len(line) + 1
-        if rest:
-            carry.append(rest)
-    while runs and start >= runs[0].stop:
-        runs.popleft()
-    if runs and start == runs[0].start:
-        # The last line was told before its end had come.
-        yield start, b"\n".join((*held, b"".join(carry))), runs[0].first_seq
+        yield from reader.lines(data)
+    # The last record may have a number before its end has come.
+    yield reader.start, reader.read_to, reader.unfinished
 
 
 def _kept_record_end(store: Store, log: Log) -> re.Pattern[bytes] | None:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from backstory import agents
 from backstory.agents import Ending, Streamed
 from backstory.errors import AgentCannotRun, AgentMissing, in_words
+from backstory.lines import BLANK, LineReader
 from backstory.model import (
     AssistantText,
     Complete,
@@ -24,7 +25,7 @@ from backstory.model import (
     Unknown,
     event_from_json,
 )
-from backstory.store.logs import API, BLANK, FAILED, LINE_BYTES_MAX, OVERSIZE, STDERR, STREAM
+from backstory.store.logs import API, FAILED, OVERSIZE, STDERR, STREAM
 from backstory.store.runs import End, Output, RunPiece
 from backstory.tree import Point
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from typing import IO
 
     from backstory.agents import Exit, Runnable, StreamReader
+    from backstory.lines import Line
     from backstory.spool import Run, Spool
 
 READ_BYTES = 1024 * 1024
@@ -76,7 +78,7 @@ def native_id(spool: Spool, run: Run) -> str | None:
         return run.native_id
     lines, reader = Lines(spool.stdout), agents.stream_reader_of(runnable(run.agent))
     try:
-        for _, line in lines.new():
+        for _, _, line in lines.new():
             if line is not None:
                 with suppress(Exception):
                     # What it fails at tells no id.
@@ -93,46 +95,28 @@ class Lines:
 
     def __init__(self, path: Path) -> None:
         self._file: IO[bytes] | None = path.open("rb") if path.exists() else None
-        self._carry: list[bytes] = []
-        self._carried = self._at = 0
+        self._reader = LineReader()
         self.data = b""
         """What was read last."""
 
-    def new(self, at_most: int = READ_BYTES) -> Iterator[tuple[int, bytes | None]]:
-        """(offset, line) of those that the next bytes finish; None stands for a line that is too long to read."""
+    def new(self, at_most: int = READ_BYTES) -> Iterator[Line]:
+        """Those that the next bytes finish."""
         self.data = self._file.read(at_most) if self._file else b""
-        *lines, rest = self.data.split(b"\n")
-        for piece in lines:
-            start, line = self._at, self._joined(piece)
-            self._at += self._carried + len(piece) + 1
-            self._carried = 0
-            yield start, line
-        if rest:
-            self._carried += len(rest)
-            if self._carried > LINE_BYTES_MAX:
-                self._carry.clear()
-            else:
-                self._carry.append(rest)
+        return self._reader.lines(self.data)
 
     @property
     def read_to(self) -> int:
         """How many bytes were read."""
-        return self._at + self._carried
+        return self._reader.read_to
 
-    def up_to(self, size: int) -> Iterator[tuple[int, bytes | None]]:
+    def up_to(self, size: int) -> Iterator[Line]:
         """The same for all bytes before ``size``, and at last a line that has no end there."""
         while self.read_to < size:
             before = self.read_to
             yield from self.new(min(READ_BYTES, size - before))
             if self.read_to == before:
                 break
-        yield self._at, self._joined(b"")
-
-    def _joined(self, piece: bytes) -> bytes | None:
-        whole = self._carried + len(piece) <= LINE_BYTES_MAX
-        line = b"".join((*self._carry, piece)) if whole else None
-        self._carry.clear()
-        return line
+        yield self._reader.start, self.read_to, self._reader.unfinished
 
     def close(self) -> None:
         """Let go of the file."""
@@ -149,12 +133,12 @@ class Followed:
 
     def new(self) -> Iterator[Shown]:
         """What has come since, at most some of it: there is always a next time."""
-        for _, line in self._lines.new():
+        for _, _, line in self._lines.new():
             yield self._shown(line)
 
     def rest(self) -> Iterator[Shown]:
         """All that has come by now, also a last line that has no end; what comes meanwhile is left."""
-        for _, line in self._lines.up_to(self._path.stat().st_size):
+        for _, _, line in self._lines.up_to(self._path.stat().st_size):
             yield self._shown(line)
 
     def _shown(self, line: bytes | None) -> Shown:
@@ -212,11 +196,10 @@ class Told:
         try:
             while lines.read_to < size:
                 at, used = lines.read_to, 0
-                for start, line in lines.new(min(READ_BYTES, size - lines.read_to)):
+                for start, cut, line in lines.new(min(READ_BYTES, size - lines.read_to)):
                     self._take(output, start, line)
                     if (words := self._taken_up()) is not None:
                         # What it was told stands where it took it up: the output is cut there.
-                        cut = start + len(line or b"") + 1
                         output.data = b"".join([*data, lines.data[used : cut - at]])
                         yield output
                         yield words
@@ -228,7 +211,7 @@ class Told:
                     output.data = b"".join(data)
                     yield output
                     output, data = Output(kind=kind, start=output.start + len(output.data)), []
-            for start, line in lines.up_to(0):
+            for start, _, line in lines.up_to(0):
                 self._take(output, start, line)
             output.data = b"".join(data)
             yield output

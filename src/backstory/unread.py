@@ -10,8 +10,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from backstory import agents, ids
+from backstory.lines import BLANK, LINE_BYTES_MAX
 from backstory.model import LogIdentity, Parsed, Relation, SessionFacts, Unknown
-from backstory.store.logs import BLANK, LINE_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -22,6 +22,7 @@ from msgspec import Struct, field
 from backstory import ids
 from backstory.agents import Exported, _jsonl, _message_rows
 from backstory.bounds import INTEGER_MAX, added
+from backstory.lines import LineReader
 from backstory.model import Outcome
 
 if TYPE_CHECKING:
@@ -204,11 +205,10 @@ _decoder = msgspec.json.Decoder(_Line)
 def _lines(logs: Sequence[KeptLog]) -> Iterator[_Line]:
     """The records of a session's logs, one log after the other; rows that several of them have are the same."""
     for log in logs:
-        rest = b""
+        reader = LineReader()
         for data in log.read():
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                yield from _jsonl.decode(line, _decoder)
+            for _, _, line in reader.lines(data):
+                yield from _jsonl.decode(line, _decoder) if line is not None else ()
 
 
 def write_kept(path: Path, logs: Sequence[KeptLog], called: str | None = None) -> dict[str, int]:

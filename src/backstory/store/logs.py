@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 
 FILE, STREAM, STDERR, API = "file", "stream", "stderr", "api"
 """Kinds of logs: an agent's own, the two outputs of a run, and what a session of ours was appended with."""
-BLANK = b"\0 \t\r"
-"""A line of these alone holds nothing, and is no record."""
-LINE_BYTES_MAX = 64 * 1024 * 1024
-"""A longer line is kept like any other, and told as one Unknown event."""
 OVERSIZE = "line over 64 MB"
 FAILED = "failed at"
 """The type of a record that its adapter, or what is made of its events, failed at."""
