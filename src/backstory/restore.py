@@ -17,7 +17,7 @@ from msgspec import Struct, field, structs
 
 from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, NoFileToReplace, NotAPlace, StoreDamaged
 from backstory.reported import is_reported
-from backstory.store.copying import COPY
+from backstory.store.logs import COPY
 from backstory.store.private import MODE, make_folder
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from backstory.ingest import ingest_these
 from backstory.ingest_report import Report
 from backstory.known_projects import POINTERS, noted
 from backstory.spool import SPOOLS, waiting
-from backstory.store import slices
+from backstory.store import append
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -487,7 +487,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 def _refused(report: Report) -> set[str]:
     """The logs that another process changed again and again while they were read."""
-    return {each.path for each in report.errors if each.reason == slices.STALE}
+    return {each.path for each in report.errors if each.reason == append.STALE}
 
 
 def _state_of_runs(home: Path) -> tuple[object, ...]:

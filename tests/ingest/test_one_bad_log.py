@@ -13,7 +13,7 @@ from backstory import ingest as ingesting
 from backstory.agents import claude
 from backstory.model import LogIdentity
 from backstory.reindex import reindex
-from backstory.store import claims, companions, derived, forks, logs, slices, turns
+from backstory.store import RecordBatch, append, claims, companions, derived, event_rows, forks, logs, turns
 from tests.conftest import NOW
 from tests.ingest.machines import (
     CLAUDE_FOLDER,
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 GUILTY, INNOCENT = "guilty", ("first", "third")
 WRITING: list[tuple[ModuleType, str]] = [
-    (slices, "write"),
-    (slices, "_insert_session"),
-    (slices, "_insert_log"),
-    (slices, "_clear_replaced"),
-    (slices, "_write_turns"),
-    (slices, "insert_events"),
-    (slices, "next_event_id"),
-    (slices, "index_texts"),
-    (slices, "_keep_bytes"),
-    (slices, "_update_session"),
-    (slices, "repository_name"),
+    (append, "write"),
+    (append, "_insert_session"),
+    (append, "_insert_log"),
+    (append, "_clear_replaced"),
+    (append, "_write_turns"),
+    (append, "insert_events"),
+    (event_rows, "next_event_id"),
+    (event_rows, "index_texts"),
+    (append, "_keep_bytes"),
+    (append, "_update_session"),
+    (append, "repository_name"),
     (turns, "upsert"),
     (turns, "note_answers"),
     (turns, "sum_up"),
@@ -72,9 +72,9 @@ class Fault:
         self.raised = 0
 
     def break_(self, module: ModuleType, name: str) -> None:
-        write, whole = slices.write, getattr(module, name)
+        write, whole = append.write, getattr(module, name)
 
-        def watched(db: apsw.Connection, piece: slices.LogSlice, *more: Any) -> slices.Written:
+        def watched(db: apsw.Connection, piece: RecordBatch, *more: Any) -> append.Written:
             self._is_guilty = GUILTY in piece.path
             if name == "write":
                 self._raise()
@@ -84,7 +84,7 @@ class Fault:
             self._raise()
             return whole(*values, **more)
 
-        self._patch.setattr(slices, "write", watched)
+        self._patch.setattr(append, "write", watched)
 
         def faulty_for_all(db: apsw.Connection, uids: set[str]) -> None:
             # It is asked once for all logs of a transaction.
@@ -92,7 +92,7 @@ class Fault:
             self._raise()
             whole(db, uids)
 
-        def faulty_for_texts(db: apsw.Connection, session_id: int, texts: list[slices.Text]) -> None:
+        def faulty_for_texts(db: apsw.Connection, session_id: int, texts: list[event_rows.Text]) -> None:
             # Texts are indexed when all logs of a transaction are written.
             self._is_guilty = any(GUILTY in text for *_, text in texts)
             self._raise()
@@ -174,7 +174,7 @@ def test_what_is_wrong_with_the_store_itself_ends_the_reading(
 ) -> None:
     write_three(machine)
     fault = Fault(monkeypatch, error(machine.store_path))
-    fault.break_(slices, "insert_events")
+    fault.break_(append, "insert_events")
     with pytest.raises(error):
         machine.read()
 
@@ -190,7 +190,7 @@ def test_what_comes_behind_an_end_that_could_not_be_stored_is_kept_too_and_all_i
     untouched.write(claude_log(GUILTY), written[GUILTY] + more)
     untouched.read()
     fault = Fault(monkeypatch, OverflowError("too large"))
-    fault.break_(slices, "insert_events")
+    fault.break_(append, "insert_events")
     for _ in range(2):
         assert list(listed(machine.read())) == [GUILTY]
         assert sha256(written[GUILTY] + more) in kept(machine.store)
@@ -231,8 +231,8 @@ def test_a_log_of_several_slices_that_cannot_be_stored_half_way_is_kept_whole(
     untouched.write(claude_log(GUILTY), big)
     untouched.read()
     fault = Fault(monkeypatch, OverflowError("too large"))
-    fault.break_(slices, "insert_events")
-    whole = slices.insert_events
+    fault.break_(append, "insert_events")
+    whole = append.insert_events
     seen: list[int] = []
 
     def third_time(*values: Any) -> Any:
@@ -240,13 +240,13 @@ def test_a_log_of_several_slices_that_cannot_be_stored_half_way_is_kept_whole(
         fault.is_mended = len(seen) < 3
         return whole(*values)
 
-    monkeypatch.setattr(slices, "insert_events", third_time)
+    monkeypatch.setattr(append, "insert_events", third_time)
     assert list(listed(machine.read())) == [GUILTY]
     (log,) = machine.store.logs()
     assert bytes_of(machine.store, log.id) == (len(big), sha256(big))
     assert machine.store.verify().problems == []
     fault.is_mended = True
-    monkeypatch.setattr(slices, "insert_events", whole)
+    monkeypatch.setattr(append, "insert_events", whole)
     assert machine.read().errors == []
     assert machine.content() == untouched.content()
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backstory import errors
-from backstory.store import slices, turns
+from backstory.store import event_rows, turns
 from backstory.store.connection import has_column
 from backstory.tree import Point, Tree
 
@@ -306,7 +306,7 @@ def prune(db: apsw.Connection, session_id: int) -> int:
         [(turn.parent_seq, turn.id, turn.parent_seq) for turn in doomed],
     )
     for turn in doomed:
-        slices.delete_events(db, "session_id = ? and turn_id = ?", (session_id, turn.id))
+        event_rows.delete_events(db, "session_id = ? and turn_id = ?", (session_id, turn.id))
         db.execute("delete from turn_texts where turn_id = ?", (turn.id,))
         db.execute(
             "delete from file_touches where seq between ? and ? and file_id in "

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 FILE, STREAM, STDERR, API = "file", "stream", "stderr", "api"
 """Kinds of logs: an agent's own, the two outputs of a run, and what a session of ours was appended with."""
+COPY = "copy "
+"""Before the kind of a log whose bytes were copied with another session's turns; its own log stays with that one."""
 OVERSIZE = "line over 64 MB"
 FAILED = "failed at"
 """The type of a record that its adapter, or what is made of its events, failed at."""
@@ -48,6 +50,11 @@ class Log(Struct, frozen=True):
     told_to: int | None
     """What stands behind it is kept as bytes only, because storing what that says failed; None: all is told."""
     state: bytes | None
+
+    @property
+    def source_kind(self) -> str:
+        """What reads it: its kind, also where its bytes are a copy."""
+        return self.kind.removeprefix(COPY)
 
     @property
     def told_end(self) -> int:
@@ -268,19 +275,6 @@ def runs(db: apsw.Connection, log_id: int) -> list[Run]:
         "select start, stop, first_seq, records from numbers where log_id = ? order by start", (log_id,)
     ).fetchall()
     return [Run(*row) for row in rows]
-
-
-def append(db: apsw.Connection, log_id: int, start: int, data: bytes) -> None:
-    """Keep bytes that were written here, not read from a file: a chunk, and the log's own columns."""
-    insert_chunks(db, log_id, [pack(start, data)])
-    end = start + len(data)
-    tail = read(db, log_id, max(end - TAIL_BYTES, 0), TAIL_BYTES)
-    db.execute(
-        "update logs set read_to = ?, parsed_to = ?, tail_hash = ?, frames = frames + 1 where id = ?",
-        (end, end, codec.text_digest(tail), log_id),
-    )
-    if db.execute("select frames from logs where id = ?", (log_id,)).get >= FRAMES_MAX:
-        fold(db, log_id, idle=False)
 
 
 def read(db: apsw.Connection, log_id: int, start: int, length: int, *, checked: bool = True) -> bytes:
