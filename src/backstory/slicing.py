@@ -205,23 +205,12 @@ def _batch(
 ) -> RecordBatch:
     """A batch of a log from ``at`` on, which ends in ``tail``."""
     return RecordBatch(
-        agent=source.agent.name,
-        identity=source.identity,
-        session_uid=source.session_uid,
-        created=source.created,
-        relpath=source.relpath,
-        path=str(source.path),
-        modified=source.place.mtime_ns // 1_000_000,
-        log_id=start.log.id if start.log else None,
-        expected_read_to=at,
-        expected_next_seq=next_seq,
-        read_to=read_to,
-        next_seq=next_seq,
-        generation=start.generation,
-        first_hash=start.first_hash,
-        tail_hash=codec.text_digest(tail),
-        chunks=chunks,
-    )
+        agent=source.agent.name, identity=source.identity, session_uid=source.session_uid, created=source.created,
+        relpath=source.relpath, path=str(source.path), modified=source.place.mtime_ns // 1_000_000,
+        log_id=start.log.id if start.log else None, generation=start.generation, first_hash=start.first_hash,
+        expected_read_to=at, expected_next_seq=next_seq, read_to=read_to, next_seq=next_seq,
+        tail_hash=codec.text_digest(tail), chunks=chunks,
+    )  # fmt: skip
 
 
 def read_exactly(file: IO[bytes], length: int) -> bytes:

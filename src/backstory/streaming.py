@@ -192,16 +192,10 @@ class SpooledRun:
         self._after = begun or told or leaf
         self._follows_leaf = not start.was_begun and told is None
         self.turn = Turn(
-            uid=run.turn_uid,
-            agent=run.agent,
-            native_id=run.native_id or "",
-            prompt=run.prompt,
-            model=run.model,
-            started=run.started,
-            parent_uid=self._after.uid if self._after else None,
+            uid=run.turn_uid, agent=run.agent, native_id=run.native_id or "", prompt=run.prompt, model=run.model,
+            started=run.started, first_seq=start.next_seq, parent_uid=self._after.uid if self._after else None,
             parent_seq=self._after.seq if self._after else None,
-            first_seq=start.next_seq,
-        )
+        )  # fmt: skip
 
     def batches(self, start: RunStart) -> Iterator[list[RecordBatch]]:
         """The run from the beginning, numbered from what the store says: batches that are written together.
@@ -310,24 +304,12 @@ class SpooledRun:
         self._ends[kind or ""] = end, tail
         self.turn.last_seq = self._seq - 1
         batch = RecordBatch(
-            agent=run.agent,
-            identity=LogIdentity(native_id=self._reader.native_id or self.turn.native_id),
-            session_uid=run.session_uid,
-            kind=kind,
-            relpath=f"runs/{run.turn_uid}.{kind}",
-            modified=self._now,
-            cwd=run.cwd,
-            run=RunPart(turn_uid=run.turn_uid),
-            expected_read_to=start,
-            expected_next_seq=self._next_seq,
-            read_to=end,
-            parsed_to=end,
-            next_seq=self._seq,
-            tail_hash=codec.text_digest(tail),
-            pending=content.pending(),
-            chunks=chunks_of(start, data),
-            turns=[self.turn],
-        )
+            agent=run.agent, identity=LogIdentity(native_id=self._reader.native_id or self.turn.native_id),
+            session_uid=run.session_uid, kind=kind, relpath=f"runs/{run.turn_uid}.{kind}", modified=self._now,
+            cwd=run.cwd, run=RunPart(turn_uid=run.turn_uid), expected_read_to=start, expected_next_seq=self._next_seq,
+            read_to=end, parsed_to=end, next_seq=self._seq, tail_hash=codec.text_digest(tail),
+            pending=content.pending(), chunks=chunks_of(start, data), turns=[self.turn],
+        )  # fmt: skip
         self._next_seq = self._seq
         content.move_to(batch, run.cwd).last_active = None
         return batch

@@ -478,16 +478,10 @@ class Store:
         """
         found = self._read(
             lambda db: sessions.listed(
-                db,
-                project=project,
-                folder=folder,
-                agent=agent,
-                helpers=helpers,
-                unread=unread,
-                limit=limit,
+                db, project=project, folder=folder, agent=agent, helpers=helpers, unread=unread, limit=limit,
                 offset=offset,
             )
-        )
+        )  # fmt: skip
         return [self._told(each) for each in found]
 
     def session(self, wanted: str | int) -> Session:
@@ -759,14 +753,9 @@ class Store:
     ) -> Answer:
         """The answer to one reading SQL statement, over the views that docs/sql.md describes; see readonly.execute."""
         return readonly.execute(
-            self.path,
-            sql,
-            limit=limit,
-            timeout_s=timeout_s,
-            parameters=parameters,
-            full_form=full_form,
+            self.path, sql, limit=limit, timeout_s=timeout_s, parameters=parameters, full_form=full_form,
             prices=self.prices_file,
-        )
+        )  # fmt: skip
 
     # logs -----------------------------------------------------------------------------------------------------
 

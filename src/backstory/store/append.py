@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backstory import ids
 from backstory.errors import SessionNotFound
@@ -17,7 +18,7 @@ from backstory.model import Outcome, Relation
 from backstory.remotes import repository_name
 from backstory.store import claims, codec, derived, event_rows, forks, logs, runs, turns
 from backstory.store.event_rows import Waiting
-from backstory.store.logs import FILE, SeenPlace
+from backstory.store.logs import FILE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -273,7 +274,7 @@ def _note_told(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
     """Note how its records are numbered, and where the reader stands."""
     logs.insert_runs(db, log_id, batch.runs)
     if batch.tail_run is not None:
-        logs.insert_tail_run(db, log_id, batch.tail_run)
+        logs.insert_run(db, log_id, batch.tail_run)
     db.execute(
         "update logs set first_hash = ?, parsed_to = ?, tail_seq = ?, state = ?, pending = ?, derived = ?, "
         "told_to = case when told_to is not null and ? < read_to then ? end where id = ?",
@@ -305,15 +306,7 @@ def _keep_bytes(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
     if db.execute("select frames from logs where id = ?", (log_id,)).get >= logs.FRAMES_MAX:
         logs.fold(db, log_id, idle=False)
     if batch.place is not None:
-        place = batch.place
-        logs.remember_place(
-            db,
-            SeenPlace(
-                path=place.path, agent=place.agent, log_id=log_id, device=place.device,
-                inode=place.inode, size=place.size, mtime_ns=place.mtime_ns, ctime_ns=place.ctime_ns,
-                reason=place.reason,
-            ),
-        )  # fmt: skip
+        logs.remember_place(db, replace(batch.place, log_id=log_id))
 
 
 def _update_ours(db: apsw.Connection, session_id: int, batch: RecordBatch, turn_ids: dict[str, int]) -> None:

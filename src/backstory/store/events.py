@@ -184,14 +184,9 @@ class OwnLog:
         if isinstance(event, UserMessage):
             parent = self._leaf
             self._turn = Turn(
-                uid=self._new_uid(),
-                agent=API,
-                first_seq=self._seq,
-                prompt=event.content,
-                started=self._now,
-                parent_uid=parent.uid if parent else None,
-                parent_seq=parent.seq if parent else None,
-            )
+                uid=self._new_uid(), agent=API, first_seq=self._seq, prompt=event.content, started=self._now,
+                parent_uid=parent.uid if parent else None, parent_seq=parent.seq if parent else None,
+            )  # fmt: skip
             self._changed.append(self._turn)
         turn = self._turn
         if turn is not None:
@@ -216,23 +211,12 @@ class OwnLog:
         start, data = self._read_to, b"".join(self._lines)
         self._read_to, self._tail = self._at, (self._tail + data)[-logs.TAIL_BYTES :]
         batch = RecordBatch(
-            agent=API,
-            identity=LogIdentity(native_id=self._uid),
-            session_uid=self._uid,
-            kind=API,
-            expected_read_to=start,
-            expected_next_seq=self._next_seq,
-            follows_leaf=self._follows_leaf,
-            expected_leaf=self._expected_leaf,
-            read_to=self._read_to,
-            parsed_to=self._read_to,
-            next_seq=self._seq,
-            tail_hash=codec.text_digest(self._tail),
-            pending=self._content.pending(),
-            chunks=chunks_of(start, data),
-            turns=self._changed,
-            end=end,
-        )
+            agent=API, identity=LogIdentity(native_id=self._uid), session_uid=self._uid, kind=API,
+            expected_read_to=start, expected_next_seq=self._next_seq, follows_leaf=self._follows_leaf,
+            expected_leaf=self._expected_leaf, read_to=self._read_to, parsed_to=self._read_to, next_seq=self._seq,
+            tail_hash=codec.text_digest(self._tail), pending=self._content.pending(), chunks=chunks_of(start, data),
+            turns=self._changed, end=end,
+        )  # fmt: skip
         # What follows is written together with it.
         self._next_seq, self._follows_leaf, self._lines = self._seq, False, []
         if end is not None and self._turn is not None:

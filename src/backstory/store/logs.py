@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 from msgspec import Struct, ValidationError, convert
+from msgspec.structs import astuple
 
 from backstory.store import codec, connection
 
@@ -199,35 +200,19 @@ def _newest(db: apsw.Connection) -> int:
 
 def places(db: apsw.Connection) -> dict[str, SeenPlace]:
     """Every file that was looked at, by path."""
-    rows = db.execute("select path, agent, log_id, device, inode, size, mtime_ns, ctime_ns, reason from log_places")
-    return {
-        path: SeenPlace(
-            path=path,
-            agent=agent,
-            log_id=log,
-            device=dev,
-            inode=ino,
-            size=size,
-            mtime_ns=mtime,
-            ctime_ns=ctime,
-            reason=why,
-        )
-        for path, agent, log, dev, ino, size, mtime, ctime, why in rows
-    }
+    rows: Any = db.execute(f"select {', '.join(SeenPlace.__struct_fields__)} from log_places")
+    return {row[0]: SeenPlace(**dict(zip(SeenPlace.__struct_fields__, row, strict=True))) for row in rows}
 
 
 def remember_place(db: apsw.Connection, place: SeenPlace) -> None:
     """Note how a file was found, so that it need not be opened again while it stays so."""
     db.execute(
-        "insert into log_places(path, agent, log_id, device, inode, size, mtime_ns, ctime_ns, reason) "
+        f"insert into log_places({', '.join(SeenPlace.__struct_fields__)}) "
         "values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(path) do update set agent = excluded.agent, "
         "log_id = excluded.log_id, device = excluded.device, inode = excluded.inode, size = excluded.size, "
         "mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns, reason = excluded.reason",
-        (
-            place.path, place.agent, place.log_id, place.device, place.inode, place.size, place.mtime_ns,
-            place.ctime_ns, place.reason,
-        ),
-    )  # fmt: skip
+        astuple(place),
+    )
 
 
 def note_ctimes(db: apsw.Connection, ctimes: Mapping[str, int]) -> None:
@@ -255,14 +240,11 @@ def insert_runs(db: apsw.Connection, log_id: int, runs: list[Run]) -> None:
             (run.stop, run.records, log_id, run.start, run.first_seq),
         )
         if not db.changes():
-            db.execute(
-                "insert into numbers(log_id, start, stop, first_seq, records) values (?, ?, ?, ?, ?)",
-                (log_id, run.start, run.stop, run.first_seq, run.records),
-            )
+            insert_run(db, log_id, run)
 
 
-def insert_tail_run(db: apsw.Connection, log_id: int, run: Run) -> None:
-    """Store the number of a last record that may still grow: as a run of its own, so that it can be taken back."""
+def insert_run(db: apsw.Connection, log_id: int, run: Run) -> None:
+    """Store numbers as a run of their own, as that of a last record that may still grow: it can be taken back."""
     db.execute(
         "insert into numbers(log_id, start, stop, first_seq, records) values (?, ?, ?, ?, ?)",
         (log_id, run.start, run.stop, run.first_seq, run.records),
