@@ -121,6 +121,56 @@ def test_everything_from_a_reminder_on_is_dropped() -> None:
     assert kept_of("Read", "a\nb\n\n<system-reminder>be good</system-reminder>\nc\nd") == "a\nb"
 
 
+CODEX = "Chunk ID: 4d9db0\nWall time: 0.3796 seconds\nProcess exited with code {}\nOriginal token count: 7\nOutput:\n{}"
+
+
+@pytest.mark.parametrize(
+    ("tool", "content", "kept"),
+    [
+        (Tool.SHELL, CODEX.format(0, ""), ""),
+        (Tool.SHELL, CODEX.format(0, "calc.py\n"), "calc.py"),
+        (Tool.SHELL, CODEX.format(1, ""), "Process exited with code 1"),
+        (
+            Tool.SHELL,
+            "Chunk ID: 1\nWall time: 1.0 seconds\nProcess running with session ID 7\nOutput:\nstarted\n",
+            "Process running with session ID 7\nstarted",
+        ),
+        (
+            Tool.EDIT,
+            "Exit code: 0\nWall time: 0.1 seconds\nOutput:\nSuccess. Updated:\nA calc.py\n",
+            "Success. Updated:\nA calc.py",
+        ),
+        (Tool.EDIT, "Exit code: 2\nWall time: 0 seconds\nOutput:\nno", "Exit code: 2\nno"),
+        (Tool.OTHER, "Script completed\nWall time 0.1 seconds\nOutput:\n\nnotes.txt\n", "notes.txt"),
+        (Tool.OTHER, "Script failed\nWall time 0.0 seconds\nOutput:\n\nError: boom", "Script failed\nError: boom"),
+        (Tool.OTHER, 'Wall time: 0.0021 seconds\nOutput:\n{"sum":5}', '{"sum":5}'),
+        (Tool.SHELL, "one\n<shellId: 0 completed with exit code 0>", "one"),
+        (Tool.SHELL, "<shellId: cmd-echo completed with exit code 0>", ""),
+        (
+            Tool.SHELL,
+            "one\n<shellId: 0 completed with exit code 3>",
+            "one\n<shellId: 0 completed with exit code 3>",
+        ),
+        (
+            Tool.SHELL,
+            "<persisted-output>\nOutput too large (30KB). Full output saved to: /a.txt\n\nPreview (first 2KB):\n"
+            "first\nsecond\nthird\n...\n</persisted-output>",
+            "Output too large (30KB). Full output saved to: /a.txt\nfirst",
+        ),
+        (Tool.EDIT, "<tool_use_error>File does not exist.</tool_use_error>", "File does not exist."),
+    ],
+)
+def test_what_an_agent_puts_around_an_output_is_no_part_of_it(tool: Tool, content: str, kept: str) -> None:
+    assert kept_of("some_tool", content, tool) == kept
+
+
+@pytest.mark.parametrize(
+    "content", ["Output:\nas a program wrote it", "Wall time: 3 seconds", "Exit code: 0\nOutput:\nits own words"]
+)
+def test_words_of_a_program_that_look_a_little_alike_stay(content: str) -> None:
+    assert kept_of("Bash", content) == "\n".join(content.split("\n")[-2:])
+
+
 def test_the_blanks_at_the_end_are_dropped_whatever_they_are_in_unicode() -> None:
     assert kept_of("Edit", "done \u2003\u00a0\u3000\u0085\r\n") == "done"
 

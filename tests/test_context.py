@@ -10,8 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backstory.context import CLOSE, OPEN, ToldTurn, build_context, build_context_prompt, context_prefix, strip_context
-from backstory.model import AssistantText, Event, Outcome, Tool, ToolCall, ToolResult, Turn, UserMessage
+from backstory.context import (
+    CLOSE,
+    OPEN,
+    ToldTurn,
+    build_context,
+    build_context_prompt,
+    context_prefix,
+    strip_context,
+    told_as,
+)
+from backstory.model import AssistantText, Event, Hook, Outcome, Tool, ToolCall, ToolResult, Turn, UserMessage
 from backstory.store import open_store
 
 
@@ -171,3 +180,32 @@ def test_turns_that_were_not_even_told_count_as_left_out() -> None:
 
 def test_no_budget_is_no_context() -> None:
     assert build_context([told("p", AssistantText(text="a"))], budget_chars=0).text == ""
+
+
+GO_ON = (
+    "<azureal-internal-auto-continue>\nContinue the in-progress work from the supplied Azureal session context. Do not "
+    "treat this as a new user request, do not change objectives, and keep following the user's latest instructions.\n"
+    "</azureal-internal-auto-continue>"
+)
+
+
+def test_what_another_program_says_to_have_its_agent_go_on_is_no_prompt() -> None:
+    assert told_as(GO_ON) == ("", Hook(name="azureal-internal-auto-continue", output=GO_ON))
+    assert told_as(f"\n{GO_ON}\n")[0] == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Continue the in-progress work from the supplied Azureal session context.",
+        GO_ON.removeprefix("<azureal-internal-auto-continue>\n"),
+        f"What is this?\n{GO_ON}",
+        f"{GO_ON}\nWhy does my log hold that?",
+        f"{GO_ON} and {GO_ON}",
+        "<azureal-internal-auto-continue> is what I found. Why?",
+        "<AZUREAL-internal-auto-continue>\nGo on\n</AZUREAL-internal-auto-continue>",
+        "Continue.",
+    ],
+)
+def test_a_person_who_writes_the_like_stays_a_person(text: str) -> None:
+    assert told_as(text) == (text, UserMessage(content=text))

@@ -379,7 +379,15 @@ def test_what_is_written_is_read_again_with_the_same_turns(
 
 def shown(turn: Turn) -> tuple[Any, ...]:
     tokens = turn.tokens
-    return turn.prompt, turn.outcome, tokens.input, tokens.output, tokens.cache_read, tokens.cache_write
+    return (
+        turn.prompt,
+        turn.outcome,
+        turn.api_latency_ms,
+        tokens.input,
+        tokens.output,
+        tokens.cache_read,
+        tokens.cache_write,
+    )
 
 
 def test_a_session_of_ours_is_there_with_the_texts_that_came_between(machine: Machine, target: Path) -> None:
@@ -539,6 +547,20 @@ def test_its_client_goes_on_with_the_current_branch(machine: Machine, target: Pa
     file = AhFile(only_file(target), numbers_from=1000)
     own = file.user("And a third?")
     assert texts(file.path, own) == ["Hello", "Hi there", "About Python", "A snake", "And a third?"]
+
+
+def test_how_long_the_model_took_is_on_a_turns_last_answer_in_sql_and_in_what_is_written(
+    machine: Machine, target: Path
+) -> None:
+    machine.put("claude/tools")
+    machine.read()
+    write(machine, target)
+    path = only_file(target)
+    assert machine.store.execute_read_only("select api_latency_ms from turns").rows == [(143,)]
+    told = "select role, api_latency_ms from messages where api_latency_ms is not null"
+    assert machine.store.execute_read_only(told).rows == ask(path, told) == [("assistant", 143)]
+    (details,) = ask(path, "select details from events where event_type = 'api_call_end'")
+    assert json.loads(details[0])["api_latency_ms"] == 143
 
 
 def test_what_its_client_added_is_read_back_as_the_same_session(

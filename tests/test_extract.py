@@ -52,6 +52,8 @@ FOUND = [
     (Retry(attempt=2, message="busy"), (Scope.SYSTEM, "busy"), 4),
     (Compacted(summary="long ago"), (Scope.SYSTEM, "long ago"), 8),
     (Hook(name="Stop", output="fine"), (Scope.SYSTEM, "Stop fine"), 4),
+    (Command(name="/compact"), (Scope.COMMAND, "/compact"), 8),
+    (Command(name="", output="done"), (Scope.SYSTEM, "done"), 4),
     (Command(name="/compact", output="done"), (Scope.SYSTEM, "/compact done"), 12),
 ]
 SILENT: list[Event] = [Init(cwd="/a"), ModelSwitch(model="opus"), Complete(success=True), Unknown(type="odd")]

@@ -95,6 +95,29 @@ def test_the_first_timestamp_of_a_log_is_its_time(head: bytes, ms: int) -> None:
     assert ids.first_timestamp_ms(head) == ms
 
 
+@pytest.mark.parametrize(
+    ("head", "ms"),
+    [
+        (b'{"timestamp":"1970-01-01T00:00:01Z"}', 1_000),
+        (b'{"snapshot":{"timestamp":"1970-01-01T00:00:09Z"},"timestamp" : "1970-01-01T00:00:01Z"}', 1_000),
+        (b'{"snapshot":{"timestamp":"1970-01-01T00:00:09Z"}}\n{"timestamp":"1970-01-01T00:00:01Z"}', 1_000),
+        (b'{"snapshot":{"timestamp":"1970-01-01T00:00:09Z"}}{"timestamp":"1970-01-01T00:00:01Z"}', 1_000),
+        (b'{"snapshot":{"torn\n{"timestamp":"1970-01-01T00:00:01Z"}', 1_000),
+        (b'{"all":[{"timestamp":"1970-01-01T00:00:09Z"}],"text":"}\\"}"}\n{"timestamp":"1970-01-01T00:00:02Z"}', 2_000),
+        (b'{"key":"timestamp","timestamp":"soon"}\n{"timestamp":"1970-01-01T00:00:02Z"}', 2_000),
+        (b'{"snapshot":{"timestamp":"1970-01-01T00:00:09Z"}}', 0),
+        (b'{"text":"' + b'\\"' * ids.HEAD_BYTES, 0),
+        (b"", 0),
+    ],
+)
+def test_the_first_time_of_a_record_s_own_is_not_one_within_it(head: bytes, ms: int) -> None:
+    assert ids.first_own_time_ms(head) == ms
+
+
+def test_a_uid_tells_the_time_that_it_holds() -> None:
+    assert ids.time_of(ids.session_uid("claude", "abc", 1_790_000_000_000)) == 1_790_000_000_000
+
+
 def test_a_timestamp_behind_the_first_64_kb_does_not_count() -> None:
     stamp = b'"timestamp":"1970-01-01T00:00:01Z"'
     assert ids.first_timestamp_ms(b" " * (ids.HEAD_BYTES - len(stamp)) + stamp) == 1_000

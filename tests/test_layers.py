@@ -15,7 +15,7 @@ CORE = {
     "wordforms", "naming",
     "errors", "ids", "model", "tree", "extract", "render", "context", "compaction", "compact_form", "reader",
     "_version", "bounds", "deriving", "found", "remotes", "shell", "touches", "refs", "sqlite_memory", "trust",
-    "essence", "pairing", "pricing", "lines",
+    "essence", "notices", "pairing", "pricing", "lines",
 }  # fmt: skip
 FACES = {"tui", "web", "mcp", "server"}
 LAYERS = ("core", "agents", "store", "work", "faces", "cli")

@@ -8,7 +8,19 @@ from typing import Any
 import pytest
 
 from backstory.model import PARTIAL, Tokens
-from backstory.pricing import INCLUDED, UNKNOWN, Cost, Kind, Price, Prices, PriceTable, cost_of, prices_from, total
+from backstory.pricing import (
+    INCLUDED,
+    UNKNOWN,
+    Cost,
+    Kind,
+    LongRates,
+    Price,
+    Prices,
+    PriceTable,
+    cost_of,
+    prices_from,
+    total,
+)
 from backstory.store.costs import price_table
 
 PRICE = Price(models=["m"], input=1, output=10, cache_read=0.1, cache_write=2)
@@ -116,6 +128,9 @@ def test_a_sum_is_as_exact_as_the_least_of_its_parts() -> None:
         {"models": ["m"], "input": 1},
         {"models": ["m"], "input": 1, "output": 1, "from": "soon"},
         {"models": ["m"], "input": 1, "output": 1, "cache": 1},
+        {"models": ["m"], "input": 1, "output": 1, "long": {"over": 5, "input": -1}},
+        {"models": ["m"], "input": 1, "output": 1, "long": {"over": -5}},
+        {"models": ["m"], "input": 1, "output": 1, "long": {"input": 2}},
     ],
 )
 def test_prices_that_mean_nothing_are_refused(row: dict[str, Any]) -> None:
@@ -134,3 +149,43 @@ def test_the_prices_that_are_shipped_name_their_source_and_leave_no_day_twice() 
     assert prices.price("codex", "gpt-5-mini", None) is not None
     opus = prices.price("claude", "claude-opus-4-5-20251101", "2026-01-05")
     assert opus is not None and (opus.input, opus.output, opus.cache_read, opus.cache_write) == (5, 25, 0.5, 6.25)
+
+
+def test_what_a_cache_holds_for_an_hour_has_its_price_and_the_rest_that_of_five_minutes() -> None:
+    tokens = Tokens(input=0, output=0, cache_write=1_000_000, cache_write_1h=250_000)
+    assert cost_of(tokens, LONG) == Cost(kind=Kind.COMPUTED, usd=2.25, low_usd=2.25, high_usd=2.25)
+    assert cost_of(tokens, PRICE).usd == 2.0
+
+
+TIERED = Price(
+    models=["m"], input=1, output=10, cache_read=0.1, long=LongRates(over=100, input=5, output=20, cache_read=1)
+)
+UNTOLD = Price(models=["m"], input=1, output=10, cache_read=0.1, long=LongRates(over=100))
+
+
+@pytest.mark.parametrize("largest", [100, 60])
+def test_requests_up_to_the_border_cost_the_lower_price_however_large_their_sum(largest: int) -> None:
+    tokens = Tokens(input=1_000, output=0, cache_read=0, largest_input=largest)
+    assert cost_of(tokens, TIERED).usd == pytest.approx(0.001)
+
+
+def test_a_sum_below_the_border_holds_no_request_above_it() -> None:
+    assert cost_of(Tokens(input=60, output=0, cache_read=40), TIERED).kind is Kind.COMPUTED
+    assert cost_of(Tokens(input=60, output=0, cache_read=41), TIERED).kind is Kind.LOWER_BOUND
+
+
+def test_all_tokens_of_a_single_request_above_the_border_cost_the_higher_price() -> None:
+    tokens = Tokens(input=60, output=10, cache_read=41, largest_input=101)
+    assert cost_of(tokens, TIERED).usd == pytest.approx((60 * 5 + 10 * 20 + 41 * 1) / 1e6)
+
+
+def test_where_a_sum_hides_what_the_long_requests_were_a_cost_is_a_lower_bound_with_an_estimate() -> None:
+    cost = cost_of(Tokens(input=200, output=10, cache_read=0, largest_input=150), TIERED)
+    assert (cost.kind, cost.usd) == (Kind.LOWER_BOUND, None)
+    assert cost.low_usd == pytest.approx((200 * 1 + 10 * 10) / 1e6)
+    assert cost.high_usd == pytest.approx((200 * 5 + 10 * 20) / 1e6)
+
+
+def test_a_higher_price_that_is_not_known_makes_a_lower_bound_without_an_estimate() -> None:
+    cost = cost_of(Tokens(input=200, output=0, largest_input=200), UNTOLD)
+    assert (cost.kind, cost.high_usd) == (Kind.LOWER_BOUND, None)

@@ -7,6 +7,7 @@ it leaves would be counted as content by a second pass.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +22,23 @@ if TYPE_CHECKING:
 THOUGHT_CHARS = 240
 """Of a thought the beginning is kept in the compact form; these rules know no thoughts, so this one is ours."""
 REMINDER = "<system-reminder>"
+_HEADER_STARTS = ("Chunk ID: ", "Exit code: ", "Script ", "Wall time")
+_HEADER = re.compile(
+    r"(?:(?:Chunk ID: [^\n]*|Script (?:completed|failed|running)[^\n]*"
+    r"|Wall time:? [\d.]+ seconds|Exit code: -?\d+|Process (?:exited with code|running with session ID) -?\d+"
+    r"|(?:Original token count|Total output lines): \d+)\n){1,8}Output:(?:\n+|\Z)"
+)
+"""What some agents put before the output of a command, a patch, a script, or another's tool."""
+_PLAIN_HEADER = re.compile(
+    r"(?:Chunk|Wall|Original|Total|Output)|Script completed|(?:Exit|Process exited with) code:? 0$"
+)
+"""Its lines that say nothing to a person: the command went well."""
+_TRAILER = re.compile(r"\s*<shellId: \S+ completed with exit code 0>\s*\Z")
+"""What some put behind the output of a command that went well."""
+_TRAILER_CHARS_MAX = 200
+_SPILLED = re.compile(r"<persisted-output>\n(Output too large[^\n]*)\n+(?:Preview[^\n]*\n)?([^\n]*)")
+"""What stands for an output that was put into a file of its own: where it is, and how it begins."""
+_ERROR_MARKS = "<tool_use_error>", "</tool_use_error>"
 _COMMENT_STARTS = ("//", "#", "/*", '"""')
 # Rust's White_Space, which is what the rules were written against; str.strip() would also take \x1c-\x1f.
 _BLANKS = (
@@ -52,8 +70,26 @@ def compact_result(tool_name: str, tool: str, content: str) -> str:
     at = content.find(REMINDER)
     if at >= 0:
         content = content[:at]
-    content = content.rstrip(_BLANKS)
+    content = without_wrapping(content).rstrip(_BLANKS)
     return _RESULT_RULES.get(_rule(tool_name, tool), _first_three)(content)
+
+
+def without_wrapping(content: str) -> str:
+    """What a tool printed, without what an agent puts around it for the model; how it failed stays.
+
+    >>> without_wrapping("Exit code: 1\\nWall time: 0.1 seconds\\nOutput:\\nno such file")
+    'Exit code: 1\\nno such file'
+    """
+    head = _HEADER.match(content) if content.startswith(_HEADER_STARTS) else None
+    if head and "Wall time" in head.group():
+        telling = [line for line in head.group().splitlines() if line and not _PLAIN_HEADER.match(line)]
+        content = "\n".join([*telling, content[head.end() :]])
+    if content.startswith(_ERROR_MARKS[0]):
+        content = content.removeprefix(_ERROR_MARKS[0]).rstrip().removesuffix(_ERROR_MARKS[1])
+    if spilled := _SPILLED.match(content):
+        return "\n".join(spilled.groups())
+    found = _TRAILER.search(content, max(len(content) - _TRAILER_CHARS_MAX, 0))
+    return content[: found.start()] if found else content
 
 
 def compact_input(tool_name: str, tool: str, given: Any) -> Any:

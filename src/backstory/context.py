@@ -21,6 +21,8 @@ TAG = "backstory-session-context"
 OPEN, CLOSE = f"<{TAG}>", f"</{TAG}>"
 FOREIGN_TAG = "azureal-session-context"
 """Another program's tag of the same meaning, found in the logs of agents that it ran."""
+FOREIGN_GO_ON = "azureal-internal-auto-continue"
+"""The tag of what that program tells an agent by itself, behind a context, to have it go on with its work."""
 
 RESULT_CHARS_MAX = 600
 FAILURE_CHARS_MAX = 3_000
@@ -128,6 +130,18 @@ def strip_context(text: str) -> str:
         return text
     _, end, rest = text.partition(f"</{found.group(2)}>")
     return rest.lstrip("\n") if end else ""
+
+
+def told_as(prompt: str) -> tuple[str, model.UserMessage | model.Hook]:
+    """What a person typed of a prompt without its context, and its event; of what no person typed, nothing is.
+
+    >>> told_as("Go on")[0], told_as("<azureal-internal-auto-continue>Go on</azureal-internal-auto-continue>")[0]
+    ('Go on', '')
+    """
+    rest = prompt.strip().removeprefix(f"<{FOREIGN_GO_ON}>")
+    if rest != prompt.strip() and rest.find(end := f"</{FOREIGN_GO_ON}>") == len(rest) - len(end) > 0:
+        return "", model.Hook(name=FOREIGN_GO_ON, output=prompt.strip())
+    return prompt, model.UserMessage(content=prompt)
 
 
 def _escaped(text: str) -> str:

@@ -22,6 +22,8 @@ SCANNED_CHARS_MAX = 200_000
 """Of a script or a patch so much is looked at for commands and files."""
 WORDS_CHARS_MAX = 2_000
 """A longer text is no line that a person would read; its first line may be."""
+NUMBERS_SHOWN_MAX = 6
+"""Of an input without words so many numbers are shown."""
 CODE_KEYS = ("input", "script", "code")
 
 _COMMANDS = ("command", "cmd")
@@ -59,7 +61,7 @@ def essence(call: ToolCall) -> str:
     for key in _NAMED:
         if text := _text(given.get(key)):
             return text + _lines_written(call, given)
-    return call.file_path or _first_words(given)
+    return call.file_path or _first_words(given) or _numbers(given)
 
 
 def is_path(call: ToolCall) -> bool:
@@ -207,6 +209,12 @@ def _first_words(value: Any) -> str:
     """The first text in an input that a person would read: words before what may be an id."""
     texts = list(_short_texts(value))
     return next((text for text in texts if " " in text), texts[0] if texts else "")
+
+
+def _numbers(given: dict[str, Any]) -> str:
+    """An input without words, by its names: what is left to tell two calls apart."""
+    told = [(key, value) for key, value in given.items() if isinstance(value, int | float)]
+    return " ".join(f"{key}={msgspec.json.encode(value).decode()}" for key, value in told[:NUMBERS_SHOWN_MAX])
 
 
 def _short_texts(value: Any) -> Iterator[str]:

@@ -27,6 +27,8 @@ class Scope(StrEnum):
     """Where in a session a text stands."""
 
     PROMPT = "prompt"
+    COMMAND = "command"
+    """What a person typed that is a command, not a prompt; what it printed is the system's."""
     ANSWER = "answer"
     THINKING = "thinking"
     TOOL_INPUT = "tool_input"
@@ -44,6 +46,8 @@ def searchable(event: model.Event) -> tuple[str, str] | None:
     if told is None:
         return None
     scope, text_of = told
+    if isinstance(event, model.Command) and event.name and not event.output:
+        scope = Scope.COMMAND
     text = text_of(event)
     return (scope.value, text) if text else None
 
@@ -149,7 +153,7 @@ _SEARCHED: dict[type[model.Event], tuple[Scope, Callable[[Any], str]]] = {
     model.Error: (Scope.SYSTEM, lambda event: event.message),
     model.Retry: (Scope.SYSTEM, lambda event: event.message),
     model.Hook: (Scope.SYSTEM, lambda event: f"{event.name} {event.output}"),
-    model.Command: (Scope.SYSTEM, lambda event: f"{event.name} {event.output}"),
+    model.Command: (Scope.SYSTEM, lambda event: f"{event.name} {event.output}".strip()),
 }
 _MEASURED: dict[type[model.Event], Callable[[Any], int]] = {
     model.UserMessage: lambda event: len(event.content),

@@ -60,6 +60,14 @@ class FoundCheckpoint(Struct, frozen=True):
     summary: str
 
 
+class FoundSummary(Struct, frozen=True):
+    """A conversation was called something in a few words. It may be another session's: the one that holds ``leaf``."""
+
+    leaf: bytes
+    """The key of the record that the conversation ended with; see ``ids.record_key``."""
+    title: str
+
+
 class Found(Struct, kw_only=True):
     """All that a piece of a log gave."""
 
@@ -67,3 +75,6 @@ class Found(Struct, kw_only=True):
     refs: list[FoundRef] = field(default_factory=list)
     results: list[FoundResult] = field(default_factory=list)
     checkpoints: list[FoundCheckpoint] = field(default_factory=list)
+    summaries: list[FoundSummary] = field(default_factory=list)
+    record_ids: bytes = b""
+    """The keys of its records, in order, of agents whose logs hold summaries."""

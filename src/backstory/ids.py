@@ -16,11 +16,13 @@ UID_LENGTH = 26
 IDENTITY_LENGTH = 16
 """The last characters of a session uid: its 80 bits of identity. Two uids that share them are one session."""
 UID_SHOWN_MIN = 8
+RECORD_KEY_BYTES = 8
 HEAD_BYTES = 64 * 1024
 """How much of a log is searched for its first timestamp."""
 
 _VALUES = {letter: value for value, letter in enumerate(ALPHABET)} | {"O": 0, "I": 1, "L": 1}
 _TIMESTAMP = re.compile(rb'"timestamp"\s*:\s*"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d))"')
+_TOKEN = re.compile(rb'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"?|[][{}\n]')
 _LIKE_A_TIME = re.compile(r"[+-]?\d{4,}-\d\d-\d\d[Tt ]")
 
 
@@ -48,6 +50,23 @@ def new_uid(now_ms: int, randomness: bytes) -> str:
     return encode((now_ms << 80) | int.from_bytes(randomness[:10], "big"))
 
 
+def record_key(native_id: str) -> bytes:
+    """By what a record is known again by its agent's own id: 8 bytes, the random end of a UUID, of others a hash.
+
+    >>> record_key("8f0c0b0e-3a3f-4a43-9d5b-5f7f7e1c2a10").hex()
+    '9d5b5f7f7e1c2a10'
+    """
+    try:
+        key = bytes.fromhex(native_id[-17:].replace("-", ""))
+    except ValueError:
+        key = b""
+    return (
+        key
+        if len(key) == RECORD_KEY_BYTES
+        else hashlib.sha256(native_id.encode("utf-8", "surrogatepass")).digest()[:RECORD_KEY_BYTES]
+    )
+
+
 def session_uid(agent: str, native_id: str, created_ms: int) -> str:
     """The uid of a session read from a log: its time, and 80 bits of SHA-256 over agent NUL native id."""
     identity = int.from_bytes(_digest(agent, native_id)[:10], "big")
@@ -71,6 +90,33 @@ def first_timestamp_ms(head: bytes) -> int:
     """
     told = (parse_time_ms(found.group(1).decode()) for found in _TIMESTAMP.finditer(head, 0, HEAD_BYTES))
     return next((at for at in told if at is not None), 0)
+
+
+def first_own_time_ms(head: bytes) -> int:
+    """The first time in a log's first 64 KB that a record gives as its own, in ms since 1970; 0 when there is none.
+
+    One deeper within a record, such as that of a snapshot which it holds, may be later than what was said before it.
+    """
+    depth = 0
+    for token in _TOKEN.finditer(head, 0, HEAD_BYTES):
+        match token.group():
+            case b"{" | b"[":
+                depth += 1
+            case b"}" | b"]":
+                depth -= 1
+            case b"\n":
+                # A record that is torn does not reach into the next line.
+                depth = 0
+            case b'"timestamp"' if depth == 1:
+                found = _TIMESTAMP.match(head, token.start(), HEAD_BYTES)
+                if found and (at := parse_time_ms(found.group(1).decode())) is not None:
+                    return at
+    return 0
+
+
+def time_of(uid: str) -> int:
+    """The time that a uid holds, in ms since 1970."""
+    return decode(uid[: UID_LENGTH - IDENTITY_LENGTH])
 
 
 def parse_time_ms(text: str | int | float | None) -> int | None:

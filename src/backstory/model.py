@@ -250,6 +250,10 @@ class Tokens(Struct, kw_only=True):
     cache_read: int | None = None
     cache_write: int | None = None
     reasoning: int | None = None
+    cache_write_1h: int | None = None
+    """The part of ``cache_write`` that a cache holds for an hour."""
+    largest_input: int | None = None
+    """The input of the largest request, caches included."""
 
 
 class Outcome(StrEnum):
@@ -277,6 +281,8 @@ class Turn(Struct, kw_only=True):
     ended: int | None = None
     outcome: str | None = None
     stop_reason: str | None = None
+    api_latency_ms: int | None = None
+    """How long the model took: its requests added up, as the agent tells it."""
     duration_ms: int | None = None
     tokens: Tokens = field(default_factory=Tokens)
     tokens_source: str | None = None

@@ -1,7 +1,8 @@
 """What tokens cost by a table of prices. Pure: the table comes in as a value, and nothing is guessed.
 
-A model without a price on its day costs nobody knows what. Where the output is known to be at least so much, or how
-long a cache was to hold what was written, is not known, the cost is a lower bound.
+A model without a price on its day costs nobody knows what. Where the output is known to be at least so much, where it
+is not known how long a cache was to hold what was written, or whether a request was so long that it cost more, the cost
+is a lower bound.
 """
 
 from __future__ import annotations
@@ -50,15 +51,29 @@ INCLUDED = Cost(kind=Kind.INCLUDED)
 """It is a part of what was reported for another turn."""
 
 
-class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Rates(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a million tokens cost; None where that is not known."""
+
+    input: float | None = None
+    output: float | None = None
+    cache_read: float | None = None
+    cache_write: float | None = None
+    cache_write_1h: float | None = None
+
+
+class LongRates(Rates, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What all tokens of a request cost whose input, caches included, is larger than ``over``."""
+
+    over: int
+
+
+class Price(Rates, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a million tokens of some models cost, from one day to another, both included."""
 
     models: list[str]
     input: float
     output: float
-    cache_read: float | None = None
-    cache_write: float | None = None
-    cache_write_1h: float | None = None
+    long: LongRates | None = None
     since: str | None = field(default=None, name="from")
     until: str | None = None
     source: str = ""
@@ -123,12 +138,12 @@ def cost_of(
     counts = (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write)
     if price is None or all(count is None for count in counts):
         return UNKNOWN
-    low = sum(_dollars(*each) for each in _priced(tokens, price)) / MILLION
-    if not _is_bound(tokens, price, source):
+    least, most = _rates(tokens, price)
+    low = _sum(tokens, least)
+    if least is most and not _is_bound(tokens, least, source):
         return Cost(kind=Kind.COMPUTED, usd=low, low_usd=low, high_usd=low)
     missing = max(-(-chars // CHARS_PER_TOKEN) - (tokens.output or 0), 0) if source == PARTIAL else 0
-    longer = _dollars(tokens.cache_write, max((price.cache_write_1h or 0) - (price.cache_write or 0), 0))
-    return Cost(kind=Kind.LOWER_BOUND, low_usd=low, high_usd=low + (missing * price.output + longer) / MILLION)
+    return Cost(kind=Kind.LOWER_BOUND, low_usd=low, high_usd=_estimate(tokens, most, missing))
 
 
 def total(costs: Iterable[Cost]) -> Cost:
@@ -148,31 +163,59 @@ def prices_from(values: object) -> Prices:
     """The prices of a file that was decoded. Raises ValueError where they mean nothing."""
     prices = msgspec.convert(values, Prices)
     for each in prices.price:
-        amounts = (each.input, each.output, each.cache_read, each.cache_write, each.cache_write_1h)
+        amounts = [amount for rates in (each, each.long) if rates is not None for amount in _amounts(rates)]
         if any(amount is not None and not 0 <= amount < float("inf") for amount in amounts):
             raise ValueError(f"a price of {each.models[0] if each.models else 'nothing'} is no amount")
+        if each.long is not None and each.long.over < 0:
+            raise ValueError(f"no request is longer than {each.long.over} tokens")
         for day in (each.since, each.until):
             if day is not None and not re.fullmatch(_DAY, day):
                 raise ValueError(f"{day!r} is no day like 2026-01-31")
     return prices
 
 
-def _priced(tokens: Tokens, price: Price) -> Iterable[tuple[int | None, float | None]]:
-    yield tokens.input, price.input
-    yield tokens.output, price.output
-    yield tokens.cache_read, price.cache_read
-    yield tokens.cache_write, price.cache_write
+def _amounts(rates: Rates) -> tuple[float | None, ...]:
+    return rates.input, rates.output, rates.cache_read, rates.cache_write, rates.cache_write_1h
 
 
-def _dollars(count: int | None, price: float | None) -> float:
-    return (count or 0) * (price or 0)
+def _rates(tokens: Tokens, price: Price) -> tuple[Rates, Rates]:
+    """What these tokens cost at least and at most; the same where it is known which requests were long."""
+    whole = (tokens.input or 0) + (tokens.cache_read or 0) + (tokens.cache_write or 0)
+    largest, long = tokens.largest_input, price.long
+    if long is None or (whole if largest is None else largest) <= long.over:
+        return price, price
+    # As large as all of them together: it was the only one.
+    return (long, long) if largest == whole and long.input is not None else (price, long)
 
 
-def _is_bound(tokens: Tokens, price: Price, source: str | None) -> bool:
+def _sum(tokens: Tokens, rates: Rates) -> float:
+    return sum((count or 0) * (rate or 0) for count, rate in _priced(tokens, rates)) / MILLION
+
+
+def _priced(tokens: Tokens, rates: Rates) -> Iterable[tuple[int | None, float | None]]:
+    yield tokens.input, rates.input
+    yield tokens.output, rates.output
+    yield tokens.cache_read, rates.cache_read
+    held_1h = 0 if rates.cache_write_1h is None else tokens.cache_write_1h or 0
+    yield (tokens.cache_write or 0) - held_1h, rates.cache_write
+    yield held_1h, rates.cache_write_1h
+
+
+def _estimate(tokens: Tokens, rates: Rates, missing_output: int) -> float | None:
+    """What a lower bound comes to with the output that was not counted, and caches that hold for an hour."""
+    if rates.input is None or rates.output is None:
+        return None
+    written_1h = tokens.cache_write if tokens.cache_write_1h is None else tokens.cache_write_1h
+    held = msgspec.structs.replace(tokens, cache_write_1h=written_1h)
+    return _sum(held, rates) + missing_output * rates.output / MILLION
+
+
+def _is_bound(tokens: Tokens, rates: Rates, source: str | None) -> bool:
     """Whether there may be more to pay than what is known to be."""
     if source == PARTIAL or tokens.input is None or tokens.output is None:
         return True
-    if any(count and each is None for count, each in _priced(tokens, price)):
+    if any(count and rate is None for count, rate in _priced(tokens, rates)):
         return True
-    # The longer a cache holds what is written, the more that costs; agents' sums do not say how long.
-    return bool(tokens.cache_write) and price.cache_write_1h not in (None, price.cache_write)
+    # The longer a cache holds what is written, the more that costs.
+    is_told = tokens.cache_write_1h is not None or not tokens.cache_write
+    return not is_told and rates.cache_write_1h not in (None, rates.cache_write)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from backstory.agents import Agent, LogReader, Runnable, StreamReader
-    from backstory.found import FoundRef
+    from backstory.found import Found
     from backstory.model import Turn
 
 _own_line = msgspec.json.Decoder(OwnLine)
@@ -74,9 +74,8 @@ class RecordSource:
         """All that is needed to go on later."""
         return b""
 
-    def refs(self) -> list[FoundRef]:
-        """The refs that stand by themselves in records since the last call."""
-        return []
+    def note_found(self, found: Found) -> None:
+        """Add what stands by itself in records since the last call."""
 
     def has_reported(self) -> bool:
         """Whether a record since the last call reports of a subagent."""
@@ -111,8 +110,8 @@ class _AgentLog(RecordSource):
     def state(self) -> bytes:
         return self._reader.state()
 
-    def refs(self) -> list[FoundRef]:
-        return agents.refs_named_by(self._reader)
+    def note_found(self, found: Found) -> None:
+        agents.note_found(self._reader, found)
 
     def has_reported(self) -> bool:
         return agents.has_reported(self._reader)

@@ -18,6 +18,7 @@ from backstory.ingest import read_reported, understand
 from backstory.model import LogIdentity
 from backstory.record_source import record_source
 from backstory.slicing import SLICE_BYTES, placed_lines
+from backstory.sources import created_ms
 from backstory.store.batches import BatchContent, RecordBatch
 from backstory.store.logs import FILE
 from backstory.unread import identified, is_unread
@@ -94,24 +95,24 @@ def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
         return
     told: set[str] = set()
     # What cannot be told again is found out before anything is cleared.
-    logs = [(log, _source(store, session, log)) for log in store.logs(session)]
+    logs = [(log, *_source(store, session, log)) for log in store.logs(session)]
     store.clear_derived(session.id)
-    for log, source in logs:
-        for batch in _rederived(store, session, log, source):
+    for log, source, created in logs:
+        for batch in _rederived(store, session, log, source, created):
             told |= {turn.uid for turn in batch.turns}
             store.rederive(batch, events_too=events_too)
     store.rederive_unlogged(session.id)
     for log in store.logs(session):
         companions.tell_again(store, log)
     if events_too and session.number is None:
-        store.drop_turns_but(session.id, told, {log.id: log.told_end for log, _ in logs})
-    for log, source in logs:
+        store.drop_turns_but(session.id, told, {log.id: log.told_end for log, *_ in logs})
+    for log, source, _ in logs:
         if source.has_reported():
             # An earlier version did not make sessions of what a log reports.
             read_reported(store, log)
 
 
-def _rederived(store: Store, session: Session, log: Log, source: RecordSource) -> Iterator[RecordBatch]:
+def _rederived(store: Store, session: Session, log: Log, source: RecordSource, created: int) -> Iterator[RecordBatch]:
     """A log's records, read again by today's adapter, some megabytes at a time; the last batch says that it is."""
     content, size, is_past, cwd = BatchContent(), 0, False, source.cwd
 
@@ -131,7 +132,8 @@ def _rederived(store: Store, session: Session, log: Log, source: RecordSource) -
             # What a record that may still grow says is not part of the state to go on from.
             is_past = True
             settle(piece)
-        content.take(source, line, seq, start)
+        record = content.take(source, line, seq, start)
+        created = created or record.at or 0
         size += len(line or b"")
         if size >= SLICE_BYTES and not is_past:
             settle(piece)
@@ -141,21 +143,22 @@ def _rederived(store: Store, session: Session, log: Log, source: RecordSource) -
         piece.turns += source.turns()
     else:
         settle(piece)
-    piece.is_last = True
+    piece.is_last, piece.created = True, created if piece.kind == FILE else 0
     yield _cut(piece, content, source, cwd)
 
 
 def _cut(batch: RecordBatch, content: BatchContent, source: RecordSource, cwd: str | None) -> RecordBatch:
-    content.move_to(batch, cwd).found.refs += source.refs()
+    source.note_found(content.move_to(batch, cwd).found)
     return batch
 
 
-def _source(store: Store, session: Session, log: Log) -> RecordSource:
-    """What reads a kept log again from its beginning."""
-    identity, cwd = LogIdentity(native_id=log.native_id), store.run_folder(log.id) or session.cwd
+def _source(store: Store, session: Session, log: Log) -> tuple[RecordSource, int]:
+    """What reads a kept log again from its beginning, and when its session began; 0 where that does not say so."""
+    identity, cwd, created = LogIdentity(native_id=log.native_id), store.run_folder(log.id) or session.cwd, 0
     if log.source_kind == FILE and not is_unread(log.native_id):
         # Where its beginning does not say whose it is any more, it did when the log was first read.
-        agent = agents.load(log.agent)
-        told, _ = identified(agent, Path(log.path or log.relpath), partial(store.read_log, log.id))
-        identity = told or identity
-    return record_source(log.source_kind, log.agent, identity, turn_uid=store.turn_uid_of(log.id), cwd=cwd)
+        agent, path = agents.load(log.agent), log.path or log.relpath
+        told, head = identified(agent, Path(path), partial(store.read_log, log.id))
+        identity, created = told or identity, created_ms(agent, path, head)
+    turn_uid = store.turn_uid_of(log.id)
+    return record_source(log.source_kind, log.agent, identity, turn_uid=turn_uid, cwd=cwd), created

@@ -47,6 +47,8 @@ class Source(Struct, frozen=True, kw_only=True):
     identity: LogIdentity
     session_uid: str
     created: int
+    """When its session began, as its beginning says; 0 where that says nothing."""
+    """When its session began, as its beginning says; 0 where that says nothing."""
     path: Path
     relpath: str
     place: SeenPlace
@@ -88,6 +90,7 @@ class Slicer:
         self._lines = LineReader()
         self._undo_from = log.parsed_to if log and log.tail_seq is not None else None
         self._expected = (self._at, start.next_seq)
+        self._created = source.created
         self._taken = 0
         self._chunks: list[logs.Chunk] = []
 
@@ -137,7 +140,10 @@ class Slicer:
         if line is not None and not line.strip(BLANK):
             return None
         seq = self._number(line)
-        self._content.take(self._records, line, seq, start)
+        record = self._content.take(self._records, line, seq, start)
+        if not self._created and record.at is not None and self._start.log is None:
+            # Its first time stands behind what is searched for it.
+            self._created = record.at
         return seq
 
     def _number(self, line: bytes | None) -> int:
@@ -180,7 +186,8 @@ class Slicer:
         batch.undo_from, batch.matched, batch.is_kept = self._undo_from, self._start.known is not None, self._is_kept
         batch.parsed_to, batch.tail_seq, batch.next_seq = parsed_to, tail_seq, self._next_seq
         batch.state, batch.pending, batch.turns, batch.facts = state, pending, records.turns(), records.facts
-        batch.found.refs += records.refs()
+        batch.created = self._created
+        records.note_found(batch.found)
         batch.has_reported = records.has_reported()
         if tail_seq is not None and is_last:
             batch.tail_run = logs.Run(parsed_to, self._at, tail_seq, 1)

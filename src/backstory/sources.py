@@ -39,12 +39,17 @@ class Reading(Struct, kw_only=True):
 
 def source_of(each: Candidate, identity: LogIdentity, head: bytes, log: Log | None) -> Source:
     """A log to read; ``head`` is its beginning, ``log`` what is kept of it."""
-    created = _started_ms(each, head) or ids.first_timestamp_ms(head)
+    named_by = _started_ms(each.agent, each.path, head) or ids.first_timestamp_ms(head)
     return Source(
-        agent=each.agent, identity=identity,
-        session_uid=ids.session_uid(each.agent.name, identity.native_id, created), created=created,
-        path=Path(each.path), relpath=relpath(each), place=place_of(each, log.id if log else None),
+        agent=each.agent, identity=identity, path=Path(each.path), relpath=relpath(each),
+        session_uid=ids.session_uid(each.agent.name, identity.native_id, named_by),
+        created=created_ms(each.agent, each.path, head), place=place_of(each, log.id if log else None),
     )  # fmt: skip
+
+
+def created_ms(agent: Agent, path: str, head: bytes) -> int:
+    """When a log says by its beginning that its session began; 0 where it does not."""
+    return _started_ms(agent, path, head) or ids.first_own_time_ms(head)
 
 
 def job_of(source: Source, next_seq: int, first_hash: str | None) -> Job:
@@ -84,6 +89,6 @@ def relpath(each: Candidate) -> str:
     return each.relpath.removesuffix(".zst")
 
 
-def _started_ms(each: Candidate, head: bytes) -> int:
-    keeper = documents_of(each.agent)
-    return keeper.started_ms(head) if keeper is not None and keeper.is_document(Path(each.path)) else 0
+def _started_ms(agent: Agent, path: str, head: bytes) -> int:
+    keeper = documents_of(agent)
+    return keeper.started_ms(head) if keeper is not None and keeper.is_document(Path(path)) else 0

@@ -328,6 +328,7 @@ class SpooledRun:
         turn.ended, turn.outcome, turn.stop_reason = now, ending.outcome, ending.stop_reason
         lasted = max(now - self.run.started, 0)
         turn.duration_ms = ending.duration_ms if ending.duration_ms is not None else lasted
+        turn.api_latency_ms = ending.api_latency_ms
         turn.tokens, turn.tokens_source = ending.tokens, ending.tokens_source
         turn.cost_usd, turn.cost_source = ending.cost_usd, ending.cost_source
         error = ending.error

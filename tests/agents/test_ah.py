@@ -300,6 +300,31 @@ def test_a_version_that_did_not_count_tells_no_tokens(machine: Machine, project:
     assert (turn.tokens.input, turn.tokens_source) == (None, None)
 
 
+# how long the model took --------------------------------------------------------------------------------------
+
+
+def test_how_long_the_model_took_is_that_of_a_turns_answers_and_counted_once(machine: Machine, project: Path) -> None:
+    put(project, "tree")
+    read(machine, project)
+    # Each answer says it, and the event of its call says it again.
+    assert [turn.api_latency_ms for turn in turns(machine)] == [700, 1400, 700]
+
+
+def test_where_answers_do_not_say_how_long_the_model_took_the_events_of_their_calls_do(
+    machine: Machine, project: Path
+) -> None:
+    file = put(project, "tree")
+    file.run("update messages set api_latency_ms = null")
+    read(machine, project)
+    assert [turn.api_latency_ms for turn in turns(machine)] == [700, 1400, 700]
+
+
+def test_a_version_that_did_not_measure_tells_no_latency(machine: Machine, project: Path) -> None:
+    put(project, "early")
+    read(machine, project)
+    assert [turn.api_latency_ms for turn in turns(machine)] == [None]
+
+
 # a database that changes --------------------------------------------------------------------------------------
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from backstory import ids
+from backstory import agents, ids
 from backstory.agents.claude import AGENT
+from backstory.found import Found, FoundSummary
 from backstory.model import (
     AssistantText,
     Command,
@@ -18,6 +19,7 @@ from backstory.model import (
     Error,
     Event,
     Hook,
+    LogIdentity,
     Outcome,
     Plan,
     Relation,
@@ -206,6 +208,34 @@ def test_a_side_chain_in_a_session_is_not_typed_by_the_user() -> None:
     assert only(what, Hook).name == "subagent prompt"
 
 
+GO_ON = (
+    "<azureal-internal-auto-continue>\nContinue the in-progress work from the supplied Azureal session context. Do not "
+    "treat this as a new user request, do not change objectives, and keep following the user's latest instructions.\n"
+    "</azureal-internal-auto-continue>"
+)
+
+
+def test_what_another_program_says_to_go_on_begins_a_turn_without_a_prompt() -> None:
+    context = "<azureal-session-context>\n## User\ngo\n</azureal-session-context>\n\n"
+    goes_on = answer("Done.", message={"id": "m1", "usage": {"input_tokens": 10, "output_tokens": 2}})
+    what = said(user(context + GO_ON, "p1"), goes_on, user("thanks", "p2"))
+    first, second = what.in_order()
+    assert (what.prompts(), only(what, Hook).output) == (["thanks"], GO_ON)
+    assert (first.prompt, first.native_id, first.tokens.output) == ("", "p1", 2)
+    assert (second.prompt, second.parent_uid) == ("thanks", first.uid)
+
+
+def test_two_ways_on_from_what_another_program_said_are_two_branches() -> None:
+    what = said(user(GO_ON, "p1"), user("a", "p2", "p1"), user("b", "p3", "p1"))
+    first, *others = what.in_order()
+    assert [turn.parent_uid for turn in others] == [first.uid, first.uid]
+
+
+def test_a_person_who_asks_about_such_words_stays_a_person() -> None:
+    asked = f"{GO_ON}\nWhere does this come from?"
+    assert said(user(asked)).prompts() == [asked]
+
+
 def test_a_helpers_first_words_are_its_prompt() -> None:
     what = said(user("count", isSidechain=True), path=f"{SESSION}/subagents/agent-abc.jsonl")
     assert what.prompts() == ["count"]
@@ -219,12 +249,19 @@ def test_a_summary_after_a_compaction_is_no_prompt() -> None:
 # titles and other facts ---------------------------------------------------------------------------------------
 
 
-def test_a_summary_is_the_title_of_the_session_that_holds_its_leaf() -> None:
-    own = control("summary", summary="Ours", leafUuid="a1")
-    foreign = control("summary", summary="Theirs", leafUuid="elsewhere")
-    assert said(own, foreign, user("go"), answer("ok", "a1")).session.title == "Ours"
-    assert said(user("go"), answer("ok", "a1"), own).session.title == "Ours"
-    assert said(foreign, user("go"), answer("ok", "a1")).session.title is None
+def test_a_summary_is_told_with_its_leaf_and_is_no_title_of_the_log_that_it_stands_in() -> None:
+    reader = agents.reader_of(agents.load("claude"), LogIdentity(native_id=SESSION), None, tuple)
+    for line in (control("summary", summary=" Theirs ", leafUuid="elsewhere"), user("go", "u1"), answer("ok", "a1")):
+        reader.read(line, 1)
+    found = Found()
+    agents.note_found(reader, found)
+    assert reader.session.title is None
+    assert found.summaries == [FoundSummary(ids.record_key("elsewhere"), "Theirs")]
+    assert found.record_ids == ids.record_key("u1") + ids.record_key("a1")
+
+
+def test_a_summary_that_names_no_leaf_is_of_the_log_that_it_stands_in() -> None:
+    assert said(control("summary", summary="Ours"), user("go")).session.title == "Ours"
 
 
 # the tree -------------------------------------------------------------------------------------------------------
@@ -325,6 +362,12 @@ def test_a_notice_that_a_resume_writes_does_not_make_the_turn_longer() -> None:
 
 
 # tokens and costs -----------------------------------------------------------------------------------------------
+
+
+def test_a_compaction_asked_for_later_does_not_make_the_turn_longer() -> None:
+    summary = user("This session is being continued…", isCompactSummary=True, timestamp="2026-11-22T09:00:00.000Z")
+    before, after = said(user("go"), answer("ok")), said(user("go"), answer("ok"), summary)
+    assert after.in_order()[0].ended == before.in_order()[0].ended
 
 
 def test_the_usage_of_a_message_told_by_each_block_counts_once_at_its_largest() -> None:
@@ -521,6 +564,29 @@ def test_several_durations_of_a_turn_add_up() -> None:
     lasted = [record("system", subtype="turn_duration", durationMs=ms) for ms in (398_000, 76_000)]
     (turn,) = said(user("go"), answer("ok"), *lasted).in_order()
     assert turn.duration_ms == 474_000
+
+
+def _ended_process(total_ms: int | float) -> bytes:
+    return record("cost-state", totalCostUSD=0, totalAPIDuration=total_ms)
+
+
+def test_how_long_the_model_took_is_by_how_much_the_sessions_total_grew() -> None:
+    first, second = [user("one"), answer("1"), _ended_process(143)], [user("two"), answer("2"), _ended_process(167)]
+    assert [turn.api_latency_ms for turn in said(*first, *second).in_order()] == [143, 24]
+
+
+def test_a_total_of_several_turns_says_of_none_how_long_the_model_took() -> None:
+    both = [user("one"), answer("1"), user("two"), answer("2"), _ended_process(500)]
+    more = [user("three"), answer("3"), user("four"), answer("4"), _ended_process(900)]
+    turns = said(*both, *more, user("five"), answer("5"), _ended_process(930)).in_order()
+    assert [turn.api_latency_ms for turn in turns] == [None, None, None, None, 30]
+
+
+@pytest.mark.parametrize("total_ms", [143, 10])
+def test_a_total_that_did_not_grow_measured_nothing(total_ms: int) -> None:
+    again = [user("two"), _ended_process(total_ms), user("three"), _ended_process(total_ms + 7)]
+    turns = said(user("one"), answer("1"), _ended_process(143), *again).in_order()
+    assert [turn.api_latency_ms for turn in turns] == [143, None, 7]
 
 
 def test_a_blank_answer_is_no_event() -> None:

@@ -180,6 +180,24 @@ def test_a_prompt_told_by_every_channel_is_one_prompt() -> None:
     assert what.prompts() == ["go"]
 
 
+GO_ON = (
+    "<azureal-internal-auto-continue>\nContinue the in-progress work from the supplied Azureal session context. Do not "
+    "treat this as a new user request, do not change objectives, and keep following the user's latest instructions.\n"
+    "</azureal-internal-auto-continue>"
+)
+
+
+def test_what_another_program_says_to_go_on_begins_a_turn_without_a_prompt() -> None:
+    sent = f"<azureal-session-context>\n## User\ngo\n</azureal-session-context>\n\n{GO_ON}"
+    what = said(
+        meta(), task(FIRST), user(sent), typed(sent), answer("Done."), done(FIRST), task(SECOND), typed("thanks")
+    )
+    first, second = what.in_order()
+    assert (what.prompts(), what.all(Hook)) == (["thanks"], [Hook(name="azureal-internal-auto-continue", output=GO_ON)])
+    assert (first.prompt, first.native_id, first.outcome) == ("", FIRST, Outcome.COMPLETED)
+    assert (second.prompt, second.parent_uid) == ("thanks", first.uid)
+
+
 def test_the_same_words_typed_twice_in_a_task_are_two_prompts() -> None:
     what = said(meta(), task(FIRST), user("go"), typed("go"), answer("…"), user("go"), typed("go"))
     assert [turn.native_id for turn in what.in_order()] == [FIRST, f"{FIRST}/2"]
@@ -370,8 +388,13 @@ def test_a_command_that_the_user_ran_is_the_users() -> None:
     ran = "<command>\nls\n</command>\n<result>\nExit code: 0\na.txt\n</result>"
     text = f"<user_shell_command>\n{ran}\n</user_shell_command>"
     what = said(meta(), task(FIRST), user(text))
-    assert only(what, Command) == Command(name="! ls", output="Exit code: 0\na.txt")
+    assert what.all(Command) == [Command(name="! ls"), Command(name="", output="Exit code: 0\na.txt")]
     assert what.prompts() == []
+
+
+def test_a_command_whose_result_is_not_told_is_told_all_the_same() -> None:
+    text = "<user_shell_command>\n<command>\nls\n</command>\n</user_shell_command>"
+    assert only(said(meta(), task(FIRST), user(text)), Command) == Command(name="! ls")
 
 
 EARLY = [
@@ -409,6 +432,11 @@ def test_a_completed_task_completes_its_turn() -> None:
     (turn,) = what.in_order()
     assert (turn.outcome, turn.duration_ms) == (Outcome.COMPLETED, 250)
     assert only(what, Complete) == Complete(success=True, duration_ms=250)
+
+
+def test_how_long_a_task_lasted_is_not_how_long_the_model_took() -> None:
+    (turn,) = said(meta(), task(FIRST), typed("go"), done(FIRST, duration_ms=250, time_to_first_token_ms=50)).in_order()
+    assert (turn.duration_ms, turn.api_latency_ms) == (250, None)
 
 
 def test_an_endless_duration_is_no_duration() -> None:

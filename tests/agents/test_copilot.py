@@ -623,6 +623,45 @@ def test_a_helpers_receipts_count_for_the_turn_but_not_for_its_model() -> None:
     assert (turn.tokens, turn.model) == (Tokens(input=150, output=15, cache_read=0), "m")
 
 
+def latencies(*lines: bytes) -> list[int | None]:
+    return [turn.api_latency_ms for turn in read(start(), *lines).in_order()]
+
+
+def test_how_long_the_model_took_is_that_of_a_turns_receipts() -> None:
+    one = [typed("one"), receipt(1, 1, duration=40), receipt(1, 1, duration=9, parentToolCallId="c1")]
+    assert latencies(*one, typed("two", at=5), receipt(1, 1, duration=5), shutdown((3, 3), totalApiDurationMs=54)) == [
+        49, 5,
+    ]  # fmt: skip
+    # Of a total only what no receipt told would be new.
+    assert latencies(*one, shutdown((2, 2), totalApiDurationMs=49)) == [49]
+
+
+def test_a_compaction_is_a_request_too() -> None:
+    compaction = record("session.compaction_complete", {"compactionTokensUsed": {"outputTokens": 5, "duration": 13}})
+    assert latencies(typed("go"), receipt(1, 1, duration=40), compaction) == [53]
+    # Where nothing tells of the other requests the rest of the time is not known.
+    assert latencies(typed("go"), answer("Yes."), compaction) == [None]
+
+
+def test_without_receipts_the_total_of_a_process_is_that_of_its_one_turn() -> None:
+    first = [typed("one"), answer("1", outputTokens=10), shutdown((9, 10), totalApiDurationMs=6000)]
+    second = [record("session.resume", {}), typed("two", at=5), answer("2", outputTokens=5, at=6)]
+    assert latencies(*first, *second, shutdown((19, 15), totalApiDurationMs=6900)) == [6000, 900]
+    rewound = [record("session.resume", {}), typed("two", at=5), answer("2", outputTokens=12, at=6)]
+    assert latencies(*first, *rewound, shutdown((9, 12), totalApiDurationMs=7000)) == [6000, 7000]
+    anew = [start("other"), typed("two", at=5), answer("2", outputTokens=12, at=6)]
+    assert latencies(*first, *anew, shutdown((9, 12), totalApiDurationMs=7000)) == [6000, 7000]
+
+
+def test_the_total_of_several_turns_says_of_none_how_long_the_model_took() -> None:
+    turns = [typed("one"), answer("1", outputTokens=1), typed("two", at=5), answer("2", outputTokens=1, at=6)]
+    assert latencies(*turns, shutdown((9, 2), totalApiDurationMs=6000)) == [None, None]
+
+
+def test_a_total_of_zero_measured_nothing() -> None:
+    assert latencies(typed("go"), shutdown((0, 0), totalApiDurationMs=0)) == [None]
+
+
 def test_what_receipts_told_is_not_counted_again_at_the_end() -> None:
     assert tokens_of(typed("go"), receipt(100, 10), answer("Yes.", outputTokens=10), shutdown((100, 10))) == [
         (100, 10, 0, "reported")

@@ -14,6 +14,7 @@ import pytest
 from backstory.agents import Exit, claude, codex
 from backstory.model import (
     AssistantText,
+    Command,
     Compacted,
     Complete,
     Error,
@@ -22,6 +23,7 @@ from backstory.model import (
     Init,
     Outcome,
     Permissions,
+    Plan,
     Retry,
     Thinking,
     Tokens,
@@ -117,7 +119,8 @@ def test_a_run_cut_off_anywhere_is_not_a_success(path: Path) -> None:
 
 # a run and its log --------------------------------------------------------------------------------------------
 
-CLAUDE_PAIRS = ("background", "denied", "error-midway", "sigint-in-answer", "tool-errors", "tools")
+IN_A_REPOSITORY = ("changed-files", "compact-by-hand", "max-turns", "plan-refused", "steered", "unknown-command")
+CLAUDE_PAIRS = ("background", "denied", "error-midway", "sigint-in-answer", "tool-errors", "tools", *IN_A_REPOSITORY)
 CODEX_PAIRS = ("error-midway", "mcp", "resume-after-sigint", "tools", "workspace-write")
 
 
@@ -133,14 +136,35 @@ def test_claudes_run_and_its_log_agree(name: str) -> None:
     assert run.all(ToolCall) == log.all(ToolCall)
     marks = [(each.tool_use_id, each.tool_name, each.file_path, each.is_error) for each in run.all(ToolResult)]
     assert marks == [(each.tool_use_id, each.tool_name, each.file_path, each.is_error) for each in log.all(ToolResult)]
+    assert [each.changes for each in run.all(ToolResult)] == [each.changes for each in log.all(ToolResult)]
+    assert run.all(Plan) == log.all(Plan)
 
 
-@pytest.mark.parametrize("name", ["error-midway", "tool-errors", "tools"])
+def test_the_client_says_which_files_a_command_changed() -> None:
+    results = recorded("claude", "changed-files").all(ToolResult)
+    changes = [(Path(path).name, how) for each in results for path, how in each.changes.items()]
+    assert changes == [
+        ("made.txt", "create"), ("old.txt", "edit"), ("gone.txt", "delete"), ("named.txt", "delete"),
+        ("renamed.txt", "create"), ("fresh.txt", "create"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["error-midway", "tool-errors", "tools", *IN_A_REPOSITORY])
 def test_claudes_run_and_its_log_agree_on_tokens_and_cost(name: str) -> None:
     run, log = recorded("claude", name), case_told(CASES / "claude" / name)
     (turn,) = log.in_order()
-    assert (run.ending.tokens, run.ending.model) == (turn.tokens, turn.model)
+    # Requests that were not streamed are in a sum of the run, and by themselves only in the log.
+    told = msgspec.structs.replace(run.ending.tokens, largest_input=turn.tokens.largest_input)
+    assert (told, run.ending.model) == (turn.tokens, turn.model)
     assert run.ending.cost_usd == pytest.approx(turn.cost_usd)
+
+
+@pytest.mark.parametrize("name", IN_A_REPOSITORY)
+def test_claudes_run_and_its_log_agree_on_how_it_ended(name: str) -> None:
+    path = STREAMS / "claude" / f"{name}.jsonl"
+    ended = stream_reviewed("claude", path, expectations("claude")[1][name]["exit"])
+    (turn,) = case_told(CASES / "claude" / name).in_order()
+    assert (ended["outcome"], ended["stop_reason"]) == (turn.outcome, turn.stop_reason)
 
 
 @pytest.mark.parametrize("name", CODEX_PAIRS)
@@ -161,7 +185,8 @@ def test_codexs_run_and_its_log_agree_on_tool_calls(name: str) -> None:
 
 def test_codexs_run_and_its_log_agree_on_tokens() -> None:
     (turn,) = case_told(CASES / "codex" / "tools").in_order()
-    assert recorded("codex", "tools").ending.tokens == turn.tokens
+    # A run tells only the sum of its requests.
+    assert recorded("codex", "tools").ending.tokens == msgspec.structs.replace(turn.tokens, largest_input=None)
 
 
 # command lines ------------------------------------------------------------------------------------------------
@@ -212,19 +237,23 @@ def test_only_claude_is_given_its_id() -> None:
     assert claude.AGENT.native_id(bytes(range(16))) == given
 
 
+USED = Tokens(input=3600, output=245, cache_read=20600, cache_write=2000, largest_input=5480)
+"""How long the cache holds is not told: the periods beside what was written are both 0."""
+
+
 # traps of Claude's ----------------------------------------------------------------------------------------------
 
 
 def test_the_usage_repeated_with_each_block_is_not_summed() -> None:
     # Three blocks of one message say 3000 tokens of input each.
     run = recorded("claude", "tools-partial")
-    assert run.ending.tokens == Tokens(input=3600, output=245, cache_read=20600, cache_write=2000)
+    assert run.ending.tokens == USED
 
 
 def test_tokens_of_a_killed_run_are_those_of_its_pieces() -> None:
     lines = (STREAMS / "claude" / "tools-partial.jsonl").read_bytes().splitlines()[:-1]
     killed = ran("claude", lines, Exit(signal=9)).ending
-    assert killed.tokens == Tokens(input=3600, output=245, cache_read=20600, cache_write=2000)
+    assert killed.tokens == USED
     assert (killed.stop_reason, killed.tokens_source, killed.cost_usd) == ("end_turn", "reported", None)
 
 
@@ -238,7 +267,7 @@ def test_an_answer_cut_off_before_its_end_was_paid_for_all_the_same() -> None:
     start = piece(type="message_start", message={"id": "m1", "usage": {"input_tokens": 700, "output_tokens": 1}})
     usage = {"input_tokens": 0, "output_tokens": 0}
     result = line(type="result", is_error=True, terminal_reason="aborted_streaming", usage=usage, total_cost_usd=0.1)
-    assert ran("claude", [start, result], CANCELLED).ending.tokens == Tokens(input=700, output=1)
+    assert ran("claude", [start, result], CANCELLED).ending.tokens == Tokens(input=700, output=1, largest_input=700)
     assert ran("claude", [result], CANCELLED).ending.tokens == Tokens()
 
 
@@ -246,7 +275,7 @@ def test_the_cost_is_a_running_total_but_the_usage_of_each_result_is_its_own() -
     run = recorded("claude", "background")
     costs = [complete.cost_usd for complete in run.all(Complete)]
     assert run.ending.cost_usd == costs[-1] == 0.007200000000000001
-    assert run.ending.tokens == Tokens(input=1200, output=60, cache_read=6000, cache_write=0)
+    assert run.ending.tokens == Tokens(input=1200, output=60, cache_read=6000, cache_write=0, cache_write_1h=0)
 
 
 def test_a_run_of_several_inits_and_results_begins_once_and_ends_with_its_process() -> None:
@@ -352,8 +381,43 @@ def test_claudes_nudges_are_kept_and_its_notes_are_shown_as_such() -> None:
     assert ran("claude", [of_claude(words, role="user")]).events == [Hook(name="context", output="Continue.")]
 
 
-def test_a_compaction_is_told() -> None:
-    assert len(recorded("claude", "compact").all(Compacted)) == 1
+def test_a_compaction_is_told_once_with_the_summary_that_its_log_holds() -> None:
+    logged = case_told(CASES / "claude" / "compact-by-hand").all(Compacted)
+    assert recorded("claude", "compact-by-hand").all(Compacted) == logged
+    assert "Summary:\nWe looked once." in logged[0].summary
+    (of_itself,) = recorded("claude", "compact").all(Compacted)
+    assert "Summary:\nWe did six steps." in of_itself.summary
+
+
+def test_what_a_command_of_the_clients_own_printed_is_told_as_its_log_tells_it() -> None:
+    logged = [each for each in case_told(CASES / "claude" / "compact-by-hand").all(Command) if each.output]
+    assert recorded("claude", "compact-by-hand").all(Command) == logged
+    assert [each.output.partition(" ")[0] for each in logged] == ["Compacted", "Estimated"]
+
+
+def compacted(*then: bytes) -> list[Event]:
+    return ran("claude", [line(type="system", subtype="compact_boundary"), *then]).events
+
+
+def test_a_compaction_whose_summary_is_not_printed_is_told_with_what_follows_it() -> None:
+    interrupted = {"type": "text", "text": "[Request interrupted by user]"}
+    for then in (
+        of_claude({"type": "text", "text": "After."}),
+        of_claude(interrupted, role="user"),
+        line(type="result", subtype="success"),
+    ):
+        assert compacted(then) == [*ran("claude", [then]).events, Compacted()]
+    assert compacted(of_claude({"type": "text", "text": "…"}, parent_tool_use_id="t1")) == []
+
+
+def test_a_summary_belongs_to_its_compaction_whatever_the_client_notes_between_them() -> None:
+    summary = line(type="user", isSynthetic=True, message={"role": "user", "content": "We looked."})
+    assert compacted(line(type="system", subtype="status"), summary) == [Compacted(summary="We looked.")]
+
+
+def test_a_nudge_behind_a_summary_is_none() -> None:
+    summary = line(type="user", isSynthetic=True, message={"role": "user", "content": "We looked."})
+    assert compacted(summary, summary) == [Compacted(summary="We looked.")]
 
 
 def test_a_retry_says_why() -> None:

@@ -24,7 +24,7 @@ def record(session: str, n: int, kind: str, content: Any, **message: Any) -> dic
 
 
 def answer(session: str, n: int, *, model: str = "claude-opus-4-5-20251101", is_final: bool = True, text: str = "ok",
-           **usage: int) -> dict[str, Any]:  # fmt: skip
+           **usage: Any) -> dict[str, Any]:  # fmt: skip
     return record(
         session, n, "assistant", [{"type": "text", "text": text}], id=f"msg_{session[0]}{n}", model=model,
         stop_reason="end_turn" if is_final else None, usage=USAGE | usage,
@@ -121,3 +121,62 @@ def test_an_agent_that_is_paid_in_credits_costs_no_dollars(bare: Shell) -> None:
     (bare.home / "backstory").mkdir()
     (bare.home / "backstory" / "prices.toml").write_text('credits = ["claude"]\n')
     assert cost(asked(bare, answer(FIRST, 1))) == ("unknown", None, None)
+
+
+HOUR: dict[str, Any] = {
+    "input_tokens": 0, "output_tokens": 0, "cache_creation_input_tokens": 1_000_000,
+    "cache_creation": {"ephemeral_5m_input_tokens": 400_000, "ephemeral_1h_input_tokens": 600_000},
+}  # fmt: skip
+
+
+def test_a_cache_that_is_held_for_an_hour_is_paid_for_as_that(bare: Shell) -> None:
+    assert cost(asked(bare, answer(FIRST, 1, **HOUR))) == ("computed", 8.5, 8.5)
+    bare("reindex")
+    (listed,) = bare("list", "--all", "--json").json()
+    assert cost(listed) == ("computed", 8.5, 8.5)
+    (turn,) = bare("show", FIRST, "--json").json()["turns"]
+    assert (turn["tokens"]["cache_write"], turn["tokens"]["cache_write_1h"]) == (1_000_000, 600_000)
+    asked_for = "select cache_write_tokens, cache_write_1h_tokens, largest_input_tokens"
+    for view in ("turns", "usage"):
+        assert bare("sql", "--json", f"{asked_for} from {view}").json()["rows"] == [[1_000_000, 600_000, 1_000_000]]
+
+
+def test_where_a_log_does_not_tell_how_long_a_cache_holds_a_cost_is_a_lower_bound(bare: Shell) -> None:
+    told = asked(bare, answer(FIRST, 1, **{**HOUR, "cache_creation": {}}))
+    assert cost(told) == ("lower bound", None, 6.25)
+    (turn,) = bare("show", FIRST, "--json").json()["turns"]
+    assert turn["high_usd"] == 10.0
+
+
+def test_a_request_over_the_border_costs_the_higher_price(bare: Shell) -> None:
+    long = answer(FIRST, 1, model="claude-haiku-5-5", input_tokens=200_000, output_tokens=0)
+    assert cost(asked(bare, long)) == ("computed", 0.1, 0.1)
+
+
+def test_requests_below_the_border_cost_the_lower_price_whatever_they_come_to(bare: Shell) -> None:
+    answers = [answer(FIRST, n, model="claude-haiku-5-5", input_tokens=100_000, output_tokens=0) for n in (1, 2)]
+    assert cost(asked(bare, *answers)) == ("computed", pytest.approx(0.02), pytest.approx(0.02))
+
+
+def test_a_long_request_among_others_makes_a_lower_bound(bare: Shell) -> None:
+    sizes = ((1, 150_000), (2, 50_000))
+    answers = [answer(FIRST, n, model="claude-haiku-5-5", input_tokens=size, output_tokens=0) for n, size in sizes]
+    assert cost(asked(bare, *answers)) == ("lower bound", None, pytest.approx(0.02))
+
+
+def test_trees_and_the_view_of_turns_tell_what_was_computed(bare: Shell) -> None:
+    asked(bare, answer(FIRST, 1))
+    (turn,) = bare("tree", FIRST, "--json").json()["turns"]
+    assert cost(turn) == ("computed", 7.5, 7.5)
+    columns = "cost_kind, cost_usd, low_usd, cost_source"
+    assert bare("sql", "--json", f"select {columns} from turns").json()["rows"] == [["computed", 7.5, 7.5, None]]
+    assert bare("sql", "--json", "select cost_usd from sessions").json()["rows"] == [[None]]
+
+
+def test_a_difference_tells_what_was_computed(bare: Shell) -> None:
+    more = [record(FIRST, n, "user", f"and {n}?") | {"parentUuid": "31"} for n in (2, 4)]
+    asked(bare, answer(FIRST, 1), more[0], answer(FIRST, 3), more[1], answer(FIRST, 5, input_tokens=0))
+    told = bare("diff", "1", "2", "--session", FIRST, "--json").json()
+    assert [cost(told[side]) for side in ("left", "right")] == [("computed", 7.5, 7.5), ("computed", 2.5, 2.5)]
+    shown = bare("diff", "1", "2", "--session", FIRST).out
+    assert "(1 turn, ~$7.50)" in shown and "(1 turn, ~$2.50)" in shown

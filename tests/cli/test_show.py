@@ -128,3 +128,41 @@ def test_a_command_that_printed_nothing_leaves_no_empty_line(bare: Shell) -> Non
         said("user", "<local-command-stdout></local-command-stdout>"), said("user", "go"),
     )  # fmt: skip
     assert not [line for line in lines if line.endswith("Command:")]
+
+
+def test_what_a_command_printed_stands_below_it_in_its_lines(bare: Shell) -> None:
+    printed = "\n".join(f"line {n}" for n in range(8))
+    lines = show(
+        bare, said("user", "<bash-input>git pull</bash-input>"),
+        said("user", f"<bash-stdout>{printed}</bash-stdout><bash-stderr></bash-stderr>"), said("user", "go"),
+    )  # fmt: skip
+    at = lines.index("@1     Command: ! git pull")
+    assert lines[at + 1 : at + 3] == ["@2       line 0", "         line 1"]
+    assert lines[at + 7] == "         (+2 more)"
+    whole = bare("show", SESSION, "--full").out
+    assert "line 7" in whole
+    assert "Command:\n" not in whole
+
+
+def test_a_retry_says_which_it_is_and_why(bare: Shell) -> None:
+    error = {"status": 429, "headers": {"date": "today"}, "error": {"error": {"message": "Too many."}}}
+    again = {"type": "system", "subtype": "api_error", "error": error, "retryAttempt": 2, "content": ""}
+    assert show(bare, said("user", "go"), again)[-1] == "@2     Retry 2: 429 Too many."
+
+
+def test_a_notification_is_shown_by_what_it_says(bare: Shell) -> None:
+    notice = (
+        "<task-notification>\n<task-id>b1</task-id>\n<summary>The server is up</summary>\n"
+        "<output-file>/tmp/b1</output-file>\n</task-notification>"
+    )
+    lines = show(bare, said("user", "go"), said("user", notice))
+    assert lines[-1] == "@2     Hook: task-notification The server is up"
+    assert "/tmp/b1" in bare("show", SESSION, "--full").out
+
+
+def test_an_error_in_json_is_shown_by_its_message(bare: Shell) -> None:
+    text = 'API Error: 400 {"type":"error","error":{"message":"The prompt is too long."}}'
+    failed = said("assistant", [{"type": "text", "text": text}]) | {"isApiErrorMessage": True}
+    failed["message"]["model"] = "<synthetic>"
+    assert show(bare, said("user", "go"), failed)[-1] == "@2     ! API Error: 400 The prompt is too long."
+    assert text in bare("show", SESSION, "--full").out

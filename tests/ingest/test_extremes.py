@@ -45,7 +45,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _MARK = re.compile(r'"\\u0001(\d+)\\u0001"')
 ROWS = r"""
 select 'turns', count(*) from turns where started not between 0 and ?1 or ended not between 0 and ?1
-  or input_tokens < 0 or output_tokens < 0 or duration_ms < 0 or cost_usd < 0
+  or input_tokens < 0 or output_tokens < 0 or duration_ms < 0 or api_latency_ms < 0 or cost_usd < 0
 union all select 'events', count(*) from events where at not between 0 and ?1
 union all select 'sessions', count(*) from sessions where last_active not between 0 and ?1
   or created not glob '[0-9][0-9][0-9][0-9]-*'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from backstory import ids, slicing
 from backstory import ingest as ingest_module
-from backstory import slicing
 from backstory.slicing import numbered_lines
 from tests.ingest.machines import (
     ORIGINAL_ID,
@@ -297,6 +298,52 @@ def test_a_log_that_begins_without_a_time_has_its_time_once_there_is_one(
     at_once.write(LOG, begun + lines(*conversation(2)))
     at_once.read()
     assert differences(machine.content(), at_once.content()) == []
+    assert only(machine.store).created == "2026-11-21T21:00:00.000Z"
+
+
+SNAPSHOT = (
+    b'{"type":"file-history-snapshot","messageId":"u0","snapshot":{"messageId":"u0","trackedFileBackups":{},'
+    b'"timestamp":"2026-11-21T21:00:02.500Z"},"isSnapshotUpdate":false}\n'
+)
+"""A record without a time of its own; what it holds is later than the prompt that stands behind it."""
+
+
+def test_a_session_began_with_its_first_record_and_keeps_the_uid_of_the_time_within(machine: Machine) -> None:
+    machine.write(LOG, SNAPSHOT + lines(*conversation(2)))
+    machine.read()
+    session = only(machine.store)
+    assert session.created == "2026-11-21T21:00:00.000Z"
+    assert ids.time_of(session.uid) == ids.parse_time_ms("2026-11-21T21:00:02.500Z")
+
+
+def test_a_prompt_that_is_logged_behind_what_came_of_it_began_the_session(machine: Machine) -> None:
+    hook = claude_line("progress", "h0", timestamp="2026-11-21T21:00:00.400Z", data={"type": "hook_progress"})
+    machine.write(LOG, SNAPSHOT + lines(hook))
+    machine.read()
+    machine.write(LOG, SNAPSHOT + lines(hook, *conversation(2)))
+    machine.read()
+    late = claude_line("user", "u2", "And then?", timestamp="2026-11-21T21:05:00.000Z")
+    machine.write(LOG, SNAPSHOT + lines(hook, *conversation(2), late))
+    machine.read()
+    assert only(machine.store).created == "2026-11-21T21:00:00.000Z"
+
+
+def test_when_a_session_began_is_known_once_a_record_says_it(machine: Machine) -> None:
+    machine.write(LOG, SNAPSHOT)
+    machine.read()
+    before = only(machine.store)
+    assert before.created == "2026-11-21T21:00:02.500Z"
+    machine.write(LOG, SNAPSHOT + lines(*conversation(2)))
+    machine.read()
+    after = only(machine.store)
+    assert (after.uid, after.created) == (before.uid, "2026-11-21T21:00:00.000Z")
+
+
+def test_a_session_that_begins_with_a_very_long_prompt_began_with_it(machine: Machine) -> None:
+    prompt = {"type": "user", "uuid": "u0", "sessionId": "s", "message": {"role": "user", "content": "x" * 70_000}}
+    line = json.dumps(prompt | {"timestamp": "2026-11-21T21:00:00.000Z"}).encode()
+    machine.write(LOG, SNAPSHOT + lines(line, *conversation(2, start=1)))
+    machine.read()
     assert only(machine.store).created == "2026-11-21T21:00:00.000Z"
 
 
@@ -809,6 +856,18 @@ def test_codex_helpers_stand_below_their_parents(machine: Machine) -> None:
     parent = only_shown(machine.store)
     (helper,) = machine.store.children(parent)
     assert (helper.relation, parent.relation, parent.parent_uid) == ("subagent", None, None)
+
+
+def test_a_helper_that_was_given_its_parents_turns_is_called_by_its_own_task(machine: Machine) -> None:
+    machine.put("codex/helper")
+    machine.put("codex/with-a-helper")
+    machine.read()
+    store = machine.store
+    (helper,) = store.children(only_shown(store))
+    assert [turn.prompt for turn in store.turns(helper)] == ["Do the work.", "SUBTASK: count the files"]
+    assert helper.shown_title == "SUBTASK: count the files"
+    (row,) = store.execute_read_only("select summary from sessions where relation = 'subagent'").rows
+    assert row == ("SUBTASK: count the files",)
 
 
 def test_a_forks_copies_are_the_same_turns_and_are_found_once(machine: Machine) -> None:

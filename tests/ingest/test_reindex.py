@@ -51,6 +51,16 @@ def tampered(machine: Machine, *statements: str) -> None:
 
 
 @pytest.mark.parametrize("events_too", [False, True])
+def test_a_reindex_tells_when_a_session_began_and_leaves_its_uid(machine: Machine, events_too: bool) -> None:
+    machine.write(claude_log("s"), lines(*conversation(2)))
+    machine.read()
+    before = machine.content()
+    tampered(machine, "update sessions set created = '2026-11-21T21:00:02.500Z'")
+    reindex(machine.store, now=NOW, events_too=events_too)
+    assert differences(before, machine.content()) == []
+
+
+@pytest.mark.parametrize("events_too", [False, True])
 def test_a_reindex_changes_nothing_of_what_an_ingest_stored(machine: Machine, events_too: bool) -> None:
     for name in ALL:
         machine.put(name)

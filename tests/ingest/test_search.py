@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +13,9 @@ from backstory.fullform import FullForms
 from backstory.model import AssistantText, Plan, UserMessage
 from backstory.reindex import reindex
 from backstory.store import Filter, ranking
+from backstory.store.search import ROLES
 from tests.conftest import NOW
-from tests.ingest.machines import SMALL, claude_line, claude_log, lines
+from tests.ingest.machines import SMALL, case, claude_line, claude_log, lines, place
 
 if TYPE_CHECKING:
     from backstory.store import Store
@@ -54,6 +56,31 @@ def test_a_word_is_found_in_every_session_in_which_it_was_said(
         assert ({uids[hit.shown_id] for hit in told.hits}, told.sessions) == (holders, len(holders)), word
 
 
+COMMANDS = [
+    ("claude", "claude/slash-commands", "model", "set"),
+    ("codex", "codex/typed-commands", "heron", "Duration"),
+    ("copilot", "copilot/live-compacted", "hand", None),
+]
+"""An agent, a case, a word of a command that a person typed, and one that only the command printed."""
+
+
+@pytest.mark.parametrize(("agent", "name", "typed", "printed"), COMMANDS, ids=[each[0] for each in COMMANDS])
+def test_a_command_is_found_among_the_persons_words_and_what_it_printed_is_not(
+    machine: Machine, agent: str, name: str, typed: str, printed: str | None
+) -> None:
+    path = Path(".copilot/session-state/s/events.jsonl") if agent == "copilot" else place(name)
+    machine.write(path, case(name))
+    machine.read(agent)
+    hits = machine.store.search(typed, Filter(scopes=ROLES["user"])).hits
+    assert [hit.scope for hit in hits if hit.scope != "prompt"] == ["command"]
+    if printed is not None:
+        assert machine.store.search(printed, Filter(scopes=("system",))).hits
+        assert not machine.store.search(printed, Filter(scopes=("command",))).hits
+    # A command begins no turn and names no session.
+    prompts = [turn.prompt for session in machine.store.sessions() for turn in machine.store.turns(session)]
+    assert not [prompt for prompt in prompts if prompt.startswith(("!", "/"))]
+
+
 def branches(machine: Machine) -> list[str]:
     every = ("main", "fix", "later", "HEAD", "none")
     return [name for name in every if machine.store.search("flange", Filter(branch=name)).hits]
@@ -70,3 +97,16 @@ def test_a_session_is_found_by_every_branch_that_it_was_on(machine: Machine) -> 
     assert branches(machine) == ["main", "fix", "later"]
     reindex(machine.store, now=NOW, events_too=True)
     assert branches(machine) == ["main", "fix", "later"]
+
+
+def test_what_another_program_said_to_go_on_is_no_persons_and_no_name(machine: Machine) -> None:
+    said = "<azureal-internal-auto-continue>\nContinue the flange\n</azureal-internal-auto-continue>"
+    context = "<azureal-session-context>\n## User\ngo\n</azureal-session-context>\n\n"
+    answer = claude_line("assistant", "u1", message={"id": "m", "usage": {"output_tokens": 7}, "content": "Done."})
+    machine.write(claude_log("s"), lines(claude_line("user", "u0", context + said), answer))
+    machine.read()
+    (session,) = machine.store.sessions()
+    (turn,) = machine.store.turns(session)
+    assert (session.shown_title, turn.prompt, turn.tokens.output) == ("", "", 7)
+    hits = {scope: len(machine.store.search("flange", Filter(scopes=(scope,))).hits) for scope in ("prompt", "system")}
+    assert hits == {"prompt": 0, "system": 1}

@@ -19,7 +19,10 @@ SAID = {
     "type": "assistant",
     "message": {"id": "m", "content": [{"type": "text", "text": "The heron nests here. " * 500}]},
 }
-RESULT = {"type": "result", "subtype": "success", "duration_ms": 1200, "total_cost_usd": 0.04, "session_id": "n"}
+RESULT = {
+    "type": "result", "subtype": "success", "duration_ms": 1200, "duration_api_ms": 900, "total_cost_usd": 0.04,
+    "session_id": "n",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -74,6 +77,7 @@ def test_a_long_run_comes_in_several_pieces_and_is_whole(tmp_path: Path, store: 
     assert b"".join(store.stream_log(logs["stderr"])) == b"a warning\nand another"
     turn = stored(store, session)
     assert (turn.outcome, turn.duration_ms, turn.cost_usd) == ("completed", 1200, 0.04)
+    assert turn.api_latency_ms == 900
     lines = spool.stdout.read_bytes().count(b"\n")
     assert turn.last_seq == 1 + lines + 2
     assert len(store.events(session)) == 1 + lines

@@ -44,6 +44,27 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+SPENT = json.dumps(
+    {
+        "type": "result", "subtype": "success", "is_error": False, "duration_ms": 1200, "num_turns": 1, "result": "",
+        "session_id": "s", "terminal_reason": "completed",
+        "usage": {"input_tokens": 1_000_000, "output_tokens": 100_000},
+    }
+) + "\n"  # fmt: skip
+ASKED = json.dumps(
+    {"type": "assistant", "message": {"id": "m", "model": "claude-opus-5-5", "content": "Reeds."}}
+) + "\n"  # fmt: skip
+
+
+def test_a_run_whose_agent_tells_no_cost_ends_with_the_computed_one(bench: Bench) -> None:
+    done = bench.run("Where?", {"raw": ASKED}, {"raw": SPENT})
+    assert done.stderr.startswith("S1 ✓ 1.2 s · ~$6.00 · 0 tools")
+    done = bench.run("Where?", {"raw": ASKED}, {"raw": SPENT}, options=("--json",))
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert (told["cost_kind"], told["cost_usd"], told["low_usd"]) == ("computed", 6.0, 6.0)
+    assert {turn.cost_usd for each in bench.store.sessions() for turn in bench.store.turns(each)} == {None}
+
+
 def test_a_run_is_stored_as_the_turn_of_a_new_session(bench: Bench) -> None:
     done = bench.run("Where does the heron nest?", {"say": "In the reeds."}, GOOD)
     assert done.returncode == 0, done.stderr

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from msgspec import Struct, field
 
 from backstory.errors import UnknownAgent
+from backstory.ids import record_key
 from backstory.model import Tokens
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from pathlib import PurePath
 
-    from backstory.found import FoundRef
+    from backstory.found import Found, FoundRef, FoundSummary
     from backstory.model import Event, LogIdentity, Parsed, Permissions, SessionFacts, ToolResult, Turn
 
 ENTRY_POINTS = "backstory.agents"
@@ -213,6 +214,7 @@ class Ending(Struct, frozen=True, kw_only=True):
     error: str | None = None
     """Why it failed, where no event said so."""
     duration_ms: int | None = None
+    api_latency_ms: int | None = None
     stop_reason: str | None = None
     model: str | None = None
     tokens: Tokens = field(default_factory=Tokens)
@@ -325,6 +327,13 @@ class NamesRefs(Protocol):
         """Those that records since the last call name."""
 
 
+class MeetsSummaries(Protocol):
+    """A reader of logs in which conversations are summed up in a few words, also those of other sessions."""
+
+    def summed_up(self) -> tuple[list[str], list[FoundSummary]]:
+        """The ids of the records since the last call, in order, and the summaries that it met since."""
+
+
 def names() -> list[str]:
     """The agents known here, in alphabetical order; none is imported."""
     return sorted(_own() | {point.name for point in _entry_points()})
@@ -388,6 +397,15 @@ def has_reported(reader: LogReader) -> bool:
 def refs_named_by(reader: LogReader) -> list[FoundRef]:
     """The refs that stand by themselves in what a reader read since the last call; most readers meet none."""
     return cast("NamesRefs", reader).named() if hasattr(reader, "named") else []
+
+
+def note_found(reader: LogReader, found: Found) -> None:
+    """Add what stands by itself in what a reader read since the last call: refs, summaries, and its records' ids."""
+    found.refs += refs_named_by(reader)
+    if hasattr(reader, "summed_up"):
+        record_ids, summaries = cast("MeetsSummaries", reader).summed_up()
+        found.record_ids += b"".join(map(record_key, record_ids))
+        found.summaries += summaries
 
 
 def writer_of(agent: Agent) -> WritesStore | None:

@@ -30,6 +30,7 @@ Count = Any
 _TOKENS = {
     "input": "input_tokens", "output": "output_tokens", "cache_read": "cache_read_tokens",
     "cache_write": "cache_write_tokens", "reasoning": "reasoning_tokens",
+    "cache_write_1h": "cache_write_1h_tokens", "largest_input": "largest_input_tokens",
 }  # fmt: skip
 _met: ContextVar[list[str] | None] = ContextVar("_met", default=None)
 """The names of what the reader that is at work could not keep."""
@@ -67,6 +68,15 @@ def time_ms(told: Any) -> int | None:
     if at is None and ids.is_out_of_range(told):
         _note(TIME)
     return at
+
+
+def largest_input(tokens: Tokens, request: int | None) -> int | None:
+    """The input of a turn's largest request after one more; None as soon as a request's is not told.
+
+    ``tokens``: what the turn used before; ``request``: the input of this one, caches included.
+    """
+    known = 0 if tokens.input is None else tokens.largest_input
+    return None if known is None or request is None else max(known, request)
 
 
 def _note(name: str) -> None:
@@ -146,6 +156,7 @@ class FittingStream(_Fitted):
         fitting = msgspec.structs.replace(
             ending,
             duration_ms=_kept(ending.duration_ms, "duration_ms", names),
+            api_latency_ms=_kept(ending.api_latency_ms, "api_latency_ms", names),
             cost_usd=_kept_amount(ending.cost_usd, names),
             tokens=_fitting_tokens(ending.tokens, names),
         )
@@ -185,13 +196,13 @@ def _fitting_turn(turn: Turn) -> tuple[Turn, list[str]]:
     names: list[str] = []
     tokens = _fitting_tokens(turn.tokens, names)
     duration_ms, cost_usd = _kept(turn.duration_ms, "duration_ms", names), _kept_amount(turn.cost_usd, names)
+    api_latency_ms = _kept(turn.api_latency_ms, "api_latency_ms", names)
     # The record that told an impossible time has said so.
     started, ended = bounds.time_ms(turn.started), bounds.time_ms(turn.ended)
     if not names and (started, ended) == (turn.started, turn.ended):
         return turn, names
-    return msgspec.structs.replace(
-        turn, tokens=tokens, duration_ms=duration_ms, cost_usd=cost_usd, started=started, ended=ended
-    ), names
+    kept = {"tokens": tokens, "duration_ms": duration_ms, "api_latency_ms": api_latency_ms, "cost_usd": cost_usd}
+    return msgspec.structs.replace(turn, **kept, started=started, ended=ended), names
 
 
 def _fitting_tokens(tokens: Tokens, names: list[str]) -> Tokens:

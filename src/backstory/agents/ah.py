@@ -122,6 +122,8 @@ class _State(Struct, kw_only=True):
     last_message: str | None = None
     counted: tuple[str, int | None, int | None] = ("", None, None)
     """The answer whose tokens were taken from itself, until the event of its call tells more; and these."""
+    timed: str = ""
+    """The last answer that said itself how long the model took."""
 
 
 _decoder = msgspec.json.Decoder(_Line)
@@ -319,6 +321,8 @@ class Reader:
             turn.stop_reason, turn.model = stop or turn.stop_reason, _text(row.get("model")) or turn.model
             turn.outcome = Outcome.COMPLETED if stop in DONE_STOPS else turn.outcome
             turn.outcome = Outcome.CANCELLED if stop == INTERRUPTED else turn.outcome
+            if _took(turn, row):
+                self._state.timed = native_id
             if told != (None, None):
                 _count(turn, Tokens(input=told[0], output=told[1]))
                 self._state.counted = (native_id, *told)
@@ -444,6 +448,8 @@ class Reader:
         )
         _count(turn, tokens)
         turn.model = _text(said.get("model")) or turn.model
+        if self._state.timed != message_id:
+            _took(turn, said)
 
     def _ended(self, said: dict[str, Any], turn: Turn | None) -> Complete:
         stop = _text(said.get("stop_reason"))
@@ -494,6 +500,14 @@ def _count(turn: Turn, tokens: Tokens) -> None:
         if more is not None:
             setattr(turn.tokens, name, added(more, before))
     turn.tokens_source = "reported"
+
+
+def _took(turn: Turn, said: dict[str, Any]) -> bool:
+    """Add how long the model took for an answer to its turn; whether that is said."""
+    lasted = _told_count(said, "api_latency_ms")
+    if lasted is not None:
+        turn.api_latency_ms = added(lasted, turn.api_latency_ms)
+    return lasted is not None
 
 
 def _is_database(path: Path) -> bool:

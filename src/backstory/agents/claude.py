@@ -23,7 +23,6 @@ import json
 import re
 import uuid
 from collections import Counter, deque
-from functools import partial, reduce
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -32,9 +31,22 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import CompanionFacts, Ending, Place, Streamed, _jsonl, _numbers, _reported
+from backstory.agents import (
+    CompanionFacts,
+    Ending,
+    Place,
+    Streamed,
+    _changed_files,
+    _claude_prompts,
+    _jsonl,
+    _latency,
+    _numbers,
+    _reported,
+    _usage_of_messages,
+)
 from backstory.bounds import added
-from backstory.context import strip_context
+from backstory.context import told_as
+from backstory.found import FoundSummary
 from backstory.model import (
     PARTIAL,
     AssistantText,
@@ -145,11 +157,10 @@ _TELLS_TAKEN = "msg_lifecycle_v1"
 """Among the capabilities of a version that tells which words it takes up."""
 
 _TITLE_RANK = {"summary": 1, "ai-title": 2, "agent-name": 3, "custom-title": 4}
-_SUMMARIES_MAX = 200
-"""So many summaries may wait for the record that they are of."""
 _QUEUED_MAX = 100
 _WORDS_TOLD_MAX = 16
 _ABSORBED = "absorbed_mid_turn"
+_MAX_TURNS = "max_turns"
 _CALLS_OPEN_MAX = 2_000
 _RECENT_ANCHORS = 16
 _MESSAGES_OPEN_MAX = 16
@@ -161,15 +172,9 @@ _META_ENDING = ".meta.json"
 _SPILLED = re.compile(r"<persisted-output>\nOutput too large [^\n]*[/\\]tool-results[/\\]([^/\\\n]+)\n")
 _OURS = re.compile(rb'"(?:sessionId|leafUuid|parentUuid|messageId)"\s*:')
 _SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"]+)"')
-_WRAPPED = re.compile(r"<(ide_opened_file|ide_selection|system-reminder)>.*?</\1>\s*", re.DOTALL)
-_TAG = re.compile(r"</?[a-z-]+>")
-_NOTIFICATIONS = (
-    "<task-notification>", "<agent-notification>", "<user-prompt-submit-hook>", "<local-command-caveat>",
-)  # fmt: skip
 _NOT_OF_A_COMMAND = ("<", "Caveat: ", "Continue from where you left off")
 _REFUSED = re.compile(r"the user said:\n(?!The user wants to clarify these questions)(.+)", re.DOTALL)
 _ASKING = "AskUserQuestion"
-_DIFF = b'"bashEditDiff"'
 _PLANNING = "ExitPlanMode"
 _PLANS_OPEN_MAX = 4
 _USER_REFUSED = "The user doesn't want to proceed"
@@ -179,15 +184,6 @@ _NOTICE = re.compile(
     r"No response requested\.|API Error|Invalid API key|Credit balance|Claude (?:AI )?usage limit|Prompt is too long"
     r"|Please run /login"
 )
-_COMMAND_NAME = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
-_COMMAND_ARGS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
-
-
-class _Usage(_numbers.Counts):
-    input_tokens: _numbers.Count = None
-    output_tokens: _numbers.Count = None
-    cache_read_input_tokens: _numbers.Count = None
-    cache_creation_input_tokens: _numbers.Count = None
 
 
 class _Block(Struct):
@@ -208,28 +204,11 @@ class _Answered(Struct):
     answers: dict[str, Any] = field(default_factory=dict)
 
 
-class _ChangedFile(Struct):
-    path: str = field(name="filePath")
-    created: bool = False
-    deleted: bool = False
-
-
-class _Diff(Struct):
-    files: list[_ChangedFile] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list, name="changedFiles")
-
-
-class _Ran(Struct):
-    """A result of the shell, of a build that watches the files of a repository."""
-
-    diff: _Diff = field(default_factory=_Diff, name="bashEditDiff")
-
-
 class _Message(Struct):
     id: str | None = None
     model: str | None = None
     content: str | list[_Block | str] | None = None
-    usage: _Usage | None = None
+    usage: _usage_of_messages.Usage | None = None
     stop_reason: str | None = None
 
 
@@ -267,6 +246,7 @@ class _Line(Struct, rename="camel"):
     agent_name: Any = None
     cost_usd: Any = field(default=None, name="costUSD")
     total_cost_usd: Any = field(default=None, name="totalCostUSD")
+    total_api_duration: Any = field(default=None, name="totalAPIDuration")
 
 
 class _State(Struct, kw_only=True):
@@ -276,7 +256,7 @@ class _State(Struct, kw_only=True):
     title_rank: int = 0
     turn: Turn | None = None
     turns_seen: int = 0
-    usage: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
+    usage: dict[str, _usage_of_messages.Counted] = field(default_factory=dict)
     unfinished: dict[str, bool] = field(default_factory=dict)
     """Messages of the turn whose final count was not told, in order; some of them, where there are many."""
     finished: list[str] = field(default_factory=list)
@@ -285,8 +265,7 @@ class _State(Struct, kw_only=True):
     recent: dict[str, str | None] = field(default_factory=dict)
     heads: dict[str, tuple[str | None, int | None]] = field(default_factory=dict)
     cost_seen: float | None = None
-    summaries: dict[str, str] = field(default_factory=dict)
-    """Summaries of conversations whose last record, by its uuid, has not been met: maybe those of other sessions."""
+    latency: _latency.Total = field(default_factory=_latency.Total)
     plans: dict[str, str] = field(default_factory=dict)
     """Plans whose call has no result yet."""
     queued: list[str] = field(default_factory=list)
@@ -315,7 +294,7 @@ class _StreamEvent(Struct):
     type: str = ""
     message: _Message | None = None
     delta: _Delta | None = None
-    usage: _Usage | None = None
+    usage: _usage_of_messages.Usage | None = None
 
 
 class _StreamLine(Struct):
@@ -342,10 +321,13 @@ class _StreamLine(Struct):
     result: Any = None
     errors: Any = None
     terminal_reason: str | None = None
+    local_command: Any = None
+    local_command_source: Any = None
     stop_reason: str | None = None
     duration_ms: Any = None
+    duration_api_ms: Any = None
     total_cost_usd: Any = None
-    usage: _Usage | None = None
+    usage: _usage_of_messages.Usage | None = None
 
 
 _decoder = msgspec.json.Decoder(_Line)
@@ -475,7 +457,14 @@ class Reader:
         self._earlier: Callable[[], Iterable[bytes]] | None = earlier if state else None
         self._touched: dict[str, Turn] = {}
         self._has_reported = False
+        self._met: list[str] = []
+        self._summaries: list[FoundSummary] = []
         self.unknown: dict[str, int] = Counter()
+
+    def summed_up(self) -> tuple[list[str], list[FoundSummary]]:
+        told = self._met, self._summaries
+        self._met, self._summaries = [], []
+        return told
 
     def has_reported(self) -> bool:
         has_reported, self._has_reported = self._has_reported, False
@@ -514,19 +503,22 @@ class Reader:
 
     def _record(self, record: _Line, at: int | None, seq: int) -> list[Event]:
         self._note_session(record)
+        before = self._state.turn
         if record.uuid is None:
             return self._control(record)
         if record.uuid in self._anchors:
             # Two processes that write one log may both write a record.
             return []
-        self._note_summary(record.uuid)
+        if not self._is_helper:
+            self._met.append(record.uuid)
         nearest = self._anchor_of(record.parent_uuid)
         if self._state.turn is None and record.type == "assistant" and not record.is_sidechain:
             # A log may begin in the midst of a conversation whose prompt it does not hold.
             self._begin_turn("", "", at, seq, nearest)
         events = self._conversation(record, at, seq, nearest)
         aside = record.is_sidechain and not self._is_helper
-        said = record.type == "assistant" or (bool(events) and isinstance(events[0], UserMessage))
+        begins = self._state.turn is not before or (bool(events) and isinstance(events[0], UserMessage))
+        said = begins or record.type == "assistant"
         self._anchors[record.uuid] = record.uuid if said and not aside else nearest
         self._state.last_anchor = self._anchors[record.uuid]
         return events
@@ -551,6 +543,7 @@ class Reader:
             return self._queue(record)
         if kind == "cost-state":
             self._note_total_cost(_numbers.amount(record.total_cost_usd, "cost_usd"))
+            self._note_total_latency(_numbers.count(record.total_api_duration, "api_latency_ms"))
             return []
         if kind == "system":
             return self._system(record)
@@ -563,21 +556,11 @@ class Reader:
             self._state.session.title, self._state.title_rank = title.strip(), _TITLE_RANK[kind]
 
     def _keep_summary(self, record: _Line) -> None:
-        """Keep a summary until its leaf is read: it is a title of the session that holds it.
-
-        Older builds wrote summaries into whatever log they began next.
-        """
-        leaf = record.leaf_uuid
-        if not isinstance(leaf, str) or leaf in self._anchors:
+        """A summary is a title of the session that holds its leaf: older builds wrote it into the next log."""
+        if not isinstance(record.leaf_uuid, str):
             self._note_title("summary", record.summary)
-        elif isinstance(record.summary, str):
-            self._state.summaries[leaf] = record.summary
-            if len(self._state.summaries) > _SUMMARIES_MAX:
-                self._state.summaries.pop(next(iter(self._state.summaries)))
-
-    def _note_summary(self, uuid: str) -> None:
-        if self._state.summaries and (summary := self._state.summaries.pop(uuid, None)) is not None:
-            self._note_title("summary", summary)
+        elif isinstance(record.summary, str) and record.summary.strip():
+            self._summaries.append(FoundSummary(ids.record_key(record.leaf_uuid), record.summary.strip()))
 
     def _queue(self, record: _Line) -> list[Event]:
         """Words typed while the agent works: put in a queue, and given to it at once (``remove``), as a prompt of their
@@ -606,7 +589,7 @@ class Reader:
         if not words.strip() or words in self._state.told:
             return []
         self._state.told = [*self._state.told, words][-_WORDS_TOLD_MAX:]
-        return [_not_typed(words) or UserMessage(content=words)]
+        return [_claude_prompts.not_typed(words) or UserMessage(content=words)]
 
     def _conversation(self, record: _Line, at: int | None, seq: int, nearest: str | None) -> list[Event]:
         match record.type:
@@ -686,28 +669,12 @@ class Reader:
             self._note_usage(turn, key, message.usage)
             self._note_end_of_message(turn, key, message.stop_reason)
 
-    def _note_usage(self, turn: Turn, key: str, usage: _Usage) -> None:
+    def _note_usage(self, turn: Turn, key: str, usage: _usage_of_messages.Usage) -> None:
         # Each block of a message repeats its usage, growing: the largest counts, once.
-        before = self._state.usage.get(key, (0, 0, 0, 0))
-        said = (
-            usage.input_tokens or 0,
-            usage.output_tokens or 0,
-            usage.cache_read_input_tokens or 0,
-            usage.cache_creation_input_tokens or 0,
-        )
-        if key in self._state.usage and said == before:
-            return
-        now = self._state.usage[key] = tuple(map(max, before, said))  # type: ignore[assignment]
+        counted, turn.tokens = _usage_of_messages.one_more(turn.tokens, self._state.usage.get(key), usage)
+        self._state.usage[key] = counted
         if len(self._state.usage) > _MESSAGES_OPEN_MAX:
             self._state.usage.pop(next(iter(self._state.usage)))
-        grown = [new - old for new, old in zip(now, before, strict=True)]
-        tokens = turn.tokens
-        turn.tokens = Tokens(
-            input=added(tokens.input, grown[0]),
-            output=added(tokens.output, grown[1]),
-            cache_read=added(tokens.cache_read, grown[2]),
-            cache_write=added(tokens.cache_write, grown[3]),
-        )
 
     def _note_end_of_message(self, turn: Turn, key: str, stop_reason: str | None) -> None:
         """Note whether a message's count is final: a record without a reason to stop repeats that of its beginning."""
@@ -734,6 +701,12 @@ class Reader:
             turn.cost_usd, turn.cost_source = (turn.cost_usd or 0.0) + (total - before), "reported"
             self._touched[turn.uid] = turn
 
+    def _note_total_latency(self, total_ms: int | None) -> None:
+        turn, lasted_ms = self._state.turn, self._state.latency.grown_ms(total_ms, self._state.turns_seen)
+        if turn is not None and lasted_ms is not None:
+            turn.api_latency_ms = lasted_ms
+            self._touched[turn.uid] = turn
+
     # what was typed, and what was put beside it ---------------------------------------------------------------
 
     def _user(self, record: _Line, at: int | None, seq: int, nearest: str | None) -> list[Event]:
@@ -754,22 +727,23 @@ class Reader:
     def _typed(self, record: _Line, text: str, at: int | None, seq: int, nearest: str | None) -> list[Event]:
         if not text.strip():
             return []
-        if aside := _not_typed(text):
+        if aside := _claude_prompts.not_typed(text):
             if isinstance(aside, Command) and aside.name and not aside.name.startswith("!"):
                 self._state.command = (record.uuid or "", aside.name, at)
             return [aside]
         self._state.command = None
-        prompt = _command_prompt(text) or strip_context(_WRAPPED.sub("", text))
+        prompt = _claude_prompts.typed(text)
         if not prompt.strip():
             return [Hook(name="context", output=text)]
         if record.is_sidechain and not self._is_helper:
             return [Hook(name="subagent prompt", output=prompt)]
+        prompt, event = told_as(prompt)
         source = _source(record)
         if (record.uuid or "").startswith(_WORD_IDS) or source.startswith(_WORD_IDS) or source in self._state.absorbed:
             # Words that the agent was given while it worked belong to the turn that goes on.
-            return [UserMessage(content=prompt)]
+            return [event]
         self._begin_turn(record.uuid or "", prompt, at, seq, nearest)
-        return [UserMessage(content=prompt)]
+        return [event]
 
     def _expanded(self, record: _Line, text: str, seq: int, nearest: str | None) -> list[Event]:
         """What the agent is told in the user's place: the command before it, such as /goal, was a prompt then."""
@@ -790,8 +764,8 @@ class Reader:
         if kind == "max_turns_reached":
             turn = self._state.turn
             if turn is not None:
-                turn.stop_reason = "max_turns"
-            return [Error(message=f"It was stopped after {given.get('maxTurns', 'its')} turns.", code="max_turns")]
+                turn.stop_reason = _MAX_TURNS
+            return [Error(message=f"It was stopped after {given.get('maxTurns', 'its')} turns.", code=_MAX_TURNS)]
         if kind.startswith("hook_") or kind.endswith("_hook"):
             output = next(
                 (given[key] for key in ("content", "stdout", "stderr", "blockingError") if given.get(key)), ""
@@ -804,7 +778,7 @@ class Reader:
         if kind == "api_error":
             return [Retry(attempt=_numbers.count(record.retry_attempt, "attempt") or 0, message=_plain(record.error))]
         if kind == "local_command":
-            return [_command(_plain(record.content))]
+            return [_claude_prompts.command(_plain(record.content))]
         if kind == "stop_hook_summary":
             problems = record.hook_errors or []
             return [Hook(name="Stop", output=_plain(problems))] if problems else []
@@ -818,8 +792,8 @@ class Reader:
     def _result(self, block: _Block, told: bytes) -> list[Event]:
         """A tool's result, what the user said in it, and the plan that the call put before the user."""
         result = self._tool_result(block)
-        if _DIFF in told:
-            result = msgspec.structs.replace(result, changes=_changes(told))
+        if _changed_files.MARK in told:
+            result = msgspec.structs.replace(result, changes=_changed_files.changes(told))
         words = _refusal(result) if result.is_error else "\n".join(_answers(result, told))
         events: list[Event] = [result, UserMessage(content=words)] if words.strip() else [result]
         plan = self._state.plans.pop(result.tool_use_id, None)
@@ -873,8 +847,8 @@ class Reader:
 
     def _close(self, turn: Turn, events: list[Event], at: int | None) -> None:
         """Note how the turn stands after these events: the last thing said tells how it ended."""
-        # A notice or a command typed later, such as what a resume writes, does not make the turn longer.
-        if at is not None and not isinstance(events[-1], Hook | Command):
+        # A notice or a command typed later, such as what a resume writes or /compact, does not make the turn longer.
+        if at is not None and not isinstance(events[-1], Hook | Command | Compacted):
             turn.ended = at if turn.ended is None else max(turn.ended, at)
         match events[-1]:
             case AssistantText():
@@ -922,7 +896,7 @@ class StreamReader:
         self._results: list[_StreamLine] = []
         self._stop_reason: str | None = None
         self._said_why = False
-        self._was_interrupted = False
+        self._was_interrupted = self._is_compacted = False
         self.tells_taken = self.is_waiting = self.is_deaf = False
         self.taken: list[str] = []
         self._held: deque[str] = deque(maxlen=_STDERR_LINES_HELD_MAX)
@@ -951,7 +925,6 @@ class StreamReader:
 
     def ended(self, exit: Exit) -> Ending:
         outcome = self._outcome(exit)
-        last = self._results[-1] if self._results else None
         tokens = self._tokens()
         costs = [each.total_cost_usd for each in self._results if each.total_cost_usd is not None]
         durations = [each.duration_ms for each in self._results if each.duration_ms is not None]
@@ -959,7 +932,9 @@ class StreamReader:
             outcome=outcome,
             error=self._why(exit) if outcome in (Outcome.FAILED, Outcome.CRASHED) else None,
             duration_ms=added(*durations) if durations else None,
-            stop_reason=last.stop_reason if last else self._stop_reason,
+            # A running total of the process, like the cost. Requests that failed are not in it, so zero is not known.
+            api_latency_ms=max((each.duration_api_ms or 0 for each in self._results), default=0) or None,
+            stop_reason=self._why_it_stopped(),
             model=self._model,
             tokens=tokens or Tokens(),
             tokens_source="reported" if tokens else None,
@@ -973,6 +948,13 @@ class StreamReader:
         if record.parent_tool_use_id:
             # A helper's words are in a log of its own.
             return []
+        events = self._told(record)
+        if self._is_compacted and record.type in ("assistant", "user", "result"):
+            # Its summary was not printed. Behind what a record says, so that this stays at its part.
+            self._is_compacted, events = False, [*events, Compacted()]
+        return events
+
+    def _told(self, record: _StreamLine) -> list[Event | None]:
         match record.type:
             case "assistant":
                 return [*self._assistant(record)]
@@ -982,6 +964,7 @@ class StreamReader:
                 return self._system(record)
             case "result":
                 record.duration_ms = _numbers.count(record.duration_ms, "duration_ms")
+                record.duration_api_ms = _numbers.count(record.duration_api_ms, "api_latency_ms")
                 record.total_cost_usd = _numbers.amount(record.total_cost_usd, "cost_usd")
                 self._results.append(record)
                 return [
@@ -1017,6 +1000,8 @@ class StreamReader:
         if record.is_api_error_message or (is_synthetic and record.error):
             self._said_why = True
             return [Error(message=_text_of(message.content), code=str(record.api_error_status or record.error or ""))]
+        if is_synthetic and isinstance(record.local_command_source, str):
+            return [_claude_prompts.command(record.local_command_source)]
         if is_synthetic:
             text = _text_of(message.content)
             return [Hook(name="notice", output=text)] if text else []
@@ -1035,10 +1020,15 @@ class StreamReader:
         for block in blocks:
             events += self._blocks._result(block, bytes(record.tool_use_result)) if block.type == "tool_result" else []
         text = _text_of(content)
-        if record.is_synthetic or not text.strip():
+        if not text.strip():
             return events
+        if record.is_synthetic:
+            if not (self._is_compacted or _claude_prompts.is_summary(text)):
+                return events
+            self._is_compacted = False
+            return [*events, Compacted(summary=text)]
         # The prompt itself is not repeated here, so no word in the user's place was typed.
-        aside = _not_typed(text) or Hook(name="context", output=text)
+        aside = _claude_prompts.not_typed(text) or Hook(name="context", output=text)
         self._was_interrupted = isinstance(aside, Error)
         return [*events, aside]
 
@@ -1053,7 +1043,9 @@ class StreamReader:
                 message = " ".join(str(each) for each in (record.error_status, _plain(record.error)) if each)
                 return [Retry(attempt=_numbers.count(record.attempt, "attempt") or 0, message=message)]
             case "compact_boundary":
-                return [Compacted()]
+                # The summary comes next, and tells it.
+                self._is_compacted = True
+                return []
             case kind:
                 return [] if kind in KEPT_STREAM_SYSTEM else [self._blocks._unknown(f"system/{kind}")]
 
@@ -1090,6 +1082,13 @@ class StreamReader:
         # A run that was stopped early enough ends with code 0 and says nothing.
         return Outcome.COMPLETED if last is not None else Outcome.CRASHED
 
+    def _why_it_stopped(self) -> str | None:
+        """The reason of the last answer; a command that the client ran by itself had none."""
+        answers = [each for each in self._results if not each.local_command] or self._results
+        if not answers:
+            return self._stop_reason
+        return _MAX_TURNS if answers[-1].terminal_reason == _MAX_TURNS else answers[-1].stop_reason
+
     def _why(self, exit: Exit) -> str | None:
         if self._said_why:
             return None
@@ -1097,20 +1096,15 @@ class StreamReader:
         said = (_plain(last.errors) or _plain(last.result)) if last.is_error else ""
         return said or "\n".join(self._held) or _exit_told(exit)
 
-    def _note_usage(self, usage: _Usage | None) -> None:
+    def _note_usage(self, usage: _usage_of_messages.Usage | None) -> None:
         if usage is not None:
             before = self._messages.get(self._message_id, Tokens())
-            self._messages[self._message_id] = _combined(max, before, _tokens_of(usage))
+            self._messages[self._message_id] = _usage_of_messages.larger(before, _usage_of_messages.tokens_of(usage))
 
     def _tokens(self) -> Tokens | None:
-        """The main thread's tokens.
-
-        Messages miss the requests that were not streamed; results miss the answers that were cut off. Neither
-        counts anything twice, so the larger number is the nearer one.
-        """
-        results = [_tokens_of(each.usage) for each in self._results if each.usage and not _is_cut_off(each)]
-        sums = [reduce(partial(_combined, added), each) for each in ([*self._messages.values()], results) if each]
-        return reduce(partial(_combined, max), sums) if sums else None
+        """The main thread's tokens."""
+        results = (each.usage for each in self._results if each.usage and not _is_cut_off(each))
+        return _usage_of_messages.of_run(self._messages.values(), map(_usage_of_messages.tokens_of, results))
 
 
 def _source(record: _Line) -> str:
@@ -1123,30 +1117,9 @@ def _message_of(record: _StreamLine) -> _Message:
     return record.message if isinstance(record.message, _Message) else _Message()
 
 
-def _tokens_of(usage: _Usage) -> Tokens:
-    return Tokens(
-        input=usage.input_tokens,
-        output=usage.output_tokens,
-        cache_read=usage.cache_read_input_tokens,
-        cache_write=usage.cache_creation_input_tokens,
-    )
-
-
-def _combined(how: Callable[[int, int], int], one: Tokens, other: Tokens) -> Tokens:
-    def each(this: int | None, that: int | None) -> int | None:
-        return that if this is None else this if that is None else how(this, that)
-
-    return Tokens(
-        input=each(one.input, other.input),
-        output=each(one.output, other.output),
-        cache_read=each(one.cache_read, other.cache_read),
-        cache_write=each(one.cache_write, other.cache_write),
-    )
-
-
 def _is_cut_off(result: _StreamLine) -> bool:
     """Whether a result tells no tokens because its answer was cut off: it says 0, though they were paid."""
-    usage = result.usage or _Usage()
+    usage = result.usage or _usage_of_messages.Usage()
     return (result.terminal_reason or "").startswith("aborted") and not (usage.input_tokens or usage.output_tokens)
 
 
@@ -1171,18 +1144,6 @@ def _answers(result: ToolResult, told: bytes) -> list[str]:
     if answers:
         return [_plain(each) for each in answers.values()]
     return _ANSWER.findall(result.content) if result.content.startswith(_ANSWERED) else []
-
-
-def _changes(told: bytes) -> dict[str, str]:
-    """The files that a command changed, as the client saw them; it looks only in git repositories."""
-    try:
-        seen = msgspec.json.decode(told, type=_Ran).diff
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-    changes = dict.fromkeys(seen.changed, "edit")
-    for each in seen.files:
-        changes[each.path] = "create" if each.created else "delete" if each.deleted else "edit"
-    return changes
 
 
 def _plain(value: Any) -> str:
@@ -1216,41 +1177,6 @@ def _text_of(content: str | list[_Block | str] | None) -> str:
         elif block.type in ("image", "document"):
             said.append(f"[{block.type}]")
     return "\n".join(said)
-
-
-def _not_typed(text: str) -> Event | None:
-    """The event for text in the user's place that the user did not type, or None for a prompt."""
-    start = text.lstrip()
-    if start.startswith("[Request interrupted by user"):
-        return Error(message=start, code="interrupted")
-    if start.startswith(("<command-name>", "<local-command-", "<bash-input>", "<bash-stdout>", "<bash-stderr>")):
-        return _command(text)
-    if start.startswith("Operation stopped by hook:"):
-        return Hook(name="stopped", output=start)
-    if start.startswith(_NOTIFICATIONS):
-        return Hook(name=start[1 : start.index(">")], output=text)
-    return None
-
-
-def _command(text: str) -> Command:
-    name = _COMMAND_NAME.search(text)
-    if name:
-        args = _COMMAND_ARGS.search(text)
-        return Command(name=f"{name.group(1).strip()} {args.group(1).strip() if args else ''}".strip())
-    start = text.lstrip()
-    if start.startswith("<bash-input>"):
-        return Command(name="! " + _TAG.sub("", text).strip())
-    return Command(name="", output=_TAG.sub("", text).strip())
-
-
-def _command_prompt(text: str) -> str | None:
-    """A command that expands to a prompt, as it was typed: ``/review 12``. The agent's own commands do not."""
-    if not text.lstrip().startswith("<command-message>"):
-        return None
-    name = _COMMAND_NAME.search(text)
-    args = _COMMAND_ARGS.search(text)
-    typed = f"{name.group(1) if name else ''} {args.group(1) if args else ''}".strip()
-    return typed or None
 
 
 AGENT = Claude()

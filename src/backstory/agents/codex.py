@@ -4,7 +4,7 @@ Source: recorded logs of 0.124 to 0.169. A line is ``{timestamp, type, payload}`
 twice: by ``response_item`` (what the model is sent) and by ``event_msg`` (what the screen showed). Answers and
 tools are taken from the first, prompts and endings from the second. A task is a turn, known by its ``turn_id``;
 forks and helpers begin with copies of their parent's records, whose turns keep their ids. Token counts are a
-running total of the thread. There are no costs in these logs.
+running total of the thread. These logs tell no costs, nor how long the model took: a task's time holds its tools.
 
 A run is ``codex exec --json``: items with a short id each, told when they start and when they are done. Only
 ``turn.completed`` and ``turn.failed`` tell how it ended; calls that Codex refused are told on stderr alone.
@@ -23,12 +23,11 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import Ending, Place, Streamed, _jsonl, _numbers
-from backstory.bounds import added
-from backstory.context import strip_context
+from backstory.agents import Ending, Place, Streamed, _jsonl, _numbers, _usage_of_totals
+from backstory.agents._typed_commands import typed_command
+from backstory.context import strip_context, told_as
 from backstory.model import (
     AssistantText,
-    Command,
     Compacted,
     Complete,
     Error,
@@ -167,9 +166,6 @@ _SYNTHETIC = re.compile(
     r"|collaboration_mode|personality_spec|model_switch|hook_prompt|app-context|apps_instructions"
     r"|codex_internal_context|realtime_conversation)\b)"
 )
-_SHELL_COMMAND = re.compile(
-    r"\s*<user_shell_command>\s*<command>\s*(.*?)\s*</command>\s*(?:<result>(.*?)</result>)?", re.DOTALL
-)
 _IDE_CONTEXT = re.compile(r"\A# Context from my IDE setup:.*?^## My request for Codex:\s*\n", re.DOTALL | re.MULTILINE)
 _IMAGE_TAG = re.compile(r"\s*</?image\b[^>]*>\s*\Z")
 _RETRYING = re.compile(r"Reconnecting\b|.*\bretrying \d+/\d+")
@@ -180,29 +176,9 @@ _STDERR_ERROR = re.compile(r"(?:^|\s)ERROR\s+(?:[^\s{]+\{[^}]*\}:?\s*)*(?:[\w:]*
 _PROPOSED = re.compile(r"<proposed_plan>\s*(.*?)\s*</proposed_plan>", re.DOTALL)
 
 
-class _Usage(_numbers.Counts):
-    input_tokens: _numbers.Count = None
-    cached_input_tokens: _numbers.Count = None
-    cache_write_input_tokens: _numbers.Count = None
-    output_tokens: _numbers.Count = None
-    reasoning_output_tokens: _numbers.Count = None
-
-    def spent(self) -> int:
-        return added(self.input_tokens, self.output_tokens)
-
-    def since(self, before: _Usage) -> _Usage:
-        return _Usage(
-            input_tokens=_grown(before.input_tokens, self.input_tokens),
-            cached_input_tokens=_grown(before.cached_input_tokens, self.cached_input_tokens),
-            cache_write_input_tokens=_grown(before.cache_write_input_tokens, self.cache_write_input_tokens),
-            output_tokens=_grown(before.output_tokens, self.output_tokens),
-            reasoning_output_tokens=_grown(before.reasoning_output_tokens, self.reasoning_output_tokens),
-        )
-
-
 class _Info(Struct):
-    total_token_usage: _Usage | None = None
-    last_token_usage: _Usage | None = None
+    total_token_usage: _usage_of_totals.Usage | None = None
+    last_token_usage: _usage_of_totals.Usage | None = None
 
 
 class _Item(Struct):
@@ -298,7 +274,7 @@ class _State(Struct, kw_only=True):
     turn_task: str | None = None
     turns_seen: int = 0
     path: list[tuple[str, int]] = field(default_factory=list)
-    totals: _Usage | None = None
+    totals: _usage_of_totals.Usage | None = None
     over: list[str] = field(default_factory=list)
     """The last tasks that ended in this log: one that begins again is a copy, written by a fork in the same file."""
     is_copy: bool = False
@@ -322,7 +298,7 @@ class _StreamRecord(Struct):
     type: str = ""
     thread_id: str | None = None
     item: _StreamItem | None = None
-    usage: _Usage | None = None
+    usage: _usage_of_totals.Usage | None = None
     message: Any = None
     error: Any = None
 
@@ -554,17 +530,15 @@ class Reader:
             case "assistant":
                 return _answer(_plain(payload.content))
             case "user":
-                return [self._doubled_prompt(payload, at, seq)]
+                text, images = _typed(payload.content)
+                return [*typed_command(text)] or [self._doubled_prompt(payload, text, images, at, seq)]
             case "developer" | "system":
                 return []
             case role:
                 return [self._unknown(f"response_item/message/{role}")]
 
-    def _doubled_prompt(self, payload: _Payload, at: int | None, seq: int) -> Event | None:
+    def _doubled_prompt(self, payload: _Payload, text: str, images: int, at: int | None, seq: int) -> Event | None:
         """The model's copy of a prompt counts only where nothing else tells it: in old logs, and in copied turns."""
-        text, images = _typed(payload.content)
-        if command := _SHELL_COMMAND.match(text):
-            return Command(name=f"! {command.group(1)}", output=command.group(2).strip())
         if _is_synthetic(payload, text):
             return None
         if self._state.has_events and not self._state.has_copies:
@@ -708,7 +682,8 @@ class Reader:
         else:
             grown = total.since(before)
         if state.turn is not None and (grown.spent() or state.turn.tokens_source is None):
-            state.turn.tokens, state.turn.tokens_source = _added(state.turn.tokens, grown), "reported"
+            state.turn.tokens = _usage_of_totals.added_to(state.turn.tokens, grown, info.last_token_usage)
+            state.turn.tokens_source = "reported"
 
     # turns and their tree -------------------------------------------------------------------------------------
 
@@ -718,8 +693,9 @@ class Reader:
         shown = "\n".join([text] * bool(text.strip()) + ["[image]"] * images)
         if not shown or self._is_repeated(channel, text.strip()):
             return None
-        self._begin_turn(shown, at, seq)
-        return UserMessage(content=shown)
+        prompt, event = told_as(shown)
+        self._begin_turn(prompt, at, seq)
+        return event
 
     def _is_repeated(self, channel: str, text: str) -> bool:
         # Counted per channel: the same words typed twice are two prompts, told twice each.
@@ -734,8 +710,7 @@ class Reader:
 
     def _begin_turn(self, prompt: str, at: int | None, seq: int) -> None:
         state = self._state
-        state.task_prompts += 1
-        state.turns_seen += 1
+        state.task_prompts, state.turns_seen = state.task_prompts + 1, state.turns_seen + 1
         native_id = state.task or f"{self._native_id}/{state.turns_seen}"
         if state.task and state.task_prompts > 1:
             native_id = f"{state.task}/{state.task_prompts}"
@@ -820,7 +795,7 @@ class StreamReader:
         self._calls: set[str] = set()
         self._completed = False
         self._failed = False
-        self._usage: _Usage | None = None
+        self._usage: _usage_of_totals.Usage | None = None
         self._last_error = ""
         self._said_why = False
         self._held: deque[str] = deque(maxlen=_STDERR_LINES_HELD_MAX)
@@ -850,12 +825,14 @@ class StreamReader:
 
     def ended(self, exit: Exit) -> Ending:
         outcome = self._outcome(exit)
+        # A total of nothing is none: a review is told so, whose requests are another thread's.
+        usage = self._usage if self._usage is not None and self._usage.spent() else None
         return Ending(
             outcome=outcome,
             error=self._why(exit) if outcome in (Outcome.FAILED, Outcome.CRASHED) else None,
             # A run is a thread of its own, so the thread's total is the run's.
-            tokens=_added(Tokens(), self._usage) if self._usage else Tokens(),
-            tokens_source="reported" if self._usage else None,
+            tokens=_usage_of_totals.added_to(Tokens(), usage) if usage else Tokens(),
+            tokens_source="reported" if usage else None,
         )
 
     # records ------------------------------------------------------------------------------------------------
@@ -1228,23 +1205,6 @@ def _code(info: Any) -> str:
 
 def _length(value: Any) -> int:
     return len(value) if isinstance(value, list) else 0
-
-
-def _grown(before: int | None, now: int | None) -> int | None:
-    return None if now is None else max(now - (before or 0), 0)
-
-
-def _added(tokens: Tokens, more: _Usage) -> Tokens:
-    cached = more.cached_input_tokens or 0
-    written = more.cache_write_input_tokens
-    return Tokens(
-        # Codex counts what came from its cache as input too.
-        input=added(tokens.input, max((more.input_tokens or 0) - cached, 0)),
-        output=added(tokens.output, more.output_tokens),
-        cache_read=added(tokens.cache_read, cached),
-        cache_write=tokens.cache_write if written is None else added(tokens.cache_write, written),
-        reasoning=added(tokens.reasoning, more.reasoning_output_tokens),
-    )
 
 
 AGENT = Codex()

@@ -38,11 +38,13 @@ from backstory.agents import (
     CompanionFacts,
     Place,
     _jsonl,
+    _latency,
     _numbers,
     _session_document,
     _session_reindex,
     _session_rows,
     _session_store,
+    _token_sums,
 )
 from backstory.bounds import added
 from backstory.context import strip_context
@@ -224,6 +226,7 @@ class _State(Struct, kw_only=True):
     counted: Tokens = field(default_factory=Tokens)
     """What was given to turns since that total was told."""
     turns_counted: int = 0
+    latency: _latency.Total = field(default_factory=_latency.Total)
     messages: list[Any] = field(default_factory=list)
     """A document's messages, for as long as it has told no timeline."""
     messages_bytes: int = 0
@@ -575,6 +578,7 @@ class Reader:
     def _note_row_usage(self, row: dict[str, Any]) -> None:
         names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
         self._give(_usage({_camel(name): row.get(name) for name in names}))
+        self._give_latency(row.get("duration_ms"))
         if self._state.turn is not None and not row.get("agent_id"):
             self._state.turn.model = _text(row.get("model")) or self._state.turn.model
 
@@ -698,6 +702,7 @@ class Reader:
         state.selected, state.routed, state.has_prompts = _text(data.get("selectedModel")) or None, None, False
         # Several processes may have written to one file, each counting from zero.
         state.total, state.counted, state.turns_counted, state.has_receipts = Tokens(), Tokens(), 0, False
+        state.latency = _latency.Total(0, state.turns_seen)
         cwd = _text(context.get("cwd")) if isinstance(context, dict) else ""
         return Init(cwd=cwd, model=state.selected or "", version=state.session.agent_version or "")
 
@@ -876,7 +881,7 @@ class Reader:
             turn.ended = at if turn.ended is None else max(turn.ended, at)
 
     def _shut_down(self, data: dict[str, Any]) -> list[Event]:
-        self._note_totals(data.get("modelMetrics"))
+        self._note_totals(data.get("modelMetrics"), data.get("totalApiDurationMs"))
         reason = _plain(data.get("errorReason")) if data.get("shutdownType") == "error" else ""
         return [Error(message=reason, code="shutdown")] if reason else []
 
@@ -893,6 +898,7 @@ class Reader:
             return
         self._state.has_receipts = True
         self._count(_usage(usage))
+        self._give_latency(usage.get("duration"))
         turn = self._state.turn
         if turn is not None and not usage.get("parentToolCallId"):
             turn.model = _text(usage.get("model")) or turn.model
@@ -918,16 +924,23 @@ class Reader:
         used = data.get("compactionTokensUsed")
         if isinstance(used, dict):
             self._give(_usage(used))
+            # Without receipts the time of the turn's other requests is not known.
+            self._give_latency(used.get("duration") if self._state.has_receipts else None)
 
-    def _note_totals(self, metrics: Any) -> None:
+    def _note_totals(self, metrics: Any, latency_ms: Any) -> None:
         """What a process says it used in all: from it comes what its requests did not tell."""
         if not isinstance(metrics, dict) or not metrics:
             return
         state, total = self._state, Tokens()
         for each in metrics.values():
             usage = each.get("usage") if isinstance(each, dict) else None
-            total = _sum(total, _usage(usage)) if isinstance(usage, dict) else total
-        rest = _above_zero(_difference(_grown(total, state.total, state.counted), state.counted))
+            total = _token_sums.sum_of(total, _usage(usage)) if isinstance(usage, dict) else total
+        grown = _token_sums.since(total, state.total, state.counted)
+        total_ms = _numbers.count(latency_ms, "api_latency_ms")
+        lasted_ms = state.latency.grown_ms(total_ms, state.turns_seen, is_anew=grown is total)
+        if not state.has_receipts:
+            self._give_latency(lasted_ms)
+        rest = _token_sums.above_zero(_token_sums.difference(grown, state.counted))
         if any(msgspec.structs.astuple(rest)):
             self._give(rest)
             if state.turn is not None and state.turn.model is None and len(metrics) == 1:
@@ -941,14 +954,20 @@ class Reader:
         state.total, state.counted, state.turns_counted = total, Tokens(), 0
 
     def _count(self, tokens: Tokens) -> None:
-        self._state.counted = _sum(self._state.counted, tokens)
+        self._state.counted = _token_sums.sum_of(self._state.counted, tokens)
         self._give(tokens)
 
     def _give(self, tokens: Tokens) -> None:
         turn = self._state.turn
         if turn is not None:
-            turn.tokens = _sum(turn.tokens, tokens)
+            turn.tokens = _token_sums.sum_of(turn.tokens, tokens)
             turn.tokens_source = turn.tokens_source or "reported"
+
+    def _give_latency(self, told: Any) -> None:
+        """Add how long the model took for a request to the turn that it was for."""
+        lasted_ms, turn = _numbers.count(told, "api_latency_ms"), self._state.turn
+        if lasted_ms is not None and turn is not None:
+            turn.api_latency_ms = added(lasted_ms, turn.api_latency_ms)
 
     def _unknown(self, kind: str) -> Unknown:
         self.unknown[kind] = self.unknown.get(kind, 0) + 1
@@ -1200,32 +1219,6 @@ def _usage(usage: dict[str, Any]) -> Tokens:
         cache_write=written,
         reasoning=reasoning,
     )
-
-
-def _each(how: Callable[[int | None, int | None], int | None], one: Tokens, other: Tokens) -> Tokens:
-    return Tokens(**{name: how(getattr(one, name), getattr(other, name)) for name in Tokens.__struct_fields__})
-
-
-def _sum(one: Tokens, other: Tokens) -> Tokens:
-    return _each(lambda this, that: that if this is None else added(this, that), one, other)
-
-
-def _difference(one: Tokens, other: Tokens) -> Tokens:
-    return _each(lambda this, that: None if this is None else this - (that or 0), one, other)
-
-
-def _above_zero(tokens: Tokens) -> Tokens:
-    return _each(lambda this, _: None if this is None else max(this, 0), tokens, tokens)
-
-
-def _grown(total: Tokens, before: Tokens, counted: Tokens) -> Tokens:
-    """By how much a process's total grew. It starts again at zero where a session is not resumed but read anew,
-    as after a rewind: then it has shrunk, or it is nearer to what was counted since than its growth is."""
-    grown = _difference(total, before)
-    output = counted.output or 0
-    has_shrunk = any(each is not None and each < 0 for each in msgspec.structs.astuple(grown))
-    is_anew = abs((total.output or 0) - output) < abs((grown.output or 0) - output)
-    return total if has_shrunk or is_anew else grown
 
 
 AGENT = Copilot()

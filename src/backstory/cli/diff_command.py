@@ -11,6 +11,7 @@ from backstory.cli import output, path
 from backstory.cli.options import json_option, store_option
 from backstory.cli.points import NUMBER, RECORD, find, meant, session_option, shown
 from backstory.errors import BranchNotFound, NoSessionHere
+from backstory.pricing import UNKNOWN, Cost, total
 from backstory.tree import Point, Span, Tree, diff
 
 if TYPE_CHECKING:
@@ -68,10 +69,11 @@ class _Side(Struct, kw_only=True):
         """The turns that begin on this side."""
         return [self.tree[span.uid] for span in self.alone if span.first == self.tree[span.uid].first_seq]
 
-    def cost(self) -> float | None:
-        """What those cost, where any of them says so."""
-        known = [turn.cost_usd for turn in self.turns() if turn.cost_usd is not None]
-        return sum(known) if known else None
+    def cost(self) -> Cost:
+        """What those cost; one for which no model was asked costs nothing."""
+        costs = self.found.store.turn_costs(self.found.session)
+        each = ((turn, costs.get(turn.uid, UNKNOWN)) for turn in self.turns())
+        return total(cost for turn, cost in each if turn.model is not None or cost.low_usd is not None)
 
     def records(self) -> list[StoredEvent]:
         """What was said and done on this side."""
@@ -83,6 +85,7 @@ class _Side(Struct, kw_only=True):
 
     def as_dict(self) -> dict[str, Any]:
         """This side as printed in JSON."""
+        cost = self.cost()
         return {
             "session": shown(self.found),
             "uid": self.found.session.uid,
@@ -91,7 +94,9 @@ class _Side(Struct, kw_only=True):
             "turns": [turn.uid for turn in self.turns()],
             "records": [row for each in self.records() if (row := path.as_dict(each)) is not None],
             "files": [{"path": name, "action": action} for name, action in self.files().items()],
-            "cost_usd": self.cost(),
+            "cost_usd": cost.usd,
+            "cost_kind": cost.kind,
+            "low_usd": cost.low_usd,
         }
 
     def show(self) -> None:
@@ -106,7 +111,7 @@ class _Side(Struct, kw_only=True):
             output.data(output.style(f"--- {head}: (empty) ---", bold=True))
             return
         count, cost = len(self.turns()), self.cost()
-        facts = [f"{count} turn{'s' * (count != 1)}", *([] if cost is None else [f"${cost:.2f}"])]
+        facts = [f"{count} turn{'s' * (count != 1)}", *([] if cost.low_usd is None else [output.money(cost)])]
         output.data(output.style(f"--- {head} ({', '.join(facts)}) ---", bold=True))
         for line in path.lines(self.records()):
             output.data(line)

@@ -12,12 +12,14 @@ from backstory.agents import steerable
 from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.repeating import command_for
-from backstory.errors import BackstoryError, NotQueuedNow, QueueBusy, SessionBusy, SessionElsewhere
+from backstory.errors import BackstoryError, ConfigBroken, NotQueuedNow, QueueBusy, SessionBusy, SessionElsewhere
 from backstory.model import Permissions
+from backstory.pricing import Prices, PriceTable
 from backstory.queueing import is_held, leave, still_waiting, texts_for
 from backstory.runner import INTERRUPT_S, LOCK_S, POLL_S, Request, Runner
 from backstory.spool import LOCKS, MARKER, SPOOLS, SessionLock, waiting
 from backstory.store import open_store
+from backstory.store.costs import of_turn, price_table
 from backstory.store.queue import Kind, Options, Queue
 from backstory.store.waiting import WaitStopped
 from backstory.streaming import Shown, is_installed, runnable
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App, Found
     from backstory.cli.printing import Printer
+    from backstory.pricing import Cost
     from backstory.queueing import Hold
     from backstory.runner import Finished
     from backstory.spool import Spool
@@ -386,8 +389,16 @@ class Driver:
         self._end(finished, request.context_chars)
         return EXIT_CODES.get(outcome_of(finished), 1)
 
+    def _cost(self, turn: model.Turn) -> Cost:
+        """What a run cost. A file of prices that means nothing does not spoil what was run."""
+        try:
+            return of_turn(turn, price_table(self._store.prices_file))
+        except ConfigBroken as broken:
+            output.talk(str(broken))
+            return of_turn(turn, PriceTable(Prices()))
+
     def _end(self, finished: Finished, context_max: int) -> None:
-        self._printer.end(self._session, finished, context_max)
+        self._printer.end(self._session, finished, context_max, self._cost(finished.turn))
         if finished.moved is not None:
             output.talk(finished.moved)
         if finished.waits is not None:
@@ -456,7 +467,8 @@ class Driver:
             tools += isinstance(stored.event, model.ToolCall)
             error = stored.event.message if isinstance(stored.event, model.Error) else error
         outcome = turn.outcome or model.Outcome.CRASHED
-        self._printer.end_elsewhere(self._session, turn, tools, error if outcome != model.Outcome.COMPLETED else None)
+        error = error if outcome != model.Outcome.COMPLETED else None
+        self._printer.end_elsewhere(self._session, turn, tools, error, self._cost(turn))
         return EXIT_CODES.get(model.Outcome(outcome), 1)
 
 

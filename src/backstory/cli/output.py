@@ -261,6 +261,11 @@ def duration(ms: int | None) -> str:
     return f"{ms / 60_000:.0f} min" if ms < 5_400_000 else f"{ms / 3_600_000:.1f} h"
 
 
+def cost_as_json(cost: Cost) -> dict[str, Any]:
+    """A turn's cost as JSON says it."""
+    return {"cost_usd": cost.usd, "cost_kind": cost.kind, "low_usd": cost.low_usd, "high_usd": cost.high_usd}
+
+
 def money(cost: Cost) -> str:
     """A cost as a person reads it: ``$1.20`` as reported, ``~$1.20`` computed, ``≥ $1.20`` at least, ``–`` unknown."""
     if cost.low_usd is None:

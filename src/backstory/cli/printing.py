@@ -10,9 +10,11 @@ from backstory import model
 from backstory.cli import output
 from backstory.cli.list_command import MARKS
 from backstory.cli.show_command import call_words, event_lines
+from backstory.compact_form import without_wrapping
 from backstory.essence import without_terminal_codes
 
 if TYPE_CHECKING:
+    from backstory.pricing import Cost
     from backstory.runner import Finished
     from backstory.store import Session
     from backstory.store.queue import Text
@@ -36,10 +38,10 @@ class Printer(Protocol):
     def show(self, shown: Shown) -> None:
         """Show what comes."""
 
-    def end(self, session: Session, finished: Finished, context_max: int) -> None:
+    def end(self, session: Session, finished: Finished, context_max: int, cost: Cost) -> None:
         """Say what a run came to."""
 
-    def end_elsewhere(self, session: Session, turn: model.Turn, tools: int, error: str | None) -> None:
+    def end_elsewhere(self, session: Session, turn: model.Turn, tools: int, error: str | None, cost: Cost) -> None:
         """Say what a run came to that another process has done."""
 
 
@@ -59,12 +61,12 @@ class _JsonPrinter:
             if not isinstance(event, model.Complete):
                 self._line({"kind": event.kind, **_fields(event)})
 
-    def end(self, session: Session, finished: Finished, context_max: int) -> None:
-        told = _came_to(session, finished.turn, finished.tools, finished.error)
+    def end(self, session: Session, finished: Finished, context_max: int, cost: Cost) -> None:
+        told = _came_to(session, finished.turn, finished.tools, finished.error, cost)
         self._line({**told, "context_chars": finished.context_chars, "context_max": context_max})
 
-    def end_elsewhere(self, session: Session, turn: model.Turn, tools: int, error: str | None) -> None:
-        self._line(_came_to(session, turn, tools, error))
+    def end_elsewhere(self, session: Session, turn: model.Turn, tools: int, error: str | None, cost: Cost) -> None:
+        self._line(_came_to(session, turn, tools, error, cost))
 
     def _line(self, value: dict[str, Any]) -> None:
         output.json_line(value)
@@ -147,7 +149,7 @@ class _TextPrinter:
             self._end_line()
             # Several may run side by side: its call says which one it is the result of.
             self._print(self._call_line("↳", call or model.ToolCall(tool_name=result.tool_name)))
-        content = without_terminal_codes(result.content)
+        content = without_terminal_codes(without_wrapping(result.content))
         lines = [line for line in content.split("\n") if line.strip()] or ["(nothing)"]
         told = lines[-1] if result.tool == model.Tool.SHELL and not result.is_error else lines[0]
         more = f" (+{len(lines) - 1} lines)" if len(lines) > 1 else ""
@@ -165,7 +167,7 @@ class _TextPrinter:
             output.data()
         self._is_line_open, self._call = False, None
 
-    def end(self, session: Session, finished: Finished, context_max: int) -> None:
+    def end(self, session: Session, finished: Finished, context_max: int, cost: Cost) -> None:
         self._end_line()
         turn, error = finished.turn, finished.error or ""
         if error and error != self._error:
@@ -174,7 +176,7 @@ class _TextPrinter:
         colour = next(colour for least, colour in METER if percent >= least)
         facts = [
             output.duration(turn.duration_ms),
-            "" if turn.cost_usd is None else f"${turn.cost_usd:.2f}",
+            "" if cost.low_usd is None else output.money(cost),
             f"{finished.tools} tool{'s' * (finished.tools != 1)}",
             "context " + output.style(f"{percent} %", fg=colour),
             f"{self._unknown} not understood" if self._unknown else "",
@@ -184,7 +186,7 @@ class _TextPrinter:
         self._unknown = 0
         self._conclude(session, turn, " · ".join(fact for fact in facts if fact))
 
-    def end_elsewhere(self, session: Session, turn: model.Turn, tools: int, error: str | None) -> None:
+    def end_elsewhere(self, session: Session, turn: model.Turn, tools: int, error: str | None, cost: Cost) -> None:
         self._end_line()
         name = session.shown_number or session.uid[:12]
         self._conclude(
@@ -199,7 +201,7 @@ class _TextPrinter:
         output.talk(f"{session.shown_number or session.uid[:12]} {output.style(mark[0], fg=mark[1])} {told}")
 
 
-def _came_to(session: Session, turn: model.Turn, tools: int, error: str | None) -> dict[str, Any]:
+def _came_to(session: Session, turn: model.Turn, tools: int, error: str | None, cost: Cost) -> dict[str, Any]:
     return {
         "kind": "Complete",
         "session": session.shown_number or session.uid,
@@ -211,7 +213,7 @@ def _came_to(session: Session, turn: model.Turn, tools: int, error: str | None) 
         "agent": turn.agent,
         "model": turn.model,
         "duration_ms": turn.duration_ms,
-        "cost_usd": turn.cost_usd,
+        **output.cost_as_json(cost),
         "tokens": turn.tokens,
         "tools": tools,
     }

@@ -20,10 +20,12 @@ from backstory.errors import BackstoryError, RecordNotFound
 from backstory.essence import changed_lines, essence, is_path, without_terminal_codes
 from backstory.extract import char_len
 from backstory.fullform import FullForms
+from backstory.notices import noted, why
 from backstory.pairing import results_below_calls
-from backstory.pricing import UNKNOWN, Cost, cost_of
+from backstory.pricing import UNKNOWN, Cost
 from backstory.runner import exit_unseen as exit_unknown
 from backstory.spool import SPOOLS, waiting
+from backstory.store.costs import of_turn, price_table
 from backstory.streaming import READ_BYTES, Followed, SpooledRun, runnable
 from backstory.tree import get_ancestry
 
@@ -92,6 +94,7 @@ def command(
     events = _events(found, turns, form, turn=turn)
     in_tree = _in_tree(found)
     costs = found.store.turn_costs(found.session)
+    costs |= {run.turn.uid: of_turn(run.turn, price_table(found.store.prices_file)) for run in runs}
     if as_json:
         head = {
             "session": session_as_json(found.session, outcome_of(found), costs_of([found])[0])
@@ -101,14 +104,17 @@ def command(
                 for number, each in turns.items()
                 if turn in (None, number)
             ]
-            + [live_turn_as_json(number, run) for number, run in live.items()],
+            + [live_turn_as_json(number, run, costs[run.turn.uid]) for number, run in live.items()],
         }
         more = (live_event_as_json(event, number, full=full) for number, run in live.items() for event in run.events())
         output.json_lines(head, "events", chain((event_as_json(*each) for each in events), more))
         return
     removed = {uid for uid, each in in_tree.items() if each["removed"]}
     lines = _lines(found, turns, removed, costs, events, full=full, thinking=thinking or full)
-    coming = (_live_lines(*each, full=full, thinking=thinking or full) for each in live.items())
+    coming = (
+        _live_lines(number, run, costs[run.turn.uid], full=full, thinking=thinking or full)
+        for number, run in live.items()
+    )
     output.pages(chain(lines, chain.from_iterable(coming)))
 
 
@@ -247,11 +253,6 @@ def _last_written(spool: Spool) -> int:
         return now_ms()
 
 
-def _reported(turn: Turn) -> Cost:
-    """What a turn cost that the store does not have yet, where its agent told it."""
-    return cost_of(model.Tokens(), None, reported=turn.cost_usd)
-
-
 def turn_as_json(number: int, turn: Turn, cost: Cost) -> dict[str, Any]:
     """A turn as printed."""
     return {
@@ -286,10 +287,10 @@ def event_as_json(stored: StoredEvent, event: Event, turn: int | None) -> dict[s
     return head | {"char_len": stored.char_len} | {name: fields[name] for name in fields if name not in head}
 
 
-def live_turn_as_json(number: int, run: LiveRun) -> dict[str, Any]:
+def live_turn_as_json(number: int, run: LiveRun, cost: Cost) -> dict[str, Any]:
     """The turn of a run that is not stored yet, as printed: it has no place among the records."""
     state = "running" if run.is_running else "waiting"
-    return turn_as_json(number, run.turn, _reported(run.turn)) | {
+    return turn_as_json(number, run.turn, cost) | {
         "seq": None,
         "last_seq": None,
         "live": state,
@@ -373,8 +374,8 @@ def _lines(
     yield from _unknown_line(unknown)
 
 
-def _live_lines(number: int, run: LiveRun, *, full: bool, thinking: bool) -> Iterator[str]:
-    yield from ("", _turn_line(number, run.turn, _reported(run.turn)))
+def _live_lines(number: int, run: LiveRun, cost: Cost, *, full: bool, thinking: bool) -> Iterator[str]:
+    yield from ("", _turn_line(number, run.turn, cost))
     unknown = 0
     for event, answered in results_below_calls(run.events(), lambda each: each, lambda _: number):
         if isinstance(event, model.Unknown) and not full:
@@ -447,7 +448,8 @@ def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.To
         case model.ToolResult():
             yield from _result_lines(at, event, answered, full=full)
         case model.Error():
-            yield from _block(at, "!", without_terminal_codes(event.message), full=full, fg="red")
+            message = event.message if full else why(event.message)
+            yield from _block(at, "!", without_terminal_codes(message), full=full, fg="red")
         case model.Compacted():
             yield from _block(at, "≡", event.summary if full else "context compacted", full=full, fg="magenta")
         case model.Hook(output=text) if text in EMPTY_NOTICES and not full:
@@ -459,12 +461,26 @@ def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.To
         case model.Hook(name=name, output=text) if full or name.startswith("subagent"):
             # What a subagent was asked and answered is no hook's word to the person reading.
             yield from _noted(at, name.capitalize() if name.startswith("subagent") else f"Hook: {name}", text, full)
-        case model.Command() if full:
-            yield from _noted(at, f"Command: {event.name}".rstrip(), event.output, full)
+        case model.Command(name=name, output=text) if text.strip():
+            # What it printed is a record of its own with most agents, and stands below it then.
+            if name:
+                yield from _noted(at, f"Command: {name}", text, full)
+            else:
+                yield from _result_lines(at, model.ToolResult(content=text.strip("\n")), None, full=full)
+        case model.Retry() if not full:
+            number = f" {event.attempt}" if event.attempt else ""
+            yield from _told(at, f"Retry{number}", why(event.message))
+        case model.Hook() if not full:
+            yield from _told(at, "Hook", f"{event.name} {noted(event.output)}")
         case _:
-            told = without_terminal_codes(" ".join(str(value) for value in msgspec.to_builtins(event).values()))
-            if told.strip():
-                yield f"{at} {output.style(f'{event.kind}: {output.one_line(told, output.width() - 20)}', dim=True)}"
+            yield from _told(at, event.kind, " ".join(str(value) for value in msgspec.to_builtins(event).values()))
+
+
+def _told(at: str, head: str, text: str) -> Iterator[str]:
+    """A line that says what stands beside the conversation, as far as it fits; nothing of what says nothing."""
+    words = without_terminal_codes(text).strip()
+    if words:
+        yield f"{at} {output.style(f'{head}: {output.one_line(words, output.width() - 20)}', dim=True)}"
 
 
 def _noted(at: str, head: str, text: str, full: bool | None) -> Iterator[str]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from backstory.cli import output, path
 from backstory.cli.options import json_option, store_option
 from backstory.cli.points import branches, find, session_or_default, shown
+from backstory.pricing import UNKNOWN
 from backstory.tree import Tree
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class _Whole:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Each turn as JSON, each after the one it follows."""
-        depths = self.tree.depths()
+        depths, costs = self.tree.depths(), self._found.store.turn_costs(self._found.session)
         for turn in self.tree.walk():
             tips = self._tips.get(turn.uid, [])
             parent = self.tree.parent(turn.uid)
@@ -98,7 +99,7 @@ class _Whole:
                 "started": output.iso(turn.started),
                 "ended": output.iso(turn.ended),
                 "outcome": turn.outcome,
-                "cost_usd": turn.cost_usd,
+                **output.cost_as_json(costs.get(turn.uid, UNKNOWN)),
                 "current": self._here is not None and self._here.uid == turn.uid,
                 "on_current_branch": turn.uid in self._above,
                 "leaf": next((each.number for each in tips if each.number is not None), None),

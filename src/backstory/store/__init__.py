@@ -29,7 +29,6 @@ from backstory.store import (
     costs,
     derived,
     erasing,
-    event_rows,
     events,
     foreign,
     logs,
@@ -40,6 +39,7 @@ from backstory.store import (
     runs,
     search,
     sessions,
+    titles,
     turns,
     verify,
 )
@@ -538,6 +538,7 @@ class Store:
             # It is merged once, when all are removed.
             _set_index(db, automerge=0)
             uids = [uid for each in doomed for uid in sessions.remove(db, each, self._now())]
+            titles.settle(db)
             _reset_index(db)
             return uids
 
@@ -868,7 +869,7 @@ class Store:
     def drop_logs(self, log_ids: Sequence[int], *, in_favour_of: int) -> None:
         """Remove logs whose every record another log of the session holds too."""
 
-        self._write(lambda db: _drop_logs(db, log_ids, in_favour_of))
+        self._write(lambda db: retelling.drop_logs(db, log_ids, in_favour_of))
 
     def drop_reported(self, log_ids: Sequence[int]) -> None:
         """Remove logs that were made of what other logs report, with all that they say: the session is read anew."""
@@ -886,7 +887,7 @@ class Store:
             old, new = logs.get(db, log_id), logs.get(db, understood)
             if old is None or new is None or new.read_to < old.read_to:
                 return False
-            _drop_logs(db, [log_id], understood)
+            retelling.drop_logs(db, [log_id], understood)
             sessions.drop_read(db, understood)
             return True
 
@@ -990,21 +991,23 @@ class Store:
 
     @contextmanager
     def bulk(self, *, is_bulk: bool = True) -> Iterator[None]:
-        """A block in which a lot is written, or not: ``begin_bulk`` before it, ``end_bulk`` behind it.
+        """A block in which logs are written: a lot, with ``begin_bulk`` before it and ``end_bulk`` behind it, or not.
 
         If the block fails the index gets its settings back, and is merged by those who write next.
         """
-        if not is_bulk:
-            yield
-            return
-        self.begin_bulk()
+        if is_bulk:
+            self.begin_bulk()
         try:
             yield
-            self.end_bulk()
+            if self._read_if_begun(titles.are_due, otherwise=False):
+                self._change(titles.settle)
+            if is_bulk:
+                self.end_bulk()
         except BaseException:
             # Where even that fails, opening the store again does it.
             with suppress(errors.BackstoryError):
-                self._leave_bulk()
+                if is_bulk:
+                    self._leave_bulk()
             raise
 
     def begin_bulk(self) -> None:
@@ -1196,15 +1199,6 @@ def _absolute(folder: str | os.PathLike[str]) -> str:
     """A folder by a name that means the same from everywhere; an empty name stays one."""
     named = os.fspath(folder)
     return os.path.normpath(Path(named).absolute()) if named else ""
-
-
-def _drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) -> None:
-    for log_id in log_ids:
-        session = db.execute("select session_id from logs where id = ?", (log_id,)).get
-        db.execute("update log_places set log_id = ? where log_id = ?", (in_favour_of, log_id))
-        event_rows.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
-        companions.move(db, log_id, in_favour_of)
-        db.execute("delete from logs where id = ?", (log_id,))
 
 
 @contextmanager

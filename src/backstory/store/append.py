@@ -16,7 +16,7 @@ from backstory import ids
 from backstory.errors import SessionNotFound
 from backstory.model import Outcome, Relation
 from backstory.remotes import repository_name
-from backstory.store import claims, codec, derived, event_rows, forks, logs, runs, turns
+from backstory.store import claims, codec, derived, event_rows, forks, logs, runs, titles, turns
 from backstory.store.event_rows import Waiting
 from backstory.store.logs import FILE
 
@@ -113,7 +113,11 @@ def _write_told(
         _update_session(db, session_id, batch)
     else:
         _update_ours(db, session_id, batch, turn_ids)
+    if log_id is not None and batch.created:
+        _note_created(db, session_id, log_id, batch.created)
     derived.write(db, session_id, batch.found, turn_ids, event_ids)
+    if log_id is not None:
+        titles.note(db, log_id, batch.found)
     return tuple(turn_ids) if batch.kind == FILE else ()
 
 
@@ -204,7 +208,7 @@ def _insert_session(db: apsw.Connection, batch: RecordBatch) -> int:
     db.execute(
         "insert into sessions(uid, created, native_id) "
         "values (?, strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch'), ?)",
-        (batch.session_uid, batch.created, batch.identity.native_id),
+        (batch.session_uid, _created(batch), batch.identity.native_id),
     )
     session_id = db.last_insert_rowid()
     if batch.identity.relation == Relation.UNREAD:
@@ -344,16 +348,34 @@ def _update_ours(db: apsw.Connection, session_id: int, batch: RecordBatch, turn_
         turns.complete(db, session_id, batch.end.duration_ms, batch.end.cost_usd, batch.end.success)
 
 
+def _note_created(db: apsw.Connection, session_id: int, log_id: int, created_ms: int) -> None:
+    """Note when a session began: with the first record of its first log, or a prompt that was logged behind it.
+
+    Its uid keeps the time that it was made with.
+    """
+    db.execute(
+        "update sessions set created = began.at from (select strftime('%Y-%m-%dT%H:%M:%fZ', "
+        "min(?1, coalesce(min(started), ?1)) / 1000.0, 'unixepoch') as at from turns where session_id = ?2) as began "
+        "where id = ?2 and owner is null and created <> began.at "
+        "and ?3 = (select min(id) from logs where session_id = ?2)",
+        (created_ms, session_id, log_id),
+    )
+
+
+def _created(batch: RecordBatch) -> int:
+    return batch.created or ids.time_of(batch.session_uid)
+
+
 def _update_session(db: apsw.Connection, session_id: int, batch: RecordBatch) -> None:
     facts = batch.facts
     if batch.identity.parent_native_id is not None:
         _link_parent(db, session_id, batch)
-    if batch.created:
+    if ids.time_of(batch.session_uid):
         # A log may begin with records that have no time: it is known from the first that has one.
         db.execute(
             "update sessions set uid = ?, created = strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch') "
             "where id = ? and substr(uid, 1, 10) = '0000000000'",
-            (batch.session_uid, batch.created, session_id),
+            (batch.session_uid, _created(batch), session_id),
         )
     db.execute(
         "update sessions set next_seq = ?, title = coalesce(?, title), cwd = coalesce(cwd, ?), "
@@ -362,9 +384,11 @@ def _update_session(db: apsw.Connection, session_id: int, batch: RecordBatch) ->
         "last_active = max(coalesce(last_active, 0), coalesce(?, last_active, ?)) where id = ?",
         (
             batch.next_seq, facts.title, facts.cwd, facts.branch, repository_name(facts.repository),
-            repository_name(batch.project), batch.project, batch.root, batch.last_active, batch.created, session_id,
+            repository_name(batch.project), batch.project, batch.root, batch.last_active, _created(batch), session_id,
         ),
     )  # fmt: skip
+    if facts.title:
+        titles.note_own(db, session_id)
     derived.note_branches(db, session_id, facts.branches)
     if batch.turns:
         claims.take_usage(db, session_id)
@@ -407,6 +431,8 @@ def rederive(db: apsw.Connection, batch: RecordBatch, *, events_too: bool) -> No
         _index_again(db, session_id, batch)
     turns.note_answers(db, turn_ids, {uid: text for uid, text in batch.answers.items() if uid in turn_ids})
     derived.write(db, session_id, batch.found, turn_ids)
+    if batch.log_id is not None:
+        titles.note_again(db, session_id, batch.log_id, batch.found)
     if batch.is_last:
         _mark_derived(db, session_id, batch, events_too=events_too)
         turns.sum_up(db, session_id)
@@ -434,6 +460,8 @@ def _mark_derived(db: apsw.Connection, session_id: int, batch: RecordBatch, *, e
         return
     pending = codec.pack_chunk(batch.pending) if batch.pending else None
     db.execute("update logs set derived = ?, pending = ? where id = ?", (derived.VERSION, pending, batch.log_id))
+    if batch.created:
+        _note_created(db, session_id, batch.log_id or 0, batch.created)
     derived.note_branches(db, session_id, batch.facts.branches)
     if events_too and batch.kind == FILE:
         facts = batch.facts
@@ -443,4 +471,6 @@ def _mark_derived(db: apsw.Connection, session_id: int, batch: RecordBatch, *, e
             "repository = coalesce(?, repository) where id = ? and owner is null",
             (facts.title, facts.cwd, facts.branch, repository_name(facts.repository), session_id),
         )
+        if facts.title:
+            titles.note_own(db, session_id)
         turns.follow(db, session_id, facts.leaf)

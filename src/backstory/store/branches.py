@@ -44,7 +44,7 @@ class TreeTurn(Struct, frozen=True, gc=False):
     started: int | None
     ended: int | None
     outcome: str | None
-    cost_usd: float | None
+    model: str | None
     removed: int | None
 
 
@@ -68,7 +68,7 @@ def of_session(db: apsw.Connection, session_id: int, *, removed: bool = False, p
     mark = removed_mark(db, "t.")
     rows = db.execute(
         "select t.id, t.uid, t.parent_uid, t.parent_seq, t.first_seq, t.last_seq, t.agent, substr(t.prompt, 1, ?), "
-        f"coalesce(substr(x.answer, 1, ?), ''), t.started, t.ended, t.outcome, t.cost_usd, {mark} from turns t "
+        f"coalesce(substr(x.answer, 1, ?), ''), t.started, t.ended, t.outcome, t.model, {mark} from turns t "
         "left join turn_texts x on x.turn_id = t.id where t.session_id = ? order by t.first_seq, t.id",
         (PREVIEW_CHARS, PREVIEW_CHARS, session_id),
     )

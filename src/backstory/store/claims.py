@@ -15,6 +15,7 @@ from msgspec import Struct
 from backstory import ids
 from backstory.model import Turn
 from backstory.store import forks
+from backstory.store.connection import turn_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,10 @@ CLAIMED = (
 """A session ``s`` that is an agent's own log of runs that are here themselves, and of nothing else."""
 
 
-_TOKENS = "t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens"
+_TOKENS = (
+    "t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cache_write_1h_tokens, "
+    "t.largest_input_tokens, t.reasoning_tokens"
+)
 FROM_LOG = "log"
 """How tokens are known that a run's stream did not tell, and its agent's own log did."""
 
@@ -50,6 +54,8 @@ class UsageTold(Struct, frozen=True):
     output: int | None
     cache_read: int | None
     cache_write: int | None
+    cache_write_1h: int | None
+    largest_input: int | None
     reasoning: int | None
 
 
@@ -123,7 +129,7 @@ def settle(db: apsw.Connection, session_id: int, turn_uid: str) -> None:
 def take_usage(db: apsw.Connection, own_id: int) -> None:
     """Give runs whose streams were cut off before they told their tokens those that the agent's own log tells."""
     rows: list[Any] = db.execute(
-        f"select o.uid, t.uid, {_TOKENS} from turns t join turns r on r.uid = t.uid join sessions o "
+        f"select o.uid, t.uid, {turn_columns(db, _TOKENS)} from turns t join turns r on r.uid = t.uid join sessions o "
         "on o.id = r.session_id where t.session_id = ? and t.tokens_source is not null "
         "and r.tokens_source is null and o.owner is not null",
         (own_id,),
@@ -134,7 +140,7 @@ def take_usage(db: apsw.Connection, own_id: int) -> None:
 def usage_from_logs(db: apsw.Connection, owner: str) -> list[UsageTold]:
     """The tokens of an owner's runs that came from logs."""
     rows: list[Any] = db.execute(
-        f"select o.uid, t.uid, {_TOKENS} from turns t join sessions o on o.id = t.session_id "
+        f"select o.uid, t.uid, {turn_columns(db, _TOKENS)} from turns t join sessions o on o.id = t.session_id "
         "where o.owner = ? and t.tokens_source = ?",
         (owner, FROM_LOG),
     ).fetchall()
@@ -154,11 +160,12 @@ def fill_in_usage(db: apsw.Connection, told: Sequence[UsageTold]) -> None:
     for each in told:
         db.execute(
             "update turns set input_tokens = ?, output_tokens = ?, cache_read_tokens = ?, cache_write_tokens = ?, "
-            "reasoning_tokens = ?, tokens_source = ? where tokens_source is null and uid = ? "
+            "cache_write_1h_tokens = ?, largest_input_tokens = ?, reasoning_tokens = ?, tokens_source = ? "
+            "where tokens_source is null and uid = ? "
             "and session_id = (select id from sessions where uid = ?)",
             (
-                each.input, each.output, each.cache_read, each.cache_write, each.reasoning, FROM_LOG, each.turn_uid,
-                each.session_uid,
+                each.input, each.output, each.cache_read, each.cache_write, each.cache_write_1h, each.largest_input,
+                each.reasoning, FROM_LOG, each.turn_uid, each.session_uid,
             ),
         )  # fmt: skip
 

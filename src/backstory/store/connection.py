@@ -7,6 +7,7 @@ side files away again; only in a folder that cannot be written is the file opene
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ CACHE_KIB = 16 * 1024
 SQLITE_HEADER = b"SQLite format 3\0"
 SQLITE_HEADER_BYTES = 100
 APPLICATION_ID_AT = 68
+_LATER_TURN_COLUMNS = re.compile(r"(?:\w+\.)?\b(?:cache_write_1h_tokens|largest_input_tokens)\b")
 
 
 def exists(path: Path) -> bool:
@@ -212,6 +214,12 @@ def _check_header(path: Path) -> None:
     # Asked of the bytes, because SQLite would checkpoint or roll back another program's file to answer.
     if header[APPLICATION_ID_AT : APPLICATION_ID_AT + 4] != APPLICATION_ID.to_bytes(4, "big"):
         raise errors.NotAStore(path, "another program's database")
+
+
+def turn_columns(db: apsw.Connection, columns: str, *, schema: str = "main") -> str:
+    """Columns of turns as they can be asked for here: NULL where a store of an earlier version has none."""
+    is_there = has_column(db, "turns", "largest_input_tokens", schema=schema)
+    return columns if is_there else _LATER_TURN_COLUMNS.sub("null", columns)
 
 
 def has_column(db: apsw.Connection, table: str, column: str, *, schema: str = "main") -> bool:

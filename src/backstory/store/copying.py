@@ -15,6 +15,7 @@ from backstory.errors import SessionDiverged, SessionNotFound, StoreDamaged
 from backstory.model import Relation, event_from_json
 from backstory.remotes import repository_name
 from backstory.store import branches, claims, derived, event_rows, turns
+from backstory.store.connection import turn_columns
 from backstory.store.logs import COPY
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ _LOG_TABLES = {
 _TURN = (
     "uid, parent_uid, parent_seq, first_seq, last_seq, agent, model, native_id, prompt, started, ended, outcome, "
     "stop_reason, api_latency_ms, duration_ms, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
-    "reasoning_tokens, tokens_source, cost_usd, cost_source, prefix_chars, prefix_sha256"
+    "cache_write_1h_tokens, largest_input_tokens, reasoning_tokens, tokens_source, cost_usd, cost_source, "
+    "prefix_chars, prefix_sha256"
 )
 
 
@@ -225,8 +227,9 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
                 f"insert into {table}(log_id, {columns}) select ?, {columns} from {source}.{table} where log_id = ?",
                 (copied, log_id),
             )
+    told = turn_columns(db, _TURN, schema=source)
     db.execute(
-        f"insert into turns(session_id, {_TURN}) select ?, {_TURN} from {source}.turns where session_id = ?",
+        f"insert into turns(session_id, {_TURN}) select ?, {told} from {source}.turns where session_id = ?",
         (new, old),
     )
     pairs: list[Any] = db.execute(

@@ -18,11 +18,14 @@ from backstory import bounds, errors
 from backstory.model import PARTIAL, Relation, Tokens
 from backstory.pricing import INCLUDED, REPORTED, UNKNOWN, Cost, Kind, Prices, PriceTable, cost_of, prices_from, total
 from backstory.store import claims
+from backstory.store.connection import turn_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import apsw
+
+    from backstory.model import Turn
 
 SHIPPED = Path(__file__).parent.parent / "prices.json"
 BYTES_MAX = 1024 * 1024
@@ -77,11 +80,23 @@ def _with_days(values: Any) -> Any:
     return values if isinstance(values, str | int | float) else str(values)
 
 
+def of_turn(turn: Turn, prices: PriceTable) -> Cost:
+    """What a turn cost, stored or not, that is no subagent's and whose output is not partial."""
+    price = prices.price(turn.agent, turn.model, _day(turn.started))
+    is_exact = turn.cost_source == REPORTED
+    return cost_of(turn.tokens, price, source=turn.tokens_source, reported=turn.cost_usd, is_exact=is_exact)
+
+
+def sql_of_turns(db: apsw.Connection) -> str:
+    """The question for a session's turns, of a store of any version."""
+    return turn_columns(db, _TURNS)
+
+
 class Costs:
     """What is asked of one connection.
 
     ``estimates``: also what a lower bound may come to. ``shown_as`` is claims.shown_as, where the names of its tables
-    mean something else on the connection.
+    mean something else on the connection; ``turns_sql`` is sql_of_turns, where it may no longer ask for columns.
     """
 
     def __init__(
@@ -91,10 +106,12 @@ class Costs:
         *,
         estimates: bool = True,
         shown_as: Callable[[int], int] | None = None,
+        turns_sql: str | None = None,
     ) -> None:
         self._db, self._prices, self._estimates = db, prices, estimates
         self._shown_as = shown_as or partial(claims.shown_as, db)
         self._kept: dict[int, list[TurnCost]] = {}
+        self._turns_sql = turns_sql or sql_of_turns(db)
         self._owners = bool(db.execute("select exists (select 1 from main.sessions where owner is not null)").get)
 
     def turns(self, session_id: int) -> list[TurnCost]:
@@ -120,11 +137,11 @@ class Costs:
     def _turns(self, session_id: int) -> list[TurnCost]:
         is_included = self._is_included(session_id)
         copies = self._copies(session_id)
-        rows: list[Any] = self._db.execute(_TURNS, (session_id,)).fetchall()
-        chars = self._chars(session_id) if self._estimates and any(row[9] == PARTIAL for row in rows) else {}
+        rows: list[Any] = self._db.execute(self._turns_sql, (session_id,)).fetchall()
+        chars = self._chars(session_id) if self._estimates and any(row[-3] == PARTIAL for row in rows) else {}
         found = []
         for turn_id, uid, agent, model, started, *counts, source, usd, usd_source in rows:
-            tokens = Tokens(input=counts[0], output=counts[1], cache_read=counts[2], cache_write=counts[3])
+            tokens = Tokens(**dict(zip(_COUNTS, counts, strict=True)))
             cost = INCLUDED
             if usd is not None:
                 cost = cost_of(tokens, None, reported=usd, is_exact=usd_source == REPORTED)
@@ -176,9 +193,10 @@ def _day(ms: int | None) -> str | None:
     return None if at is None else datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d")
 
 
+_COUNTS = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "largest_input")
 _TURNS = """
 select id, uid, agent, model, started, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens,
-  tokens_source, cost_usd, cost_source
+  cache_write_1h_tokens, largest_input_tokens, tokens_source, cost_usd, cost_source
 from main.turns where session_id = ? order by first_seq, id
 """
 _COPIES = """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from backstory.found import Found, FoundCheckpoint, FoundRef, FoundResult, FoundTouch
 
-VERSION = 5
+VERSION = 7
 """Raised with derived.sql and with what is put into its tables; logs that were derived before it are derived anew."""
 ACTIONS = "read edit delete rename create"
 """What can be done to a file; of several things a later word here tells more."""

@@ -73,12 +73,44 @@ create table if not exists checkpoints(
 );
 create index if not exists idx_checkpoints_session on checkpoints(session_id);
 
+create table if not exists record_ids(
+  id     integer primary key,
+  log_id integer not null references logs(id) on delete cascade,
+  ids    blob not null                   -- of its records, in order: 8 bytes of the agent's own id of each
+);
+create index if not exists idx_record_ids_log on record_ids(log_id);
+
+create table if not exists summaries(
+  id         integer primary key,
+  log_id     integer not null references logs(id) on delete cascade,   -- where it stands
+  leaf       blob not null,              -- 8 bytes of the id of the record that the conversation ended with
+  title      text not null,              -- what the conversation was called
+  is_settled integer not null default 0  -- 0: whose title it is is to be found out
+);
+create index if not exists idx_summaries_leaf on summaries(leaf);
+create index if not exists idx_summaries_log on summaries(log_id);
+create index if not exists idx_summaries_unsettled on summaries(leaf) where is_settled = 0;
+
+create table if not exists summary_leaves(
+  leaf  blob not null,                   -- summaries.leaf
+  piece integer not null references record_ids(id) on delete cascade,
+  place integer not null,                -- which record of the piece
+  primary key (leaf, piece)
+) without rowid;
+create index if not exists idx_summary_leaves_piece on summary_leaves(piece);
+
+create table if not exists lent_titles(
+  session_id integer primary key references sessions(id) on delete cascade,   -- its title is a summary's
+  summary_id integer references summaries(id) on delete set null   -- NULL: it is there no more
+);
+create index if not exists idx_lent_titles_summary on lent_titles(summary_id);
+
 create virtual table if not exists search_index using fts5(
   content,                               -- the searchable text of one event; rowid = events.id
   session_id unindexed,                  -- sessions.id
   source_type unindexed,                 -- NULL: an event
   source_id unindexed,                   -- the record's number in the session
-  scope unindexed,                       -- prompt | answer | thinking | tool_input | tool_output | system
+  scope unindexed,                       -- prompt | command | answer | thinking | tool_input | tool_output | system
   content='', contentless_delete=1, contentless_unindexed=1,
   tokenize="unicode61 remove_diacritics 2"
 );
@@ -91,6 +123,22 @@ create trigger if not exists session_gone_derived after delete on sessions begin
 end;
 create trigger if not exists session_gone_branches after delete on sessions begin
   delete from session_branches where session_id = old.id;
+end;
+create trigger if not exists session_gone_lent after delete on sessions begin
+  delete from lent_titles where session_id = old.id;
+end;
+create trigger if not exists log_gone_summaries after delete on logs begin
+  delete from record_ids where log_id = old.id;
+  delete from summaries where log_id = old.id;
+end;
+create trigger if not exists record_ids_gone after delete on record_ids begin
+  delete from summary_leaves where piece = old.id;
+end;
+create trigger if not exists summary_leaf_gone after delete on summary_leaves begin
+  update summaries set is_settled = 0 where leaf = old.leaf;
+end;
+create trigger if not exists summary_gone after delete on summaries begin
+  update lent_titles set summary_id = null where summary_id = old.id;
 end;
 create trigger if not exists session_file_gone after delete on session_files begin
   delete from file_touches where file_id = old.id;

@@ -78,6 +78,8 @@ MIGRATIONS: dict[int, str] = {
     -- What nobody understands is kept, too: it is looked at once more.
     update log_places set reason = null where reason = 'not_a_log';
     alter table sessions add column elsewhere text;
+    alter table turns add column cache_write_1h_tokens integer;
+    alter table turns add column largest_input_tokens integer;
     """,
 }
 """SQL that takes a store from the version before to the one it is filed under."""

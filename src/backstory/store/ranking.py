@@ -42,6 +42,7 @@ SCOPE_WEIGHT: dict[str, float] = {
     Scope.PROMPT: 2.0,
     Scope.ANSWER: 1.3,
     Scope.SYSTEM: 0.8,
+    Scope.COMMAND: 0.8,
     Scope.THINKING: 0.8,
     Scope.TOOL_INPUT: 0.9,
     Scope.TOOL_OUTPUT: 0.6,

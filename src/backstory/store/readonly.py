@@ -103,7 +103,7 @@ SEARCH_INDEX = View(
         "session_id": "sessions.id; also of sessions that are not shown, so join sessions",
         "source_type": "NULL: an event",
         "source_id": "number of the record: @N",
-        "scope": "prompt, answer, thinking, tool_input, tool_output, system",
+        "scope": "prompt, command, answer, thinking, tool_input, tool_output, system",
         "rank": "how good a hit is, the least is the best",
     },
 )

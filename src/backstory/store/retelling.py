@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backstory.model import LogIdentity, Record, UserMessage, event_from_json
-from backstory.store import claims, codec, derived, event_rows, turns
+from backstory.store import claims, codec, companions, derived, event_rows, titles, turns
 from backstory.store.batches import BatchContent, RecordBatch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import apsw
 
 
@@ -25,8 +27,19 @@ def sessions(db: apsw.Connection, *, only_stale: bool) -> list[int]:
 def clear(db: apsw.Connection, session_id: int) -> None:
     """Remove what is derived of a session; its logs say that it is to be derived."""
     derived.clear(db, session_id)
+    titles.clear(db, session_id)
     db.execute("delete from turn_texts where turn_id in (select id from turns where session_id = ?)", (session_id,))
     db.execute("update logs set derived = 0 where session_id = ?", (session_id,))
+
+
+def drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) -> None:
+    """Remove logs whose records another one of the session holds, too; what lies beside them goes on with that."""
+    for log_id in log_ids:
+        session = db.execute("select session_id from logs where id = ?", (log_id,)).get
+        db.execute("update log_places set log_id = ? where log_id = ?", (in_favour_of, log_id))
+        event_rows.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
+        companions.move(db, log_id, in_favour_of)
+        db.execute("delete from logs where id = ?", (log_id,))
 
 
 def drop_reported(db: apsw.Connection, log_id: int) -> None:

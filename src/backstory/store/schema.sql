@@ -145,6 +145,8 @@ create table turns(
   output_tokens      integer,
   cache_read_tokens  integer,
   cache_write_tokens integer,
+  cache_write_1h_tokens integer,         -- part of cache_write_tokens: held for an hour; NULL = not told of all
+  largest_input_tokens integer,          -- of its largest request, caches included; NULL = not told of each
   reasoning_tokens   integer,            -- part of output_tokens
   tokens_source      text,               -- reported: as the agent counted them; partial: output is at least
                                          -- this; log: only its own log did; run: of several turns

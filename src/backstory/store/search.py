@@ -38,7 +38,7 @@ RELAXED_TERMS_MAX = 8
 BY_SCORE, BY_TIME = "score", "time"
 
 ROLES: dict[str, tuple[str, ...]] = {
-    "user": (Scope.PROMPT,),
+    "user": (Scope.PROMPT, Scope.COMMAND),
     "assistant": (Scope.ANSWER, Scope.THINKING),
     "tool": (Scope.TOOL_INPUT, Scope.TOOL_OUTPUT),
     "system": (Scope.SYSTEM,),

@@ -95,8 +95,10 @@ _COLUMNS = (
     "s.project, s.repository, s.branch, s.cwd, s.worktree, s.created, s.last_active, "
     "(select count(*) from turns where session_id = s.id), (select count(*) from events where session_id = s.id), "
     "s.completed, s.duration_ms, s.cost_usd, p.uid, s.relation, s.native_id, "
-    "(select substr(prompt, 1, 200) from turns where session_id = s.id and prompt <> '' "
-    "order by first_seq, id limit 1), "
+    # A helper may have been given its parent's turns: its task is what comes behind them.
+    "(select substr(prompt, 1, 200) from turns t where session_id = s.id and prompt <> '' order by "
+    "s.relation is 'subagent' and exists (select 1 from turns where uid = t.uid and session_id = s.parent_id), "
+    "first_seq, id limit 1), "
 )
 _FROM = "from sessions s left join sessions p on p.id = s.parent_id"
 

@@ -19,7 +19,7 @@ from backstory.model import Event, event_from_json, event_to_json
 from backstory.pricing import UNKNOWN
 from backstory.store import retelling, turns
 from backstory.store.branches import TOLD
-from backstory.store.costs import Costs
+from backstory.store.costs import Costs, sql_of_turns
 from backstory.tree import Point, Tree
 
 if TYPE_CHECKING:
@@ -61,10 +61,11 @@ class _TurnCosts:
         self._db = db
         self._prices = prices
         self._last: tuple[int | None, dict[int, Cost]] = (None, {})
+        self._turns_sql = sql_of_turns(db)
 
     @cached_property
     def _costs(self) -> Costs:
-        return Costs(self._db, self._prices, shown_as=self._shown_as)
+        return Costs(self._db, self._prices, shown_as=self._shown_as, turns_sql=self._turns_sql)
 
     def field(self, session_id: Any, turn_id: Any, name: Any) -> Any:
         """One of its values; NULL where it is not known."""

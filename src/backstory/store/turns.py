@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from backstory.model import Complete, Outcome, Tokens, Turn
 from backstory.store import codec
+from backstory.store.connection import turn_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 TURNS_AT_ONCE = 32
 _COLUMNS = (
     "uid, parent_uid, parent_seq, first_seq, last_seq, agent, model, native_id, prompt, started, ended, outcome, "
-    "stop_reason, duration_ms, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
-    "reasoning_tokens, tokens_source, cost_usd, cost_source"
+    "stop_reason, api_latency_ms, duration_ms, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
+    "cache_write_1h_tokens, largest_input_tokens, reasoning_tokens, tokens_source, cost_usd, cost_source"
 )
 _NAMES = _COLUMNS.split(", ")
 
@@ -40,7 +41,8 @@ def upsert(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str,
 
 def of_session(db: apsw.Connection, session_id: int) -> list[Turn]:
     """A session's turns in the order of their prompts."""
-    rows = db.execute(f"select {_COLUMNS} from turns where session_id = ? order by first_seq, id", (session_id,))
+    columns = turn_columns(db, _COLUMNS)
+    rows = db.execute(f"select {columns} from turns where session_id = ? order by first_seq, id", (session_id,))
     return [_turn(row) for row in rows]
 
 
@@ -79,7 +81,7 @@ def upwards(db: apsw.Connection, session_id: int, point: Point | None) -> Iterat
 
 def _with_those_before(db: apsw.Connection, session_id: int, uid: str) -> list[tuple[Any, ...]]:
     return db.execute(
-        f"select id, {_COLUMNS} from turns where session_id = ?1 and (first_seq, id) <= "
+        f"select id, {turn_columns(db, _COLUMNS)} from turns where session_id = ?1 and (first_seq, id) <= "
         "(select first_seq, id from turns where session_id = ?1 and uid = ?2) "
         "order by first_seq desc, id desc limit ?3",
         (session_id, uid, TURNS_AT_ONCE),
@@ -88,8 +90,9 @@ def _with_those_before(db: apsw.Connection, session_id: int, uid: str) -> list[t
 
 def newest(db: apsw.Connection, session_id: int) -> tuple[int, Turn] | None:
     """The id of a session's last turn, and the turn."""
+    columns = turn_columns(db, _COLUMNS)
     for turn_id, *row in db.execute(
-        f"select id, {_COLUMNS} from turns where session_id = ? order by first_seq desc, id desc limit 1",
+        f"select id, {columns} from turns where session_id = ? order by first_seq desc, id desc limit 1",
         (session_id,),
     ):
         return turn_id, _turn(tuple(row))
@@ -194,12 +197,15 @@ def follow(db: apsw.Connection, session_id: int, leaf: tuple[str, int] | None) -
 
 _UPSERT = (
     f"insert into turns(session_id, {_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-    "?, ?) on conflict(session_id, uid) do update set first_seq = excluded.first_seq, last_seq = excluded.last_seq, "
+    "?, ?, ?, ?, ?) on conflict(session_id, uid) do update set "
+    "first_seq = excluded.first_seq, last_seq = excluded.last_seq, "
     "parent_uid = excluded.parent_uid, parent_seq = excluded.parent_seq, model = excluded.model, "
     "prompt = coalesce(nullif(excluded.prompt, ''), prompt), started = excluded.started, ended = excluded.ended, "
-    "outcome = excluded.outcome, stop_reason = excluded.stop_reason, duration_ms = excluded.duration_ms, "
+    "outcome = excluded.outcome, stop_reason = excluded.stop_reason, "
+    "api_latency_ms = excluded.api_latency_ms, duration_ms = excluded.duration_ms, "
     "input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, "
     "cache_read_tokens = excluded.cache_read_tokens, cache_write_tokens = excluded.cache_write_tokens, "
+    "cache_write_1h_tokens = excluded.cache_write_1h_tokens, largest_input_tokens = excluded.largest_input_tokens, "
     "reasoning_tokens = excluded.reasoning_tokens, tokens_source = excluded.tokens_source, "
     "cost_usd = excluded.cost_usd, cost_source = excluded.cost_source where excluded.last_seq >= turns.last_seq"
 )
@@ -211,8 +217,9 @@ def _values(session_id: int, turn: Turn) -> tuple[Any, ...]:
     return (
         session_id, turn.uid, turn.parent_uid, turn.parent_seq, turn.first_seq, turn.last_seq, turn.agent,
         turn.model, turn.native_id, turn.prompt, turn.started, turn.ended, turn.outcome, turn.stop_reason,
-        _duration(turn), tokens.input, tokens.output, tokens.cache_read, tokens.cache_write,
-        tokens.reasoning, turn.tokens_source, turn.cost_usd, turn.cost_source,
+        turn.api_latency_ms, _duration(turn), tokens.input, tokens.output, tokens.cache_read, tokens.cache_write,
+        tokens.cache_write_1h, tokens.largest_input, tokens.reasoning, turn.tokens_source, turn.cost_usd,
+        turn.cost_source,
     )  # fmt: skip
 
 
@@ -231,6 +238,8 @@ def _turn(row: tuple[Any, ...]) -> Turn:
         output=values.pop("output_tokens"),
         cache_read=values.pop("cache_read_tokens"),
         cache_write=values.pop("cache_write_tokens"),
+        cache_write_1h=values.pop("cache_write_1h_tokens"),
+        largest_input=values.pop("largest_input_tokens"),
         reasoning=values.pop("reasoning_tokens"),
     )
     return Turn(tokens=tokens, **values)

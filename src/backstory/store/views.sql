@@ -23,7 +23,7 @@ create temp view sessions(
   turns,              -- how many turns, copies too
   events,             -- how many events
   duration_ms,        -- sum over its turns
-  cost_usd,           -- sum over its turns, as far as known, copies too; see usage
+  cost_usd,           -- sum of what its agent reported for its turns, copies too; for what they cost see usage
   completed,          -- 1 = its last turn succeeded, 0 = it did not, NULL = not ended, or not known
   host_type,          -- github, ado, or NULL
   native_id,          -- the agent's own id of it, where it was read from a log
@@ -39,7 +39,8 @@ select s.id, s.uid,
     union select agent from main.logs where session_id = s.id and kind <> 'api' order by 1)),
   s.project, s.cwd, s.repository, s.branch,
   coalesce(nullif(s.name, ''), s.title,
-    (select substr(prompt, 1, 200) from main.turns where session_id = s.id order by first_seq, id limit 1)),
+    (select substr(prompt, 1, 200) from main.turns t where session_id = s.id order by s.relation is 'subagent'
+      and exists (select 1 from main.turns where uid = t.uid and session_id = s.parent_id), first_seq, id limit 1)),
   strftime('%Y-%m-%dT%H:%M:%fZ', s.created),
   coalesce(strftime('%Y-%m-%dT%H:%M:%fZ', s.last_active / 1000.0, 'unixepoch'),
     strftime('%Y-%m-%dT%H:%M:%fZ', s.created)),
@@ -86,14 +87,19 @@ create temp view turns(
   output_tokens,      -- reasoning included
   cache_read_tokens,  -- read from a cache
   cache_write_tokens, -- written to a cache
+  cache_write_1h_tokens, -- part of cache_write_tokens: held for an hour; NULL = the agent does not tell
+  largest_input_tokens, -- input of the largest request, caches included; NULL = the agent does not tell
   reasoning_tokens,   -- part of output_tokens
   tokens_source,      -- reported: by the agent; partial: output is at least this; log: only its own log told; run: of several turns
-  cost_usd,           -- as far as known
-  cost_source,        -- reported: as the agent said
+  cost_usd,           -- as its agent said, else computed from tokens and prices; NULL where it is unknown, or only at least known
+  cost_source,        -- reported: as the agent said; NULL where it said nothing
   prefix_chars,       -- length of the context that was sent before the prompt
   prefix_sha256,      -- and its hash
   rewound,            -- 1: left behind by a rewind or another branch: not on the way to where the session goes on
-  removed             -- when a person removed its branch; NULL = it is there
+  removed,            -- when a person removed its branch; NULL = it is there
+  cost_kind,          -- as in usage
+  low_usd,            -- what it cost at least; cost_usd where that is known
+  high_usd            -- as in usage
 ) as
 select t.id, t.session_id,
   (select count(*) from main.turns b where b.session_id = t.session_id and (b.first_seq, b.id) < (t.first_seq, t.id)),
@@ -105,9 +111,11 @@ select t.id, t.session_id,
     where o.uid = t.uid and o.id <> t.id and os.uid < (select uid from main.sessions where id = t.session_id)
     and os.id not in (select id from temp.claimed)),
   t.parent_uid, t.parent_seq, t.first_seq, t.last_seq, t.native_id, t.outcome, t.stop_reason, t.api_latency_ms,
-  t.duration_ms, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
-  t.tokens_source, t.cost_usd, t.cost_source, t.prefix_chars, t.prefix_sha256, is_rewound(t.session_id, t.uid),
-  strftime('%Y-%m-%dT%H:%M:%fZ', t.removed / 1000.0, 'unixepoch')
+  t.duration_ms, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cache_write_1h_tokens,
+  t.largest_input_tokens, t.reasoning_tokens, t.tokens_source, turn_cost(t.session_id, t.id, 'usd'), t.cost_source,
+  t.prefix_chars, t.prefix_sha256, is_rewound(t.session_id, t.uid),
+  strftime('%Y-%m-%dT%H:%M:%fZ', t.removed / 1000.0, 'unixepoch'), turn_cost(t.session_id, t.id, 'kind'),
+  turn_cost(t.session_id, t.id, 'low_usd'), turn_cost(t.session_id, t.id, 'high_usd')
 from main.turns t
 where t.session_id not in (select id from temp.claimed);
 
@@ -249,6 +257,8 @@ create temp view usage(
   output_tokens,      -- reasoning included
   cache_read_tokens,  -- read from a cache
   cache_write_tokens, -- written to a cache
+  cache_write_1h_tokens, -- part of cache_write_tokens: held for an hour; NULL = the agent does not tell
+  largest_input_tokens, -- input of the largest request, caches included; NULL = the agent does not tell
   reasoning_tokens,   -- part of output_tokens
   cost_usd,           -- NULL where it is unknown, or only at least known
   cost_kind,          -- exact: as the agent said; computed: from tokens and prices; lower bound: at least low_usd; included: in what was reported for its parent; unknown
@@ -258,11 +268,11 @@ create temp view usage(
   high_usd            -- an estimate of what it cost at the most, where cost_kind is lower bound; else cost_usd. Not for sums
 ) as
 select t.session_id, t.turn_index, t.uid, t.agent, t.model, t.timestamp, t.input_tokens, t.output_tokens,
-  t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
-  turn_cost(t.session_id, t.id, 'usd'), turn_cost(t.session_id, t.id, 'kind'), t.duration_ms,
+  t.cache_read_tokens, t.cache_write_tokens, t.cache_write_1h_tokens, t.largest_input_tokens, t.reasoning_tokens,
+  t.cost_usd, t.cost_kind, t.duration_ms,
   case when coalesce(t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens) is null then 'unknown'
     when t.tokens_source = 'run' then 'shared' when t.tokens_source = 'partial' then 'partial' else 'exact' end,
-  turn_cost(t.session_id, t.id, 'low_usd'), turn_cost(t.session_id, t.id, 'high_usd')
+  t.low_usd, t.high_usd
 from temp.turns t
 -- A copy that alone tells what was used is no copy of that: a review's turn is in its parent's log, too, without tokens.
 where not t.is_copy or (t.tokens_source is not null and not exists (select 1 from main.turns o

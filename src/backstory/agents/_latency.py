@@ -1,0 +1,26 @@
+"""How long the model took in a turn, where an agent tells only a running total when its process ends."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Total(Struct):
+    """A running total as last told, and how many turns had begun by then."""
+
+    told_ms: int | None = None
+    turns: int = 0
+
+    def grown_ms(self, total_ms: int | None, turns: int, *, is_anew: bool = False) -> int | None:
+        """What the turn that has begun since took of a new total; None where it is not one turn, or not known.
+
+        ``is_anew``: the total was counted from zero. A total that has not grown is no measurement: agents do not
+        count requests that failed or were cut off.
+        """
+        before_ms, is_one = self.told_ms, turns - self.turns == 1
+        if is_anew or (before_ms is None and turns == 1):
+            before_ms = 0
+        self.told_ms, self.turns = total_ms, turns
+        if total_ms is None or before_ms is None or not is_one or total_ms <= before_ms:
+            return None
+        return total_ms - before_ms

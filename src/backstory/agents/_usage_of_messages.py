@@ -1,0 +1,138 @@
+"""What requests used, added up, of logs whose records repeat a message's usage as it grows: each counts once.
+
+How long caches hold what was written, and how large the largest request was, is known of a sum only where it is known
+of every part.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from msgspec import field
+
+from backstory.agents import _numbers
+from backstory.bounds import added
+from backstory.model import Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Counted = tuple[int, ...]
+"""Of one message: input, output, read from a cache, written to one, and of that what is held for an hour."""
+
+
+class Usage(_numbers.Counts):
+    """The usage of a message, or of a result."""
+
+    input_tokens: _numbers.Count = None
+    output_tokens: _numbers.Count = None
+    cache_read_input_tokens: _numbers.Count = None
+    cache_creation_input_tokens: _numbers.Count = None
+    cache_write_1h: Any = field(default=None, name="cache_creation")
+    """When it is read, the part that is held for an hour; None where the periods do not add up to what was written."""
+
+    def __post_init__(self) -> None:
+        periods, self.cache_write_1h = self.cache_write_1h, None
+        super().__post_init__()
+        self.cache_write_1h = _held_for_an_hour(periods, self.cache_creation_input_tokens)
+
+
+def _held_for_an_hour(periods: object, written: int | None) -> int | None:
+    if not written:
+        return written
+    if not isinstance(periods, dict):
+        return None
+    short, long = periods.get("ephemeral_5m_input_tokens", 0), periods.get("ephemeral_1h_input_tokens", 0)
+    if type(short) is not int or type(long) is not int or min(short, long) < 0:
+        return None
+    return long if short + long == written else None
+
+
+def one_more(tokens: Tokens, before: Counted | None, usage: Usage) -> tuple[Counted, Tokens]:
+    """What a message counted and a turn's tokens after one more record of it; ``before``: what it counted so far."""
+    written, written_1h = usage.cache_creation_input_tokens or 0, usage.cache_write_1h
+    read = usage.cache_read_input_tokens or 0
+    told = (usage.input_tokens or 0, usage.output_tokens or 0, read, written, written_1h or 0)
+    if told == before:
+        return told, tokens
+    # What was kept of a log that goes on may come from a version that knew nothing of the periods.
+    known = (*(before or ()), 0, 0, 0, 0, 0)[: len(told)]
+    now = tuple(map(max, known, told))
+    if before is not None and now == known:
+        return now, tokens
+    grown = [new - old for new, old in zip(now, known, strict=True)]
+    known_1h = tokens.cache_write_1h if tokens.cache_write else 0
+    is_told = known_1h is not None and (not written or written_1h is not None)
+    return now, Tokens(
+        input=added(tokens.input, grown[0]),
+        output=added(tokens.output, grown[1]),
+        cache_read=added(tokens.cache_read, grown[2]),
+        cache_write=added(tokens.cache_write, grown[3]),
+        cache_write_1h=added(known_1h, grown[4]) if is_told else None,
+        largest_input=_numbers.largest_input(tokens, now[0] + now[2] + now[3]),
+    )
+
+
+def tokens_of(usage: Usage) -> Tokens:
+    """The tokens of a message, or of a result."""
+    return Tokens(
+        input=usage.input_tokens,
+        output=usage.output_tokens,
+        cache_read=usage.cache_read_input_tokens,
+        cache_write=usage.cache_creation_input_tokens,
+        cache_write_1h=usage.cache_write_1h,
+    )
+
+
+def larger(one: Tokens, other: Tokens) -> Tokens:
+    """Of two countings of the same the larger of each number."""
+    tokens = Tokens(
+        input=_max(one.input, other.input),
+        output=_max(one.output, other.output),
+        cache_read=_max(one.cache_read, other.cache_read),
+        cache_write=_max(one.cache_write, other.cache_write),
+    )
+    for each in (one, other):
+        if each.cache_write_1h is not None and each.cache_write == tokens.cache_write:
+            tokens.cache_write_1h = each.cache_write_1h
+        if each.largest_input is not None and _whole_input(each) == _whole_input(tokens):
+            tokens.largest_input = each.largest_input
+    return tokens
+
+
+def of_run(messages: Iterable[Tokens], results: Iterable[Tokens]) -> Tokens | None:
+    """What a run used, by its messages, a request each, and by its results.
+
+    Messages miss the requests that were not streamed; results miss the answers that were cut off. Neither counts
+    anything twice, so the larger number is the nearer one.
+    """
+    requests = list(messages)
+    for each in requests:
+        each.largest_input = _whole_input(each)
+    sums = [reduce(_plus, each) for each in (requests, list(results)) if each]
+    return reduce(larger, sums) if sums else None
+
+
+def _plus(one: Tokens, other: Tokens) -> Tokens:
+    is_told = all(each.cache_write_1h is not None or not each.cache_write for each in (one, other))
+    return Tokens(
+        input=_added(one.input, other.input),
+        output=_added(one.output, other.output),
+        cache_read=_added(one.cache_read, other.cache_read),
+        cache_write=_added(one.cache_write, other.cache_write),
+        cache_write_1h=_added(one.cache_write_1h, other.cache_write_1h) if is_told else None,
+        largest_input=_max(one.largest_input, other.largest_input),
+    )
+
+
+def _whole_input(tokens: Tokens) -> int:
+    return added(tokens.input, tokens.cache_read, tokens.cache_write)
+
+
+def _max(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else max(one, other)
+
+
+def _added(one: int | None, other: int | None) -> int | None:
+    return None if one is None and other is None else added(one, other)

@@ -1,0 +1,51 @@
+"""What requests used, of logs that tell totals of a thread that grow, and the last request beside them."""
+
+from __future__ import annotations
+
+from backstory.agents import _numbers
+from backstory.bounds import added
+from backstory.model import Tokens
+
+
+class Usage(_numbers.Counts):
+    """The usage of one request, or of several."""
+
+    input_tokens: _numbers.Count = None
+    cached_input_tokens: _numbers.Count = None
+    cache_write_input_tokens: _numbers.Count = None
+    output_tokens: _numbers.Count = None
+    reasoning_output_tokens: _numbers.Count = None
+
+    def spent(self) -> int:
+        """All tokens; those from a cache are input, too, and reasoning is output."""
+        return added(self.input_tokens, self.output_tokens)
+
+    def since(self, before: Usage) -> Usage:
+        """By how much a total grew."""
+        return Usage(
+            input_tokens=_grown(before.input_tokens, self.input_tokens),
+            cached_input_tokens=_grown(before.cached_input_tokens, self.cached_input_tokens),
+            cache_write_input_tokens=_grown(before.cache_write_input_tokens, self.cache_write_input_tokens),
+            output_tokens=_grown(before.output_tokens, self.output_tokens),
+            reasoning_output_tokens=_grown(before.reasoning_output_tokens, self.reasoning_output_tokens),
+        )
+
+
+def added_to(tokens: Tokens, more: Usage, last: Usage | None = None) -> Tokens:
+    """A turn's tokens with ``more``. ``last``, the last request, tells whether that is one request or several."""
+    cached = more.cached_input_tokens or 0
+    written = more.cache_write_input_tokens
+    is_one = not more.spent() or (last is not None and last.input_tokens == more.input_tokens)
+    return Tokens(
+        # What came from a cache is counted as input too.
+        input=added(tokens.input, max((more.input_tokens or 0) - cached, 0)),
+        output=added(tokens.output, more.output_tokens),
+        cache_read=added(tokens.cache_read, cached),
+        cache_write=tokens.cache_write if written is None else added(tokens.cache_write, written),
+        reasoning=added(tokens.reasoning, more.reasoning_output_tokens),
+        largest_input=_numbers.largest_input(tokens, (more.input_tokens or 0) if is_one else None),
+    )
+
+
+def _grown(before: int | None, now: int | None) -> int | None:
+    return None if now is None else max(now - (before or 0), 0)
