@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from backstory.agents import Exit, Runnable, StreamReader
     from backstory.lines import Line
     from backstory.record_source import RecordSource
-    from backstory.spool import Run, Spool
+    from backstory.spool import Run, Spool, Word
     from backstory.store import Store
 
 READ_BYTES = 1024 * 1024
@@ -243,10 +243,10 @@ class SpooledRun:
                 at, used = lines.read_to, 0
                 for start, stop, line in lines.new(min(READ_BYTES, size - lines.read_to)):
                     self._take(content, source, start, stop, line)
-                    if (words := self._taken_up()) is not None:
+                    if words := self._taken_up():
                         # What it was told stands where it took it up: the output is cut there.
                         yield self._batch(content, kind, b"".join([*data, lines.data[used : stop - at]]))
-                        yield words
+                        yield self._told(words)
                         data, used = [], stop - at
                 if not lines.data:
                     break
@@ -257,8 +257,8 @@ class SpooledRun:
             for start, stop, line in lines.up_to(0):
                 self._take(content, source, start, stop, line)
             yield self._batch(content, kind, b"".join(data))
-            if (words := self._taken_up()) is not None:
-                yield words
+            if words := self._taken_up():
+                yield self._told(words)
         finally:
             lines.close()
 
@@ -278,16 +278,17 @@ class SpooledRun:
             content.count(start, stop, self._seq)
             self._seq += 1
 
-    def _taken_up(self) -> RecordBatch | None:
-        """The words that the agent has just taken up, as records of their own; they are taken in order."""
+    def _taken_up(self) -> list[Word]:
+        """The words that the agent has just taken up; they are taken in order."""
         agent = agents.steerable(runnable(self.run.agent)) if self._words else None
         if agent is None:
-            return None
+            return []
         known = getattr(self._reader, "taken", ())
         last = max((n for n, word in enumerate(self._words) if agent.word_of(word.uid) in known), default=-1)
-        if last < 0:
-            return None
-        words = [self._words.popleft() for _ in range(last + 1)]
+        return [self._words.popleft() for _ in range(last + 1)]
+
+    def _told(self, words: list[Word]) -> RecordBatch:
+        """Words that the agent was told, as records of their own."""
         self.taken += [word.uid for word in words]
         content, data = BatchContent(), b"".join(word.line + b"\n" for word in words)
         source = record_source(API, self.run.agent, LogIdentity(native_id=""), cwd=self.run.cwd)

@@ -132,6 +132,19 @@ def test_an_end_that_is_marked_is_that_of_the_turn_that_is_the_last_by_then(
     assert json.loads(end)["turn"] == store.turns(session)[-1].uid
 
 
+def test_two_ends_that_are_marked_at_once_are_both_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, session: Session
+) -> None:
+    store.append_events(session, [UserMessage(content="first")])
+    other = open_store(tmp_path / "s.bks", now=lambda: NOW)
+    outrun(monkeypatch, store, lambda: other.mark_completed(session.id, 7, 0.25))
+    store.mark_completed(session, 5, 0.5)
+    (log,) = store.logs(session)
+    ends = [json.loads(line)["complete"] for line in b"".join(store.stream_log(log.id)).splitlines()[1:]]
+    assert [end["duration_ms"] for end in ends] == [7, 5]
+    assert store.turns(session)[0].duration_ms == 5
+
+
 def test_a_run_is_numbered_again_when_others_said_something_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, session: Session
 ) -> None:
@@ -153,6 +166,18 @@ def test_a_batch_of_a_run_is_taken_only_where_its_output_ends(tmp_path: Path, st
     assert {each.refused for each in store.append(rest[1])} == {append.STALE}
     assert {each.refused for each in store.append(rest[0])} == {None}
     assert {each.refused for each in store.append(rest[0])} == {append.STALE}
+
+
+def test_batches_that_do_not_go_on_from_one_another_are_not_stored_in_part(
+    tmp_path: Path, store: Store, session: Session
+) -> None:
+    ((prompt, output, *rest),) = told(spooled(tmp_path, session, megabytes=0)).batches(
+        store.run_start(session.uid, TURN)
+    )
+    output.expected_next_seq += 1
+    with pytest.raises(ValueError, match="do not go on"):
+        store.append([prompt, output, *rest])
+    assert (store.turns(session), store.events(session)) == ([], [])
 
 
 def test_a_last_line_without_its_end_is_read_again_with_the_others(

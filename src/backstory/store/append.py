@@ -54,12 +54,18 @@ NOT_UNDERSTOOD = "not_understood"
 
 
 def write_all(db: apsw.Connection, batches: Sequence[RecordBatch]) -> list[Written]:
-    """Store batches; each is taken or refused on its own, but what a session of ours got goes on from one another."""
-    waiting, written, stopped = Waiting(), list[Written](), dict[str, str]()
+    """Store batches; each is taken or refused on its own, but those of a session of ours all or none."""
+    waiting, written, stopped, begun = Waiting(), list[Written](), dict[str, str](), set[str]()
     for batch in batches:
         before = stopped.get(batch.session_uid)
         written.append(write(db, batch, waiting) if before is None else Written(refused=before))
-        if (refused := written[-1].refused) is not None and batch.kind != FILE:
+        if batch.kind == FILE:
+            continue
+        if (refused := written[-1].refused) is None:
+            begun.add(batch.session_uid)
+        elif batch.session_uid in begun:
+            raise ValueError("batches of a session do not go on from one another")
+        else:
             stopped[batch.session_uid] = refused
     if turn_uids := {uid for each in written for uid in each.turn_uids}:
         forks.link_copies(db, turn_uids)
