@@ -65,6 +65,7 @@ def test_a_line_over_the_limit_is_never_held(monkeypatch: pytest.MonkeyPatch, si
     reader = LineReader()
     assert read(reader, blocks) == [(0, 6, b"12345"), (6, 13, None), (13, 15, b"1")]
     assert (reader.start, reader.unfinished, reader.read_to) == (15, None, 22)
+    assert reader._pieces == []
     assert list(lines_of(blocks))[-1] == (15, 22, None)
 
 

@@ -184,12 +184,17 @@ def test_a_last_line_without_its_end_is_read_again_with_the_others(
     tmp_path: Path, store: Store, session: Session
 ) -> None:
     spool = spooled(tmp_path, session, megabytes=0)
-    spool.stdout.write_bytes(spool.stdout.read_bytes() + b'{"type":"of another day"}')
+    said = {"id": "last", "content": [{"type": "text", "text": "See acme/tool#77."}]}
+    spool.stdout.write_bytes(spool.stdout.read_bytes() + json.dumps({"type": "assistant", "message": said}).encode())
     assert write(store, told(spool)) == 1
-    before = [(each.seq, each.part, each.kind, each.event) for each in store.events(session)]
-    assert "Unknown" in [kind for _, _, kind, _ in before]
+    asked = "select ref_value from session_refs"
+    before = store.events(session), store.execute_read_only(asked).rows
+    assert before[1] == [("acme/tool#77",)]
+    reindex(store, now=NOW)
+    assert (store.events(session), store.execute_read_only(asked).rows) == before
     reindex(store, now=NOW, events_too=True)
-    assert [(each.seq, each.part, each.kind, each.event) for each in store.events(session)] == before
+    assert store.execute_read_only(asked).rows == before[1]
+    assert [each.event for each in store.events(session)] == [each.event for each in before[0]]
 
 
 # outside the transaction --------------------------------------------------------------------------------------
