@@ -248,12 +248,7 @@ class Store:
         """Say how a session's last turn ended, how long it took and what it cost; the session's columns are sums."""
 
         end = Complete(success=success, duration_ms=duration_ms, cost_usd=cost_usd)
-
-        def look(db: apsw.Connection) -> Callable[[], list[RecordBatch]]:
-            own = self._own_log(db, session)
-            return lambda: [own.end_batch(end)]
-
-        self._append(look)
+        self._append(lambda db: partial(self._own_log(db, session).end_batches, end))
 
     def place_session(self, session: Session | int, at: Workplace) -> None:
         """Say where a session of ours is at work."""
@@ -452,14 +447,7 @@ class Store:
 
     def run_start(self, session_uid: str, turn_uid: str) -> RunStart:
         """Where a run begins in its session as it is now; raises SessionNotFound."""
-
-        def start(db: apsw.Connection) -> RunStart:
-            session_id = db.execute("select id from sessions where uid = ?", (session_uid,)).get
-            if session_id is None:
-                raise errors.SessionNotFound(session_uid)
-            return runs.start_of(db, session_id, turn_uid)
-
-        return self._read(start)
+        return self._read(lambda db: runs.start_in(db, session_uid, turn_uid))
 
     def sessions(
         self,

@@ -173,12 +173,12 @@ class OwnLog:
             made[-1].last_active = self._now
         return made
 
-    def end_batch(self, end: Complete) -> RecordBatch:
+    def end_batches(self, end: Complete) -> list[RecordBatch]:
         """Keep, as a line without a number, how the session's last turn ended; see ``turns.complete``."""
         body = msgspec.json.encode({"success": end.success, "duration_ms": end.duration_ms, "cost_usd": end.cost_usd})
         self._keep(own_line(self._now, self._turn.uid if self._turn else None, "complete", body))
         self._changed = []
-        return self._cut(end)
+        return [self._cut(end)]
 
     def _take(self, event: Event) -> None:
         if isinstance(event, UserMessage):

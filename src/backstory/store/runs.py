@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from backstory.errors import SessionNotFound
 from backstory.store import branches
 from backstory.tree import Point
 
@@ -52,6 +53,14 @@ def start_of(db: apsw.Connection, session_id: int, turn_uid: str | None = None) 
         (session_id, turn_id),
     ).get
     return RunStart(int(next_seq), None if parent_uid is None else Point(parent_uid, parent_seq), was_begun=True)
+
+
+def start_in(db: apsw.Connection, session_uid: str, turn_uid: str) -> RunStart:
+    """Where a run begins in the session with this uid; raises SessionNotFound."""
+    session_id = db.execute("select id from sessions where uid = ?", (session_uid,)).get
+    if session_id is None:
+        raise SessionNotFound(session_uid)
+    return start_of(db, session_id, turn_uid)
 
 
 def is_stored(db: apsw.Connection, session_uid: str, turn_uid: str) -> bool:
