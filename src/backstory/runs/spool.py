@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from backstory.agents.lines import LineReader
 from backstory.errors import BackstoryError
 from backstory.runs import process
 from backstory.store.private import as_ours, make_private_folder, write_private
@@ -151,13 +152,13 @@ class Spool:
     def words(self) -> list[Word]:
         """What the agent was told while it ran, in order; a line that was cut off was never handed over."""
         try:
-            lines = self.told.read_bytes().split(b"\n")[:-1]
+            data = self.told.read_bytes()
         except OSError:
             return []
         found = []
-        for line in lines:
+        for _, _, line in LineReader().lines(data):
             with suppress(msgspec.DecodeError):
-                found.append(Word(msgspec.json.decode(line, type=_Uid).uid, line))
+                found.append(Word(msgspec.json.decode(line or b"", type=_Uid).uid, line or b""))
         return found
 
     def open_output(self) -> tuple[int, int]:
