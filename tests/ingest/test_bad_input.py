@@ -409,7 +409,7 @@ def test_a_log_that_is_deleted_before_it_is_read_is_an_error_with_its_reason(
         path.unlink()
         return logs
 
-    monkeypatch.setattr("backstory.ingest.discover", discover)
+    monkeypatch.setattr("backstory.ingest.ingest.discover", discover)
     report = machine.read("claude")
     assert [(Path(each.path).name, each.reason) for each in report.errors] == [
         ("odd.jsonl", "No such file or directory")

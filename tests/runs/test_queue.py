@@ -946,7 +946,7 @@ def test_words_whose_runner_is_killed_are_told_once(bench: Bench, step: tuple[st
 RACER = """
 import os, sys
 from pathlib import Path
-from backstory.runs.spool import SessionLock
+from backstory.runs.lock import SessionLock
 locks, marker, taken = Path(sys.argv[1]), sys.argv[2], 0
 while taken < 500:
     lock = SessionLock(locks, "S")
@@ -967,7 +967,7 @@ def test_two_that_race_for_a_lock_never_both_have_it(tmp_path: Path) -> None:
 
 def test_looking_whether_a_lock_is_held_never_keeps_anyone_from_taking_it(tmp_path: Path) -> None:
     looking = (
-        "import sys; from pathlib import Path; from backstory.runs.spool import SessionLock\n"
+        "import sys; from pathlib import Path; from backstory.runs.lock import SessionLock\n"
         "while not Path(sys.argv[2]).exists(): SessionLock(Path(sys.argv[1]), 'S').is_held"
     )
     lock = SessionLock(tmp_path / "locks", "S")
