@@ -166,3 +166,11 @@ def test_an_error_in_json_is_shown_by_its_message(bare: Shell) -> None:
     failed["message"]["model"] = "<synthetic>"
     assert show(bare, said("user", "go"), failed)[-1] == "@2     ! API Error: 400 The prompt is too long."
     assert text in bare("show", SESSION, "--full").out
+
+
+def test_a_prompt_that_nobody_answered_has_no_duration(bare: Shell) -> None:
+    lines = show(bare, said("user", "go"), said("assistant", [{"type": "text", "text": "Gone."}]), said("user", "on"))
+    answered, unanswered = [line for line in lines if line.startswith("── turn")]
+    assert " · 1.0 s" in answered
+    assert " s" not in unanswered.partition("2026")[2]
+    assert "0.0 s" not in bare("list", "--all").out
