@@ -174,3 +174,11 @@ def test_a_prompt_that_nobody_answered_has_no_duration(bare: Shell) -> None:
     assert " · 1.0 s" in answered
     assert " s" not in unanswered.partition("2026")[2]
     assert "0.0 s" not in bare("list", "--all").out
+
+
+def test_a_session_in_which_nobody_asked_for_anything_is_called_so(bare: Shell) -> None:
+    go_on = "<azureal-internal-auto-continue>\nContinue.\n</azureal-internal-auto-continue>"
+    answer = said("assistant", [{"type": "text", "text": "Done already."}])
+    assert show(bare, said("user", go_on), answer)[0] == "(no prompt)"
+    assert "  (no prompt)  " in bare("list", "--all").out
+    assert "  (no prompt)  " in bare("search", "already").out

@@ -20,6 +20,7 @@ from backstory.conversation.pairing import results_below_calls
 from backstory.conversation.tree import get_ancestry
 from backstory.derive.essence import changed_lines, essence, is_path, without_terminal_codes
 from backstory.derive.index_text import char_len
+from backstory.derive.naming import NO_PROMPT
 from backstory.derive.notices import noted, why
 from backstory.derive.pricing import UNKNOWN, Cost
 from backstory.errors import BackstoryError, RecordNotFound
@@ -334,8 +335,8 @@ def _children(found: Found) -> list[dict[str, Any]]:
 def _head(found: Found) -> Iterator[str]:
     """What a session is called, and what is known of it as a whole."""
     session = found.session
-    called = f"{session.shown_number or ''} {session.shown_title}".strip()
-    yield output.style(output.one_line(called or session.uid, output.width()), bold=True)
+    called = f"{session.shown_number or ''} {session.shown_title or NO_PROMPT}".strip()
+    yield output.style(output.one_line(called, output.width()), bold=True)
     where = session.project or session.cwd or session.worktree
     (cost,) = costs_of([found])
     money = output.money(cost) if cost.low_usd is not None else ""
