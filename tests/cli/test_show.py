@@ -182,3 +182,13 @@ def test_a_session_in_which_nobody_asked_for_anything_is_called_so(bare: Shell) 
     assert show(bare, said("user", go_on), answer)[0] == "(no prompt)"
     assert "  (no prompt)  " in bare("list", "--all").out
     assert "  (no prompt)  " in bare("search", "already").out
+
+
+def test_lines_of_a_patch_stand_below_the_file_that_they_are_of(bare: Shell) -> None:
+    added = "".join(f"+line {n}\n" for n in range(6))
+    patch = f"*** Begin Patch\n*** Update File: a.py\n@@\n-one\n+two\n*** Add File: b.py\n{added}*** End Patch"
+    lines = show(bare, said("user", "go"), called("apply_patch", 1, patch=patch))
+    at = lines.index("@2     ● apply_patch a.py, b.py")
+    assert lines[at + 1 : at + 6] == ["         a.py", "         - one", "         + two", "         b.py",
+                                      "         + line 0"]  # fmt: skip
+    assert lines[at + 7] == "         (+4 more changed; --full shows them)"

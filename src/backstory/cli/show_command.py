@@ -45,6 +45,7 @@ WINDOW = 500
 RESULT_LINES = 6
 CHANGED_LINES = 6
 """Of an edit so many lines are shown without ``--full``."""
+_COLOURS = {"+": "green", "-": "red"}
 EMPTY_NOTICES = frozenset({"No response requested."})
 """What an agent notes in place of an answer that nobody asked for."""
 NEIGHBOURS = 2
@@ -502,9 +503,10 @@ def _call_lines(at: str, call: model.ToolCall, *, full: bool) -> Iterator[str]:
     shown = changed if full else changed[:CHANGED_LINES]
     for sign, line in shown:
         text = line if full else output.one_line(line, output.width() - 11, keep_blanks=True)
-        yield f"         {output.style(f'{sign} {text}', fg='green' if sign == '+' else 'red')}"
-    if len(shown) < len(changed):
-        yield output.style(f"         (+{len(changed) - len(shown)} more changed; --full shows them)", dim=True)
+        # What has no sign is the name of the file whose lines come next.
+        yield f"         {output.style(f'{sign} {text}', fg=_COLOURS[sign]) if sign else text}"
+    if left := sum(bool(sign) for sign, _ in changed[len(shown) :]):
+        yield output.style(f"         (+{left} more changed; --full shows them)", dim=True)
     if full:
         yield from _indented(msgspec.json.format(msgspec.json.encode(call.input), indent=2).decode())
 
