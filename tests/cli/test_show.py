@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from tests.support import rewound
+
 if TYPE_CHECKING:
     from tests.support.shell import Shell
 
@@ -192,3 +194,15 @@ def test_lines_of_a_patch_stand_below_the_file_that_they_are_of(bare: Shell) -> 
     assert lines[at + 1 : at + 6] == ["         a.py", "         - one", "         + two", "         b.py",
                                       "         + line 0"]  # fmt: skip
     assert lines[at + 7] == "         (+4 more changed; --full shows them)"
+
+
+def test_a_turn_that_its_log_lacks_since_a_rewind_is_marked(bare: Shell) -> None:
+    path = bare.home / rewound.LOG
+    path.parent.mkdir(parents=True)
+    for numbers in ((1, 2, 3), (1,)):
+        path.write_bytes(rewound.log(*numbers))
+        assert bare("ingest").code == 0
+    turns = [line for line in bare("show", rewound.SESSION).out.splitlines() if line.startswith("── turn")]
+    assert [line.endswith("  rewound") for line in turns] == [False, True, True]
+    told = json.loads(bare("show", rewound.SESSION, "--json").out)["turns"]
+    assert [turn["rewound"] for turn in told] == [False, True, True]

@@ -17,7 +17,6 @@ from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import RECORD, SEQ_MAX, find, meant
 from backstory.conversation.compact import compact_event
 from backstory.conversation.pairing import results_below_calls
-from backstory.conversation.tree import get_ancestry
 from backstory.derive.essence import changed_lines, essence, is_path, without_terminal_codes
 from backstory.derive.index_text import char_len
 from backstory.derive.naming import NO_PROMPT
@@ -74,6 +73,7 @@ def command(
 
     With @N that record: what it is, what it says (all of it with --full), and two records before and after. After a
     search on a terminal its words are marked there. Without SESSION the one last active here.
+    A turn marked "rewound" was left behind by a rewind or another branch, one marked "removed" by `branch rm`.
     A run that goes on, or that is over and not stored yet, is shown as far as it has come. In JSON its turn has
     "live": "running" or "waiting", and its events have "live": true and no number yet.
     """
@@ -111,8 +111,8 @@ def command(
         more = (live_event_as_json(event, number, full=full) for number, run in live.items() for event in run.events())
         output.json_lines(head, "events", chain((event_as_json(*each) for each in events), more))
         return
-    removed = {uid for uid, each in in_tree.items() if each["removed"]}
-    lines = _lines(found, turns, removed, costs, events, full=full, thinking=thinking or full)
+    gone = {uid: name for name in ("rewound", "removed") for uid, each in in_tree.items() if each[name]}
+    lines = _lines(found, turns, gone, costs, events, full=full, thinking=thinking or full)
     coming = (
         _live_lines(number, run, costs[run.turn.uid], full=full, thinking=thinking or full)
         for number, run in live.items()
@@ -172,11 +172,9 @@ def _neighbours(stored: list[StoredEvent], form: Callable[[StoredEvent], Event],
 
 
 def _in_tree(found: Found) -> dict[str, dict[str, Any]]:
-    """Of each turn by its uid whether it is off the current branch, and when it was removed."""
-    turns = found.store.tree(found.session, removed=True)
-    here = found.store.leaf(found.session)
-    path = {turn.uid for turn in get_ancestry(turns, here.uid)} if here is not None else set[str]()
-    return {turn.uid: {"rewound": turn.uid not in path, "removed": output.iso(turn.removed)} for turn in turns}
+    """Of each turn by its uid whether it was left behind, and when it was removed."""
+    turns, rewound = found.store.tree(found.session, removed=True), found.store.rewound(found.session)
+    return {turn.uid: {"rewound": turn.uid in rewound, "removed": output.iso(turn.removed)} for turn in turns}
 
 
 class LiveRun:
@@ -353,7 +351,7 @@ def _head(found: Found) -> Iterator[str]:
 def _lines(
     found: Found,
     turns: dict[int, Turn],
-    removed: set[str],
+    gone: dict[str, str],
     costs: dict[str, Cost],
     events: Iterator[tuple[StoredEvent, Event, int | None]],
     *,
@@ -365,8 +363,9 @@ def _lines(
     unknown = 0
     for (stored, event, number), answered in results_below_calls(events, lambda each: each[1], lambda each: each[2]):
         if number != current and number is not None:
-            gone = output.style("  removed", fg="red") if turns[number].uid in removed else ""
-            yield from ("", _turn_line(number, turns[number], costs.get(turns[number].uid, UNKNOWN)) + gone)
+            cost, mark = costs.get(turns[number].uid, UNKNOWN), gone.get(turns[number].uid)
+            marked = output.style(f"  {mark}", fg="red" if mark == "removed" else "yellow") if mark else ""
+            yield from ("", _turn_line(number, turns[number], cost) + marked)
         current = number
         if isinstance(event, model.Unknown) and not full:
             unknown += 1

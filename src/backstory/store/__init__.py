@@ -595,6 +595,10 @@ class Store:
         """
         return self._read(lambda db: branches.of_session(db, _id(session), removed=removed, pruned=pruned))
 
+    def rewound(self, session: Session | int) -> frozenset[str]:
+        """The uids of the turns that a rewind, or another branch, left behind."""
+        return self._read(lambda db: retelling.rewound(db, _id(session)))
+
     def leaf(self, session: Session | int) -> Point | None:
         """The record that the next prompt follows; None in a session without turns."""
         return self._read(lambda db: branches.leaf(db, _id(session)))
@@ -676,12 +680,7 @@ class Store:
     def session_costs(self, sessions: Iterable[Session | int]) -> dict[int, Cost]:
         """What sessions cost with their subagents, by their ids; a copied turn counts where it was first."""
         table, wanted = costs.price_table(self.prices_file), [_id(each) for each in sessions]
-
-        def read(db: apsw.Connection) -> dict[int, Cost]:
-            asked = costs.Costs(db, table, estimates=False)
-            return {each: asked.session(each) for each in wanted}
-
-        return self._read(read)
+        return self._read(lambda db: costs.Costs(db, table, estimates=False).sessions(wanted))
 
     def turn_numbers(self, session: Session | int) -> dict[int, int]:
         """The number (1, 2, …) of each of a session's turns, by the id that events name."""
