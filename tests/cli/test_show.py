@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 from tests.support import rewound
+from tests.support.machines import CASES
 
 if TYPE_CHECKING:
     from tests.support.shell import Shell
@@ -206,3 +208,14 @@ def test_a_turn_that_its_log_lacks_since_a_rewind_is_marked(bare: Shell) -> None
     assert [line.endswith("  rewound") for line in turns] == [False, True, True]
     told = json.loads(bare("show", rewound.SESSION, "--json").out)["turns"]
     assert [turn["rewound"] for turn in told] == [False, True, True]
+
+
+def test_helpers_that_are_at_work_at_once_are_named(bare: Shell) -> None:
+    (log,) = (CASES / "copilot/helpers-at-once").rglob("events.jsonl")
+    shutil.copytree(log.parent, bare.home / ".copilot/session-state" / log.parent.name)
+    assert bare("ingest").code == 0
+    for options in ((), ("--full",)):
+        shown = bare("show", "fc7a4387", *options).out
+        for letter in "ABC":
+            assert f"Subagent prompt: Run child-{letter} sleep command\n" in shown
+            assert f"Subagent: Run child-{letter} sleep command\n         child-{letter}-done\n" in shown

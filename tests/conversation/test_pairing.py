@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backstory.conversation.pairing import HELD_MAX, results_below_calls
-from backstory.model import AssistantText, Event, Thinking, ToolCall, ToolResult, UserMessage
+from backstory.model import AssistantText, Event, Hook, Thinking, ToolCall, ToolResult, UserMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +51,11 @@ def test_what_comes_one_after_the_other_stays_as_it_is() -> None:
 def test_a_result_does_not_come_up_past_what_was_said_and_names_its_call() -> None:
     said: Item = AssistantText(text="meanwhile"), 1
     assert ordered(call("a"), said, call("b"), result("b"), result("a")) == ["A", "AssistantText", "B", "b", "A:a"]
+
+
+def test_what_a_helper_says_names_the_call_that_it_is_at_work_by() -> None:
+    said: Item = Hook(tool_use_id="a", name="subagent", output="…"), 1
+    assert ordered(call("a"), call("b"), said, result("b"), result("a")) == ["A", "a", "B", "b", "A:Hook"]
 
 
 def test_a_result_in_another_turn_stays_in_that_and_names_its_call() -> None:

@@ -46,6 +46,7 @@ from backstory.agents import (
     _session_store,
     _token_sums,
 )
+from backstory.agents._copilot_helpers import Helpers
 from backstory.bounds import added
 from backstory.conversation.context import strip_context
 from backstory.derive.facts import At, FoundRef, Ref
@@ -210,6 +211,7 @@ class _State(Struct, kw_only=True):
     turn: Turn | None = None
     turns_seen: int = 0
     calls: dict[str, _Call] = field(default_factory=dict)
+    helpers: Helpers = field(default_factory=Helpers)
     has_prompts: bool = False
     """Whether the session has begun to be used since it was started: until then, choosing a model switches none."""
     selected: str | None = None
@@ -421,7 +423,7 @@ class Reader:
             self._note_title(kind, data)
             return []
         if record.agent_id or data.get("parentToolCallId"):
-            events = self._aside(kind, data)
+            events = self._state.helpers.named(self._aside(kind, data), kind, data, record.agent_id)
         else:
             events = self._own(kind, data, _text(record.id), at, seq)
             self._close(kind, data, events, at)

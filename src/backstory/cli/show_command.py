@@ -433,7 +433,7 @@ def _output_tokens(turn: Turn) -> str:
 def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.ToolCall | None = None) -> Iterator[str]:
     """An event as lines for a terminal, with its record's number if it has one yet.
 
-    ``answered``: the call that a result belongs to, where it does not stand right above.
+    ``answered``: the call that a result belongs to, where it does not stand right above; or a helper's words.
     """
     at = "      " if seq is None else output.style(f"@{seq:<5}", dim=True)
     match event:
@@ -460,7 +460,9 @@ def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.To
             yield from _noted(at, f"Plan: {event.name}", event.content, None)
         case model.Hook(name=name, output=text) if full or name.startswith("subagent"):
             # What a subagent was asked and answered is no hook's word to the person reading.
-            yield from _noted(at, name.capitalize() if name.startswith("subagent") else f"Hook: {name}", text, full)
+            head = name.capitalize() if name.startswith("subagent") else f"Hook: {name}"
+            about = f": {call_words(answered, output.width() - 12 - len(head))}" if answered else ""
+            yield from _noted(at, head + about, text, full)
         case model.Command(name=name, output=text) if text.strip():
             # What it printed is a record of its own with most agents, and stands below it then.
             if name:

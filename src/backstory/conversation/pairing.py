@@ -1,14 +1,15 @@
 """Results below their calls, also where an agent made several calls at once. Pure: an order for events, nothing else.
 
 A result comes up to its call as long as nobody said anything between the two; otherwise it stays where it is, and is
-given together with the call that it answers.
+given together with the call that it answers. What a helper says stays where it is, and comes with the call by which the
+helper is at work.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from backstory.model import AssistantText, Compacted, Error, Plan, ToolCall, ToolResult, UserMessage
+from backstory.model import AssistantText, Compacted, Error, Hook, Plan, ToolCall, ToolResult, UserMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +40,10 @@ class _Held(Generic[T]):
 def results_below_calls(
     items: Iterable[T], event_of: Callable[[T], Event], turn_of: Callable[[T], object]
 ) -> Iterator[tuple[T, ToolCall | None]]:
-    """All items, each result right below its call; one that stands elsewhere comes with the call that it answers."""
+    """All items, each result right below its call; one that stands elsewhere comes with the call that it answers.
+
+    A helper's words come with the call by which it is at work.
+    """
     held: list[_Held[T]] = []
     known: dict[str, ToolCall] = {}
     turn: object = None
@@ -60,6 +64,8 @@ def results_below_calls(
                     call.results.append(item)
                 else:
                     held.append(_Held(item, answers=known.get(event.tool_use_id) if event.tool_use_id else None))
+            case Hook(tool_use_id=call_id) if call_id:
+                held.append(_Held(item, answers=known.get(call_id)))
             case _:
                 held.append(_Held(item))
         yield from _released(held, next((n for n, each in enumerate(held) if each.waits), len(held)))

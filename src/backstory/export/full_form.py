@@ -14,7 +14,7 @@ from backstory import agents
 from backstory.derive.essence import essence
 from backstory.errors import StoreDamaged
 from backstory.ingest import unread
-from backstory.model import Event, LogIdentity, OwnLine, Tool, ToolCall, ToolResult, encoded, event_from_json
+from backstory.model import Event, Hook, LogIdentity, OwnLine, Tool, ToolCall, ToolResult, encoded, event_from_json
 from backstory.store.logs import API, STDERR, STREAM
 
 if TYPE_CHECKING:
@@ -141,7 +141,9 @@ def _told(log: Log, record: bytes, seq: int) -> list[tuple[int, Event]]:
 
 
 def _with_call(event: Event, compact: Event) -> Event:
-    """A result's tool and path stand in its call's record, which the compact form remembers."""
+    """What stands in another record, and the compact form remembers: a result's tool and path, a helper's call."""
+    if isinstance(event, Hook) and isinstance(compact, Hook):
+        return msgspec.structs.replace(event, tool_use_id=compact.tool_use_id)
     if isinstance(event, ToolResult) and isinstance(compact, ToolResult):
         return msgspec.structs.replace(
             event, tool_name=compact.tool_name, tool=compact.tool, file_path=compact.file_path
