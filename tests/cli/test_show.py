@@ -219,3 +219,13 @@ def test_helpers_that_are_at_work_at_once_are_named(bare: Shell) -> None:
         for letter in "ABC":
             assert f"Subagent prompt: Run child-{letter} sleep command\n" in shown
             assert f"Subagent: Run child-{letter} sleep command\n         child-{letter}-done\n" in shown
+
+
+def test_the_summary_of_a_task_is_shown_once(bare: Shell) -> None:
+    (log,) = (CASES / "copilot/autopilot").rglob("events.jsonl")
+    shutil.copytree(log.parent, bare.home / ".copilot/session-state" / log.parent.name)
+    assert bare("ingest").code == 0
+    said = "Created loop1.txt, loop2.txt, and loop3.txt in the current directory"
+    uid = json.loads(bare("list", "--all", "--json").out)[0]["uid"]
+    assert bare("show", uid).out.count(said) == 1
+    assert bare("show", uid, "--full").out.count(said) > 1

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backstory.conversation.pairing import HELD_MAX, results_below_calls
+import pytest
+
+from backstory.conversation.pairing import HELD_MAX, results_below_calls, told_once
 from backstory.model import AssistantText, Event, Hook, Thinking, ToolCall, ToolResult, UserMessage
 
 if TYPE_CHECKING:
@@ -104,3 +106,30 @@ def test_a_call_with_its_result_is_shown_at_once() -> None:
 
     shown = results_below_calls(going_on(), lambda each: each[0], lambda each: each[1])
     assert [words(next(shown)[0][0]), words(next(shown)[0][0])] == ["A", "a"]
+
+
+ENDED = ToolCall(tool_use_id="e", tool_name="task_complete", input={"summary": "1\n2\n3\n4"})
+RESULT = ToolResult(tool_use_id="e", tool_name="task_complete", content="1\n2\n3\n  (+1 more)")
+ANSWER = AssistantText(text="1\n2\n3\n4")
+BARE = ToolCall(tool_use_id="e", tool_name="task_complete")
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ((ENDED, RESULT, ANSWER), [BARE, ANSWER]),
+        ((ENDED, ANSWER), [BARE, ANSWER]),
+        ((ENDED, RESULT), [BARE, RESULT]),
+        ((ENDED, RESULT, AssistantText(text="And more.")), [BARE, RESULT, AssistantText(text="And more.")]),
+        (
+            (ENDED, ToolResult(tool_use_id="e", content="Refused.")),
+            [ENDED, ToolResult(tool_use_id="e", content="Refused.")],
+        ),
+        ((ENDED, Thinking(text="…"), ANSWER), [ENDED, Thinking(text="…"), ANSWER]),
+        ((ENDED,), [ENDED]),
+        ((ANSWER, ANSWER), [ANSWER, ANSWER]),
+    ],
+)
+def test_what_a_model_says_as_it_ends_a_task_is_told_once(told: tuple[Event, ...], shown: list[Event]) -> None:
+    pairs = [(event, None) for event in told]
+    assert [event for event, _ in told_once(pairs, lambda each: each, lambda _, event: event)] == shown

@@ -16,7 +16,7 @@ from backstory.cli.list_command import MARKS, costs_of, mark_of, outcome_of, ses
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import RECORD, SEQ_MAX, find, meant
 from backstory.conversation.compact import compact_event
-from backstory.conversation.pairing import results_below_calls
+from backstory.conversation.pairing import results_below_calls, told_once
 from backstory.derive.essence import changed_lines, essence, is_path, without_terminal_codes
 from backstory.derive.index_text import char_len
 from backstory.derive.naming import NO_PROMPT
@@ -361,7 +361,10 @@ def _lines(
     yield from _head(found)
     current: int | None = 0
     unknown = 0
-    for (stored, event, number), answered in results_below_calls(events, lambda each: each[1], lambda each: each[2]):
+    shown = results_below_calls(events, lambda each: each[1], lambda each: each[2])
+    if not full:
+        shown = told_once(shown, lambda each: each[1], lambda each, event: (each[0], event, each[2]))
+    for (stored, event, number), answered in shown:
         if number != current and number is not None:
             cost, mark = costs.get(turns[number].uid, UNKNOWN), gone.get(turns[number].uid)
             marked = output.style(f"  {mark}", fg="red" if mark == "removed" else "yellow") if mark else ""
