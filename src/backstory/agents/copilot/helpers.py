@@ -1,4 +1,4 @@
-"""By which call each of Copilot's helpers is at work. Its records say so themselves, or only the first of them does."""
+"""By which call each helper is at work. Its records say so themselves, or only the first of them does."""
 
 from __future__ import annotations
 
