@@ -112,6 +112,9 @@ OF_BOTH = [("", "new.md"), ("+", "# New"), ("", "notes.txt"), ("-", "alpha"), ("
     [
         {"patch": PATCH},
         {"input": PATCH},
+        {"command": ["apply_patch", PATCH]},
+        {"command": ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCH}\nEOF\n"]},
+        {"cmd": f'apply_patch "{PATCH}"'},
         {"input": f'text(await tools.apply_patch("{IN_CODE}"));'},
         {"input": f"await tools.apply_patch(`{FIRST}`); await tools.apply_patch(`{SECOND}`)"},
         {"changes": {"new.md": {"type": "add", "content": "# New\n"}, "notes.txt": {"unified_diff": DIFF}}},
@@ -121,7 +124,12 @@ OF_BOTH = [("", "new.md"), ("+", "# New"), ("", "notes.txt"), ("-", "alpha"), ("
 def test_lines_of_several_files_stand_below_the_name_of_theirs(given: dict[str, Any]) -> None:
     made = call("apply_patch", **given)
     assert list(changed_lines(made)) == OF_BOTH
-    assert essence(made).removeprefix("patch ") == "new.md, notes.txt"
+    assert essence(made).rpartition("patch ")[2] == "new.md, notes.txt"
+
+
+def test_a_command_that_only_speaks_of_a_patch_is_shown_as_it_is() -> None:
+    made = call("Bash", command="grep '*** Begin Patch' log; echo '*** Add File: a'")
+    assert (essence(made), list(changed_lines(made))) == (made.input["command"], [])
 
 
 def test_of_several_files_in_one_folder_only_the_first_is_told_with_it() -> None:

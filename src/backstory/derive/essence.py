@@ -35,6 +35,8 @@ _STRING = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`)"""
 _COMMAND_IN_CODE = re.compile(rf"""\b(?:cmd|command)["']?\s*:\s*{_STRING}""", re.DOTALL)
 _META_IN_CODE = re.compile(rf"""\b(?:description|name)["']?\s*:\s*{_STRING}""", re.DOTALL)
 _PATCH = "*** Begin Patch"
+_PATCHES = re.compile(r"(\bapply_?patch)\s+(?:<<-?\s*['\"]?\w+['\"]?\s+|['\"])?(?=\*\*\* Begin Patch)")
+"""A command that applies a patch, up to it."""
 _PIECE = re.compile(r"^@@", re.MULTILINE)
 _SIGNS = ("+", "-")
 _PATCHED = re.compile(r"\*\*\* (?:Update|Add|Delete) File: ((?:(?!\\n)[^\r\n\"'`])+)")
@@ -55,7 +57,7 @@ def essence(call: ToolCall) -> str:
     """
     given = call.input if isinstance(call.input, dict) else {"input": call.input}
     if command := next((text for key in _COMMANDS if (text := _text(given.get(key)))), ""):
-        return command
+        return _without_patch(command)
     for special in (_of_code, _of_patch, _of_lists, _of_task, _of_plan):
         if found := special(given):
             return found
@@ -138,12 +140,23 @@ def _of_patch(given: dict[str, Any]) -> str:
 
 def _patches(given: dict[str, Any]) -> Iterator[str]:
     """The patches in an input, as text with line ends of its own."""
-    for key in ("patch", "patchText", "patch_text", *CODE_KEYS):
-        text = given.get(key)
-        if isinstance(text, str) and _PATCH in text:
+    for key in (*_COMMANDS, "patch", "patchText", "patch_text", *CODE_KEYS):
+        text = _text(given.get(key))
+        if _PATCH in text and (key not in _COMMANDS or _PATCHES.search(text)):
             is_script = key in CODE_KEYS and not text.lstrip().startswith(_PATCH)
             literals = re.findall(_STRING, text[:SCANNED_CHARS_MAX]) if is_script else []
             yield from [_unquoted(each) for each in literals if _PATCH in each] or [text]
+
+
+def _without_patch(command: str) -> str:
+    """A command that applies a patch by the names of the files in place of the patch.
+
+    >>> _without_patch("cd w && apply_patch <<'EOF'\\n*** Begin Patch\\n*** Add File: a.md\\n+A\\n*** End Patch\\nEOF")
+    'cd w && apply_patch a.md'
+    """
+    found = _PATCHES.search(command)
+    patched = _patched_in(command[found.end() :]) if found else ""
+    return f"{command[: found.end(1)]} {patched}" if found and patched else command
 
 
 def _files_of(patch: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
