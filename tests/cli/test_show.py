@@ -229,3 +229,37 @@ def test_the_summary_of_a_task_is_shown_once(bare: Shell) -> None:
     uid = json.loads(bare("list", "--all", "--json").out)[0]["uid"]
     assert bare("show", uid).out.count(said) == 1
     assert bare("show", uid, "--full").out.count(said) > 1
+
+
+def of_codex(bare: Shell, *records: tuple[str, dict[str, Any]]) -> str:
+    """What is shown of a session of these records, whose numbers begin at 2."""
+    path = bare.home / f".codex/sessions/2026/05/01/rollout-2026-05-01T10-00-00-{SESSION}.jsonl"
+    path.parent.mkdir(parents=True)
+    whole = ("session_meta", {"id": SESSION, "cwd": "/p"}), *records
+    lines = [{"timestamp": "2026-05-01T10:00:00.000Z", "type": kind, "payload": each} for kind, each in whole]
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    assert bare("ingest").code == 0
+    return bare("show", SESSION).out
+
+
+def test_what_a_persons_command_printed_is_shown_without_its_wrapping(bare: Shell) -> None:
+    def ran(command: str, code: int, printed: str) -> tuple[str, dict[str, Any]]:
+        result = f"Exit code: {code}\nDuration: 0.0313 seconds\nOutput:\n{printed}"
+        told = f"<command>\n{command}\n</command>\n<result>\n{result}\n</result>"
+        text = f"<user_shell_command>\n{told}\n</user_shell_command>"
+        return "response_item", {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+    shown = of_codex(bare, ran("ls", 0, "a.py"), ran("exit 3", 3, ""), ran("true", 0, ""))
+    assert [line.rstrip() for line in shown.splitlines()[2:]] == [
+        "@2     Command: ! ls", "@2       a.py", "@3     Command: ! exit 3", "@3       Exit code: 3",
+        "@4     Command: ! true", "@4       (nothing)",
+    ]  # fmt: skip
+    assert "Duration: 0.0313 seconds" in bare("show", SESSION, "--full").out
+
+
+def test_what_a_helper_sends_is_shown_in_its_lines(bare: Shell) -> None:
+    words = "Message Type: FINAL_ANSWER\nPayload:\nTwo files."
+    message = {"type": "agent_message", "author": "/root/count", "content": [{"type": "text", "text": words}]}
+    shown = of_codex(bare, ("response_item", message))
+    assert "@2     Message from /root/count\n         Message Type: FINAL_ANSWER\n" in shown
+    assert "         Two files.\n" in shown

@@ -16,7 +16,7 @@ from backstory.cli.app import now_ms
 from backstory.cli.list_command import MARKS, costs_of, mark_of, outcome_of, session_as_json
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import RECORD, SEQ_MAX, find, meant
-from backstory.conversation.compact import compact_event
+from backstory.conversation.compact import compact_event, without_wrapping
 from backstory.conversation.pairing import results_below_calls, told_once
 from backstory.derive.essence import changed_lines, essence, is_path, without_terminal_codes
 from backstory.derive.index_text import char_len
@@ -48,6 +48,8 @@ CHANGED_LINES = 6
 _COLOURS = {"+": "green", "-": "red"}
 EMPTY_NOTICES = frozenset({"No response requested."})
 """What an agent notes in place of an answer that nobody asked for."""
+OF_HELPERS = ("subagent", "message from ")
+"""How notes of what helpers are told and say begin."""
 NEIGHBOURS = 2
 """So many records before and after the one that is asked for."""
 RECORDS_BEFORE = 100
@@ -462,9 +464,9 @@ def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.To
             return
         case model.Plan():
             yield from _noted(at, f"Plan: {event.name}", event.content, None)
-        case model.Hook(name=name, output=text) if full or name.startswith("subagent"):
+        case model.Hook(name=name, output=text) if full or name.startswith(OF_HELPERS):
             # What a subagent was asked and answered is no hook's word to the person reading.
-            head = name.capitalize() if name.startswith("subagent") else f"Hook: {name}"
+            head = f"{name[:1].upper()}{name[1:]}" if name.startswith(OF_HELPERS) else f"Hook: {name}"
             about = f": {call_words(answered, output.width() - 12 - len(head))}" if answered else ""
             yield from _noted(at, head + about, text, full)
         case model.Command(name=name, output=text) if text.strip():
@@ -472,7 +474,8 @@ def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.To
             if name:
                 yield from _noted(at, f"Command: {name}", text, full)
             else:
-                yield from _result_lines(at, model.ToolResult(content=text.strip("\n")), None, full=full)
+                printed = text if full else without_wrapping(text)
+                yield from _result_lines(at, model.ToolResult(content=printed.strip("\n")), None, full=full)
         case model.Retry() if not full:
             number = f" {event.attempt}" if event.attempt else ""
             yield from _told(at, f"Retry{number}", why(event.message))
