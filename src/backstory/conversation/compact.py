@@ -26,7 +26,8 @@ _HEADER_STARTS = ("Chunk ID: ", "Exit code: ", "Script ", "Wall time")
 _HEADER = re.compile(
     r"(?:(?:Chunk ID: [^\n]*|Script (?:completed|failed|running)[^\n]*"
     r"|(?:Wall time:?|Duration:) [\d.]+ seconds|Exit code: -?\d+"
-    r"|Process (?:exited with code|running with session ID) -?\d+|(?:Original token count|Total output lines): \d+)\n){1,8}Output:(?:\n+|\Z)"
+    r"|Process (?:exited with code|running with session ID) -?\d+"
+    r"|(?:Original token count|Total output lines): \d+)\n){1,8}Output:(?:\n+|\Z)"
 )
 """What some agents put before the output of a command, a patch, a script, or another's tool."""
 _LASTED = re.compile(r"^(?:Wall time|Duration)", re.MULTILINE)
