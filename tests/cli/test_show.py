@@ -160,7 +160,7 @@ def test_a_notification_is_shown_by_what_it_says(bare: Shell) -> None:
         "<output-file>/tmp/b1</output-file>\n</task-notification>"
     )
     lines = show(bare, said("user", "go"), said("user", notice))
-    assert lines[-1] == "@2     Hook: task-notification The server is up"
+    assert lines[-1] == "@2     Hook: task-notification · The server is up"
     assert "/tmp/b1" in bare("show", SESSION, "--full").out
 
 

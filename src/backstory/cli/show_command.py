@@ -480,7 +480,7 @@ def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.To
             number = f" {event.attempt}" if event.attempt else ""
             yield from _told(at, f"Retry{number}", why(event.message))
         case model.Hook() if not full:
-            yield from _told(at, "Hook", f"{event.name} {noted(event.output)}")
+            yield from _told(at, "Hook", f"{event.name} · {noted(event.output)}")
         case _:
             yield from _told(at, event.kind, " ".join(str(value) for value in msgspec.to_builtins(event).values()))
 
