@@ -13,6 +13,7 @@ from backstory.agents import (
     _numbers,
     _token_sums,
 )
+from backstory.agents.copilot.helpers import Helpers
 from backstory.agents.copilot.places import NAME
 from backstory.agents.copilot.tools import (
     EDITOR_COMMANDS,
@@ -46,6 +47,7 @@ from backstory.model import (
 class State(TurnState, kw_only=True):
     """What a reader needs to go on: bounded, whatever the log's size."""
 
+    helpers: Helpers = field(default_factory=Helpers)
     has_prompts: bool = False
     """Whether the session has begun to be used since it was started: until then, choosing a model switches none."""
     selected: str | None = None
