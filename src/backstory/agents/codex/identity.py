@@ -1,0 +1,70 @@
+"""Whose log a file is: the thread, and the one that it was forked or spawned from."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from backstory.agents import _jsonl
+from backstory.agents.codex.values import text_of
+from backstory.model import LogIdentity, Relation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_OURS = re.compile(rb'"type"\s*:\s*"(?:session_meta|turn_context|response_item|event_msg|compacted|world_state)"')
+_EARLY_META = re.compile(rb'\s*\{"id"\s*:\s*"([^"\\]+)"\s*,\s*"timestamp"\s*:\s*"[^"]*"\s*,\s*"(?:instructions|git)"')
+"""The first line of the first builds' logs, whose records stand bare in their lines."""
+_PAYLOAD = re.compile(rb'"payload"\s*:')
+_META = re.compile(rb'"type"\s*:\s*"session_meta"')
+_ID = re.compile(rb'"id"\s*:\s*"([^"\\]+)"')
+_FORKED_FROM = re.compile(rb'"forked_from_id"\s*:\s*"([^"\\]+)"')
+_REVIEW_OF = re.compile(rb'"parent_thread_id"\s*:\s*"([^"\\]+)".*?"source"\s*:\s*\{\s*"subagent"\s*:\s*"')
+_SPAWNED_BY = re.compile(rb'"thread_spawn"\s*:\s*\{[^{}]*?"parent_thread_id"\s*:\s*"([^"\\]+)"')
+_FILE_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+
+
+def identify(path: Path, head: bytes) -> LogIdentity | None:
+    if early := _EARLY_META.match(head):
+        return LogIdentity(native_id=early.group(1).decode("utf-8", "replace"))
+    if not (_OURS.search(head) and _PAYLOAD.search(head)):
+        return None
+    meta = _first_meta(head)
+    in_name = _FILE_ID.search(_jsonl.stem(path))
+    native_id = text_of(meta.get("id")) or (in_name.group() if in_name else _jsonl.stem(path))
+    if spawned_by := _spawned_by(meta):
+        return LogIdentity(native_id=native_id, parent_native_id=spawned_by, relation=Relation.SUBAGENT)
+    if forked_from := text_of(meta.get("forked_from_id")):
+        return LogIdentity(native_id=native_id, parent_native_id=forked_from, relation=Relation.FORK)
+    return LogIdentity(native_id=native_id)
+
+
+def _first_meta(head: bytes) -> dict[str, Any]:
+    """What the first session_meta says, and no later one: a fork repeats its parent's after its own."""
+    line = next((line for line in _jsonl.lines_in(head) if _META.search(line)), b"")
+    try:
+        payload = _jsonl.patiently(line)[0].get("payload")
+    except _jsonl.NotJson:
+        # Its instructions may be longer than the head; what names the thread comes before them.
+        spawned_by = _word(_SPAWNED_BY.search(line) or _REVIEW_OF.search(line))
+        payload = {
+            "id": _word(_ID.search(line, max(line.find(b'"payload"'), 0))),
+            "forked_from_id": _word(_FORKED_FROM.search(line)),
+            "source": {"subagent": {"thread_spawn": {"parent_thread_id": spawned_by}}},
+        }
+    return payload if isinstance(payload, dict) else {}
+
+
+def _spawned_by(meta: dict[str, Any]) -> str:
+    """The thread that spawned this one; a review names it beside its source, which is no more than a word."""
+    source = meta.get("source")
+    if isinstance(source, dict) and isinstance(source.get("subagent"), str):
+        return text_of(meta.get("parent_thread_id"))
+    value: Any = meta
+    for key in ("source", "subagent", "thread_spawn", "parent_thread_id"):
+        value = value.get(key) if isinstance(value, dict) else None
+    return text_of(value)
+
+
+def _word(found: re.Match[bytes] | None) -> str | None:
+    return found.group(1).decode("utf-8", "replace") if found else None
