@@ -13,10 +13,9 @@ from backstory import ids
 from backstory.agents import _numbers
 from backstory.agents.codex.places import NAME
 from backstory.agents.codex.prompts import IDE_CONTEXT
-from backstory.agents.codex.records import Info, Payload
+from backstory.agents.codex.records import EventMsg, ResponseItem, TokenUsageInfo, TurnContext
 from backstory.agents.codex.tools import TOOLS, call_of, output_of
 from backstory.agents.codex.usage import Usage, added_to
-from backstory.agents.codex.values import text_of
 from backstory.conversation.context import strip_context, told_as
 from backstory.model import (
     AssistantText,
@@ -44,7 +43,6 @@ _CALLS_OPEN_MAX = 2_000
 _PATH_MAX = 200
 _TELLINGS_MAX = 200
 _OVER_MAX = 200
-STARTS = ("task_started", "turn_started")
 
 
 class Call(Struct):
@@ -111,30 +109,30 @@ class Fold:
         turn = msgspec.structs.replace(turn, prompt="") if turn else None
         return msgspec.json.encode(msgspec.structs.replace(self._state, turn=turn))
 
-    def _begin_task(self, payload: Payload) -> None:
-        state, task = self._state, text_of(payload.turn_id) or None
+    def _begin_task(self, told: TurnContext | EventMsg) -> None:
+        state, task = self._state, told.turn_id or None
         state.tells_tasks = True
-        is_told_again = task in state.over and payload.type in STARTS
+        is_told_again = task in state.over and isinstance(told, EventMsg)
         if task is None or task != state.task or is_told_again:
             state.task, state.task_prompts, state.task_error, state.tellings = task, 0, None, {}
-            state.task_root = text_of(payload.root_turn_id) or None
+            state.task_root = told.root_turn_id or None
             state.untold, state.is_copy = [], task in state.over
             if state.is_copy:
                 self._follow_copy(ids.turn_uid(NAME, task or ""))
 
-    def _tool_call(self, payload: Payload) -> ToolCall:
-        name, given, path = call_of(payload)
-        call_id = text_of(payload.call_id) or text_of(payload.id)
-        tool = TOOLS.get(text_of(payload.name) or name, Tool.OTHER)
+    def _tool_call(self, item: ResponseItem) -> ToolCall:
+        name, given, path = call_of(item)
+        call_id = item.call_id or item.id or ""
+        tool = TOOLS.get(item.name or name, Tool.OTHER)
         self._state.calls[call_id] = Call(name, tool, path)
         if len(self._state.calls) > _CALLS_OPEN_MAX:
             self._state.calls.pop(next(iter(self._state.calls)))
         return ToolCall(tool_use_id=call_id, tool_name=name, tool=tool, file_path=path, input=given)
 
-    def _tool_result(self, payload: Payload) -> ToolResult:
-        call_id = text_of(payload.call_id)
+    def _tool_result(self, item: ResponseItem) -> ToolResult:
+        call_id = item.call_id or ""
         call = self._state.calls.pop(call_id, None) or Call("", "")
-        content, failed = output_of(payload.tools if payload.output is None else payload.output)
+        content, failed = output_of(item.tools if item.output is None else item.output)
         return ToolResult(
             tool_use_id=call_id,
             tool_name=call.name,
@@ -148,18 +146,18 @@ class Fold:
         if failed and call_id in self._state.calls:
             self._state.calls[call_id].failed = True
 
-    def _end_turn(self, payload: Payload, outcome: Outcome, duration_ms: int | None) -> Turn | None:
+    def _end_turn(self, told: EventMsg, outcome: Outcome, duration_ms: int | None) -> Turn | None:
         """The turn that a task's end is about; none when the task had no prompt of its own."""
         turn, ours = self._state.turn, self._state.turn_task
-        if isinstance(payload.turn_id, str):
-            self._state.over = [*self._state.over, payload.turn_id][-_OVER_MAX:]
+        if told.turn_id is not None:
+            self._state.over = [*self._state.over, told.turn_id][-_OVER_MAX:]
         root = self._state.task_root if ours == self._state.task else None
-        if turn is None or not (payload.turn_id is None or ours is None or payload.turn_id in (ours, root)):
+        if turn is None or not (told.turn_id is None or ours is None or told.turn_id in (ours, root)):
             return None
         turn.outcome, turn.duration_ms = outcome, duration_ms
         return turn
 
-    def _note_tokens(self, info: Info | None) -> None:
+    def _note_tokens(self, info: TokenUsageInfo | None) -> None:
         if info is None or info.total_token_usage is None:
             return
         state, total = self._state, info.total_token_usage

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from backstory.agents import _jsonl
-from backstory.agents.codex.values import text_of
+from backstory.agents.codex.records import SessionMeta, SessionMetaLine, Source, SubAgent, ThreadSpawn, records_on
 from backstory.model import LogIdentity, Relation
 
 if TYPE_CHECKING:
@@ -31,39 +31,39 @@ def identify(path: Path, head: bytes) -> LogIdentity | None:
         return None
     meta = _first_meta(head)
     in_name = _FILE_ID.search(_jsonl.stem(path))
-    native_id = text_of(meta.get("id")) or (in_name.group() if in_name else _jsonl.stem(path))
+    native_id = meta.id or (in_name.group() if in_name else _jsonl.stem(path))
     if spawned_by := _spawned_by(meta):
         return LogIdentity(native_id=native_id, parent_native_id=spawned_by, relation=Relation.SUBAGENT)
-    if forked_from := text_of(meta.get("forked_from_id")):
-        return LogIdentity(native_id=native_id, parent_native_id=forked_from, relation=Relation.FORK)
+    if meta.forked_from_id:
+        return LogIdentity(native_id=native_id, parent_native_id=meta.forked_from_id, relation=Relation.FORK)
     return LogIdentity(native_id=native_id)
 
 
-def _first_meta(head: bytes) -> dict[str, Any]:
+def _first_meta(head: bytes) -> SessionMeta:
     """What the first session_meta says, and no later one: a fork repeats its parent's after its own."""
     line = next((line for line in _jsonl.lines_in(head) if _META.search(line)), b"")
     try:
-        payload = _jsonl.patiently(line)[0].get("payload")
+        record = records_on(line)[0]
     except _jsonl.NotJson:
         # Its instructions may be longer than the head; what names the thread comes before them.
         spawned_by = _word(_SPAWNED_BY.search(line) or _REVIEW_OF.search(line))
-        payload = {
-            "id": _word(_ID.search(line, max(line.find(b'"payload"'), 0))),
-            "forked_from_id": _word(_FORKED_FROM.search(line)),
-            "source": {"subagent": {"thread_spawn": {"parent_thread_id": spawned_by}}},
-        }
-    return payload if isinstance(payload, dict) else {}
+        return SessionMeta(
+            id=_word(_ID.search(line, max(line.find(b'"payload"'), 0))),
+            forked_from_id=_word(_FORKED_FROM.search(line)),
+            source=Source(SubAgent(ThreadSpawn(spawned_by))),
+        )
+    return record.payload if isinstance(record, SessionMetaLine) else SessionMeta()
 
 
-def _spawned_by(meta: dict[str, Any]) -> str:
+def _spawned_by(meta: SessionMeta) -> str | None:
     """The thread that spawned this one; a review names it beside its source, which is no more than a word."""
-    source = meta.get("source")
-    if isinstance(source, dict) and isinstance(source.get("subagent"), str):
-        return text_of(meta.get("parent_thread_id"))
-    value: Any = meta
-    for key in ("source", "subagent", "thread_spawn", "parent_thread_id"):
-        value = value.get(key) if isinstance(value, dict) else None
-    return text_of(value)
+    match meta.source:
+        case Source(subagent=str()):
+            return meta.parent_thread_id
+        case Source(subagent=SubAgent(thread_spawn=ThreadSpawn(parent_thread_id=spawned_by))):
+            return spawned_by
+        case _:
+            return None
 
 
 def _word(found: re.Match[bytes] | None) -> str | None:

@@ -9,7 +9,7 @@ from backstory.agents import _jsonl
 from backstory.agents.codex.identity import identify
 from backstory.agents.codex.places import is_log, log_roots
 from backstory.agents.codex.reader import Reader
-from backstory.agents.codex.records import decoder
+from backstory.agents.codex.records import ResponseLine, records_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -49,8 +49,8 @@ class Logs:
     def native_id_of(self, line: bytes) -> str | None:
         """Ids that Codex or the model's server drew at random; a short one may come twice in a log."""
         try:
-            record = _jsonl.decode(line, decoder)[0]
+            record = records_on(line)[0]
         except _jsonl.NotJson:
             return None
-        given = record.payload.id if record.type == "response_item" and record.payload else None
-        return given if isinstance(given, str) and _UNIQUE_ID.match(given) else None
+        given = record.payload.id if isinstance(record, ResponseLine) else None
+        return given if given is not None and _UNIQUE_ID.match(given) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from backstory.agents.codex.records import Payload
+from backstory.agents.codex.records import ResponseItem
 from backstory.agents.codex.values import text_of
 from backstory.model import Command
 
@@ -23,11 +23,11 @@ _SHELL_COMMAND = re.compile(
 _IMAGE_TAG = re.compile(r"\s*</?image\b[^>]*>\s*\Z")
 
 
-def is_synthetic(payload: Payload, text: str) -> bool:
+def is_synthetic(item: ResponseItem, text: str) -> bool:
     """Whether Codex wrote these words in the user's place: newer logs say so, in older ones the words tell."""
-    kinds = payload.origin.get("content_item_kinds") if isinstance(payload.origin, dict) else None
-    if isinstance(kinds, list) and kinds:
-        return not any(text_of(kind).startswith("user.") for kind in kinds)
+    kinds = item.origin.content_item_kinds if item.origin is not None else None
+    if kinds:
+        return not any(kind.startswith("user.") for kind in kinds)
     return _SYNTHETIC.match(text) is not None
 
 

@@ -14,11 +14,12 @@ import msgspec
 from msgspec import Struct
 
 from backstory.agents import _jsonl
+from backstory.agents.codex.fitting import decode_fitting, fitted
 from backstory.agents.codex.kinds import KEPT_STREAM, KEPT_STREAM_ITEMS
-from backstory.agents.codex.records import Item
-from backstory.agents.codex.tools import TOOLS, arguments_of, item_failed
+from backstory.agents.codex.records import ItemResult, TurnError
+from backstory.agents.codex.tools import TOOLS, arguments_of
 from backstory.agents.codex.usage import Usage, added_to
-from backstory.agents.codex.values import error_text, plain_text, text_of
+from backstory.agents.codex.values import plain_text
 from backstory.agents.contract import Ending, SteerState, Streamed
 from backstory.model import (
     AssistantText,
@@ -49,8 +50,26 @@ _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
 _STDERR_ERROR = re.compile(r"(?:^|\s)ERROR\s+(?:[^\s{]+\{[^}]*\}:?\s*)*(?:[\w:]*\w:\s+)?(?:error=)?(.*)")
 
 
-class _StreamItem(Item):
-    text: Any = None
+class _FileChange(Struct):
+    kind: str = ""
+    path: str = ""
+
+
+class _Item(Struct):
+    type: str = ""
+    id: str | None = None
+    text: str | None = None
+    message: str | None = None
+    status: str | None = None
+    command: str | None = None
+    aggregated_output: str | None = None
+    exit_code: int | None = None
+    changes: list[Any] | None = None
+    server: str | None = None
+    tool: str | None = None
+    arguments: dict[str, Any] | str | None = None
+    result: ItemResult | list[Any] | str | None = None
+    error: TurnError | str | None = None
     query: Any = None
     action: Any = None
     prompt: Any = None
@@ -58,16 +77,16 @@ class _StreamItem(Item):
     agents_states: Any = None
 
 
-class _StreamRecord(Struct):
+class _Record(Struct):
     type: str = ""
     thread_id: str | None = None
-    item: _StreamItem | None = None
+    item: _Item | None = None
     usage: Usage | None = None
-    message: Any = None
-    error: Any = None
+    message: str | None = None
+    error: TurnError | str | None = None
 
 
-_stream_decoder = msgspec.json.Decoder(_StreamRecord)
+_decoder = msgspec.json.Decoder(_Record)
 
 
 class StreamReader:
@@ -89,7 +108,7 @@ class StreamReader:
         if not line.strip():
             return Streamed([])
         try:
-            records = _jsonl.decode(line, _stream_decoder)
+            records = decode_fitting(line, _decoder)
         except _jsonl.NotJson:
             return Streamed([(0, self._not_a_record(line))])
         slots: list[Event | None] = []
@@ -122,8 +141,8 @@ class StreamReader:
 
     # records ------------------------------------------------------------------------------------------------
 
-    def _record(self, record: _StreamRecord) -> list[Event | None]:
-        item = record.item or _StreamItem()
+    def _record(self, record: _Record) -> list[Event | None]:
+        item = record.item or _Item()
         match record.type:
             case "thread.started":
                 first, self.native_id = self.native_id is None, self.native_id or record.thread_id
@@ -135,25 +154,25 @@ class StreamReader:
             case "item.completed":
                 return self._done(item)
             case "error":
-                return self._error(text_of(record.message))
+                return self._error(record.message or "")
             case "turn.failed":
                 self._failed = True
-                return [Error(message=error_text(record.error) or self._last_error)]
+                return [Error(message=_error_text(record.error) or self._last_error)]
             case "turn.completed":
                 self._completed, self._usage = True, record.usage or self._usage
                 return [Complete(success=True)]
             case kind:
                 return [] if kind in KEPT_STREAM else [self._unknown(kind or "record without a type")]
 
-    def _started(self, item: _StreamItem) -> list[Event | None]:
+    def _started(self, item: _Item) -> list[Event | None]:
         call = _call_told(item)
         if call is None:
             return [] if item.type in KEPT_STREAM_ITEMS else [self._unknown(f"item/{item.type}")]
         self._calls.add(call.tool_use_id)
         return [call]
 
-    def _done(self, item: _StreamItem) -> list[Event | None]:
-        text = text_of(item.text)
+    def _done(self, item: _Item) -> list[Event | None]:
+        text = item.text or ""
         match item.type:
             case "agent_message":
                 return [AssistantText(text=text)] if text else []
@@ -162,11 +181,11 @@ class StreamReader:
             case "plan":
                 return [Plan(name="plan", content=text)] if text else []
             case "error":
-                return [Hook(name="warning", output=text_of(item.message))]
+                return [Hook(name="warning", output=item.message or "")]
             case _:
                 return self._call_done(item)
 
-    def _call_done(self, item: _StreamItem) -> list[Event | None]:
+    def _call_done(self, item: _Item) -> list[Event | None]:
         call = _call_told(item)
         if call is None:
             return [] if item.type in KEPT_STREAM_ITEMS else [self._unknown(f"item/{item.type}")]
@@ -178,7 +197,7 @@ class StreamReader:
             tool=call.tool,
             file_path=call.file_path,
             content=_result_told(item),
-            is_error=item_failed(item) or item.status == "declined",
+            is_error=item.status in ("failed", "declined") or item.exit_code not in (None, 0),
         )
         return [None if was_told else call, result]
 
@@ -220,46 +239,44 @@ class StreamReader:
         return f"signal {exit.signal}" if exit.signal is not None else f"exit code {exit.code}"
 
 
-def _call_told(item: _StreamItem) -> ToolCall | None:
+def _call_told(item: _Item) -> ToolCall | None:
     """The call that an item of a run is about; None when it is about none."""
-    path: str | None = None
+    path, given = None, dict[str, Any]()
     match item.type:
         case "command_execution":
-            name, given = "shell", {"command": _inner_command(text_of(item.command))}
+            name, given = "shell", {"command": _inner_command(item.command or "")}
         case "file_change":
-            path = next((path for _, path in _changes(item.changes)), None)
+            path = next((each.path for each in _changes(item)), None)
             name, given = "apply_patch", {"changes": item.changes}
         case "mcp_tool_call":
-            name, given = f"{text_of(item.server)}.{text_of(item.tool)}", arguments_of(item.arguments)
+            name, given = f"{item.server or ''}.{item.tool or ''}", arguments_of(item.arguments)
         case "web_search":
             name, given = "web_search", {"query": item.query, "action": item.action}
         case "collab_tool_call":
-            name, given = text_of(item.tool), {"prompt": item.prompt, "receiver_thread_ids": item.receiver_thread_ids}
+            name, given = item.tool or "", {"prompt": item.prompt, "receiver_thread_ids": item.receiver_thread_ids}
         case _:
             return None
     tool = TOOLS.get(name, Tool.OTHER)
-    return ToolCall(tool_use_id=text_of(item.id), tool_name=name, tool=tool, file_path=path, input=given)
+    return ToolCall(tool_use_id=item.id or "", tool_name=name, tool=tool, file_path=path, input=given)
 
 
-def _result_told(item: _StreamItem) -> str:
+def _result_told(item: _Item) -> str:
     match item.type:
         case "command_execution":
-            return text_of(item.aggregated_output)
+            return item.aggregated_output or ""
         case "file_change":
-            return "\n".join(f"{kind} {path}" for kind, path in _changes(item.changes))
+            return "\n".join(f"{each.kind} {each.path}" for each in _changes(item))
         case "mcp_tool_call":
-            content = item.result.get("content") if isinstance(item.result, dict) else item.result
-            return plain_text(content) or error_text(item.error)
+            content = item.result.content if isinstance(item.result, ItemResult) else item.result
+            return plain_text(content) or _error_text(item.error)
         case "collab_tool_call":
             return plain_text(item.agents_states or None)
         case _:
             return ""
 
 
-def _changes(changes: Any) -> list[tuple[str, str]]:
-    """Kind and path of each file that a patch changed."""
-    given = [each for each in changes if isinstance(each, dict)] if isinstance(changes, list) else []
-    return [(text_of(each.get("kind")), text_of(each.get("path"))) for each in given]
+def _changes(item: _Item) -> list[_FileChange]:
+    return [fitted(each, _FileChange) for each in item.changes or () if isinstance(each, dict)]
 
 
 def _inner_command(command: str) -> str:
@@ -270,3 +287,7 @@ def _inner_command(command: str) -> str:
         return command
     is_wrapped = len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1] in ("-lc", "-c")
     return words[2] if is_wrapped else command
+
+
+def _error_text(error: TurnError | str | None) -> str:
+    return (error.message if isinstance(error, TurnError) else error) or ""

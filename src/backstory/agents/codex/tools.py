@@ -6,9 +6,11 @@ import re
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, Struct
 
-from backstory.agents.codex.records import Item, Payload
-from backstory.agents.codex.values import plain_text, text_of
+from backstory.agents.codex.fitting import fitted
+from backstory.agents.codex.records import EventMsg, ItemResult, McpResult, ResponseItem, TurnItem
+from backstory.agents.codex.values import plain_text
 from backstory.model import Event, Tool, ToolCall, ToolResult
 
 TOOLS = {
@@ -29,7 +31,6 @@ TOOLS = {
     "spawn": Tool.TASK,
 }
 
-
 _PATCHED = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+?)\s*$", re.MULTILINE)
 _EXIT = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)", re.MULTILINE)
 _ENVELOPE = re.compile(r"(?:Chunk ID|Exit code|Wall time|Process exited|Script )")
@@ -40,48 +41,64 @@ _FAILED = re.compile(
 _any_decoder = msgspec.json.Decoder()
 
 
-def call_of(payload: Payload) -> tuple[str, dict[str, Any], str | None]:
+class ResultMetadata(Struct):
+    exit_code: int = 0
+
+
+class ToolResultObject(Struct):
+    """A result that is more than its text, as older builds and MCP tell it."""
+
+    content: Any = None
+    output: Any = None
+    success: bool | None = None
+    metadata: ResultMetadata | None = None
+
+    def exit_code(self) -> int:
+        return self.metadata.exit_code if self.metadata is not None else 0
+
+
+def call_of(item: ResponseItem) -> tuple[str, dict[str, Any], str | None]:
     """A call's name, input and path."""
-    name, namespace = text_of(payload.name), text_of(payload.namespace)
-    match payload.type:
+    name, namespace = item.name or "", item.namespace or ""
+    match item.type:
         case "custom_tool_call":
-            text = text_of(payload.input)
+            text = item.input or ""
             patch = name == "apply_patch"
             return name, {"patch" if patch else "input": text}, _patched(text) if patch else None
         case "local_shell_call" | "web_search_call":
-            given = payload.action if isinstance(payload.action, dict) else {}
-            return payload.type.removesuffix("_call"), given, None
+            return item.type.removesuffix("_call"), item.action or {}, None
         case "image_generation_call":
-            return "image_generation", {"prompt": text_of(payload.revised_prompt)}, None
+            return "image_generation", {"prompt": item.revised_prompt or ""}, None
         case kind:
             name = name or kind.removesuffix("_call")
-            given = arguments_of(payload.arguments)
+            given = arguments_of(item.arguments)
             path = given.get("file_path") or given.get("path")
-            path = path if isinstance(path, str) else _patched(text_of(payload.arguments))
+            if not isinstance(path, str):
+                path = _patched(item.arguments) if isinstance(item.arguments, str) else None
             return f"{namespace}__{name}" if namespace.startswith("mcp__") else name, given, path
 
 
-def arguments_of(arguments: Any) -> dict[str, Any]:
+def arguments_of(arguments: dict[str, Any] | str | None) -> dict[str, Any]:
     if isinstance(arguments, dict):
         return arguments
-    text = text_of(arguments)
     try:
-        given = _any_decoder.decode(text) if text else {}
+        given = _any_decoder.decode(arguments) if arguments else {}
     except (msgspec.DecodeError, RecursionError):
         given = None
-    return given if isinstance(given, dict) else {"arguments": text}
+    return given if isinstance(given, dict) else {"arguments": arguments}
 
 
 def output_of(output: Any) -> tuple[str, bool]:
     """A result's text as told, and whether it tells of a failure."""
     if isinstance(output, dict) and ("content" in output or "output" in output):
-        text, said = output_of(output["content"] if output.get("content") is not None else output.get("output"))
-        return text, said or output.get("success") is False or _exit_code(output) != 0
+        told = fitted(output, ToolResultObject)
+        text, said = output_of(told.output if told.content is None else told.content)
+        return text, said or told.success is False or told.exit_code() != 0
     text = plain_text(output)
     if text.startswith('{"') and '"metadata"' in text:
-        wrapped = arguments_of(text)
-        if isinstance(wrapped.get("output"), str):
-            return wrapped["output"], _exit_code(wrapped) != 0 or bool(_FAILED.match(wrapped["output"]))
+        wrapped = fitted(arguments_of(text), ToolResultObject)
+        if isinstance(wrapped.output, str):
+            return wrapped.output, wrapped.exit_code() != 0 or bool(_FAILED.match(wrapped.output))
     if _FAILED.match(text):
         return text, True
     if _ENVELOPE.match(text):
@@ -90,45 +107,39 @@ def output_of(output: Any) -> tuple[str, bool]:
     return text, False
 
 
-def _exit_code(result: dict[str, Any]) -> int:
-    metadata = result.get("metadata")
-    code = metadata.get("exit_code") if isinstance(metadata, dict) else None
-    return code if isinstance(code, int) else 0
+def event_failed(told: EventMsg) -> bool:
+    return told.success is False or told.exit_code not in (None, 0) or _mcp_failed(told.result)
 
 
-def event_failed(payload: Payload) -> bool:
-    result = payload.result if isinstance(payload.result, dict) else {}
-    answer = result.get("Ok", result)
-    return (
-        payload.success is False
-        or payload.exit_code not in (None, 0)
-        or "Err" in result
-        or (isinstance(answer, dict) and bool(answer.get("isError") or answer.get("is_error")))
-    )
+def _mcp_failed(result: McpResult | str | None) -> bool:
+    if not isinstance(result, McpResult):
+        return False
+    answer = result.ok or result
+    return result.err is not UNSET or bool(answer.isError or answer.is_error)
 
 
-def item_failed(item: Item) -> bool:
+def item_failed(item: TurnItem) -> bool:
     return item.status == "failed" or item.exit_code not in (None, 0)
 
 
-def nested_call(item: Item) -> list[Event]:
+def nested_call(item: TurnItem) -> list[Event]:
     """A command, patch or MCP call made by a script that the model wrote: its call and its result."""
     name, tool, path, given, content = "", Tool.OTHER, None, dict[str, Any](), ""
     match item.type:
         case "CommandExecution":
             name, tool = "exec_command", Tool.SHELL
-            given, content = {"command": item.command, "cwd": item.cwd}, text_of(item.aggregated_output)
+            given, content = {"command": item.command, "cwd": item.cwd}, item.aggregated_output or ""
         case "FileChange":
             name, tool = "apply_patch", Tool.EDIT
             path = next(iter(item.changes), None) if isinstance(item.changes, dict) else None
-            given, content = {"changes": item.changes}, text_of(item.stdout) or text_of(item.stderr)
+            given, content = {"changes": item.changes}, item.stdout or item.stderr or ""
         case "McpToolCall":
-            name = f"mcp__{text_of(item.server)}__{text_of(item.tool)}"
+            name = f"mcp__{item.server or ''}__{item.tool or ''}"
             given = arguments_of(item.arguments)
-            content = plain_text(item.result.get("content") if isinstance(item.result, dict) else item.error)
+            content = plain_text(item.result.content if isinstance(item.result, ItemResult) else item.error)
         case _:
             return []
-    call_id = text_of(item.id)
+    call_id = item.id or ""
     return [
         ToolCall(tool_use_id=call_id, tool_name=name, tool=tool, file_path=path, input=given),
         ToolResult(

@@ -29,14 +29,6 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def code_of(info: Any) -> str:
+def code_of(info: dict[str, Any] | str | None) -> str:
     """An error's name, whether it stands alone or over its details."""
-    return next(iter(info), "") if isinstance(info, dict) else text_of(info)
-
-
-def length_of(value: Any) -> int:
-    return len(value) if isinstance(value, list) else 0
-
-
-def error_text(error: Any) -> str:
-    return text_of(error.get("message")) if isinstance(error, dict) else text_of(error)
+    return next(iter(info), "") if isinstance(info, dict) else info or ""
