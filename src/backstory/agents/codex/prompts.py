@@ -47,5 +47,5 @@ def typed_command(text: str) -> list[Command]:
     if told is None:
         return []
     printed = (told.group(2) or "").strip()
-    typed = Command(name=f"! {told.group(1)}")
-    return [typed, Command(name="", output=printed)] if printed else [typed]
+    command = Command(name=f"! {told.group(1)}")
+    return [command, Command(name="", output=printed)] if printed else [command]
