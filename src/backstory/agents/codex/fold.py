@@ -38,7 +38,6 @@ from backstory.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
 _CALLS_OPEN_MAX = 2_000
 _PATH_MAX = 200
 _TELLINGS_MAX = 200
@@ -46,6 +45,8 @@ _OVER_MAX = 200
 
 
 class Call(Struct):
+    """A call whose result is still to come."""
+
     name: str
     tool: str
     path: str | None = None
@@ -109,6 +110,8 @@ class Fold:
         turn = msgspec.structs.replace(turn, prompt="") if turn else None
         return msgspec.json.encode(msgspec.structs.replace(self._state, turn=turn))
 
+    # tasks and calls ------------------------------------------------------------------------------------------
+
     def _begin_task(self, told: TurnContext | EventMsg) -> None:
         state, task = self._state, told.turn_id or None
         state.tells_tasks = True
@@ -170,6 +173,8 @@ class Fold:
         if state.turn is not None and (grown.spent() or state.turn.tokens_source is None):
             state.turn.tokens = added_to(state.turn.tokens, grown, info.last_token_usage)
             state.turn.tokens_source = "reported"
+
+    # turns and their tree -------------------------------------------------------------------------------------
 
     def _prompt(self, channel: str, text: str, images: int, at: int | None, seq: int) -> Event | None:
         """Begin a turn, unless another channel has told this prompt of the task already."""
