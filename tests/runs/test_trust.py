@@ -241,6 +241,20 @@ def test_a_clone_with_a_draft_of_the_schema_is_told_so_and_keeps_it(bench: Bench
     assert bench.store.path.read_bytes() == content
 
 
+def test_an_ingest_beside_a_store_that_cannot_be_read_tells_of_it_and_goes_on(bench: Bench) -> None:
+    bench.store.path.parent.mkdir()
+    shutil.copy(GOLDEN / "store-v2.bks", bench.store.path)
+    (problem,) = rows(bench, "ingest")["errors"]
+    assert problem["path"] == str(bench.store.path)
+    assert "a draft of the schema" in problem["reason"]
+
+
+def test_of_a_known_store_that_cannot_be_read_an_ingest_in_its_project_tells_once(original: Bench) -> None:
+    original.store.path.write_bytes(b"no store")
+    done = ok(original.backstory("ingest"))
+    assert done.stderr.count("is not a backstory store") == 1
+
+
 def test_a_store_that_an_earlier_version_derived_is_read_and_can_be_trusted(bench: Bench) -> None:
     bench.store.path.parent.mkdir()
     derived_earlier(bench.store.path)
