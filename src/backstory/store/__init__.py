@@ -163,7 +163,7 @@ class Store:
         if self._reader is None and self._writer is None and connection.is_interrupted(self.path):
             # Opening it undoes what there is of a first transaction that was cut off.
             try:
-                self._reading_connection()
+                connection.open_reader(self.path).close()
             except errors.StoreNotFound:
                 return False
             except errors.BackstoryError:
@@ -173,7 +173,8 @@ class Store:
     @property
     def id(self) -> str:
         """The store's own id, kept in the file."""
-        return self._read(lambda db: str(db.execute("select value from meta where key = 'store_id'").get))
+        # Whose a store is is asked before it may be brought forward.
+        return migrate.store_id(self.path) if self._reader is None else self._read(migrate.id_of)
 
     def begin_as(self, store_id: str) -> None:
         """Have a store that is not there yet begin with this id."""
@@ -921,13 +922,9 @@ class Store:
     def verify(self, progress: Callable[[int, int], None] = lambda done, total: None) -> Verified:
         """Check everything that can be checked; see ``store/verify.py``."""
         # A connection of its own: what FTS5 remembers of the index in another is not renewed for this check.
-        db = connection.open_reader(self.path)
-        try:
-            with connection.translated(self.path):
-                migrate.schema_version(db, self.path)
-                return verify.verify(db, progress)
-        finally:
-            db.close()
+        self._reading_connection()
+        with closing(connection.open_reader(self.path)) as db, connection.translated(self.path):
+            return verify.verify(db, progress)
 
     def backup(self, target: Path) -> int:
         """Copy the store as it is now into a single new file; gives its size in bytes."""

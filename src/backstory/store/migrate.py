@@ -5,12 +5,12 @@ A changed ground table is a migration; a changed derived table raises ``derived_
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backstory import errors
-from backstory.store import codec, derived_tables, erasing
-from backstory.store.connection import APPLICATION_ID
+from backstory.store import codec, connection, derived_tables, erasing
 
 if TYPE_CHECKING:
     import apsw
@@ -49,6 +49,18 @@ select value, exists (select 1 from sqlite_schema where name = 'companions') fro
 """
 
 
+def store_id(path: Path) -> str:
+    """The id of the store at ``path``, read as it is; raises what opening a store and ``schema_version`` raise."""
+    with closing(connection.open_reader(path)) as db, connection.translated(path):
+        schema_version(db, path)
+        return id_of(db)
+
+
+def id_of(db: apsw.Connection) -> str:
+    """The id of a store that is open."""
+    return str(db.execute("select value from meta where key = 'store_id'").get)
+
+
 def is_current(db: apsw.Connection, path: Path) -> bool:
     """Whether a store has today's tables; raises as ``schema_version`` does."""
     if schema_version(db, path) != SCHEMA_VERSION:
@@ -60,7 +72,7 @@ def begin(db: apsw.Connection, store_id: str) -> None:
     """Make today's tables in an empty file, inside the caller's transaction."""
     for name in ("schema.sql", "derived.sql"):
         db.execute(Path(__file__).with_name(name).read_text("utf-8"))
-    db.execute(f"pragma application_id = {APPLICATION_ID}")
+    db.execute(f"pragma application_id = {connection.APPLICATION_ID}")
     db.executemany(
         "insert into meta(key, value) values (?, ?)",
         [
