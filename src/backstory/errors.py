@@ -584,7 +584,7 @@ class StoreOutdated(BackstoryError):
     def __init__(self, path: Path) -> None:
         super().__init__(
             f"{path} has the tables of an earlier version. Bring it up to date with "
-            f"`backstory reindex --store {path}`, or the machine's own store with `backstory ingest`."
+            f"`backstory reindex --derived --store {path}`, or the machine's own store with `backstory ingest`."
         )
 
 
