@@ -167,6 +167,12 @@ def continue_from(db: apsw.Connection, source: str, uid: str, new: Continuation)
         "update sessions set name = '', parent_id = (select p.id from sessions p where p.uid = ?) where id = ?",
         (uid, session_id),
     )
+    # A summary's title is the words of another log, and goes when that one is removed.
+    db.execute(
+        "update sessions set title = null where id = ? and exists "
+        f"(select 1 from {source}.lent_titles where session_id = ?)",
+        (session_id, old),
+    )
     _copy_content(db, source, old, session_id, kind=f"'{COPY}' || replace(kind, '{COPY}', '')")
     if new.worktree is not None:
         db.execute("update sessions set worktree = ?, root = null where id = ?", (new.worktree, session_id))
