@@ -59,7 +59,7 @@ def floor(home: Path, out: Path) -> dict[str, float]:
         data = Path(log.path).read_bytes()
         for at in range(0, len(data), 1 << 20):
             compressor.compress(data[at : at + (1 << 20)])
-        reader = log.agent.reader(LogIdentity(native_id="x"), None, lambda: ())
+        reader = log.agent.log.reader(LogIdentity(native_id="x"), None, lambda: ())
         for line in data.split(b"\n"):
             if line:
                 for _, event in reader.read(line, 1).events:

@@ -12,6 +12,7 @@ from pathlib import Path
 import zstandard
 
 from backstory import agents
+from backstory.agents.contract import Agent
 from backstory.conversation.compact import compact_event
 from backstory.model import LogIdentity, event_to_json
 
@@ -24,14 +25,14 @@ def compact_events(log: Path) -> list[bytes]:
     """The stored JSON of every event in a log."""
     data = log.read_bytes()
     for agent in map(agents.load, agents.names()):
-        identity = agent.identify(log, data[:65536]) if agent.is_log(log) else None
+        identity = agent.log.identify(log, data[:65536]) if agent.log.is_log(log) else None
         if identity is not None:
             return _events(agent, identity, data)
     return []
 
 
-def _events(agent: agents.Agent, identity: LogIdentity, data: bytes) -> list[bytes]:
-    reader = agent.reader(identity, None, lambda: ())
+def _events(agent: Agent, identity: LogIdentity, data: bytes) -> list[bytes]:
+    reader = agent.log.reader(identity, None, lambda: ())
     lines = [line for line in data.split(b"\n") if line.strip()]
     return [event_to_json(compact_event(e)) for n, line in enumerate(lines) for _, e in reader.read(line, n).events]
 

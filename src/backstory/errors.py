@@ -290,6 +290,13 @@ class UnknownAgent(BackstoryError):
         super().__init__(f"No agent is called {name!r}. Known agents: {', '.join(known)}.")
 
 
+class AgentUnusable(UnknownAgent):
+    """What another package registers as an agent is none that this version knows."""
+
+    def __init__(self, name: str) -> None:
+        BackstoryError.__init__(self, f"The agent {name!r} is not made for this version. Update its package.")
+
+
 class ConfigBroken(BackstoryError):
     """A person's own configuration file cannot be read, or holds a value that means nothing."""
 
@@ -633,9 +640,7 @@ class BadPattern(BackstoryError):
     exit_code = 64
 
     def __init__(self, pattern: str, detail: str) -> None:
-        super().__init__(
-            f"{pattern!r} is no regular expression: {detail}. To find it as it is written, say --exact, not --regex."
-        )
+        super().__init__(f"{pattern!r} is no regular expression: {detail}. For its own letters use --exact.")
 
 
 class NoSessionHere(BackstoryError):
@@ -666,9 +671,7 @@ class BranchNotFound(BackstoryError):
     exit_code = 66
 
     def __init__(self, wanted: str) -> None:
-        super().__init__(
-            f"No branch is called {wanted[:80]!r}. Name one as `backstory branches` lists it, or a record as @12."
-        )
+        super().__init__(f"No branch is called {wanted[:80]!r}. Use a name of `backstory branches`, or a record: @12.")
 
 
 class BranchRemoved(BackstoryError):
@@ -695,10 +698,7 @@ class BranchNameTaken(BackstoryError):
     exit_code = 64
 
     def __init__(self, name: str) -> None:
-        super().__init__(
-            f"Another branch is called {name[:80]!r}. Choose another name, or take that one away with: "
-            "backstory branch unname NAME"
-        )
+        super().__init__(f"A branch is called {name[:80]!r}. Choose another name, or: backstory branch unname NAME")
 
 
 class BranchNameUnusable(BackstoryError):

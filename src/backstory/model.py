@@ -8,10 +8,13 @@ An *event* is the smallest fact shown. Its stored form is one JSON object with o
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Tool(StrEnum):
@@ -29,10 +32,19 @@ class Tool(StrEnum):
     OTHER = "OTHER"
 
 
+class KindClass(StrEnum):
+    """What events of a kind are: words of the conversation, the work of tools, or facts about session and agent."""
+
+    SAID = "said"
+    DONE = "done"
+    META = "meta"
+
+
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The family of events; ``kind`` is the name it is stored and shown under."""
 
     kind: ClassVar[str] = "Event"
+    kind_class: ClassVar[KindClass] = KindClass.META
 
 
 class Init(Event, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,6 +60,7 @@ class UserMessage(Event, frozen=True, kw_only=True):
     """A prompt as typed."""
 
     kind: ClassVar[str] = "UserMessage"
+    kind_class: ClassVar[KindClass] = KindClass.SAID
     content: str
 
 
@@ -55,6 +68,7 @@ class AssistantText(Event, frozen=True, kw_only=True):
     """What the model answered."""
 
     kind: ClassVar[str] = "AssistantText"
+    kind_class: ClassVar[KindClass] = KindClass.SAID
     text: str
 
 
@@ -62,6 +76,7 @@ class Thinking(Event, frozen=True, kw_only=True):
     """What the model thought, where the log holds it in clear."""
 
     kind: ClassVar[str] = "Thinking"
+    kind_class: ClassVar[KindClass] = KindClass.SAID
     text: str
 
 
@@ -69,6 +84,7 @@ class ToolCall(Event, frozen=True, kw_only=True, omit_defaults=True):
     """A tool was called. ``tool_name`` is the agent's word, ``tool`` ours."""
 
     kind: ClassVar[str] = "ToolCall"
+    kind_class: ClassVar[KindClass] = KindClass.DONE
     tool_use_id: str = ""
     tool_name: str
     tool: str = ""
@@ -80,6 +96,7 @@ class ToolResult(Event, frozen=True, kw_only=True, omit_defaults=True):
     """What a tool gave back; name and path are those of its call."""
 
     kind: ClassVar[str] = "ToolResult"
+    kind_class: ClassVar[KindClass] = KindClass.DONE
     tool_use_id: str = ""
     tool_name: str = ""
     tool: str = ""
@@ -94,6 +111,7 @@ class Error(Event, frozen=True, kw_only=True, omit_defaults=True):
     """The agent or the model failed, or was interrupted."""
 
     kind: ClassVar[str] = "Error"
+    kind_class: ClassVar[KindClass] = KindClass.SAID
     message: str
     code: str = ""
 
@@ -102,6 +120,7 @@ class Plan(Event, frozen=True, kw_only=True):
     """A plan the agent put before the user."""
 
     kind: ClassVar[str] = "Plan"
+    kind_class: ClassVar[KindClass] = KindClass.SAID
     name: str
     content: str
 
@@ -141,6 +160,7 @@ class Compacted(Event, frozen=True, kw_only=True, omit_defaults=True):
     """The agent replaced its own context by a summary."""
 
     kind: ClassVar[str] = "Compacted"
+    kind_class: ClassVar[KindClass] = KindClass.SAID
     summary: str = ""
 
 
@@ -167,6 +187,28 @@ KINDS: dict[str, type[Event]] = {
         Hook, Command, ModelSwitch, Retry, Compacted, Complete, Unknown,
     )
 }  # fmt: skip
+
+
+def kinds_of(*classes: KindClass) -> tuple[type[Event], ...]:
+    """The kinds of these classes.
+
+    >>> [each.kind for each in kinds_of(KindClass.DONE)]
+    ['ToolCall', 'ToolResult']
+    """
+    return tuple(each for each in KINDS.values() if each.kind_class in classes)
+
+
+CONTENT_KINDS: tuple[type[Event], ...] = kinds_of(KindClass.SAID, KindClass.DONE)
+"""What a turn is made of: behind the last of them it is at its end."""
+TOOL_KINDS: tuple[type[Event], ...] = kinds_of(KindClass.DONE)
+TEXT_KINDS: tuple[type[Event], ...] = (UserMessage, AssistantText)
+"""The words of a person and of the model."""
+MESSAGE_KINDS: tuple[type[Event], ...] = (*TEXT_KINDS, *TOOL_KINDS)
+"""What the messages between person, model and tools hold."""
+MODEL_KINDS: tuple[type[Event], ...] = (AssistantText, Thinking, ToolCall)
+"""What the model wrote, and was paid for."""
+ANSWER_KINDS: tuple[type[Event], ...] = (AssistantText, ToolCall)
+"""What the model wrote that messages hold."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -333,9 +375,54 @@ class LogIdentity(Struct, frozen=True, kw_only=True):
     relation: str | None = None
 
 
+class Ref(Struct, frozen=True):
+    """A pull request (or merge request), an issue (or work item) or a commit.
+
+    ``value`` is "12" or a commit's hash for the session's own repository, else "owner/repo#12" or "owner/repo@hash".
+    ``host`` and ``repository`` are None where neither the text nor the session tells them.
+    """
+
+    type: str
+    value: str
+    host: str | None = None
+    repository: str | None = None
+
+
+class At(Struct, frozen=True):
+    """Where something was found: record and part, turn, time (ms since 1970)."""
+
+    seq: int
+    part: int
+    turn_uid: str | None
+    at: int | None
+
+
+class FoundRef(Struct, frozen=True):
+    """A pull request, issue or commit was named."""
+
+    where: At
+    ref: Ref
+
+
+class FoundSummary(Struct, frozen=True):
+    """A conversation was called something in a few words. It may be another session's: the one that holds ``leaf``."""
+
+    leaf: bytes
+    """The key of the record that the conversation ended with; see ``ids.record_key``."""
+    title: str
+
+
 class Parsed(Struct, frozen=True):
     """What one record says: when, which events (their order is their part number), in which turn."""
 
     at: int | None
     events: list[tuple[int, Event]]
     turn: Turn | None
+    refs: Sequence[FoundRef] = ()
+    """Pull requests, issues and commits that stand by themselves in the record, in no text and no call."""
+    summaries: Sequence[FoundSummary] = ()
+    """Titles that the record gives to sessions, also to others."""
+    record_ids: Sequence[str] = ()
+    """The agent's own ids of what stands in the record, where a summary may name one."""
+    has_reports: bool = False
+    """Whether the record repeats what a subagent said."""

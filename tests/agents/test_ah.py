@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory import agents
-from backstory.agents import UnreadableDatabase, ah
+from backstory.agents import ah
+from backstory.agents.ah.log import Databases
+from backstory.agents.contract import UnreadableDatabase
 from backstory.conversation.tree import get_ancestry, get_leaves
 from backstory.export.full_form import FullForms
 from backstory.ingest import databases
@@ -66,7 +68,7 @@ def numbers(machine: Machine, native_id: str = SESSION) -> dict[str, int]:
     found = {}
     for log in machine.store.logs(machine.store.session(native_id)):
         for line, seq in numbered_lines(machine.store, log):
-            if own := ah.AGENT.native_id_of(line):
+            if own := ah.AGENT.log.native_id_of(line):
                 found[own] = seq
     return found
 
@@ -223,7 +225,7 @@ def test_blocks_whose_message_was_deleted_are_kept(machine: Machine, project: Pa
 
 
 def test_a_fork_from_before_all_that_is_remembered_is_a_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(ah, "MESSAGES_KNOWN_MAX", 3)
+    monkeypatch.setattr(ah.log, "MESSAGES_KNOWN_MAX", 3)
     lines = (CASE_FOLDER / "ah" / "tree" / "log.jsonl").read_bytes()
     assert [turn.parent_uid is None for turn in told("ah", lines).in_order()] == [True, False, True]
 
@@ -490,7 +492,7 @@ def test_texts_queued_for_a_session_that_never_was_are_kept(machine: Machine, pr
 
 def test_a_queue_beside_its_session_is_no_session(machine: Machine, project: Path) -> None:
     put(project, "tree")
-    assert ah.AGENT.databases_in(project) == [project / ".ah" / f"{SESSION}.db"]
+    assert Databases().databases_in(project) == [project / ".ah" / f"{SESSION}.db"]
 
 
 def test_an_empty_file_is_no_session(machine: Machine, project: Path) -> None:
@@ -578,7 +580,7 @@ def test_a_database_of_any_name_is_read_when_it_is_named(machine: Machine, proje
 
 def test_a_database_that_nobody_copied_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(UnreadableDatabase):
-        list(ah.AGENT.sessions_without_logs(tmp_path / "x.db", tmp_path / "missing" / "x.db"))
+        list(Databases().sessions_without_logs(tmp_path / "x.db", tmp_path / "missing" / "x.db"))
 
 
 def test_words_of_the_user_are_those_that_no_rule_wrote(machine: Machine, project: Path) -> None:

@@ -30,7 +30,7 @@ def test_no_record_of_a_recorded_log_is_unknown(folder: Path) -> None:
 @every_case
 def test_an_id_names_one_record_of_a_log(folder: Path) -> None:
     adapter = agents.load(folder.parent.name)
-    given = [adapter.native_id_of(line) for line in lines_of(log_of(folder).read_bytes()) if line.strip()]
+    given = [adapter.log.native_id_of(line) for line in lines_of(log_of(folder).read_bytes()) if line.strip()]
     named = [each for each in given if each is not None]
     assert len(named) == len(set(named))
 

@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
-from backstory import agents, ids
+from backstory import ids
+from backstory.agents import bounded
 from backstory.agents.claude import AGENT
-from backstory.derive.facts import Found, FoundSummary
+from backstory.derive.facts import Found, RecordFacts
 from backstory.model import (
     AssistantText,
     Command,
     Compacted,
     Error,
     Event,
+    FoundSummary,
     Hook,
     LogIdentity,
     Outcome,
@@ -120,18 +122,18 @@ def test_an_older_helper_beside_its_session_goes_under_the_session_its_records_n
 
 
 def test_a_file_without_records_of_ours_is_not_taken() -> None:
-    assert AGENT.identify(Path("x.jsonl"), b'{"timestamp":"2026","type":"event_msg","payload":{}}\n') is None
+    assert AGENT.log.identify(Path("x.jsonl"), b'{"timestamp":"2026","type":"event_msg","payload":{}}\n') is None
 
 
 def test_the_journal_of_a_workflow_is_no_log() -> None:
-    assert not AGENT.is_log(Path("workflows/r/journal.jsonl"))
-    assert AGENT.is_log(Path("a.jsonl.zst"))
+    assert not AGENT.log.is_log(Path("workflows/r/journal.jsonl"))
+    assert AGENT.log.is_log(Path("a.jsonl.zst"))
 
 
 def test_a_record_goes_by_its_uuid() -> None:
-    assert AGENT.native_id_of(user("go", "u-7")) == "u-7"
-    assert AGENT.native_id_of(control("mode")) is None
-    assert AGENT.native_id_of(b"torn {") is None
+    assert AGENT.log.native_id_of(user("go", "u-7")) == "u-7"
+    assert AGENT.log.native_id_of(control("mode")) is None
+    assert AGENT.log.native_id_of(b"torn {") is None
 
 
 # prompts --------------------------------------------------------------------------------------------------------
@@ -249,11 +251,11 @@ def test_a_summary_after_a_compaction_is_no_prompt() -> None:
 
 
 def test_a_summary_is_told_with_its_leaf_and_is_no_title_of_the_log_that_it_stands_in() -> None:
-    reader = agents.reader_of(agents.load("claude"), LogIdentity(native_id=SESSION), None, tuple)
+    reader, facts = bounded.log_reader(AGENT, LogIdentity(native_id=SESSION), None, tuple), RecordFacts()
     for line in (control("summary", summary=" Theirs ", leafUuid="elsewhere"), user("go", "u1"), answer("ok", "a1")):
-        reader.read(line, 1)
+        facts.take(reader.read(line, 1))
     found = Found()
-    agents.note_found(reader, found)
+    facts.move_to(found)
     assert reader.session.title is None
     assert found.summaries == [FoundSummary(ids.record_key("elsewhere"), "Theirs")]
     assert found.record_ids == ids.record_key("u1") + ids.record_key("a1")
@@ -668,9 +670,9 @@ def test_the_state_stays_small_however_long_the_log() -> None:
     for number in range(3_000):
         call = {"type": "tool_use", "id": f"t{number}", "name": "Bash", "input": {}}
         lines += [user(f"prompt {number}", f"p{number}"), answer("x" * 100, f"a{number}"), assistant(call)]
-    identity = AGENT.identify(Path(f"{SESSION}.jsonl"), lines[0])
+    identity = AGENT.log.identify(Path(f"{SESSION}.jsonl"), lines[0])
     assert identity is not None
-    reader = AGENT.reader(identity, None, lambda: ())
+    reader = AGENT.log.reader(identity, None, lambda: ())
     for seq, line in enumerate(lines, start=1):
         reader.read(line, seq)
     assert len(reader.state()) < 500_000

@@ -109,21 +109,21 @@ def called(name: str, arguments: str, output: Any) -> tuple[ToolCall, ToolResult
 
 
 def test_the_places_follow_codex_home() -> None:
-    assert [place.folder for place in AGENT.places({}, Path("/home/u"))] == [
+    assert [place.folder for place in AGENT.log.roots({}, Path("/home/u"))] == [
         Path("/home/u/.codex/sessions"),
         Path("/home/u/.codex/archived_sessions"),
     ]
-    assert AGENT.places({"CODEX_HOME": "/x"}, Path("/home/u"))[0].root == Path("/x")
+    assert AGENT.log.roots({"CODEX_HOME": "/x"}, Path("/home/u"))[0].root == Path("/x")
 
 
 @pytest.mark.parametrize("name", ["rollout-2026-x.jsonl", "rollout-2026-x.jsonl.zst"])
 def test_a_rollout_is_a_log_compressed_or_not(name: str) -> None:
-    assert AGENT.is_log(Path(name))
+    assert AGENT.log.is_log(Path(name))
 
 
 @pytest.mark.parametrize("name", ["history.jsonl", "rollout-2026-x.json", "session_index.jsonl"])
 def test_other_files_are_no_logs(name: str) -> None:
-    assert not AGENT.is_log(Path(name))
+    assert not AGENT.log.is_log(Path(name))
 
 
 def test_the_first_session_meta_says_whose_log_it_is() -> None:
@@ -148,8 +148,8 @@ def test_without_a_session_meta_the_name_of_the_file_says_whose_log_it_is() -> N
 
 
 def test_a_file_without_records_of_ours_is_not_taken() -> None:
-    assert AGENT.identify(Path("rollout-x.jsonl"), b'{"type":"thread.started","thread_id":"x"}\n') is None
-    assert AGENT.identify(Path("rollout-x.jsonl"), b"") is None
+    assert AGENT.log.identify(Path("rollout-x.jsonl"), b'{"type":"thread.started","thread_id":"x"}\n') is None
+    assert AGENT.log.identify(Path("rollout-x.jsonl"), b"") is None
 
 
 def test_a_fork_names_its_parent() -> None:
@@ -165,10 +165,10 @@ def test_a_helper_is_a_helper_though_it_was_forked_too() -> None:
 
 def test_only_ids_drawn_at_random_name_a_record() -> None:
     drawn = "msg_01a1ffee-6bd3-7cf3-aae8-5897250b62fe"
-    assert AGENT.native_id_of(response("message", id=drawn)) == drawn
-    assert AGENT.native_id_of(response("message", id="msg_1")) is None
-    assert AGENT.native_id_of(event("item_completed", id=drawn)) is None
-    assert AGENT.native_id_of(b"torn {") is None
+    assert AGENT.log.native_id_of(response("message", id=drawn)) == drawn
+    assert AGENT.log.native_id_of(response("message", id="msg_1")) is None
+    assert AGENT.log.native_id_of(event("item_completed", id=drawn)) is None
+    assert AGENT.log.native_id_of(b"torn {") is None
 
 
 # prompts and turns ----------------------------------------------------------------------------------------------
@@ -742,9 +742,9 @@ def test_the_state_stays_small_however_long_the_log() -> None:
     for number in range(3_000):
         lines += [task(f"turn-{number}"), typed(f"prompt {number}"), answer("x" * 100)]
         lines.append(response("function_call", name="exec_command", arguments="{}", call_id=f"call-{number}"))
-    identity = AGENT.identify(Path(f"rollout-{THREAD}.jsonl"), lines[0])
+    identity = AGENT.log.identify(Path(f"rollout-{THREAD}.jsonl"), lines[0])
     assert identity is not None
-    reader = AGENT.reader(identity, None, lambda: ())
+    reader = AGENT.log.reader(identity, None, lambda: ())
     for seq, line in enumerate(lines, start=1):
         reader.read(line, seq)
     assert len(reader.state()) < 300_000

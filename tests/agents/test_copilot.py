@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from backstory import ids
-from backstory.agents import CompanionFacts, Place
+from backstory.agents.contract import LogRoot, SidecarContent
 from backstory.agents.copilot import AGENT
+from backstory.agents.copilot.database import Databases
+from backstory.agents.copilot.sidecars import Sidecars
 from backstory.model import (
     AssistantText,
     Command,
@@ -109,17 +111,17 @@ def outcome(*lines: bytes) -> str | None:
 
 
 def test_logs_are_below_the_home_folder() -> None:
-    (place,) = AGENT.places({}, Path("/home/dev"))
-    assert place == Place(folder=Path("/home/dev/.copilot/session-state"), root=Path("/home/dev/.copilot"))
+    (place,) = AGENT.log.roots({}, Path("/home/dev"))
+    assert place == LogRoot(folder=Path("/home/dev/.copilot/session-state"), root=Path("/home/dev/.copilot"))
 
 
 def test_the_environment_says_where_logs_are() -> None:
-    (place,) = AGENT.places({"COPILOT_HOME": "/elsewhere"}, Path("/home/dev"))
+    (place,) = AGENT.log.roots({"COPILOT_HOME": "/elsewhere"}, Path("/home/dev"))
     assert place.folder == Path("/elsewhere/session-state")
 
 
 def test_the_state_folder_of_early_builds_is_a_place_too() -> None:
-    places = AGENT.places({"XDG_STATE_HOME": "/state"}, Path("/home/dev"))
+    places = AGENT.log.roots({"XDG_STATE_HOME": "/state"}, Path("/home/dev"))
     assert [str(place.root) for place in places] == ["/home/dev/.copilot", "/state/.copilot"]
 
 
@@ -127,15 +129,15 @@ def test_a_state_folder_that_was_moved_is_no_second_place(tmp_path: Path) -> Non
     (tmp_path / "home/.copilot/session-state").mkdir(parents=True)
     (tmp_path / "state/.copilot").mkdir(parents=True)
     (tmp_path / "state/.copilot/session-state").symlink_to(tmp_path / "home/.copilot/session-state")
-    places = AGENT.places({"XDG_STATE_HOME": str(tmp_path / "state")}, tmp_path / "home")
+    places = AGENT.log.roots({"XDG_STATE_HOME": str(tmp_path / "state")}, tmp_path / "home")
     assert [place.root for place in places] == [tmp_path / "home/.copilot"]
 
 
 def test_the_folder_of_the_earliest_builds_is_a_place_where_it_is_there(tmp_path: Path) -> None:
     (tmp_path / ".copilot/history-session-state").mkdir(parents=True)
-    places = AGENT.places({}, tmp_path)
+    places = AGENT.log.roots({}, tmp_path)
     assert [place.folder.name for place in places] == ["session-state", "history-session-state"]
-    assert AGENT.databases({}, tmp_path) == [tmp_path / ".copilot/session-store.db"]
+    assert Databases().databases({}, tmp_path) == [tmp_path / ".copilot/session-store.db"]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_the_folder_of_the_earliest_builds_is_a_place_where_it_is_there(tmp_path
     ],
 )
 def test_a_session_has_one_log(path: str, expected: bool) -> None:
-    assert AGENT.is_log(Path("/home/dev/.copilot") / path) is expected
+    assert AGENT.log.is_log(Path("/home/dev/.copilot") / path) is expected
 
 
 def test_a_session_says_its_own_id() -> None:
@@ -169,13 +171,13 @@ def test_an_early_log_whose_beginning_is_lost_goes_by_its_name() -> None:
 
 def test_a_torn_first_record_does_not_yet_say_whose_it_is() -> None:
     torn = b'{"type":"session.start","data":{"sessionId":"abc'
-    assert AGENT.identify(LOG, torn) is None
-    assert AGENT.identify(LOG, torn + b"\n" + typed("go")) is not None
+    assert AGENT.log.identify(LOG, torn) is None
+    assert AGENT.log.identify(LOG, torn + b"\n" + typed("go")) is not None
 
 
 def test_a_record_that_is_longer_than_the_head_is_known_by_how_it_starts() -> None:
     head = b'{"type":"user.message","data":{"content":"' + b"x" * ids.HEAD_BYTES
-    identity = AGENT.identify(LOG, head[: ids.HEAD_BYTES])
+    identity = AGENT.log.identify(LOG, head[: ids.HEAD_BYTES])
     assert identity is not None and identity.native_id == SESSION
 
 
@@ -191,7 +193,7 @@ def test_a_record_that_is_longer_than_the_head_is_known_by_how_it_starts() -> No
     ],
 )
 def test_another_agents_log_is_not_taken_for_ours(line: bytes) -> None:
-    assert AGENT.identify(LOG, line + b"\n") is None
+    assert AGENT.log.identify(LOG, line + b"\n") is None
 
 
 def test_a_session_that_another_one_started_aside_belongs_under_it() -> None:
@@ -200,14 +202,14 @@ def test_a_session_that_another_one_started_aside_belongs_under_it() -> None:
 
 
 def test_a_record_is_known_by_its_id() -> None:
-    assert AGENT.native_id_of(record("abort", id="abc")) == "abc"
-    assert AGENT.native_id_of(record("abort", id=None)) is None
-    assert AGENT.native_id_of(b"torn {") is None
+    assert AGENT.log.native_id_of(record("abort", id="abc")) == "abc"
+    assert AGENT.log.native_id_of(record("abort", id=None)) is None
+    assert AGENT.log.native_id_of(b"torn {") is None
 
 
 def test_a_last_record_is_whole_or_not() -> None:
-    assert AGENT.is_whole(typed("go"))
-    assert not AGENT.is_whole(typed("go")[:-1])
+    assert AGENT.log.is_whole(typed("go"))
+    assert not AGENT.log.is_whole(typed("go")[:-1])
 
 
 # the session ----------------------------------------------------------------------------------------------------
@@ -811,9 +813,9 @@ def test_a_record_of_a_later_version_is_read_for_what_is_known_of_it() -> None:
 
 
 def test_what_a_reader_keeps_stays_small() -> None:
-    identity = AGENT.identify(LOG, start() + b"\n")
+    identity = AGENT.log.identify(LOG, start() + b"\n")
     assert identity is not None
-    reader = AGENT.reader(identity, None, lambda: ())
+    reader = AGENT.log.reader(identity, None, lambda: ())
     for seq in range(1, 6_000):
         reader.read(answer("", asked("bash", f"call-{seq}", command="x" * 100)), seq)
     assert len(reader.state()) < 200_000
@@ -830,7 +832,7 @@ def test_what_a_reader_keeps_stays_small() -> None:
     ],
 )  # fmt: skip
 def test_a_sessions_own_files_belong_to_its_log(name: str) -> None:
-    assert AGENT.log_of(PurePath(SESSION, name)) == PurePath(SESSION, "events.jsonl")
+    assert Sidecars().log_of(PurePath(SESSION, name)) == PurePath(SESSION, "events.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -841,11 +843,11 @@ def test_a_sessions_own_files_belong_to_its_log(name: str) -> None:
     ],
 )  # fmt: skip
 def test_other_files_belong_to_none(below: str) -> None:
-    assert AGENT.log_of(PurePath(below)) is None
+    assert Sidecars().log_of(PurePath(below)) is None
 
 
-def workspace(text: str) -> CompanionFacts:
-    return AGENT.told_by("workspace.yaml", text.encode())
+def workspace(text: str) -> SidecarContent:
+    return Sidecars().read("workspace.yaml", text.encode())
 
 
 RECORDED = f"""\
@@ -863,7 +865,7 @@ created_at: 2026-11-22T01:48:25.179Z
 
 
 def test_a_workspace_says_where_a_session_is_and_what_it_is_called() -> None:
-    expected = CompanionFacts(title="Mend the gate", cwd="/src/work", repository="dev/work", branch="main")
+    expected = SidecarContent(title="Mend the gate", cwd="/src/work", repository="dev/work", branch="main")
     assert workspace(RECORDED) == workspace(RECORDED.replace("\n", "\r\n")) == expected
 
 
@@ -922,17 +924,17 @@ def test_what_a_workspace_says_twice_counts_the_first_time() -> None:
 
 
 def test_a_checkpoint_has_the_number_of_its_file() -> None:
-    found = AGENT.told_by("checkpoints/012-slug-it.md", b"<overview>Done.</overview>")
-    assert found == CompanionFacts(checkpoint=(12, "<overview>Done.</overview>"))
+    found = Sidecars().read("checkpoints/012-slug-it.md", b"<overview>Done.</overview>")
+    assert found == SidecarContent(checkpoint=(12, "<overview>Done.</overview>"))
 
 
 @pytest.mark.parametrize("name", ["checkpoints/notes.md", "checkpoints/001.txt", "plan.md", "files/001-a.md"])
 def test_other_texts_are_no_checkpoints(name: str) -> None:
-    assert not AGENT.tells(name)
-    assert AGENT.told_by(name, b"<overview>Done.</overview>") == CompanionFacts()
+    assert not Sidecars().is_read(name)
+    assert Sidecars().read(name, b"<overview>Done.</overview>") == SidecarContent()
 
 
 def test_an_index_has_the_titles_of_checkpoints() -> None:
     rows = "| # | Title | File |\n|---|---|---|\n| 1 | One \\| two | 001-one.md |\n| 10 | Ten | 010-ten.md |\n"
-    found = AGENT.told_by("checkpoints/index.md", rows.encode())
+    found = Sidecars().read("checkpoints/index.md", rows.encode())
     assert found.checkpoint_titles == {1: "One | two", 10: "Ten"}

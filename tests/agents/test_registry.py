@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+LOADED = "print([each for each in sys.modules if each.startswith(agents.__name__)])"
+
+
 def run_python(code: str) -> str:
     """What a fresh interpreter that can import what we can prints."""
     path = f"import sys; sys.path[:0] = {[each for each in sys.path if each]!r}; "
@@ -28,10 +31,14 @@ def test_the_names_are_those_of_the_files() -> None:
 
 
 def test_listing_the_names_imports_no_agent() -> None:
-    code = (
-        "from backstory import agents; agents.names(); print([m for m in sys.modules if m.startswith(agents.__name__)])"
-    )
-    assert run_python(code).strip() == "['backstory.agents']"
+    assert run_python(f"from backstory import agents; agents.names(); {LOADED}").strip() == "['backstory.agents']"
+
+
+@pytest.mark.parametrize("name", agents.names())
+def test_loading_an_agent_imports_no_other(name: str) -> None:
+    loaded = run_python(f"from backstory import agents; agents.load({name!r}); {LOADED}")
+    assert f"'backstory.agents.{name}'" in loaded
+    assert [each for each in agents.names() if f"'backstory.agents.{each}'" in loaded] == [name]
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
@@ -39,9 +46,11 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
         agents.load("copycat")
 
 
-def test_a_helper_module_is_no_agent() -> None:
+@pytest.mark.parametrize("name", ["_jsonl", *sorted(agents.SHARED)])
+def test_a_module_that_agents_share_is_no_agent(name: str) -> None:
+    assert name not in agents.names()
     with pytest.raises(UnknownAgent):
-        agents.load("_jsonl")
+        agents.load(name)
 
 
 @pytest.mark.parametrize("name", agents.names())
@@ -49,8 +58,12 @@ def test_an_agent_goes_by_the_name_of_its_file(name: str) -> None:
     assert agents.load(name).name == name
 
 
-def test_a_new_agent_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "novel.py").write_text("class Novel:\n    name = 'novel'\n\n\nAGENT = Novel()\n")
+@pytest.mark.parametrize("place", ["novel.py", "novel/__init__.py"])
+def test_a_new_agent_is_one_module_or_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_text(
+        "from backstory.agents.contract import Agent\nAGENT = Agent(name='novel', title='Novel', log=None)\n"
+    )
     monkeypatch.setattr(agents, "__file__", str(tmp_path / "__init__.py"))
     monkeypatch.setattr(agents, "__path__", [str(tmp_path)])
     try:

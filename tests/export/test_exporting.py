@@ -681,7 +681,7 @@ def test_an_export_that_fails_leaves_nothing(machine: Machine, target: Path, mon
     def full(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr("backstory.agents._session_store.SessionStore.turn", full)
+    monkeypatch.setattr("backstory.agents.copilot.store.SessionStore.turn", full)
     with pytest.raises(CannotWrite, match="disk is full"):
         write(machine, target)
     assert list(target.parent.iterdir()) == []

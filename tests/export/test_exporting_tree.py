@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backstory import agents
-from backstory.agents import KeptLog, SessionRows
-from backstory.agents._message_files import write_kept
-from backstory.agents.ah import AGENT
+from backstory.agents.ah.files import write_kept
+from backstory.agents.ah.log import Databases
+from backstory.agents.contract import KeptLog, SessionRows
 from backstory.cli import cli
 from backstory.errors import CannotWrite, FileInTheWay
 from backstory.export.exporting import NotWritten, Written, everything, export_each, formats
@@ -255,7 +255,7 @@ def test_any_tree_comes_back_with_every_row(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = AhFile(Path(folder, "in", f"{SESSION}.db"))
         grow(file, data)
-        (rows,) = AGENT.sessions_without_logs(file.path, file.path)
+        (rows,) = Databases().sessions_without_logs(file.path, file.path)
         assert isinstance(rows, SessionRows)
         log = KeptLog(session_id=1, agent="ah", native_id=SESSION, path="", read=lambda: [rows.content], beside=list)
         written = Path(folder, "out.db")
@@ -617,7 +617,7 @@ def test_an_export_that_fails_leaves_nothing(machine: Machine, target: Path, mon
     def full(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr("backstory.agents._message_files._File.know", full)
+    monkeypatch.setattr("backstory.agents.ah.files._File.know", full)
     with pytest.raises(CannotWrite, match="disk is full"):
         write(machine, target)
     assert list((target / ".ah").iterdir()) == []

@@ -9,7 +9,6 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
-from backstory import agents
 from backstory.ingest import discover as discovering
 from backstory.ingest import log_reader
 from backstory.ingest.ingest import ingest
@@ -28,6 +27,7 @@ from tests.support.machines import (
     prompts,
     sha256,
 )
+from tests.support.wrapped import WrappedLogs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -206,8 +206,8 @@ def test_a_line_over_the_limit_is_one_unknown_event(
 def test_a_line_over_the_limit_is_unknown_when_it_is_told_again(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("slicing", "matching", "reindex"):
-        monkeypatch.setattr(f"backstory.{module}.LINE_BYTES_MAX", 5_000)
+    for module in ("log_reader", "matching", "reindex"):
+        monkeypatch.setattr(f"backstory.ingest.{module}.LINE_BYTES_MAX", 5_000)
     read_bytes(machine, lines(*conversation(1), claude_line("assistant", "l", "x" * 20_000)))
     reindex(machine.store, now=NOW, events_too=True)
     assert texts(machine) == ["word0 said", "<Unknown>"]
@@ -354,24 +354,22 @@ def test_an_empty_compressed_log(machine: Machine) -> None:
 # while it is read -----------------------------------------------------------------------------------------------
 
 
-class Meddling:
+class Meddling(WrappedLogs):
     """An agent whose log is changed at the moment when it is first looked into."""
 
     def __init__(self, change: Callable[[Path], object]) -> None:
-        self._agent, self._change = agents.load("claude"), change
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._agent, name)
+        super().__init__("claude")
+        self._change = change
 
     def identify(self, path: Path, head: bytes) -> Any:
         if path.stem == "odd":
             self._change(path)
-        return self._agent.identify(path, head)
+        return super().identify(path, head)
 
 
 def test_a_log_that_grows_while_it_is_read_is_read_to_its_end(machine: Machine) -> None:
     path = machine.write(LOG, lines(*conversation(2)))
-    change = Meddling(lambda path: path.write_bytes(lines(*conversation(6))))
+    change = Meddling(lambda path: path.write_bytes(lines(*conversation(6)))).as_agent()
     report = ingest(machine.store, [change], environ={}, home=machine.home, now=NOW)
     assert report.errors == []
     assert texts(machine) == [f"word{n} said" for n in range(6)]
@@ -381,7 +379,7 @@ def test_a_log_that_grows_while_it_is_read_is_read_to_its_end(machine: Machine) 
 
 def test_a_log_that_is_cut_short_while_it_is_read_keeps_what_was_read(machine: Machine) -> None:
     machine.write(LOG, lines(*conversation(6)))
-    change = Meddling(lambda path: path.write_bytes(lines(*conversation(2))))
+    change = Meddling(lambda path: path.write_bytes(lines(*conversation(2)))).as_agent()
     ingest(machine.store, [change], environ={}, home=machine.home, now=NOW)
     assert texts(machine) == ["word0 said", "word1 said"]
     machine.write(LOG, lines(*conversation(8)))
@@ -393,7 +391,7 @@ def test_a_log_that_is_deleted_while_it_is_read_is_read_all_the_same(machine: Ma
     machine.write(LOG, lines(*conversation(4)))
     report = ingest(
         machine.store,
-        [Meddling(Path.unlink)],
+        [Meddling(Path.unlink).as_agent()],
         environ={},
         home=machine.home,
         now=NOW,

@@ -321,7 +321,7 @@ def test_a_folder_in_its_place_is_told(machine: Machine) -> None:
 
 
 def test_agents_without_a_database_have_none() -> None:
-    assert agents.rows_of(agents.load("codex")) is None
+    assert agents.load("codex").database is None
 
 
 @pytest.mark.parametrize("odd", ["../../x", "a/b", "..", "x\ty", "/etc/passwd"])
@@ -362,7 +362,7 @@ def test_a_session_of_a_database_that_cannot_be_stored_keeps_no_other_out_and_is
 def test_a_database_that_its_agent_fails_at_keeps_no_other_out(
     machine: Machine, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copilot.Copilot, "sessions_without_logs", lambda *_: 1 / 0)
+    monkeypatch.setattr(copilot.database.Databases, "sessions_without_logs", lambda *_: 1 / 0)
     (error,) = read(machine).errors
     assert (error.path, error.reason) == (str(database), "ZeroDivisionError: division by zero")
     assert machine.store.session(HERE)

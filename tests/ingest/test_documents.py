@@ -240,7 +240,7 @@ def test_another_document_is_said_to_be_none_of_ours(machine: Machine, data: byt
 
 def test_a_document_that_does_not_say_its_session_goes_by_its_name() -> None:
     head = b'{\n  "startTime": "2025-10-11T11:00:00.000Z",\n'
-    identity = agents.load("copilot").identify(FOLDER / NAME, head)
+    identity = agents.load("copilot").log.identify(FOLDER / NAME, head)
     assert identity is not None and identity.native_id == SESSION
 
 

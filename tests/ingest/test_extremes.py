@@ -8,13 +8,14 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backstory import agents, bounds, ids
-from backstory.agents import Place
+from backstory.agents.contract import Agent, LogRoot
 from backstory.cli import cli
 from backstory.ingest.ingest import ingest
 from backstory.ingest.reindex import reindex
@@ -25,6 +26,7 @@ from tests.support.clock import NOW
 from tests.support.machines import kept, looked_up, sha256
 from tests.support.reading import case_name, cases, log_of
 from tests.support.streaming import STREAMS
+from tests.support.wrapped import WrappedLogs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -52,26 +54,21 @@ union all select 'sessions', count(*) from sessions where last_active not betwee
 """
 
 
-class Recorded:
-    """An agent whose logs all lie in one folder, each under the name of its case."""
+class Recorded(WrappedLogs):
+    """An agent whose logs all lie in one folder, each under the name of its case; it has no databases."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        self._agent, self._folder = agents.load(name), folder / name
+        super().__init__(name)
+        self._folder = folder / name
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._agent, name)
+    def as_agent(self) -> Agent:
+        return msgspec.structs.replace(super().as_agent(), database=None)
 
-    def places(self, environ: Mapping[str, str], home: Path) -> list[Place]:
-        return [Place(folder=self._folder, root=self._folder)]
+    def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
+        return [LogRoot(folder=self._folder, root=self._folder)]
 
     def is_log(self, path: Path) -> bool:
         return path.suffix in (".json", ".jsonl")
-
-    def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
-        return []
-
-    def databases_in(self, place: Path) -> list[Path]:
-        return []
 
 
 def with_extremes(line: bytes, choose: Callable[[tuple[str, ...]], str | None]) -> bytes:
@@ -121,12 +118,12 @@ def read_all(folder: Path, chosen: list[Path], choose: Callable[[tuple[str, ...]
         change = mangled_document if log.suffix == ".json" else mangled
         data = change(log.read_bytes(), choose)
         path.write_bytes(data)
-        identity = agents.load(agent).identify(path, data[: ids.HEAD_BYTES])
+        identity = agents.load(agent).log.identify(path, data[: ids.HEAD_BYTES])
         assert identity is not None
         # Of some cases one is the beginning of another, which is kept in its place.
         written[identity.native_id] = data if identity.native_id not in written else b""
     store = open_store(folder / "store.db", shared=True, now=lambda: NOW)
-    read = [Recorded(name, folder) for name in {case.parent.name for case in chosen}]
+    read = [Recorded(name, folder).as_agent() for name in {case.parent.name for case in chosen}]
     report: Report = ingest(store, read, environ={}, home=folder, now=NOW)
     assert report.errors == []
     assert {sha256(data) for data in written.values() if data} <= set(kept(store))
@@ -232,7 +229,7 @@ def test_what_is_out_of_range_is_counted_by_its_name(tmp_path: Path) -> None:
     log.parent.mkdir()
     log.write_text("".join(json.dumps(each) + "\n" for each in said))
     with open_store(tmp_path / "store.db", now=lambda: NOW) as store:
-        report = ingest(store, [Recorded("claude", tmp_path)], environ={}, home=tmp_path, now=NOW)
+        report = ingest(store, [Recorded("claude", tmp_path).as_agent()], environ={}, home=tmp_path, now=NOW)
         assert report.unknown_records == {
             "out of range: input_tokens": 1, "out of range: cache_read_input_tokens": 1,
             "out of range: cost_usd": 1, "out of range: time": 1,
@@ -252,7 +249,7 @@ def test_counts_whose_sum_is_too_large_are_nothing(tmp_path: Path) -> None:
     log.parent.mkdir()
     log.write_text("".join(json.dumps(each) + "\n" for each in said))
     with open_store(tmp_path / "store.db", now=lambda: NOW) as store:
-        report = ingest(store, [Recorded("claude", tmp_path)], environ={}, home=tmp_path, now=NOW)
+        report = ingest(store, [Recorded("claude", tmp_path).as_agent()], environ={}, home=tmp_path, now=NOW)
         assert (report.errors, report.unknown_records) == ([], {"out of range: input_tokens": 1})
         (turn,) = store.turns(store.session("s"))
         assert (turn.tokens.input, turn.tokens.output) == (None, 45)
@@ -269,7 +266,7 @@ def test_durations_of_a_session_whose_sum_is_too_large_are_the_largest_there_is(
     log.parent.mkdir()
     log.write_text("".join(json.dumps(each) + "\n" for each in said))
     with open_store(tmp_path / "store.db", now=lambda: NOW) as store:
-        report = ingest(store, [Recorded("claude", tmp_path)], environ={}, home=tmp_path, now=NOW)
+        report = ingest(store, [Recorded("claude", tmp_path).as_agent()], environ={}, home=tmp_path, now=NOW)
         assert report.errors == []
         assert store.session("s").duration_ms == bounds.INTEGER_MAX
         look_at(store)

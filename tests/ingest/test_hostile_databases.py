@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from backstory import agents
 from backstory.agents import _foreign, ah
+from backstory.agents.contract import SessionRows
 from backstory.ingest import databases
 from backstory.ingest.databases import Done, Rows, Unread, row_log_name
 from backstory.ingest.ingest import ingest
@@ -338,7 +339,7 @@ def test_what_nobody_foresaw_in_one_database_is_told_and_the_others_are_read(
     def fail(*_: Any) -> Any:
         raise TypeError("a blob is no text")
 
-    monkeypatch.setattr(ah.AGENT, "sessions_without_logs", fail)
+    monkeypatch.setattr(ah.AGENT.database, "sessions_without_logs", fail)
     assert "a blob is no text" in reasons(read_all(machine, project))[f"{SESSION}.db"]
     assert LOST in sessions(machine)
 
@@ -438,10 +439,10 @@ def test_values_of_any_type_are_told_or_kept_and_raise_nothing(
                 # What a column of numbers refuses cannot stand in it.
                 with suppress(sqlite3.IntegrityError):
                     db.execute(f"update or ignore {table} set {column} = ? where rowid % 2", (value,))
-        keeper = agents.rows_of(agents.load(name))
+        keeper = agents.load(name).database
         assert keeper is not None
         for each in keeper.sessions_without_logs(path, path):
-            if isinstance(each, agents.SessionRows):
+            if isinstance(each, SessionRows):
                 assert lines(*each.content.splitlines()) == each.content
             else:
                 assert each.reason

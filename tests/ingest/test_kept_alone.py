@@ -307,7 +307,7 @@ def test_a_reindex_leaves_what_is_kept_alone_to_the_next_ingest(
 
 
 def test_a_log_that_nobody_understood_stays_until_all_of_it_is_kept_as_another(machine: Machine) -> None:
-    claude = type(agents.load("claude"))
+    claude = type(agents.load("claude").log)
     path = machine.write(CLAUDE_FOLDER / f"{NAME}.jsonl", BIG)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(claude, "identify", lambda *_: None)

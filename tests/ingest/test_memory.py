@@ -23,7 +23,7 @@ PEAK_KIB_MAX = 300 * 1024
 READING = f"""{PROGRAM}
 import json, pathlib, sys
 from backstory import agents, open_store
-from backstory.ingest import ingest
+from backstory.ingest.ingest import ingest
 store, home = sys.argv[1:]
 with open_store(store, shared=True) as opened:
     report = ingest(opened, [agents.load("claude")], environ=dict(), home=pathlib.Path(home), now=0)

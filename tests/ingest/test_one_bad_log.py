@@ -265,10 +265,10 @@ def test_a_log_whose_reader_fails_is_kept_as_bytes_and_told_when_it_works(
     written, untouched = write_three(machine), another()
     write_three(untouched)
     untouched.read()
-    whole, identify = getattr(claude.Reader, name), claude.Claude.identify
+    whole, identify = getattr(claude.Reader, name), claude.Logs.identify
     guilty: list[bool] = []
 
-    def looked_at(self: claude.Claude, path: Any, head: bytes) -> Any:
+    def looked_at(self: claude.Logs, path: Any, head: bytes) -> Any:
         guilty[:] = [GUILTY in path.name]
         return identify(self, path, head)
 
@@ -277,7 +277,7 @@ def test_a_log_whose_reader_fails_is_kept_as_bytes_and_told_when_it_works(
             raise AttributeError("no such thing")
         return whole(self, *values)
 
-    monkeypatch.setattr(claude.Claude, "identify", looked_at)
+    monkeypatch.setattr(claude.Logs, "identify", looked_at)
     monkeypatch.setattr(claude.Reader, name, fails)
     report = machine.read()
     reason = "its bytes are kept, but not what they say (AttributeError: no such thing)"
@@ -293,14 +293,14 @@ def test_an_adapter_that_fails_at_the_look_of_a_log_leaves_that_log_out(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_three(machine)
-    identify = claude.Claude.identify
+    identify = claude.Logs.identify
 
-    def fails(self: claude.Claude, path: Any, head: bytes) -> Any:
+    def fails(self: claude.Logs, path: Any, head: bytes) -> Any:
         if GUILTY in path.name:
             raise IndexError("out of range")
         return identify(self, path, head)
 
-    monkeypatch.setattr(claude.Claude, "identify", fails)
+    monkeypatch.setattr(claude.Logs, "identify", fails)
     assert listed(machine.read()) == {GUILTY: "IndexError: out of range"}
     monkeypatch.undo()
     assert machine.read().errors == []

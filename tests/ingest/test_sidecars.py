@@ -418,16 +418,16 @@ def test_a_helpers_result_may_stand_beside_its_parents_log(machine: Machine) -> 
     ],
 )
 def test_what_a_claude_session_keeps_beside_its_log(below: str, log: str | None) -> None:
-    keeper = agents.companions_of(agents.load("claude"))
+    keeper = agents.load("claude").sidecars
     assert keeper is not None
     assert keeper.log_of(PurePath(below)) == (PurePath(log) if log else None)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"description":1}', b"[" * 100_000])
 def test_a_broken_description_of_a_helper_says_nothing(content: bytes) -> None:
-    keeper = agents.companions_of(agents.load("claude"))
+    keeper = agents.load("claude").sidecars
     assert keeper is not None
-    assert keeper.told_by("agent-a1.meta.json", content).title is None
+    assert keeper.read("agent-a1.meta.json", content).title is None
 
 
 def test_a_helper_is_called_what_it_was_asked_for(machine: Machine) -> None:

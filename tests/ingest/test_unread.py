@@ -31,6 +31,7 @@ from tests.support.machines import (
     place,
     sha256,
 )
+from tests.support.wrapped import WrappedLogs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,19 +58,22 @@ BLANK_FIRST = {
 }
 
 
-class Later:
+class Later(WrappedLogs):
     """Claude's adapter as a later version has it: it knows what today's does not."""
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(CLAUDE, name)
+    def __init__(self) -> None:
+        super().__init__("claude")
 
     def identify(self, path: Path, head: bytes) -> LogIdentity | None:
         known = LogIdentity(native_id=path.stem) if b"of tomorrow" in head else None
-        return known or CLAUDE.identify(path, head)
+        return known or super().identify(path, head)
+
+
+LATER = Later().as_agent()
 
 
 def read_later(machine: Machine) -> Report:
-    return ingest(machine.store, [Later()], environ={}, home=machine.home, now=NOW)
+    return ingest(machine.store, [LATER], environ={}, home=machine.home, now=NOW)
 
 
 def only_unread(machine: Machine) -> Any:
@@ -187,7 +191,7 @@ def test_reindex_with_an_adapter_that_knows_it_makes_it_the_log_that_it_is(
     path = machine.write(LOG, NEW_KINDS)
     machine.read()
     path.unlink()
-    monkeypatch.setattr(agents, "load", lambda name: Later())
+    monkeypatch.setattr(agents, "load", lambda name: LATER)
     reindex(machine.store, now=NOW)
     (session,) = machine.store.sessions()
     assert (session.native_id, session.relation) == ("odd", None)
@@ -203,7 +207,7 @@ def test_after_reindex_its_file_is_as_it_was(
 ) -> None:
     machine.write(LOG, NEW_KINDS)
     machine.read()
-    monkeypatch.setattr(agents, "load", lambda name: Later())
+    monkeypatch.setattr(agents, "load", lambda name: LATER)
     reindex(machine.store, now=NOW)
     with files_opened() as opened:
         report = read_later(machine)
@@ -294,12 +298,15 @@ class Forgetful(Later):
         return None
 
 
+FORGETFUL = Forgetful().as_agent()
+
+
 def test_a_log_whose_beginning_is_not_known_any_more_is_told_again_all_the_same(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.write(LOG, lines(*conversation(4)))
     machine.read()
     before = machine.content()
-    monkeypatch.setattr(agents, "load", lambda name: Forgetful())
+    monkeypatch.setattr(agents, "load", lambda name: FORGETFUL)
     assert reindex(machine.store, now=NOW, events_too=True).failed == []
     assert differences(machine.content(), before) == []

@@ -399,7 +399,7 @@ SESSION = "0b7e2f8a-0000-4000-8000-000000000002"
 
 def spots(machine: Machine) -> list[Spot]:
     claude = agents.load("claude")
-    return [Spot(claude, place) for place in claude.places({}, machine.home)]
+    return [Spot(claude, place) for place in claude.log.roots({}, machine.home)]
 
 
 def test_a_file_beside_a_log_that_is_not_there_yet_is_remembered(machine: Machine) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from backstory.agents import Exit
+from backstory.agents.contract import Exit
 from backstory.export.full_form import FullForms
 from backstory.model import ToolCall
 from backstory.runs.spool import Run, Spool

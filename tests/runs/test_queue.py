@@ -13,13 +13,12 @@ import sys
 import uuid
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import pytest
 
 from backstory import agents
-from backstory.agents import steerable
 from backstory.cli.app import now_ms
 from backstory.cli.repeating import command_for
 from backstory.errors import CannotWrite
@@ -31,7 +30,6 @@ from backstory.runs.queued import leave, texts_for
 from backstory.runs.spool import MARKER, Spool
 from backstory.runs.stdin_pipe import StdinPipe
 from backstory.runs.steering import Steering
-from backstory.runs.stream import runnable
 from backstory.store import open_store
 from backstory.store.queue import Kind, Options, Owner, Queue
 from tests.support.read_only import read_only, without_power
@@ -40,7 +38,7 @@ from tests.support.running import until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.agents import ListeningReader, StreamReader
+    from backstory.agents.contract import StreamReader
     from tests.support.bench import Bench
 
 GOOD: dict[str, Any] = {"result": True}
@@ -665,14 +663,15 @@ def test_a_process_that_works_is_told_from_one_that_waits(tmp_path: Path, code: 
 def steering_of(bench: Bench, *, is_known: bool = False) -> tuple[Steering, StdinPipe, StreamReader]:
     """What tells an agent words that has its prompt in its stdin, and has not said anything yet."""
     bench.run("first", GOOD)
-    agent = runnable("claude")
-    listener, reader = steerable(agent), agent.stream_reader()
-    assert listener is not None
-    feed = StdinPipe.holding(listener.line("a prompt"))
+    agent = agents.load("claude")
+    assert agent.steer is not None and agent.run is not None
+    reader = agent.run.stream_reader()
+    assert reader.steering is not None
+    feed = StdinPipe.holding(agent.steer.encode_message("a prompt"))
     assert feed is not None
     hold = SessionLease(bench.home, bench.store, bench.store.session("S1").uid, now_ms)
-    heard = cast("ListeningReader", reader)
-    return Steering(hold, Spool(bench.root), feed, listener, heard, now_ms, is_known=is_known), feed, reader
+    spool = Spool(bench.root)
+    return Steering(hold, spool, feed, agent.steer, reader.steering, now_ms, is_known=is_known), feed, reader
 
 
 def test_words_for_a_session_that_does_not_run_are_a_prompt(bench: Bench) -> None:
@@ -721,7 +720,7 @@ def test_words_too_long_for_a_pipe_wait_for_the_next_run(bench: Bench) -> None:
 
 def log_of(*records: dict[str, Any]) -> list[str]:
     """The prompts of the turns that an agent's own log with these records has."""
-    reader = agents.load("claude").reader(LogIdentity(native_id="s"), None, tuple)
+    reader = agents.load("claude").log.reader(LogIdentity(native_id="s"), None, tuple)
     prompts: list[str] = []
     for seq, record in enumerate(records, 1):
         reader.read(json.dumps({"sessionId": "s", **record}).encode(), seq)
@@ -739,9 +738,9 @@ def absorbed(text: str, source: str) -> dict[str, Any]:
 
 
 def word(uid: str) -> str:
-    agent = steerable(runnable("claude"))
-    assert agent is not None
-    return agent.word_of(uid)
+    steer = agents.load("claude").steer
+    assert steer is not None
+    return steer.message_id(uid)
 
 
 FIRST = typed("first", "11111111-1111-4111-8111-111111111111")

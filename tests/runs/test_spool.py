@@ -12,12 +12,12 @@ import apsw
 import msgspec
 import pytest
 
-from backstory.agents import steerable
+from backstory import agents
 from backstory.model import UserMessage
 from backstory.runs.runner import Request, Runner
 from backstory.runs.spool import SPOOLS, Run, Spool
 from backstory.runs.steering import word_line
-from backstory.runs.stream import PIECE_BYTES, runnable
+from backstory.runs.stream import PIECE_BYTES
 from backstory.store import open_store
 from backstory.store.queue import Kind, Text
 from tests.support.clock import NOW
@@ -169,9 +169,9 @@ def steered_run(spools: Path, store: Store, session: Session) -> Spool:
 
 
 def word_of(uid: str) -> str:
-    listener = steerable(runnable("claude"))
-    assert listener is not None
-    return listener.word_of(uid)
+    steer = agents.load("claude").steer
+    assert steer is not None
+    return steer.message_id(uid)
 
 
 @pytest.fixture

@@ -430,13 +430,13 @@ def file_name(case: str) -> str:
 
 def log_of(case: str, folder: Path) -> bytes:
     """What is read of a case's database, as if it had lain in a project."""
-    from backstory.agents import SessionRows
-    from backstory.agents.ah import AGENT
+    from backstory.agents.ah.log import Databases
+    from backstory.agents.contract import SessionRows
 
     write, wanted = CASES[case]
     path = folder / file_name(case)
     write(path)
-    told = AGENT.sessions_without_logs(FOLDER / path.name, path)
+    told = Databases().sessions_without_logs(FOLDER / path.name, path)
     found = {each.native_id: each.content for each in told if isinstance(each, SessionRows)}
     return found[wanted or next(iter(found))]
 

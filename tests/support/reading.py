@@ -14,6 +14,7 @@ from backstory.model import Event, Turn, UserMessage
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from backstory.agents.contract import LogReader
     from backstory.model import LogIdentity, Parsed, SessionFacts
 
 CASES = Path(__file__).parent.parent / "agents" / "cases"
@@ -47,7 +48,7 @@ def lines_of(data: bytes) -> list[bytes]:
 def records_of(agent: str, data: bytes, path: Path) -> list[bytes]:
     """The records of a log: its lines, or what a document's lines add up to."""
     lines = lines_of(data)
-    keeper = agents.documents_of(agents.load(agent))
+    keeper = agents.load(agent).documents
     if keeper is None or not keeper.is_document(path):
         return lines
     end, records, held = keeper.record_end(data), list[bytes](), list[bytes]()
@@ -62,17 +63,17 @@ def records_of(agent: str, data: bytes, path: Path) -> list[bytes]:
 def told(agent: str, data: bytes, path: Path = Path("log.jsonl"), cuts: Sequence[int] = ()) -> Told:
     """What a log says, read whole, or by a new reader after each of the lines in ``cuts``."""
     adapter = agents.load(agent)
-    identity = adapter.identify(path, data[: ids.HEAD_BYTES])
+    identity = adapter.log.identify(path, data[: ids.HEAD_BYTES])
     assert identity is not None, f"{path} was not taken for a log of {agent}"
     lines = records_of(agent, data, path)
-    reader = adapter.reader(identity, None, lambda: ())
+    reader = adapter.log.reader(identity, None, lambda: ())
     events: list[tuple[int, int, int | None, str | None, Event]] = []
     turns: dict[str, Turn] = {}
     unknown: dict[str, int] = {}
     for seq, line in enumerate(lines, start=1):
         if seq - 1 in cuts:
             _collect(reader, turns, unknown)
-            reader = adapter.reader(identity, reader.state(), lambda done=seq - 1: lines[:done])  # type: ignore[misc]
+            reader = adapter.log.reader(identity, reader.state(), lambda done=seq - 1: lines[:done])  # type: ignore[misc]
         if line.strip():
             parsed = reader.read(line, seq)
             events += _rows(parsed, seq)
@@ -85,7 +86,7 @@ def _rows(parsed: Parsed, seq: int) -> Iterator[tuple[int, int, int | None, str 
         yield seq, part, parsed.at, parsed.turn.uid if parsed.turn else None, event
 
 
-def _collect(reader: agents.LogReader, turns: dict[str, Turn], unknown: dict[str, int]) -> None:
+def _collect(reader: LogReader, turns: dict[str, Turn], unknown: dict[str, int]) -> None:
     for turn in reader.touched():
         told = msgspec.convert(msgspec.to_builtins(turn), Turn)
         if turn.uid in turns:

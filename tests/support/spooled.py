@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from backstory.agents import Exit
+from backstory.agents.contract import Exit
 from backstory.model import Turn
 from backstory.runs.spool import Run, Spool
 from backstory.runs.stream import Told

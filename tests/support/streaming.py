@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
 
 from backstory import agents
-from backstory.agents import Ending, Exit, Runnable, Streamed
+from backstory.agents.contract import Ending, Exit, RunPart, Streamed
 
 if TYPE_CHECKING:
     from backstory.model import Event
@@ -34,8 +34,10 @@ class Run(Struct):
         return [event for event in self.events if isinstance(event, kind)]
 
 
-def runnable(agent: str) -> Runnable:
-    return cast("Runnable", agents.load(agent))
+def runnable(agent: str) -> RunPart:
+    run = agents.load(agent).run
+    assert run is not None
+    return run
 
 
 def ran(agent: str, lines: list[bytes], exit: Exit | None = None, stderr: tuple[bytes, ...] = ()) -> Run:

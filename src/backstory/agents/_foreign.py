@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from backstory import sqlite_memory
-from backstory.agents import UnreadableDatabase
+from backstory.agents.contract import UnreadableDatabase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -32,10 +32,6 @@ from msgspec import Struct, field
 
 from backstory import ids
 from backstory.agents import (
-    CompanionFacts,
-    Ending,
-    Place,
-    Streamed,
     _changed_files,
     _claude_prompts,
     _jsonl,
@@ -44,9 +40,9 @@ from backstory.agents import (
     _reported,
     _usage_of_messages,
 )
+from backstory.agents.contract import Agent, Ending, LogRoot, SidecarContent, SteerState, Streamed
 from backstory.bounds import added
 from backstory.conversation.context import told_as
-from backstory.derive.facts import FoundSummary
 from backstory.model import (
     PARTIAL,
     AssistantText,
@@ -55,6 +51,7 @@ from backstory.model import (
     Complete,
     Error,
     Event,
+    FoundSummary,
     Hook,
     Init,
     LogIdentity,
@@ -79,7 +76,7 @@ from backstory.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from backstory.agents import Exit
+    from backstory.agents.contract import Exit
 
 NAME = "claude"
 
@@ -153,7 +150,7 @@ PERMISSIONS = {
 _WORD = b"bkstry"
 """The first bytes of the ids of words that a run of ours was told while it went on: a version 8 uuid, ours to fill."""
 _WORD_IDS = "626b7374-7279-8"
-_TELLS_TAKEN = "msg_lifecycle_v1"
+_ACKNOWLEDGES = "msg_lifecycle_v1"
 """Among the capabilities of a version that tells which words it takes up."""
 
 _TITLE_RANK = {"summary": 1, "ai-title": 2, "agent-name": 3, "custom-title": 4}
@@ -335,17 +332,12 @@ _stream_decoder = msgspec.json.Decoder(_StreamLine)
 _state_decoder = msgspec.json.Decoder(_State)
 
 
-class Claude:
-    """Claude Code."""
+class Logs:
+    """See ``contract.LogPart``."""
 
-    name = NAME
-    title = "Claude Code"
-    executable = "claude"
-    prompt_chars_max: int | None = None
-
-    def places(self, environ: Mapping[str, str], home: Path) -> list[Place]:
+    def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
         root = Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
-        return [Place(folder=root / "projects", root=root)]
+        return [LogRoot(folder=root / "projects", root=root)]
 
     def is_log(self, path: Path) -> bool:
         return path.name.endswith(_jsonl.ENDINGS) and path.name != "journal.jsonl"
@@ -373,13 +365,6 @@ class Claude:
     def reader(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> Reader:
         return Reader(identity, state, earlier)
 
-    def reported(self, line: bytes) -> list[tuple[str, bytes]]:
-        return _reported.reported(line)
-
-    def own_logs(self, path: Path, subagent: str) -> list[Path]:
-        inside = path.parent if path.parent.name == "subagents" else path.with_suffix("") / "subagents"
-        return [folder / f"agent-{subagent}{ending}" for folder in (inside, path.parent) for ending in _jsonl.ENDINGS]
-
     def is_whole(self, line: bytes) -> bool:
         return _jsonl.is_whole(line)
 
@@ -388,6 +373,21 @@ class Claude:
             return _jsonl.decode(line, _decoder)[0].uuid
         except _jsonl.NotJson:
             return None
+
+
+class Reports:
+    """See ``contract.ReportPart``."""
+
+    def reported(self, line: bytes) -> list[tuple[str, bytes]]:
+        return _reported.reported(line)
+
+    def own_logs(self, path: Path, subagent: str) -> list[Path]:
+        inside = path.parent if path.parent.name == "subagents" else path.with_suffix("") / "subagents"
+        return [folder / f"agent-{subagent}{ending}" for folder in (inside, path.parent) for ending in _jsonl.ENDINGS]
+
+
+class Sidecars:
+    """See ``contract.SidecarPart``."""
 
     def log_of(self, below: PurePath) -> PurePath | None:
         """Beside a helper's log lies what it was started as; in ``<session>/`` results too long for the log, and
@@ -403,19 +403,26 @@ class Claude:
                 return PurePath(project, f"{session}.jsonl")
         return None
 
-    def tells(self, name: str) -> bool:
+    def is_read(self, name: str) -> bool:
         return name.endswith(_META_ENDING)
 
-    def told_by(self, name: str, content: bytes) -> CompanionFacts:
+    def read(self, name: str, content: bytes) -> SidecarContent:
         try:
-            described = msgspec.json.decode(content, type=_Meta).description if self.tells(name) else ""
+            described = msgspec.json.decode(content, type=_Meta).description if self.is_read(name) else ""
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             described = ""
-        return CompanionFacts(title=described.strip() or None)
+        return SidecarContent(title=described.strip() or None)
 
     def spilled_to(self, result: ToolResult) -> str | None:
         found = _SPILLED.match(result.content)
         return f"/tool-results/{found.group(1)}" if found else None
+
+
+class Runs:
+    """See ``contract.RunPart``."""
+
+    executable = "claude"
+    prompt_chars_max: int | None = None
 
     def native_id(self, randomness: bytes) -> str | None:
         return str(uuid.UUID(bytes=randomness[:16], version=4))
@@ -431,15 +438,19 @@ class Claude:
     def stream_reader(self) -> StreamReader:
         return StreamReader()
 
-    def listening(self, command: list[str]) -> list[str]:
+
+class Steering:
+    """See ``contract.SteerPart``."""
+
+    def streaming_command(self, command: list[str]) -> list[str]:
         return [*command, "--input-format", "stream-json"]
 
-    def line(self, text: str, word: str = "") -> bytes:
+    def encode_message(self, text: str, message_id: str = "") -> bytes:
         said = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}}
-        line = json.dumps({**said, "uuid": word} if word else said, ensure_ascii=False)
+        line = json.dumps({**said, "uuid": message_id} if message_id else said, ensure_ascii=False)
         return line.encode("utf-8", "surrogatepass") + b"\n"
 
-    def word_of(self, uid: str) -> str:
+    def message_id(self, uid: str) -> str:
         rest = hashlib.sha256(uid.encode()).digest()[: 16 - len(_WORD)]
         # Version 8 and the variant stand in the first bits of the two bytes that they share.
         filled = bytes([*_WORD, 0x80 | rest[0] & 0x0F, rest[1], 0x80 | rest[2] & 0x3F, *rest[3:]])
@@ -447,7 +458,7 @@ class Claude:
 
 
 class Reader:
-    """Folds one log. See ``agents.LogReader``."""
+    """Folds one log. See ``contract.LogReader``."""
 
     def __init__(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> None:
         self._is_helper = identity.relation == Relation.SUBAGENT
@@ -456,19 +467,10 @@ class Reader:
         self._anchors = dict(self._state.recent)
         self._earlier: Callable[[], Iterable[bytes]] | None = earlier if state else None
         self._touched: dict[str, Turn] = {}
-        self._has_reported = False
-        self._met: list[str] = []
+        self._has_reports = False
+        self._record_ids: list[str] = []
         self._summaries: list[FoundSummary] = []
         self.unknown: dict[str, int] = Counter()
-
-    def summed_up(self) -> tuple[list[str], list[FoundSummary]]:
-        told = self._met, self._summaries
-        self._met, self._summaries = [], []
-        return told
-
-    def has_reported(self) -> bool:
-        has_reported, self._has_reported = self._has_reported, False
-        return has_reported
 
     @property
     def session(self) -> SessionFacts:
@@ -486,6 +488,7 @@ class Reader:
         return msgspec.json.encode(msgspec.structs.replace(self._state, recent=recent, turn=turn))
 
     def read(self, line: bytes, seq: int) -> Parsed:
+        self._has_reports, self._record_ids, self._summaries = False, [], []
         try:
             records = _jsonl.decode(line, _decoder)
         except _jsonl.NotJson:
@@ -499,7 +502,10 @@ class Reader:
         said = [event for event in events if not isinstance(event, Plan)]
         if turn is not None and said:
             self._close(turn, said, at)
-        return Parsed(at, list(enumerate(events)), turn)
+        return Parsed(
+            at, list(enumerate(events)), turn, summaries=self._summaries, record_ids=self._record_ids,
+            has_reports=self._has_reports,
+        )  # fmt: skip
 
     def _record(self, record: _Line, at: int | None, seq: int) -> list[Event]:
         self._note_session(record)
@@ -510,7 +516,7 @@ class Reader:
             # Two processes that write one log may both write a record.
             return []
         if not self._is_helper:
-            self._met.append(record.uuid)
+            self._record_ids.append(record.uuid)
         nearest = self._anchor_of(record.parent_uuid)
         if self._state.turn is None and record.type == "assistant" and not record.is_sidechain:
             # A log may begin in the midst of a conversation whose prompt it does not hold.
@@ -548,7 +554,7 @@ class Reader:
         if kind == "system":
             return self._system(record)
         if kind == "progress" and _reported.MARK in bytes(record.data):
-            self._has_reported = True
+            self._has_reports = True
         return [] if kind in KEPT else [self._unknown(kind or "record without a type")]
 
     def _note_title(self, kind: str, title: Any) -> None:
@@ -882,7 +888,7 @@ class Reader:
 
 
 class StreamReader:
-    """Understands the output of one run. See ``agents.StreamReader``."""
+    """Understands the output of one run. See ``contract.StreamReader``."""
 
     def __init__(self) -> None:
         # Messages hold the same blocks as in a log.
@@ -897,8 +903,7 @@ class StreamReader:
         self._stop_reason: str | None = None
         self._said_why = False
         self._was_interrupted = self._is_compacted = False
-        self.tells_taken = self.is_waiting = self.is_deaf = False
-        self.taken: list[str] = []
+        self.steering = SteerState()
         self._held: deque[str] = deque(maxlen=_STDERR_LINES_HELD_MAX)
 
     def read(self, line: bytes) -> Streamed:
@@ -976,22 +981,23 @@ class StreamReader:
                 return [] if kind in KEPT_STREAM else [self._blocks._unknown(kind or "record without a type")]
 
     def _listen(self, record: _StreamLine) -> None:
-        """Note what a record says about the words the agent is told."""
+        """Note what a record says about the messages that the agent is sent."""
+        state = self.steering
         if record.type in ("assistant", "stream_event", "user", "result"):
-            self.is_deaf = not self.tells_taken
+            state.is_deaf = not state.acknowledges
         match record.type:
             case "result":
-                self.is_waiting = True
+                state.is_idle = True
             case "assistant" | "stream_event" | "user":
-                self.is_waiting = False
+                state.is_idle = False
             case "system" if record.subtype == "init":
-                self.is_waiting = False
-                self.tells_taken = isinstance(record.capabilities, list) and _TELLS_TAKEN in record.capabilities
-                self.is_deaf = not self.tells_taken
+                state.is_idle = False
+                state.acknowledges = isinstance(record.capabilities, list) and _ACKNOWLEDGES in record.capabilities
+                state.is_deaf = not state.acknowledges
             case "command_lifecycle" if (record.command_uuid or "").startswith(_WORD_IDS):
-                self.is_waiting = self.is_waiting and record.state not in ("queued", "started")
-                if record.state == "started" and record.command_uuid not in self.taken:
-                    self.taken.append(record.command_uuid or "")
+                state.is_idle = state.is_idle and record.state not in ("queued", "started")
+                if record.state == "started" and record.command_uuid not in state.acknowledged:
+                    state.acknowledged.append(record.command_uuid or "")
 
     def _assistant(self, record: _StreamLine) -> list[Event]:
         message = _message_of(record)
@@ -1179,4 +1185,6 @@ def _text_of(content: str | list[_Block | str] | None) -> str:
     return "\n".join(said)
 
 
-AGENT = Claude()
+AGENT = Agent(
+    name=NAME, title="Claude Code", log=Logs(), reports=Reports(), sidecars=Sidecars(), run=Runs(), steer=Steering()
+)

@@ -23,8 +23,9 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import Ending, Place, Streamed, _jsonl, _numbers, _usage_of_totals
+from backstory.agents import _jsonl, _numbers, _usage_of_totals
 from backstory.agents._typed_commands import typed_command
+from backstory.agents.contract import Agent, Ending, LogRoot, SteerState, Streamed
 from backstory.conversation.context import strip_context, told_as
 from backstory.model import (
     AssistantText,
@@ -57,7 +58,7 @@ from backstory.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from backstory.agents import Exit
+    from backstory.agents.contract import Exit
 
 NAME = "codex"
 
@@ -309,17 +310,12 @@ _state_decoder = msgspec.json.Decoder(_State)
 _any_decoder = msgspec.json.Decoder()
 
 
-class Codex:
-    """Codex CLI."""
+class Logs:
+    """See ``contract.LogPart``."""
 
-    name = NAME
-    title = "Codex CLI"
-    executable = "codex"
-    prompt_chars_max: int | None = 1_048_576
-
-    def places(self, environ: Mapping[str, str], home: Path) -> list[Place]:
+    def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
         root = Path(environ.get("CODEX_HOME") or home / ".codex")
-        return [Place(folder=root / name, root=root) for name in ("sessions", "archived_sessions")]
+        return [LogRoot(folder=root / name, root=root) for name in ("sessions", "archived_sessions")]
 
     def is_log(self, path: Path) -> bool:
         return path.name.startswith("rollout-") and path.name.endswith(_jsonl.ENDINGS)
@@ -359,6 +355,13 @@ class Codex:
         given = record.payload.id if record.type == "response_item" and record.payload else None
         return given if isinstance(given, str) and _UNIQUE_ID.match(given) else None
 
+
+class Runs:
+    """See ``contract.RunPart``."""
+
+    executable = "codex"
+    prompt_chars_max: int | None = 1_048_576
+
     def native_id(self, randomness: bytes) -> str | None:
         return None
 
@@ -374,7 +377,7 @@ class Codex:
 
 
 class Reader:
-    """Folds one log. See ``agents.LogReader``."""
+    """Folds one log. See ``contract.LogReader``."""
 
     def __init__(self, identity: LogIdentity, state: bytes | None) -> None:
         self._is_helper = identity.relation == Relation.SUBAGENT
@@ -787,10 +790,11 @@ class Reader:
 
 
 class StreamReader:
-    """Understands the output of one run. See ``agents.StreamReader``."""
+    """Understands the output of one run. See ``contract.StreamReader``."""
 
     def __init__(self) -> None:
         self.native_id: str | None = None
+        self.steering: SteerState | None = None
         self.unknown: dict[str, int] = Counter()
         self._calls: set[str] = set()
         self._completed = False
@@ -1207,4 +1211,4 @@ def _length(value: Any) -> int:
     return len(value) if isinstance(value, list) else 0
 
 
-AGENT = Codex()
+AGENT = Agent(name=NAME, title="Codex CLI", log=Logs(), run=Runs())

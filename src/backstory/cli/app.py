@@ -166,10 +166,10 @@ class App:
         return found
 
     def _is_installed(self, agent: str, program: str) -> bool:
-        from backstory.runs.stream import is_installed, runnable
+        from backstory.runs.stream import is_installed
 
         try:
-            return is_installed(runnable(agent).name, program or None, self.environ)
+            return is_installed(agent, program or None, self.environ)
         except (UnknownAgent, AgentCannotRun):
             return False
 

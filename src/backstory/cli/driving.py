@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory import agents, model
-from backstory.agents import steerable
 from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.repeating import command_for
@@ -21,7 +20,7 @@ from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.queued import leave, still_waiting, texts_for
 from backstory.runs.runner import INTERRUPT_S, LOCK_S, POLL_S, Request, Runner
 from backstory.runs.spool import MARKER, SPOOLS, waiting
-from backstory.runs.stream import Shown, is_installed, runnable
+from backstory.runs.stream import Shown, is_installed
 from backstory.store import open_store
 from backstory.store.costs import of_turn, price_table
 from backstory.store.queue import Kind, Options, Queue
@@ -66,7 +65,7 @@ def usual_agent(app: App, store: Store, session: Session | None, after: Point | 
         known = [turn.agent for turn in path if turn.agent in agents.names()]
         if known:
             return known[-1]
-    able = [name for name in agents.names() if hasattr(agents.load(name), "stream_reader")]
+    able = [name for name in agents.names() if agents.load(name).run is not None]
     found = (name for name in able if is_installed(name, app.config.get(f"agents.{name}"), app.environ))
     return next(found, able[0])
 
@@ -280,7 +279,7 @@ class Driver:
     def is_heard(self, holder: str) -> bool:
         """Whether an agent works that takes words up meanwhile, and somebody is there to hand them over."""
         runs = [run for spool in running(self._app, self._session.uid) if (run := spool.run) is not None]
-        return bool(holder) and holder != ALONE and all(steerable(runnable(run.agent)) for run in runs)
+        return bool(holder) and holder != ALONE and all(agents.load(run.agent).steer is not None for run in runs)
 
     def _owner_told(self) -> str:
         owner = None

@@ -9,6 +9,7 @@ from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from backstory import agents
 from backstory.bounds import OUT_OF_RANGE
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
+
+    from backstory.agents.contract import Agent, LogPart
 
 REASONS_SHOWN_MAX = 20
 
@@ -166,22 +169,23 @@ def _progress(what: str, *, quietly: bool) -> AbstractContextManager[Callable[[i
     return nullcontext(lambda done, total: None) if quietly else output.progress(what)
 
 
-def _agents(app: App, only: Sequence[str]) -> list[agents.Agent]:
+def _agents(app: App, only: Sequence[str]) -> list[Agent]:
     """The agents to read: those that were named, else those of the settings, else all."""
-    return [_Filtered(agents.load(name), app.config.get("ingest.exclude")) for name in only or _chosen(app)]
+    exclude = app.config.get("ingest.exclude")
+    chosen = (agents.load(name) for name in only or _chosen(app))
+    return [msgspec.structs.replace(agent, log=_Filtered(agent.log, exclude)) for agent in chosen]
 
 
 class _Filtered:
-    """An agent, without the logs that the settings leave out."""
+    """An agent's logs, without those that the settings exclude."""
 
-    def __init__(self, agent: agents.Agent, exclude: list[str]) -> None:
-        self._agent, self._exclude = agent, exclude
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._agent, name)
+    def __init__(self, log: LogPart, exclude: list[str]) -> None:
+        self._log, self._exclude = log, exclude
+        self.roots, self.identify, self.reader = log.roots, log.identify, log.reader
+        self.is_whole, self.native_id_of = log.is_whole, log.native_id_of
 
     def is_log(self, path: Path) -> bool:
-        return self._agent.is_log(path) and not any(fnmatch(str(path), pattern) for pattern in self._exclude)
+        return self._log.is_log(path) and not any(fnmatch(str(path), pattern) for pattern in self._exclude)
 
 
 def _chosen(app: App) -> list[str]:

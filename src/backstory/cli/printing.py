@@ -203,7 +203,7 @@ class _TextPrinter:
 
 def _came_to(session: Session, turn: model.Turn, tools: int, error: str | None, cost: Cost) -> dict[str, Any]:
     return {
-        "kind": "Complete",
+        "kind": model.Complete.kind,
         "session": session.shown_number or session.uid,
         "uid": session.uid,
         "turn": turn.uid,

@@ -67,9 +67,7 @@ def command(
     app: App = ctx.obj
     name = name or None
     _check_session(is_new=is_new, name=name, wanted=wanted)
-    at, text = _point_and_prompt(prompt, at)
-    if at is not None and is_new:
-        raise click.UsageError(f"A new session has no {at} to follow: leave out --new.")
+    at, text = _point_and_prompt(prompt, at, is_new=is_new)
     may_act(app)
     runner = runner_of(app)
     runner.take_up(output.talk)
@@ -87,11 +85,7 @@ def command(
     runner.check(request)
     if back := runner.projects.bring_back(app.project_store):
         output.talk(f"{app.project_store.path} was gone; its {back} sessions were brought back.")
-    if fork is not None:
-        tell_moved(fork[1])
-        session = own_session(app, fork[0], fork[1].point)
-    else:
-        session = _session(app, is_new=is_new, name=name, wanted=wanted)
+    session = _forked(app, *fork) if fork else _session(app, is_new=is_new, name=name, wanted=wanted)
     app.project_store.choose_session(session, app.worktree)
     runner.projects.remember(app.project_store)
     driver = Driver(app, runner, app.project_store, session, printer_for(as_json=as_json))
@@ -108,21 +102,30 @@ def _check_session(*, is_new: bool, name: str | None, wanted: str | None) -> Non
         raise click.UsageError("--name and --session cannot be used together: both say which session is meant.")
 
 
-def _point_and_prompt(words: tuple[str, ...], at: str | None) -> tuple[str | None, str]:
+def _point_and_prompt(words: tuple[str, ...], at: str | None, *, is_new: bool) -> tuple[str | None, str]:
     """What the prompt follows, if that was said, and the prompt: ``@12`` is one where nothing comes after it."""
+    point, text = at, ""
     if at is None and words and RECORD.fullmatch(words[0]):
-        if words[1:]:
-            # Also an empty prompt is one that was meant: nobody wants the number to be run instead.
-            return words[0], " ".join(words[1:])
-        text = from_stdin()
-        return (words[0], text) if text.strip() else (None, words[0])
-    return at, " ".join(words) if words else from_stdin()
+        # Also an empty prompt is one that was meant: nobody wants the number to be run instead.
+        text = " ".join(words[1:]) if words[1:] else from_stdin()
+        point, text = (words[0], text) if words[1:] or text.strip() else (None, words[0])
+    else:
+        text = " ".join(words) if words else from_stdin()
+    if point is not None and is_new:
+        raise click.UsageError(f"A new session has no {point} to follow: leave out --new.")
+    return point, text
 
 
 def _fork(app: App, at: str, wanted: str | None) -> tuple[Found, Meant]:
     """The session and the record of it that a prompt is to follow."""
     found = find(app, wanted)
     return found, meant(found, at)
+
+
+def _forked(app: App, found: Found, point: Meant) -> Session:
+    """The session of this project in which the prompt follows the record."""
+    tell_moved(point)
+    return own_session(app, found, point.point)
 
 
 def _known(app: App, wanted: str | None, name: str | None) -> tuple[Store, Session | None]:

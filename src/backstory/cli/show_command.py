@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from backstory import agents, model
+from backstory.agents import bounded
 from backstory.cli import output, record_view
 from backstory.cli.app import now_ms
 from backstory.cli.list_command import MARKS, costs_of, mark_of, outcome_of, session_as_json
@@ -26,7 +27,7 @@ from backstory.errors import BackstoryError, RecordNotFound
 from backstory.export.full_form import FullForms
 from backstory.runs.runner import exit_unseen as exit_unknown
 from backstory.runs.spool import SPOOLS, waiting
-from backstory.runs.stream import READ_BYTES, Followed, Told, runnable
+from backstory.runs.stream import READ_BYTES, Followed, Told
 from backstory.store.costs import of_turn, price_table
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class LiveRun:
         self._run = run
         self.is_running, self.pid = spool.is_alive, spool.pid
         # Opened here, so that they can still be read when the run is stored and its spool removed meanwhile.
-        reader = agents.stream_reader_of(runnable(run.agent))
+        reader = bounded.stream_reader(agents.load(run.agent))
         self._outputs = [
             (Followed(path, reader, is_error=is_error), _size(path) // READ_BYTES + 1)
             for path, is_error in ((spool.stdout, False), (spool.stderr, True))

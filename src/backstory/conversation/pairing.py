@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from backstory.model import AssistantText, Compacted, Error, Plan, ToolCall, ToolResult, UserMessage
+from backstory.model import KindClass, Thinking, ToolCall, ToolResult, kinds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HELD_MAX = 500
 """So many events wait at most for results of the calls before them."""
 CALLS_KNOWN_MAX = 1_000
-SAID = (UserMessage, AssistantText, Plan, Error, Compacted)
+SAID = tuple(each for each in kinds_of(KindClass.SAID) if each is not Thinking)
 """What was said, by a person, the model, or about both, keeps its place among calls and results."""
 
 T = TypeVar("T")

@@ -14,11 +14,11 @@ import msgspec
 from msgspec import Struct
 
 from backstory.bounds import INTEGER_MAX
-from backstory.derive.facts import At, Found, FoundCheckpoint, FoundRef, FoundResult, FoundTouch, Ref
+from backstory.derive.facts import Found, FoundCheckpoint, FoundResult, FoundTouch
 from backstory.derive.file_touches import settle
 from backstory.derive.refs import WRITTEN_MAX, refs_in_call
 from backstory.derive.text_refs import refs_in_text
-from backstory.model import AssistantText, Compacted, ToolCall, ToolResult, UserMessage, encoded
+from backstory.model import AssistantText, At, Compacted, FoundRef, Ref, ToolCall, ToolResult, UserMessage, encoded
 
 if TYPE_CHECKING:
     from backstory.model import Event

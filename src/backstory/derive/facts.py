@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct, field
 
+from backstory.ids import record_key
+from backstory.model import At, FoundRef, FoundSummary
 
-class Ref(Struct, frozen=True):
-    """A pull request (or merge request), an issue (or work item) or a commit.
-
-    ``value`` is "12" or a commit's hash for the session's own repository, else "owner/repo#12" or "owner/repo@hash".
-    ``host`` and ``repository`` are None where neither the text nor the session tells them.
-    """
-
-    type: str
-    value: str
-    host: str | None = None
-    repository: str | None = None
-
-
-class At(Struct, frozen=True):
-    """Where something was found: record and part, turn, time (ms since 1970)."""
-
-    seq: int
-    part: int
-    turn_uid: str | None
-    at: int | None
+if TYPE_CHECKING:
+    from backstory.model import Parsed
 
 
 class FoundTouch(Struct, frozen=True):
@@ -35,13 +21,6 @@ class FoundTouch(Struct, frozen=True):
     action: str
     tool_name: str
     to: str | None
-
-
-class FoundRef(Struct, frozen=True):
-    """A pull request, issue or commit was named."""
-
-    where: At
-    ref: Ref
 
 
 class FoundResult(Struct, frozen=True):
@@ -60,14 +39,6 @@ class FoundCheckpoint(Struct, frozen=True):
     summary: str
 
 
-class FoundSummary(Struct, frozen=True):
-    """A conversation was called something in a few words. It may be another session's: the one that holds ``leaf``."""
-
-    leaf: bytes
-    """The key of the record that the conversation ended with; see ``ids.record_key``."""
-    title: str
-
-
 class Found(Struct, kw_only=True):
     """All that a piece of a log gave. ``cwd`` is the folder that relative paths begin in."""
 
@@ -79,3 +50,23 @@ class Found(Struct, kw_only=True):
     summaries: list[FoundSummary] = field(default_factory=list)
     record_ids: bytes = b""
     """The keys of its records, in order, of agents whose logs hold summaries."""
+
+
+class RecordFacts:
+    """What records say beside their events and turns, gathered until it is added to what was found."""
+
+    def __init__(self) -> None:
+        self._refs, self._summaries, self._record_ids = list[FoundRef](), list[FoundSummary](), list[str]()
+
+    def take(self, parsed: Parsed) -> None:
+        """Take what one record says."""
+        self._refs += parsed.refs
+        self._summaries += parsed.summaries
+        self._record_ids += parsed.record_ids
+
+    def move_to(self, found: Found) -> None:
+        """Add what was gathered, and begin anew."""
+        found.refs += self._refs
+        found.summaries += self._summaries
+        found.record_ids += b"".join(map(record_key, self._record_ids))
+        self._refs, self._summaries, self._record_ids = [], [], []

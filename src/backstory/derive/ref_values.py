@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from backstory.derive.facts import Ref
+from backstory.model import Ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -21,7 +21,7 @@ from backstory.model import Tool, ToolCall, ToolResult
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.derive.facts import Ref
+    from backstory.model import Ref
 
 WRITTEN_MAX = 64 * 1024
 """Addresses are looked for in the first so many characters of what a call writes."""

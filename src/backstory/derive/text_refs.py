@@ -15,7 +15,7 @@ from backstory.derive.ref_values import COMMIT, ISSUE, PR, Named, canonical, hom
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.derive.facts import Ref
+    from backstory.model import Ref
 
 LISTED_MAX = 9
 """Up to this number, "issue #2" is more often a point in a list than an issue of a repository."""

@@ -10,13 +10,13 @@ import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
 
 from backstory import agents
-from backstory.agents import KeptFile, KeptLog
+from backstory.agents.contract import KeptFile, KeptLog
 from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, SqlTooBig
 from backstory.export.full_form import FullForms
 from backstory.store import readonly
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from backstory.agents import Agent, Exported
+    from backstory.agents.contract import SessionFile
     from backstory.model import Event
     from backstory.store import Log, Session, Store, StoredEvent
     from backstory.store.readonly import Answer
@@ -40,22 +40,6 @@ PIECE_BYTES = 4 * 1024 * 1024
 JOURNALS = ("-wal", "-journal")
 LOG_FILE = "file"
 """The kind of log that an agent wrote itself."""
-
-
-class SessionFile(Protocol):
-    """A file that a session becomes: its path below the folder, and what fills it and counts its rows."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def write(self) -> Callable[[Path], dict[str, int]]: ...
-
-
-class WritesSessions(Protocol):
-    """An agent in whose own form each session is a file of its own. See ``writes_folder``."""
-
-    def session_files(self, session: Exported) -> Sequence[SessionFile]:
-        """The files that one session becomes; ``session`` also has the ``tip`` of its current branch."""
 
 
 class Chosen(Struct, frozen=True, kw_only=True):
@@ -89,16 +73,12 @@ class NotWritten(Struct, frozen=True, kw_only=True):
 
 def formats() -> list[str]:
     """The agents in whose form sessions can be written."""
-    return [name for name in agents.names() if agents.writer_of(agents.load(name)) or writes_folder(name)]
+    return [name for name in agents.names() if agents.load(name).export is not None or writes_folder(name)]
 
 
 def writes_folder(name: str) -> bool:
     """Whether sessions become files of their own in the form of this agent."""
-    return _sessions_writer(agents.load(name)) is not None
-
-
-def _sessions_writer(agent: Agent) -> WritesSessions | None:
-    return cast("WritesSessions", agent) if hasattr(agent, "session_files") else None
+    return agents.load(name).session_export is not None
 
 
 def everything(stores: Iterable[Store]) -> list[Chosen]:
@@ -122,11 +102,11 @@ def these(found: Iterable[tuple[Store, Session]]) -> list[Chosen]:
 
 
 def export(name: str, chosen: Iterable[Chosen], target: Path, *, exact: bool, force: bool, now: int) -> Written:
-    """Write sessions into a new file in the form of the agent ``name``; see ``WritesStore`` for ``exact``.
+    """Write sessions into a new file in the form of the agent ``name``; see ``contract.ExportPart`` for ``exact``.
 
     Raises FileInTheWay for a file that is there, unless ``force``, and CannotWrite.
     """
-    writer = agents.writer_of(agents.load(name))
+    writer = agents.load(name).export
     assert writer is not None
     sources = [_Source(each) for each in chosen]
     _check_place(target, force=force)
@@ -143,7 +123,7 @@ def export_each(name: str, chosen: Iterable[Chosen], folder: Path, *, force: boo
     Nothing is written when a file is in the way: raises FileInTheWay, unless ``force``. A session that cannot be told
     or written keeps no other from it; where that is so of every one, what the first of them raised is raised.
     """
-    writer = _sessions_writer(agents.load(name))
+    writer = agents.load(name).session_export
     assert writer is not None
     sources = [
         (_Source(Chosen(store=each.store, ids=[session_id])), uid)
@@ -172,7 +152,7 @@ def _write_one(name: str, target: Path, file: SessionFile, *, force: bool) -> Wr
 
 
 class _Source:
-    """What an agent's file may ask of the sessions that were chosen in one store. See ``agents.Exported``."""
+    """What an agent's file may ask of the sessions that were chosen in one store. See ``contract.ExportSource``."""
 
     def __init__(self, chosen: Chosen) -> None:
         self._store = chosen.store

@@ -6,11 +6,12 @@ Where an agent put a long result into a file beside its log, the full form is wh
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from backstory import agents
+from backstory.agents import bounded
 from backstory.derive.essence import essence
 from backstory.errors import StoreDamaged
 from backstory.ingest import unread
@@ -109,7 +110,7 @@ class FullForms:
         return event
 
     def _whole(self, log: Log, event: Event) -> Event:
-        keeper = agents.companions_of(agents.load(log.agent))
+        keeper = agents.load(log.agent).sidecars
         ending = keeper.spilled_to(event) if keeper is not None and isinstance(event, ToolResult) else None
         sidecar = self._store.sidecar_ending_in(log.id, ending) if ending else None
         if sidecar is None:
@@ -134,7 +135,7 @@ def _told(log: Log, record: bytes, seq: int) -> list[tuple[int, Event]]:
     """What a record says to a reader that has seen nothing else."""
     agent = agents.load(log.agent)
     if log.kind.endswith((STREAM, STDERR)):
-        reader = agents.stream_reader_of(cast("agents.Runnable", agent))
+        reader = bounded.stream_reader(agent)
         return reader.read(record).events if log.kind.endswith(STREAM) else list(enumerate(reader.stderr(record)))
     identity = LogIdentity(native_id=log.native_id)
     return unread.reader_of(agent, identity, None, lambda: ()).read(record, seq).events

@@ -12,11 +12,11 @@ import os
 import stat
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory import agents
+from backstory.agents.contract import UnreadableDatabase, UnreadRows
 from backstory.errors import in_words
 from backstory.projects import git
 from backstory.store import SeenPlace
@@ -24,7 +24,7 @@ from backstory.store import SeenPlace
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from backstory.agents import Agent, KeepsRows
+    from backstory.agents.contract import Agent, DatabasePart
 
 DATABASE_BYTES_MAX = 2 * 1024 * 1024 * 1024
 COPY_BYTES = 1024 * 1024
@@ -40,16 +40,6 @@ NAME_BYTES_MAX = 200
 """A longer name of a log of rows is shortened, because a file that it is restored to must be possible."""
 READ = "database"
 """Why a database itself is no log; see log_places."""
-
-
-class LiesInProjects(Protocol):
-    """An agent whose databases lie in the folders that it was used in."""
-
-    def databases_in(self, place: Path) -> list[Path]:
-        """The databases of a folder, or the one at this path."""
-
-    def beside(self, database: Path) -> list[Path]:
-        """The databases that belong to another, whether or not they exist: they are copied with it."""
 
 
 class Rows(Struct, frozen=True, kw_only=True):
@@ -94,9 +84,9 @@ def sessions_without_logs(
     """
     in_projects = list(places)
     for agent in chosen:
-        keeper = agents.rows_of(agent)
+        keeper = agent.database
         if keeper is not None:
-            found = [*keeper.databases(environ, home), *_in_projects(agent, keeper, environ, seen, in_projects)]
+            found = [*keeper.databases(environ, home), *_in_projects(agent.name, keeper, environ, seen, in_projects)]
             for database in dict.fromkeys(map(_itself, found)):
                 yield from _sessions_of(agent, database, seen)
 
@@ -108,15 +98,17 @@ def _itself(database: Path) -> Path:
 
 
 def _in_projects(
-    agent: Agent, keeper: KeepsRows, environ: Mapping[str, str], seen: Mapping[str, SeenPlace], places: Iterable[Path]
+    name: str,
+    keeper: DatabasePart,
+    environ: Mapping[str, str],
+    seen: Mapping[str, SeenPlace],
+    places: Iterable[Path],
 ) -> Iterator[Path]:
     """The databases of an agent that keeps them in projects."""
-    if not hasattr(agent, "databases_in"):
-        return
     here = environ.get("PWD")
-    known = [Path(each.path).parent for each in seen.values() if each.agent == agent.name and each.reason == READ]
+    known = [Path(each.path).parent for each in seen.values() if each.agent == name and each.reason == READ]
     for place in dict.fromkeys((*(_up_to_the_root(Path(here)) if here else ()), *places, *known)):
-        yield from cast("LiesInProjects", keeper).databases_in(place)
+        yield from keeper.databases_in(place)
 
 
 def _up_to_the_root(folder: Path) -> list[Path]:
@@ -142,7 +134,7 @@ def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, SeenPlace]) ->
             yield from _sessions_in(agent, database, Path(folder, database.name), before)
     except _Changed:
         yield Unread(path=str(database), reason="it was written all the time; it is read the next time")
-    except agents.UnreadableDatabase as refused:
+    except UnreadableDatabase as refused:
         yield Unread(path=str(database), reason=str(refused))
     except Exception as unforeseen:
         # Values of any type may stand in any column, and what one database holds must not cost the others.
@@ -151,14 +143,14 @@ def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, SeenPlace]) ->
 
 def _sessions_in(agent: Agent, database: Path, copy: Path, files: list[SeenPlace]) -> Iterator[Rows | Unread | Done]:
     """The sessions of a copy; ``files`` are what was copied. Only what was read whole counts as done."""
-    keeper = agents.rows_of(agent)
+    keeper = agent.database
     assert keeper is not None
     mtime_ns = max(each.mtime_ns for each in files)
     is_whole = True
     for found in keeper.sessions_without_logs(database, copy):
         name = row_log_name(database.name, found.native_id) if found.native_id is not None else database.name
         path = f"{database.parent}{os.sep}{name}"
-        if isinstance(found, agents.UnreadRows):
+        if isinstance(found, UnreadRows):
             is_whole = False
             yield Unread(path=path, reason=found.reason)
         else:
@@ -197,7 +189,7 @@ def _beginning(text: str, size: int) -> str:
 def _files(agent: Agent, database: Path) -> list[SeenPlace]:
     """A database and its journals as stat tells them; nothing when it is not there."""
     found = []
-    whole = [database, *(cast("LiesInProjects", agent).beside(database) if hasattr(agent, "beside") else ())]
+    whole = [database, *(agent.database.beside(database) if agent.database is not None else ())]
     for path in (each.with_name(f"{each.name}{ending}") for each in whole for ending in ("", *JOURNALS)):
         try:
             told = path.stat()

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, field
 
-from backstory.agents import companions_of
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from backstory.agents import Agent, Place
+    from backstory.agents.contract import Agent, LogRoot
 
 SIDECARS_MAX = 1_000
 """So many files beside one log are kept; those nearest to it come first."""
@@ -67,7 +65,7 @@ def discover(agents: Iterable[Agent], environ: Mapping[str, str], home: Path) ->
     candidates: list[Candidate] = []
     looked: list[Looked] = []
     for agent in agents:
-        for place in agent.places(environ, home):
+        for place in agent.log.roots(environ, home):
             report = Looked(agent=agent.name, folder=shown(str(place.folder)))
             looked.append(report)
             beside = _Beside(agent, place, report)
@@ -79,7 +77,7 @@ def discover(agents: Iterable[Agent], environ: Mapping[str, str], home: Path) ->
     return candidates, looked
 
 
-def _logs_below(agent: Agent, place: Place, report: Looked, beside: _Beside) -> Iterator[Candidate]:
+def _logs_below(agent: Agent, place: LogRoot, report: Looked, beside: _Beside) -> Iterator[Candidate]:
     if not place.folder.exists():
         report.note = "it does not exist"
         return
@@ -94,7 +92,7 @@ def _logs_below(agent: Agent, place: Place, report: Looked, beside: _Beside) -> 
             report.passed_over.append((shown(folder), refused.strerror or str(refused)))
             continue
         for entry in entries:
-            named_like_one = agent.is_log(Path(entry.path))
+            named_like_one = agent.log.is_log(Path(entry.path))
             try:
                 is_folder = entry.is_dir()
                 if not is_folder and not named_like_one:
@@ -117,23 +115,27 @@ def _logs_below(agent: Agent, place: Place, report: Looked, beside: _Beside) -> 
             elif not stat.S_ISREG(told.st_mode):
                 report.passed_over.append((shown(entry.path), "it is no regular file"))
             else:
-                yield Candidate(
-                    agent=agent,
-                    path=entry.path,
-                    relpath=os.path.relpath(entry.path, place.root),
-                    device=told.st_dev,
-                    inode=told.st_ino,
-                    size=told.st_size,
-                    mtime_ns=told.st_mtime_ns,
-                    ctime_ns=told.st_ctime_ns,
-                )
+                yield _candidate(agent, place, entry.path, told)
+
+
+def _candidate(agent: Agent, place: LogRoot, path: str, told: os.stat_result) -> Candidate:
+    return Candidate(
+        agent=agent,
+        path=path,
+        relpath=os.path.relpath(path, place.root),
+        device=told.st_dev,
+        inode=told.st_ino,
+        size=told.st_size,
+        mtime_ns=told.st_mtime_ns,
+        ctime_ns=told.st_ctime_ns,
+    )
 
 
 class _Beside:
     """Gathers, while a place is walked, the files that belong to its logs; looks closer only at those it keeps."""
 
-    def __init__(self, agent: Agent, place: Place, report: Looked) -> None:
-        self._kept = companions_of(agent)
+    def __init__(self, agent: Agent, place: LogRoot, report: Looked) -> None:
+        self._kept = agent.sidecars
         self._folder = f"{place.folder}{os.sep}"
         self._report = report
         self._entries: dict[str, list[tuple[str, os.DirEntry[str], str]]] = {}

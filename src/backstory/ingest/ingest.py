@@ -40,7 +40,7 @@ from backstory.store import SeenPlace, codec, slices
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
 
-    from backstory.agents import Agent
+    from backstory.agents.contract import Agent
     from backstory.store import Log, LogSlice, Store, Written
 
 BULK_BYTES = 32 * 1024 * 1024

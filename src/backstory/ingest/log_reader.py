@@ -19,10 +19,10 @@ from msgspec import Struct
 
 from backstory import agents
 from backstory.derive.deriver import Deriver
-from backstory.derive.facts import At, Found
+from backstory.derive.facts import Found, RecordFacts
 from backstory.errors import in_words
 from backstory.ingest.unread import reader_of
-from backstory.model import AssistantText, Parsed, SessionFacts, Unknown
+from backstory.model import AssistantText, At, Parsed, SessionFacts, Unknown
 from backstory.store import codec, logs
 from backstory.store.logs import BLANK, FAILED, FILE, LINE_BYTES_MAX, OVERSIZE
 from backstory.store.slices import LogSlice, NewEvent, packed
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from _typeshed import WriteableBuffer as Buffer
 
-    from backstory.agents import Agent
+    from backstory.agents.contract import Agent
     from backstory.model import LogIdentity
     from backstory.store import Log, SeenPlace, Store
 
@@ -126,6 +126,8 @@ class Slicer:
         self._runs: list[logs.Run] = []
         self._events: list[NewEvent] = []
         self._answers: dict[str, str] = {}
+        self._facts = RecordFacts()
+        self._has_reports = False
         self._last_active: int | None = None
 
     def _take(self, block: bytes) -> None:
@@ -193,6 +195,8 @@ class Slicer:
         told = len(self._events)
         try:
             parsed = self._reader.read(line, seq)
+            self._facts.take(parsed)
+            self._has_reports = self._has_reports or parsed.has_reports
             if not self._created and parsed.at is not None and self._start.log is None:
                 # Its first time stands behind what is searched for it.
                 self._created = parsed.at
@@ -244,7 +248,7 @@ class Slicer:
 
     def _looks_whole(self, line: bytes) -> bool:
         try:
-            return self._source.agent.is_whole(line)
+            return self._source.agent.log.is_whole(line)
         except Exception:
             return False
 
@@ -286,7 +290,7 @@ class Slicer:
             answers=self._answers,
             facts=self._reader.session,
             last_active=self._last_active,
-            has_reported=agents.has_reported(self._reader),
+            has_reported=self._has_reports,
             is_kept=self._is_kept,
         )
         self._expected, self._undo_from = (self._at, self._next_seq), None
@@ -295,7 +299,7 @@ class Slicer:
 
     def _found(self) -> Found:
         found = self._deriver.cut(self._reader.session.cwd)
-        agents.note_found(self._reader, found)
+        self._facts.move_to(found)
         return found
 
 
@@ -412,7 +416,7 @@ class _KeptBytes(io.RawIOBase):
 
 def _record_end(agent: Agent, path: PurePath, file: IO[bytes]) -> re.Pattern[bytes] | None:
     """What the last line of every record matches; None where each line is one. The file is left as it stands."""
-    keeper = agents.documents_of(agent)
+    keeper = agent.documents
     if keeper is None or not keeper.is_document(path):
         return None
     at = file.tell()
@@ -425,7 +429,7 @@ def _record_end(agent: Agent, path: PurePath, file: IO[bytes]) -> re.Pattern[byt
 def record_key(agent: Agent, line: bytes) -> str:
     """By what a record is known again in a rewritten log: its own id, else its content."""
     try:
-        native_id = agent.native_id_of(line)
+        native_id = agent.log.native_id_of(line)
     except Exception:
         # What it fails at has no id that it could tell.
         native_id = None
@@ -471,7 +475,7 @@ def placed_lines(store: Store, log: Log) -> Iterator[tuple[int, bytes, int]]:
 
 
 def _kept_record_end(store: Store, log: Log) -> re.Pattern[bytes] | None:
-    keeper = agents.documents_of(agents.load(log.agent)) if log.kind.endswith(FILE) else None
+    keeper = agents.load(log.agent).documents if log.kind.endswith(FILE) else None
     if keeper is None or not keeper.is_document(PurePath(log.path or log.relpath)):
         return None
     return keeper.record_end(store.read_log(log.id, 0, BEGINNING_BYTES))

@@ -17,7 +17,7 @@ from backstory.store import codec, logs
 from backstory.store.logs import BLANK, LINE_BYTES_MAX
 
 if TYPE_CHECKING:
-    from backstory.agents import Agent
+    from backstory.agents.contract import Agent
     from backstory.ingest.log_reader import Source
     from backstory.model import LogIdentity
     from backstory.store import Log, SeenPlace, Store

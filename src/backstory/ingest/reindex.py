@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec import Struct, field
 
 from backstory import agents
+from backstory.agents import bounded
 from backstory.derive.deriver import Deriver
-from backstory.derive.facts import At
+from backstory.derive.facts import RecordFacts
 from backstory.errors import SessionNotFound, in_words
 from backstory.ingest import sidecars
 from backstory.ingest.ingest import read_reported, understand
 from backstory.ingest.log_reader import SLICE_BYTES, placed_lines
 from backstory.ingest.sources import created_ms
 from backstory.ingest.unread import identified, is_unread, reader_of
-from backstory.model import AssistantText, LogIdentity, OwnLine, Unknown, event_from_json
+from backstory.model import AssistantText, At, LogIdentity, OwnLine, Unknown, event_from_json
 from backstory.store import slices
 from backstory.store.logs import API, FAILED, FILE, LINE_BYTES_MAX, OVERSIZE, STDERR, STREAM
 from backstory.store.replicate import COPY
@@ -31,7 +32,6 @@ from backstory.store.retelling import Retold
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from backstory.agents import Runnable
     from backstory.derive.facts import Found
     from backstory.model import Event
     from backstory.store import Log, Session, Store
@@ -115,7 +115,7 @@ def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
     if events_too and session.number is None:
         store.drop_turns_but(session.id, told, {log.id: log.told_end for log, _ in logs})
     for log, telling in logs:
-        if isinstance(telling, _File) and telling.has_reported():
+        if isinstance(telling, _File) and telling.has_reports:
             # An earlier version did not make sessions of what a log reports.
             read_reported(store, log)
 
@@ -195,12 +195,17 @@ class _File:
             told, head = identified(agent, Path(log.path or log.relpath), partial(store.read_log, log.id))
             identity, self.created = told or identity, created_ms(agent, log.path or log.relpath, head)
         self._reader = reader_of(agent, identity, None, tuple)
+        self._facts = RecordFacts()
+        self.has_reports = False
+        """Whether the log reports of subagents."""
 
     def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:
         if len(line) > LINE_BYTES_MAX:
             # Like when it was read first: such a line is kept, and not understood.
             return None, None, [(0, Unknown(type=OVERSIZE))]
         parsed = self._reader.read(line, seq)
+        self._facts.take(parsed)
+        self.has_reports = self.has_reports or parsed.has_reports
         self.created = self.created or parsed.at or 0
         return parsed.at, parsed.turn.uid if parsed.turn else None, parsed.events
 
@@ -212,11 +217,7 @@ class _File:
         piece.turns = [*piece.turns, *self._reader.touched()]
 
     def note_found(self, found: Found) -> None:
-        agents.note_found(self._reader, found)
-
-    def has_reported(self) -> bool:
-        """Whether the log reports of subagents."""
-        return agents.has_reported(self._reader)
+        self._facts.move_to(found)
 
 
 class _Stream:
@@ -225,7 +226,7 @@ class _Stream:
     created = 0
 
     def __init__(self, log: Log, kind: str, turn_uid: str | None) -> None:
-        self._reader = agents.stream_reader_of(cast("Runnable", agents.load(log.agent)))
+        self._reader = bounded.stream_reader(agents.load(log.agent))
         self._is_error, self._turn_uid = kind == STDERR, turn_uid
 
     def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:

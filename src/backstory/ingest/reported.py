@@ -14,13 +14,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
-from backstory import agents
 from backstory.store.logs import LINE_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.agents import Agent
+    from backstory.agents.contract import Agent
 
 SUBAGENTS_MAX = 1_000
 """So many subagents of one log become sessions."""
@@ -43,7 +42,7 @@ def reported_logs(agent: Agent, path: str, file: IO[bytes], until: int) -> Itera
 
     Those whose own log lies in its place are left out. ``path`` is where the log lies.
     """
-    reports = agents.reports_of(agent)
+    reports = agent.reports
     if reports is None:
         return
     name = path.removesuffix(".zst")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Set
     from io import BufferedReader
 
-    from backstory.agents import CompanionFacts, KeepsCompanions
+    from backstory.agents.contract import SidecarContent, SidecarPart
     from backstory.ingest.discover import Candidate, SidecarFile
     from backstory.store import Log, Store
 
@@ -76,7 +76,7 @@ def tell_again(store: Store, log: Log) -> None:
     """Tell once more what the sidecars kept of a log say, as after its session was derived anew."""
     if log.kind != FILE:
         return
-    keeper = agents.companions_of(agents.load(log.agent))
+    keeper = agents.load(log.agent).sidecars
     if keeper is not None and (contents := _telling(store, keeper, log.id)):
         store.keep_sidecars([Beside(log_id=log.id, told=_told(log, keeper, contents))])
 
@@ -93,7 +93,7 @@ class _Gathering:
 
     def look(self, each: Candidate, log_id: int, *, was_read: bool) -> None:
         """Read what is new beside one log."""
-        keeper = agents.companions_of(each.agent)
+        keeper = each.agent.sidecars
         if keeper is None or not (each.sidecars or log_id in self._logs_with_sidecars):
             return
         changed: dict[str, bytes] = {}
@@ -104,7 +104,7 @@ class _Gathering:
             self._met.add((log_id, file.name))
             if self._marks.get((log_id, file.name)) != (file.size, file.mtime_ns):
                 content = self._take(each, log_id, file)
-                if content is not None and keeper.tells(file.name):
+                if content is not None and keeper.is_read(file.name):
                     changed[file.name] = content
         if changed or was_read:
             self._tell(keeper, log_id, changed)
@@ -194,7 +194,7 @@ class _Gathering:
             )
         )
 
-    def _tell(self, keeper: KeepsCompanions, log_id: int, changed: dict[str, bytes]) -> None:
+    def _tell(self, keeper: SidecarPart, log_id: int, changed: dict[str, bytes]) -> None:
         log = self._store.log(log_id)
         if log is not None and (contents := _telling(self._store, keeper, log_id) | changed):
             self._add(log.path, Beside(log_id=log_id, told=_told(log, keeper, contents)), 0)
@@ -206,19 +206,19 @@ class _Gathering:
             self.flush()
 
 
-def _telling(store: Store, keeper: KeepsCompanions, log_id: int) -> dict[str, bytes]:
+def _telling(store: Store, keeper: SidecarPart, log_id: int) -> dict[str, bytes]:
     """The kept sidecars of a log that may say something, by name."""
-    return {each.name: store.read_sidecar(each.id) for each in store.sidecars(log_id) if keeper.tells(each.name)}
+    return {each.name: store.read_sidecar(each.id) for each in store.sidecars(log_id) if keeper.is_read(each.name)}
 
 
-def _told(log: Log, keeper: KeepsCompanions, contents: Mapping[str, bytes]) -> Told:
+def _told(log: Log, keeper: SidecarPart, contents: Mapping[str, bytes]) -> Told:
     """What a log's sidecars say together, beside what the log itself says."""
     agent = agents.load(log.agent)
-    in_log = agent.reader(LogIdentity(native_id=log.native_id), log.state, lambda: ()).session
-    return together(in_log, [keeper.told_by(name, content) for name, content in sorted(contents.items())])
+    in_log = agent.log.reader(LogIdentity(native_id=log.native_id), log.state, lambda: ()).session
+    return together(in_log, [keeper.read(name, content) for name, content in sorted(contents.items())])
 
 
-def together(in_log: SessionFacts, facts: Iterable[CompanionFacts]) -> Told:
+def together(in_log: SessionFacts, facts: Iterable[SidecarContent]) -> Told:
     """The facts of several sidecars as one. A title that a person gave comes before the log's, that before others."""
     facts = list(facts)
     given = (each.title for each in facts if each.is_title_given)

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import documents_of
 from backstory.ingest.discover import Candidate
 from backstory.ingest.log_reader import Source
 from backstory.ingest.worker import Job
 from backstory.store import SeenPlace
 
 if TYPE_CHECKING:
-    from backstory.agents import Agent
+    from backstory.agents.contract import Agent
     from backstory.ingest.databases import Rows
     from backstory.model import LogIdentity
     from backstory.store import Log
@@ -118,5 +117,5 @@ def relpath(each: Candidate) -> str:
 
 
 def _started_ms(agent: Agent, path: str, head: bytes) -> int:
-    keeper = documents_of(agent)
-    return keeper.started_ms(head) if keeper is not None and keeper.is_document(Path(path)) else 0
+    documents = agent.documents
+    return documents.started_ms(head) if documents is not None and documents.is_document(Path(path)) else 0

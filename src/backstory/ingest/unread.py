@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from backstory import agents, ids
+from backstory import ids
+from backstory.agents import bounded
 from backstory.model import LogIdentity, Parsed, Relation, SessionFacts, Unknown
 from backstory.store.logs import BLANK, LINE_BYTES_MAX
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from backstory.agents import Agent, LogReader
+    from backstory.agents.contract import Agent, LogReader
     from backstory.model import Turn
 
 PREFIX = "not understood: "
@@ -43,9 +44,9 @@ def identified(agent: Agent, path: Path, read: Callable[[int, int], bytes]) -> t
     The beginning is empty where the file holds nothing. ``read`` gives so many bytes from an offset on.
     """
     at, head = _beginning(read)
-    identity = agent.identify(path, head) if head else None
+    identity = agent.log.identify(path, head) if head else None
     if identity is None and len(head) == ids.HEAD_BYTES:
-        identity = agent.identify(path, read(at, LOOKED_AT_BYTES))
+        identity = agent.log.identify(path, read(at, LOOKED_AT_BYTES))
     return identity, head
 
 
@@ -66,7 +67,7 @@ def reader_of(
     """The agent's reader of a log; of one that nobody understands, one that says so of each record."""
     if is_unread(identity.native_id):
         return _Reader(identity)
-    return agents.reader_of(agent, identity, state, earlier)
+    return bounded.log_reader(agent, identity, state, earlier)
 
 
 class _Reader:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from backstory.agents import companions_of
 from backstory.errors import CannotWrite, DiskFull, StoreBusy, StoreFailed, StoreNotFound, StoreReadOnly
 from backstory.ingest.discover import NEVER_KEPT, Candidate, SidecarFile, shown
 from backstory.ingest.ingest import ingest_these
@@ -28,7 +27,7 @@ from backstory.store import slices
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
-    from backstory.agents import Agent, Place
+    from backstory.agents.contract import Agent, LogRoot
     from backstory.runs.runner import Runner
     from backstory.store import Store
 
@@ -69,7 +68,7 @@ class Spot(Struct, frozen=True):
     """One of the places where an agent keeps logs."""
 
     agent: Agent
-    place: Place
+    place: LogRoot
 
 
 class Changed(Struct, kw_only=True):
@@ -101,7 +100,7 @@ class Watch:
         self._store, self._runner, self._home = store, runner, home
         self._is_machine_store = is_machine_store
         self._read_all, self._tell = read_all, say
-        self._spots = [Spot(agent, place) for agent in agents for place in agent.places(environ, user_home)]
+        self._spots = [Spot(agent, place) for agent in agents for place in agent.log.roots(environ, user_home)]
         self._sight = Sight([spot.place.folder for spot in self._spots])
         self._pending: set[str] = set()
         self._early: set[str] = set()
@@ -403,7 +402,7 @@ class _Looking:
             folder = f"{spot.place.folder}{os.sep}"
             if not path.startswith(folder):
                 continue
-            if spot.agent.is_log(Path(path)):
+            if spot.agent.log.is_log(Path(path)):
                 self._log(spot, path)
             else:
                 self._beside(spot, path, PurePath(path.removeprefix(folder)))
@@ -411,7 +410,7 @@ class _Looking:
     def _log(self, spot: Spot, path: str) -> Candidate | None:
         """The log that lies there."""
         known = self.found.get((spot.agent.name, path))
-        if known is not None or not spot.agent.is_log(Path(path)):
+        if known is not None or not spot.agent.log.is_log(Path(path)):
             return known
         try:
             told = Path(path).stat()
@@ -432,7 +431,7 @@ class _Looking:
         return each
 
     def _beside(self, spot: Spot, path: str, below: PurePath) -> None:
-        kept = companions_of(spot.agent)
+        kept = spot.agent.sidecars
         log = kept.log_of(below) if kept is not None and not NEVER_KEPT.search(below.name) else None
         file = _sidecar(path, below.relative_to(log.parent)) if log is not None else None
         if file is None:

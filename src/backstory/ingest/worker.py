@@ -30,7 +30,7 @@ from backstory.store.codec import ZstdError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.agents import Agent
+    from backstory.agents.contract import Agent
 
 WAITING_BYTES_MAX = 32 * 1024 * 1024
 """Slices of this size may wait to be written; memory is bounded by it."""

@@ -13,12 +13,13 @@ import time
 from contextlib import closing, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory import ids
-from backstory.agents import Exit, steerable, stream_reader_of
+from backstory import agents, ids
+from backstory.agents.bounded import stream_reader
+from backstory.agents.contract import Exit
 from backstory.conversation.context import PREFIX_CHARS, build_context, context_prefix
 from backstory.errors import (
     AgentNotStarted,
@@ -42,14 +43,14 @@ from backstory.runs.queued import settle, still_waits
 from backstory.runs.spool import MARKER, ORPHAN_S, SPOOLS, Run, Spool, waiting
 from backstory.runs.stdin_pipe import StdinPipe
 from backstory.runs.steering import Steering
-from backstory.runs.stream import Followed, Shown, Told, native_id, program, runnable
+from backstory.runs.stream import Followed, Shown, Told, native_id, program, run_part
 from backstory.store import RunPiece, Store, open_store
 from backstory.store.queue import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from backstory.agents import ListeningReader, Runnable, StreamReader
+    from backstory.agents.contract import RunPart, SteerPart, StreamReader
     from backstory.conversation.tree import Point
     from backstory.store import Session
     from backstory.store.queue import Text
@@ -214,7 +215,7 @@ class Runner:
             request.prompt.encode()
         except UnicodeEncodeError as refused:
             raise PromptNotText from refused
-        return program(runnable(request.agent), request.executable, self._environ)
+        return program(request.agent, request.executable, self._environ)
 
     def take_up(self, report: Callable[[Unstored], None] = lambda problem: None) -> int:
         """Store what runs whose runner died have left, once they are over; gives how many that were.
@@ -286,20 +287,16 @@ class Runner:
         executable: str,
         show: Callable[[Shown], None],
     ) -> Finished:
-        agent = runnable(request.agent)
+        agent = run_part(request.agent)
         # Asked before anything is paid for.
         store.check_writable()
         after = request.after or store.leaf(session)
         context = _context(store, session, request, agent, after)
         prefix = context_prefix(context)
         run = self._new_run(store, session, request, agent, prefix, after)
-        command = agent.command(
-            executable, model=request.model, permissions=request.permissions, native_id=run.native_id
-        )
-        listener = steerable(agent)
-        feed = StdinPipe.holding(listener.line(prefix + request.prompt)) if listener is not None else None
-        if listener is not None and feed is not None:
-            command = listener.listening(command)
+        steer = agents.load(request.agent).steer
+        feed = StdinPipe.holding(steer.encode_message(prefix + request.prompt)) if steer is not None else None
+        command = _command(agent, steer if feed is not None else None, executable, request, run.native_id)
         with (
             Whereabouts(store.path) as whereabouts,
             _Stopping(Spool(self._home / SPOOLS / run.turn_uid), request.silence_s) as stopping,
@@ -311,16 +308,16 @@ class Runner:
             except OSError as refused:
                 spool.remove()
                 store.drop_if_empty(session)
-                raise _not_started(agent.name, executable, request.cwd, refused) from refused
+                raise _not_started(request.agent, executable, request.cwd, refused) from refused
             # The agent needs its time to begin, so this costs none.
             self._let_home_know(store, session)
             import_module("backstory.derive.deriver")  # needed to store what it says
             if process is None:
                 ended = Exit(was_cancelled=True)
             else:
-                reader = stream_reader_of(agent)
+                reader = stream_reader(agents.load(request.agent))
                 is_known = listeners.is_known(self._home, executable)
-                steering = _steering(hold, spool, feed, agent, reader, self._now, is_known=is_known)
+                steering = _steering(hold, spool, feed, steer, reader, self._now, is_known=is_known)
                 ended = self._follow(spool, process, reader, stopping, steering, show)
                 if steering is not None and steering.was_heard:
                     listeners.note(self._home, executable)
@@ -329,14 +326,14 @@ class Runner:
         return self._finish(store, spool, run, ended, len(context), moved_to)
 
     def _new_run(
-        self, store: Store, session: Session, request: Request, agent: Runnable, prefix: str, after: Point | None
+        self, store: Store, session: Session, request: Request, agent: RunPart, prefix: str, after: Point | None
     ) -> Run:
         now = self._now()
         return Run(
             turn_uid=request.turn_uid or ids.new_uid(now, os.urandom(10)),
             session_uid=session.uid,
             store=str(store.path),
-            agent=agent.name,
+            agent=request.agent,
             prompt=request.prompt,
             cwd=str(request.cwd),
             started=now,
@@ -427,7 +424,7 @@ class Runner:
         for _ in pieces:
             # Read to its end all the same: it tells which words the agent took up.
             pass
-        settle(store, uid, [told.run.turn_uid, *told.taken], self._report)
+        settle(store, uid, [told.run.turn_uid, *told.acknowledged], self._report)
         try:
             try:
                 home.hand_over(store, uid, has_all=is_beside)
@@ -502,20 +499,21 @@ class Runner:
         )
 
 
+def _command(
+    agent: RunPart, steer: SteerPart | None, executable: str, request: Request, native_id: str | None
+) -> list[str]:
+    command = agent.command(executable, model=request.model, permissions=request.permissions, native_id=native_id)
+    return steer.streaming_command(command) if steer is not None else command
+
+
 def _steering(
-    hold: SessionLease,
-    spool: Spool,
-    feed: StdinPipe | None,
-    agent: Runnable,
-    reader: StreamReader,
-    now: Callable[[], int],
-    *,
-    is_known: bool,
-) -> Steering | None:
-    listener = steerable(agent)
-    if listener is None or feed is None:
+    hold: SessionLease, spool: Spool, feed: StdinPipe | None, steer: SteerPart | None, reader: StreamReader,
+    now: Callable[[], int], *, is_known: bool,
+) -> Steering | None:  # fmt: skip
+    state = reader.steering
+    if steer is None or state is None or feed is None:
         return None
-    return Steering(hold, spool, feed, listener, cast("ListeningReader", reader), now, is_known=is_known)
+    return Steering(hold, spool, feed, steer, state, now, is_known=is_known)
 
 
 def _steered(steering: Steering, stopping: _Stopping, show: Callable[[Shown], None]) -> bool:
@@ -610,7 +608,7 @@ class _Stopping:
         self._spool.cancel(why)
 
 
-def _context(store: Store, session: Session, request: Request, agent: Runnable, after: Point | None) -> str:
+def _context(store: Store, session: Session, request: Request, agent: RunPart, after: Point | None) -> str:
     """What the agent is told of the session: as much as is wanted, and as fits beside the prompt."""
     room = request.context_chars
     if agent.prompt_chars_max is not None:

@@ -15,7 +15,7 @@ from backstory.store.queue import Kind, Queue, Text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backstory.agents import ListeningReader, Steerable
+    from backstory.agents.contract import SteerPart, SteerState
     from backstory.runs.lease import SessionLease
     from backstory.runs.spool import Spool
     from backstory.runs.stdin_pipe import StdinPipe
@@ -39,13 +39,13 @@ class Steering:
         hold: SessionLease,
         spool: Spool,
         feed: StdinPipe,
-        agent: Steerable,
-        reader: ListeningReader,
+        agent: SteerPart,
+        state: SteerState,
         now: Callable[[], int],
         *,
         is_known: bool = False,
     ) -> None:
-        self._hold, self._spool, self._feed, self._agent, self._reader = hold, spool, feed, agent, reader
+        self._hold, self._spool, self._feed, self._agent, self._state = hold, spool, feed, agent, state
         self._now = now
         self._quiet_max = QUIET_KNOWN_S if is_known else QUIET_S
         # The agent's words are not left unread for the sake of a queue that another process has locked.
@@ -64,7 +64,7 @@ class Steering:
     @property
     def was_heard(self) -> bool:
         """Whether the agent has said that it listens."""
-        return self._reader.tells_taken
+        return self._state.acknowledges
 
     def look(self) -> list[UserMessage]:
         """Hand over what has come, as far as the agent listens; gives the words that it has taken up since."""
@@ -72,13 +72,13 @@ class Steering:
             self._hand_over()
             if self._is_deaf():
                 self._feed.close()
-            if self._reader.is_waiting and not self._is_owed():
+            if self._state.is_idle and not self._is_owed():
                 # Once more: words that came before its answer ended are not put off to another run.
                 self._looked = 0.0
                 self._hand_over()
                 if not self._is_owed():
                     self._feed.close()
-        new = self._reader.taken[self._seen :]
+        new = self._state.acknowledged[self._seen :]
         self._seen += len(new)
         return [UserMessage(content=self._given[word].content) for word in new if word in self._given]
 
@@ -89,8 +89,8 @@ class Steering:
 
     def _is_deaf(self) -> bool:
         """Whether the agent does not listen, as it said, or waits for the end of its stdin before it says anything."""
-        if self._reader.tells_taken or self._reader.is_deaf:
-            return self._reader.is_deaf
+        if self._state.acknowledges or self._state.is_deaf:
+            return self._state.is_deaf
         now = time.monotonic()
         if not self._feed.is_read or now - self._probed < LOOK_S:
             return False
@@ -103,10 +103,10 @@ class Steering:
 
     def _is_owed(self) -> bool:
         """Whether the agent has been told something that it has not taken up yet."""
-        return any(word not in self._reader.taken for word in self._given)
+        return any(word not in self._state.acknowledged for word in self._given)
 
     def _hand_over(self) -> None:
-        if not self._reader.tells_taken:
+        if not self._state.acknowledges:
             return
         try:
             self._find()
@@ -116,7 +116,7 @@ class Steering:
                 if not self._feed.give(line):
                     self._feed.close()
                     return
-                self._given[self._agent.word_of(text.uid)] = self._waiting.popleft()
+                self._given[self._agent.message_id(text.uid)] = self._waiting.popleft()
         except QueueBusy:
             self._is_stale = True
         except BackstoryError as refused:
@@ -138,7 +138,7 @@ class Steering:
             )
 
     def _line(self, text: Text) -> bytes:
-        return self._agent.line(text.content, self._agent.word_of(text.uid))
+        return self._agent.encode_message(text.content, self._agent.message_id(text.uid))
 
 
 def word_line(text: Text, turn_uid: str, now: int) -> bytes:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
 from backstory import agents
-from backstory.agents import Ending, Streamed
+from backstory.agents.bounded import stream_reader
+from backstory.agents.contract import Ending, Streamed
 from backstory.conversation.tree import Point
 from backstory.errors import AgentCannotRun, AgentMissing, in_words
 from backstory.model import (
@@ -21,6 +22,7 @@ from backstory.model import (
     Event,
     Outcome,
     OwnLine,
+    ToolCall,
     Turn,
     Unknown,
     event_from_json,
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
-    from backstory.agents import Exit, Runnable, StreamReader
+    from backstory.agents.contract import Exit, RunPart, StreamReader
     from backstory.runs.spool import Run, Spool
 
 READ_BYTES = 1024 * 1024
@@ -48,25 +50,25 @@ class Shown(Struct, frozen=True):
     delta: str = ""
 
 
-def runnable(name: str) -> Runnable:
-    """The agent called ``name``, if it can be run; raises UnknownAgent, AgentCannotRun."""
-    agent = agents.load(name)
-    if not hasattr(agent, "stream_reader"):
+def run_part(name: str) -> RunPart:
+    """How the agent called ``name`` is run; raises UnknownAgent, AgentCannotRun."""
+    run = agents.load(name).run
+    if run is None:
         raise AgentCannotRun(name)
-    return cast("Runnable", agent)
+    return run
 
 
 def is_installed(name: str, executable: str | None, environ: Mapping[str, str]) -> bool:
     """Whether an agent's program is on this machine."""
-    return shutil.which(executable or runnable(name).executable, path=environ.get("PATH")) is not None
+    return shutil.which(executable or run_part(name).executable, path=environ.get("PATH")) is not None
 
 
-def program(agent: Runnable, executable: str | None, environ: Mapping[str, str]) -> str:
-    """The path of an agent's program; raises AgentMissing."""
-    wanted = executable or agent.executable
+def program(name: str, executable: str | None, environ: Mapping[str, str]) -> str:
+    """The path of an agent's program; raises UnknownAgent, AgentCannotRun, AgentMissing."""
+    wanted = executable or run_part(name).executable
     found = shutil.which(wanted, path=environ.get("PATH"))
     if found is None:
-        raise AgentMissing(agent.name, wanted)
+        raise AgentMissing(name, wanted)
     return found
 
 
@@ -74,7 +76,7 @@ def native_id(spool: Spool, run: Run) -> str | None:
     """The agent's own id of a run's session: as it was told, else as the first records of the run tell it."""
     if run.native_id is not None:
         return run.native_id
-    lines, reader = Lines(spool.stdout), agents.stream_reader_of(runnable(run.agent))
+    lines, reader = Lines(spool.stdout), stream_reader(agents.load(run.agent))
     try:
         for _, line in lines.new():
             if line is not None:
@@ -177,13 +179,13 @@ class Told:
 
     def __init__(self, spool: Spool, run: Run, ended: Exit, now: int) -> None:
         self._spool, self.run, self.ended, self.now = spool, run, ended, now
-        self._reader = agents.stream_reader_of(runnable(run.agent))
+        self._reader = stream_reader(agents.load(run.agent))
         self._was_told = False
         self._unfinished: list[str] = []
         self._words = deque(spool.words())
         self._words_at = 0
-        self.taken: list[str] = []
-        """The uids of the words that the agent has taken up while it ran."""
+        self.acknowledged: list[str] = []
+        """The uids of the messages that the agent took while it ran."""
         self.session_uid = run.session_uid
         self.tools = 0
         """Calls of tools so far."""
@@ -239,11 +241,11 @@ class Told:
 
     def _taken_up(self) -> Output | None:
         """The words that the agent has just taken up, as records of their own; they are taken in order."""
-        agent = agents.steerable(runnable(self.run.agent)) if self._words else None
-        if agent is None:
+        steer, state = agents.load(self.run.agent).steer if self._words else None, self._reader.steering
+        if steer is None or state is None:
             return None
-        known = getattr(self._reader, "taken", ())
-        last = max((n for n, word in enumerate(self._words) if agent.word_of(word.uid) in known), default=-1)
+        known = state.acknowledged
+        last = max((n for n, word in enumerate(self._words) if steer.message_id(word.uid) in known), default=-1)
         if last < 0:
             return None
         output = Output(kind=API, start=self._words_at)
@@ -253,7 +255,7 @@ class Told:
             output.records.append((self._words_at, len(word.line), [(0, event)]))
             output.data += word.line + b"\n"
             self._words_at += len(word.line) + 1
-            self.taken.append(word.uid)
+            self.acknowledged.append(word.uid)
         return output
 
     def _take(self, output: Output, start: int, line: bytes | None) -> None:
@@ -276,8 +278,8 @@ class Told:
         for _, event in events:
             if isinstance(event, AssistantText):
                 self._unfinished.clear()
-            self.tools += event.kind == "ToolCall"
-            self._was_told = self._was_told or event.kind == Complete.kind
+            self.tools += isinstance(event, ToolCall)
+            self._was_told = self._was_told or isinstance(event, Complete)
             self.error = event.message if isinstance(event, Error) else self.error
         return events, takes_number
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from backstory import errors
 from backstory.conversation.tree import Point, Tree
-from backstory.store import slices, turns
+from backstory.store import kinds, slices, turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 PREVIEW_CHARS = 400
 """So much of prompts and answers is read for a line in a tree."""
-TOLD = "('UserMessage', 'AssistantText', 'Thinking', 'ToolCall', 'ToolResult', 'Error', 'Plan', 'Compacted')"
-"""Kinds of events that say something; behind the last of them a turn is at its end."""
 
 
 class TreeTurn(Struct, frozen=True, gc=False):
@@ -98,7 +96,8 @@ def _at_ends(db: apsw.Connection, session_id: int, found: list[TreeTurn], last: 
 def _is_told(db: apsw.Connection, session_id: int, after: int, last: int) -> bool:
     return bool(
         db.execute(
-            f"select exists (select 1 from events where session_id = ? and seq > ? and seq <= ? and kind in {TOLD})",
+            "select exists (select 1 from events where session_id = ? and seq > ? and seq <= ? "
+            f"and kind in {kinds.CONTENT})",
             (session_id, after, last),
         ).get
     )
@@ -176,7 +175,7 @@ def _before_open_calls(db: apsw.Connection, session_id: int, turn_id: int, first
     codecs: dict[int, Any] = {}
     rows: list[Any] = db.execute(
         "select seq, kind, data from events where session_id = ? and turn_id = ? and seq between ? and ? "
-        "and kind in ('ToolCall', 'ToolResult') order by seq, part",
+        f"and kind in {kinds.TOOLS} order by seq, part",
         (session_id, turn_id, first, seq),
     ).fetchall()
     from backstory.model import ToolCall, ToolResult, event_from_json

@@ -28,7 +28,7 @@ from backstory.derive.pricing import (
     total,
 )
 from backstory.model import PARTIAL, Relation, Tokens
-from backstory.store import claims
+from backstory.store import claims, kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -207,9 +207,9 @@ select t.id, o.session_id from main.turns t join main.turns o on o.uid = t.uid a
 join main.sessions s on s.id = t.session_id join main.sessions os on os.id = o.session_id
 where t.session_id = ? and os.uid < s.uid and (o.tokens_source is not null or o.cost_usd is not null)
 """
-_CHARS = """
+_CHARS = f"""
 select turn_id, sum(char_len) from main.events
-where session_id = ? and turn_id is not null and kind in ('AssistantText', 'Thinking', 'ToolCall') group by turn_id
+where session_id = ? and turn_id is not null and kind in {kinds.FROM_MODEL} group by turn_id
 """
 _SUBAGENTS = "select id from main.sessions where parent_id = ? and relation = ? order by id"
 _PARENT = "select parent_id from main.sessions where id = ? and relation = ? and parent_id is not null"

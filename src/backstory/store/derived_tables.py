@@ -8,12 +8,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from backstory.store import kinds
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import apsw
 
-    from backstory.derive.facts import Found, FoundCheckpoint, FoundRef, FoundResult, FoundTouch
+    from backstory.derive.facts import Found, FoundCheckpoint, FoundResult, FoundTouch
+    from backstory.model import FoundRef
 
 VERSION = 7
 """Raised with derived.sql and with what is put into its tables; logs that were derived before it are derived anew."""
@@ -59,7 +62,8 @@ def clear(db: apsw.Connection, session_id: int) -> None:
         (session_id,),
     )
     db.execute(
-        "delete from call_results where call_id in (select id from events where session_id = ? and kind = 'ToolCall')",
+        "delete from call_results where call_id in (select id from events where session_id = ? "
+        f"and kind in {kinds.CALLS})",
         (session_id,),
     )
 

@@ -9,9 +9,10 @@ from msgspec import Struct
 
 from backstory.conversation.context import ToldTurn, chars_at_least
 from backstory.conversation.tree import Point
-from backstory.derive.facts import At, Found
+from backstory.derive.facts import Found
 from backstory.model import (
     AssistantText,
+    At,
     Event,
     Tool,
     ToolCall,
@@ -21,7 +22,7 @@ from backstory.model import (
     event_to_json,
     own_line,
 )
-from backstory.store import branches, codec, derived_tables, logs, slices, turns
+from backstory.store import branches, codec, derived_tables, kinds, logs, slices, turns
 from backstory.store.logs import API
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def edits(db: apsw.Connection, turn_uid: str, *, is_log: bool) -> list[StoredEve
     rows = db.execute(
         f"select {', '.join(f'e.{name}' for name in _COLUMNS.split(', '))} from turns t "
         "join sessions s on s.id = t.session_id join events e on e.session_id = s.id and e.turn_id = t.id "
-        f"where t.uid = ? and s.owner is {'' if is_log else 'not '}null and e.kind = 'ToolCall' order by e.seq, e.part",
+        f"where t.uid = ? and s.owner is {'' if is_log else 'not '}null "
+        f"and e.kind in {kinds.CALLS} order by e.seq, e.part",
         (turn_uid,),
     ).fetchall()
     told = _unpacked(db, rows)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backstory import errors, ids
+from backstory.store import schema
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import apsw
 
 SEARCH_INDEX = "search_index"
@@ -22,7 +24,7 @@ _TRIGGER = re.compile(r"^create trigger (?:if not exists )?(\w+) (.*?\nend);$", 
 _IS_TRIGGER = re.compile(r"\W*create\W+(temp\w*\W+)?trigger\b", re.IGNORECASE)
 _STORED = re.compile(r"create trigger (\w+) (.*)", re.IGNORECASE | re.DOTALL)
 _COMMENT = re.compile(r"--[^\n]*")
-_GENERATED = "last_native_id text generated always as (last_claude_uuid) virtual"
+_GENERATED = f"last_native_id text generated always as ({schema.running_id_column()}) virtual"
 _DECLARED = {"integer": ("integer",), "real": ("real", "integer"), "text": ("text",), "blob": ("blob",)}
 """How values are kept of columns that are declared so, beside NULL."""
 _PACKED = {("events", "data"): ("text", "blob")}
@@ -43,7 +45,7 @@ def check_tables(db: apsw.Connection, path: Path) -> None:
 
 def take_out_triggers(db: apsw.Connection, path: Path) -> list[str]:
     """Drop the triggers of a store that are not ours, inside the caller's transaction; gives their names."""
-    ours = {(name, _plain(body)) for sql in _sources() for name, body in _TRIGGER.findall(sql)}
+    ours = {(name, _plain(body)) for sql in schema.sources() for name, body in _TRIGGER.findall(sql)}
     dropped = []
     rows: list[Any] = db.execute("select name, type, sql from sqlite_schema where sql is not null").fetchall()
     for name, kind, sql in rows:
@@ -62,7 +64,7 @@ def take_out_triggers(db: apsw.Connection, path: Path) -> list[str]:
 def put_back_triggers(db: apsw.Connection) -> None:
     """Make those of our triggers that are not there, inside the caller's transaction."""
     there = {str(name) for (name,) in db.execute("select name from sqlite_schema where type = 'trigger'")}
-    for sql in _sources():
+    for sql in schema.sources():
         for name, body in _TRIGGER.findall(sql):
             if name not in there:
                 db.execute(f"create trigger {name} {body}")
@@ -107,20 +109,14 @@ def is_uid(text: object) -> bool:
 
 
 @cache
-def _sources() -> tuple[str, ...]:
-    folder = Path(__file__).parent
-    return tuple(_COMMENT.sub("", (folder / name).read_text("utf-8")) for name in ("schema.sql", "derived.sql"))
-
-
-@cache
 def _tables() -> frozenset[str]:
     """The tables of a store, but for its index."""
-    return frozenset(name for sql in _sources() for virtual, name, _ in _TABLE.findall(sql) if not virtual)
+    return frozenset(name for sql in schema.sources() for virtual, name, _ in _TABLE.findall(sql) if not virtual)
 
 
 def _is_index_ours(db: apsw.Connection) -> bool:
     """Whether the index is made as ours is: another may read a view whenever it is asked."""
-    bodies = [body for sql in _sources() for virtual, name, body in _TABLE.findall(sql) if name == SEARCH_INDEX]
+    bodies = [body for sql in schema.sources() for virtual, name, body in _TABLE.findall(sql) if name == SEARCH_INDEX]
     stored: list[Any] = db.execute(
         "select sql from sqlite_schema where sql like '%search_index using%' or name = ?", (SEARCH_INDEX,)
     ).fetchall()

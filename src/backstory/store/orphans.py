@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.model import Complete, Error, Event, Outcome, ToolResult, event_from_json
-from backstory.store import claims, codec, runs, slices, turns
+from backstory.store import claims, codec, kinds, runs, schema, slices, turns
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -58,7 +58,7 @@ def _close(
 ) -> Orphan:
     codecs: dict[int, codec.EventCodec] = {}
     rows: list[Any] = db.execute(
-        "select kind, data from events where session_id = ? and turn_id = ? and kind in ('ToolCall', 'ToolResult') "
+        f"select kind, data from events where session_id = ? and turn_id = ? and kind in {kinds.TOOLS} "
         "order by seq, part",
         (session_id, turn_id),
     ).fetchall()
@@ -85,7 +85,9 @@ def _close(
         "update turns set outcome = ?, stop_reason = ?, last_seq = ?, ended = coalesce(ended, ?) where id = ?",
         (Outcome.CRASHED, runs.LOST, last_seq, now, turn_id),
     )
-    db.execute("update sessions set next_seq = ?, last_claude_uuid = '' where id = ?", (last_seq + 1, session_id))
+    db.execute(
+        f"update sessions set next_seq = ?, {schema.running_id_column()} = '' where id = ?", (last_seq + 1, session_id)
+    )
     claims.settle(db, session_id, turn_uid)
     turns.sum_up(db, session_id)
     return Orphan(session_uid=session_uid, turn_uid=turn_uid, seq=first_seq, calls=len(calls))

@@ -19,7 +19,7 @@ import apsw
 from msgspec import Struct
 
 from backstory import errors, sqlite_memory
-from backstory.store import connection, migrate, sql_functions
+from backstory.store import connection, kinds, migrate, sql_functions
 from backstory.store.claims import CLAIMED
 from backstory.store.costs import price_table
 
@@ -147,18 +147,13 @@ def execute(
     _check_statement(sql)
     db = _open(path, full_form, value_bytes_max, prices)
     refused = _only_let_read(db)
-    db.set_progress_handler(lambda: time.monotonic() - began > timeout_s, STEPS_BETWEEN_LOOKS)
-    # The index works through many pages in one of SQLite's steps, but reads each by a statement of its own.
-    alarm = threading.Timer(max(0.0, timeout_s - (time.monotonic() - began)), db.interrupt)
-    alarm.daemon = True
-    alarm.start()
     rows: list[tuple[Any, ...]] = []
     columns: list[str] = []
     stopped_by = None
     try:
         heap_bytes = max(HEAP_BYTES, 4 * value_bytes_max)
-        bounded = sqlite_memory.bounded(heap_bytes)
-        with connection.translated(path), _explained(refused, value_bytes_max, heap_bytes), bounded:
+        explained, bounded = _explained(refused, value_bytes_max, heap_bytes), sqlite_memory.bounded(heap_bytes)
+        with _interrupted(db, began + timeout_s), connection.translated(path), explained, bounded:
             gives_first = value_bytes_max > VALUE_BYTES_MAX
             stopped_by = _step(db, sql, parameters, limit, columns, rows, gives_first=gives_first)
     except apsw.InterruptError as late:
@@ -166,11 +161,24 @@ def execute(
             raise errors.SqlTooSlow(timeout_s) from late
         stopped_by = "time"
     finally:
-        alarm.cancel()
-        alarm.join()
         db.close(True)
     elapsed_ms = round((time.monotonic() - began) * 1000)
     return Answer(columns=columns, rows=rows, elapsed_ms=elapsed_ms, stopped_by=stopped_by)
+
+
+@contextmanager
+def _interrupted(db: apsw.Connection, deadline: float) -> Iterator[None]:
+    """Interrupt what a connection does once the clock (``time.monotonic``) is past the deadline."""
+    db.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_LOOKS)
+    # The index works through many pages in one of SQLite's steps, but reads each by a statement of its own.
+    alarm = threading.Timer(max(0.0, deadline - time.monotonic()), db.interrupt)
+    alarm.daemon = True
+    alarm.start()
+    try:
+        yield
+    finally:
+        alarm.cancel()
+        alarm.join()
 
 
 def _step(
@@ -259,9 +267,9 @@ def _make_views(db: apsw.Connection) -> None:
     db.execute(
         "create temp view answers as select e.id, t.input_tokens, t.output_tokens, t.cache_read_tokens, "
         "t.cache_write_tokens, t.api_latency_ms, t.model from main.events e join main.turns t on t.id = e.turn_id "
-        "where e.kind in ('AssistantText', 'ToolCall') and e.id = (select p.id from main.events p "
+        f"where e.kind in {kinds.ANSWERS} and e.id = (select p.id from main.events p "
         "where p.session_id = t.session_id and p.turn_id = t.id and p.seq between t.first_seq and t.last_seq "
-        "and p.kind in ('AssistantText', 'ToolCall') order by p.seq desc, p.part desc limit 1)"
+        f"and p.kind in {kinds.ANSWERS} order by p.seq desc, p.part desc limit 1)"
     )
     db.execute(_views_sql())
     db.execute("pragma query_only = 1")

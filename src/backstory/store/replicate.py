@@ -15,7 +15,7 @@ from backstory.derive import index_text
 from backstory.derive.remotes import repository_name
 from backstory.errors import SessionDiverged, SessionNotFound, StoreDamaged
 from backstory.model import Relation, event_from_json
-from backstory.store import branches, claims, derived_tables, slices, turns
+from backstory.store import branches, claims, derived_tables, kinds, slices, turns
 
 if TYPE_CHECKING:
     import apsw
@@ -318,6 +318,6 @@ def _copy_derived(db: apsw.Connection, source: str, old: int, new: int) -> None:
         f"join {source}.events r on r.id = x.result_id "
         "join events nc on nc.session_id = ?1 and nc.seq = oc.seq and nc.part = oc.part "
         "join events nr on nr.session_id = ?1 and nr.seq = r.seq and nr.part = r.part "
-        "where oc.session_id = ?2 and oc.kind = 'ToolCall'",
+        f"where oc.session_id = ?2 and oc.kind in {kinds.CALLS}",
         (new, old),
     )

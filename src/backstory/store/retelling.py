@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from backstory.derive.facts import At, Found
+from backstory.derive.facts import Found
 from backstory.derive.remotes import repository_name
-from backstory.model import AssistantText, SessionFacts, Turn, UserMessage, event_from_json
+from backstory.model import AssistantText, At, SessionFacts, Turn, UserMessage, event_from_json
 from backstory.store import claims, codec, derived_tables, sidecars, slices, titles, turns
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from backstory.conversation.tree import Point
-from backstory.derive.facts import At
 from backstory.errors import SessionNotFound, StoreRefused
-from backstory.model import AssistantText, Complete, Error, Event, Outcome, Turn, UserMessage
-from backstory.store import branches, claims, codec, derived_tables, logs, slices, turns
+from backstory.model import AssistantText, At, Complete, Error, Event, Outcome, Turn, UserMessage
+from backstory.store import branches, claims, codec, derived_tables, logs, schema, slices, turns
 
 if TYPE_CHECKING:
     import apsw
@@ -112,7 +111,8 @@ def write(db: apsw.Connection, piece: RunPiece) -> bool:
     turns.upsert(db, session_id, [piece.turn])
     _note_answer(db, turn_ids, piece)
     db.execute(
-        "update sessions set next_seq = ?, last_active = coalesce(?, last_active), last_claude_uuid = ? where id = ?",
+        "update sessions set next_seq = ?, last_active = coalesce(?, last_active), "
+        f"{schema.running_id_column()} = ? where id = ?",
         (seq, piece.end.at if piece.end else None, "" if piece.end else piece.turn.native_id, session_id),
     )
     if piece.end is not None:

@@ -19,8 +19,7 @@ from backstory.derive import shell_parse
 from backstory.derive.index_text import searchable
 from backstory.derive.pricing import UNKNOWN
 from backstory.model import Event, event_from_json, event_to_json
-from backstory.store import retelling, turns
-from backstory.store.branches import TOLD
+from backstory.store import kinds, retelling, turns
 from backstory.store.costs import Costs
 
 if TYPE_CHECKING:
@@ -276,15 +275,15 @@ class _OfTurns:
 _TURNS = f"""
 select t.uid, t.parent_uid,
   iif(t.parent_seq < p.last_seq and not exists (select 1 from main.events e where e.session_id = t.session_id
-    and e.seq > t.parent_seq and e.seq <= p.last_seq and e.kind in {TOLD}), p.last_seq, t.parent_seq),
+    and e.seq > t.parent_seq and e.seq <= p.last_seq and e.kind in {kinds.CONTENT}), p.last_seq, t.parent_seq),
   t.first_seq, t.last_seq, t.id, t.removed
 from main.turns t left join main.turns p on p.session_id = t.session_id and p.uid = t.parent_uid
 where t.session_id = ? order by t.first_seq, t.id
 """
 """A session's turns. What follows the last words of another follows that as a whole."""
-_MESSAGE = """
+_MESSAGE = f"""
 select id from main.events where session_id = (select session_id from main.turns where id = ?1) and turn_id = ?1
-  and seq between ?2 and ?3 and kind in ('UserMessage', 'AssistantText', 'ToolCall', 'ToolResult')
+  and seq between ?2 and ?3 and kind in {kinds.MESSAGES}
 order by seq desc, part desc limit 1
 """
 
@@ -297,7 +296,8 @@ def _leaf(db: apsw.Connection, session_id: int, tree: Tree[_Turn]) -> Point | No
         newest = max(tree, key=lambda turn: (turn.first_seq, turn.id), default=None)
         return None if newest is None else Point(newest.uid, newest.last_seq)
     last = tree[uid].last_seq
-    told = f"select exists (select 1 from main.events where session_id = ? and seq > ? and seq <= ? and kind in {TOLD})"
+    span = "session_id = ? and seq > ? and seq <= ?"
+    told = f"select exists (select 1 from main.events where {span} and kind in {kinds.CONTENT})"
     if seq is None or seq >= last or not db.execute(told, (session_id, seq, last)).get:
         seq = last
     return Point(uid, seq)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.derive.facts import Found, FoundSummary
+    from backstory.derive.facts import Found
+    from backstory.model import FoundSummary
 
 
 def note(db: apsw.Connection, log_id: int, found: Found) -> None:

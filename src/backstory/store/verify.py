@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import apsw
 from msgspec import Struct, field
 
-from backstory.model import event_from_json
-from backstory.store import codec, logs, sidecars, turns
+from backstory.model import Unknown, event_from_json
+from backstory.store import codec, kinds, logs, sidecars, turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,7 +94,7 @@ def _index(db: apsw.Connection) -> Iterator[str]:
         finally:
             db.execute("pragma query_only = 1")
     missing = db.execute(
-        "select count(*) from events e where e.kind in ('UserMessage', 'AssistantText') and e.char_len > 0 "
+        f"select count(*) from events e where e.kind in {kinds.TEXTS} and e.char_len > 0 "
         "and not exists (select 1 from search_index f where f.rowid = e.id)"
     ).get
     if missing:
@@ -139,7 +139,7 @@ def _events(db: apsw.Connection) -> Iterator[str]:
             except (codec.CodecError, ValueError) as refused:
                 yield f"event {event_id} (session {session} @{seq}): {refused}"
                 continue
-            if event.kind != kind and event.kind != "Unknown":
+            if event.kind != kind and not isinstance(event, Unknown):
                 yield f"event {event_id} (session {session} @{seq}): filed as {kind}, says {event.kind}"
             if log_id is not None and (read_to is None or position + length > read_to):
                 yield f"event {event_id} (session {session} @{seq}): its record is not in log {log_id}"

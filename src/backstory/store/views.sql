@@ -408,7 +408,7 @@ union all
 select s.id, 'current_message', current_message(s.id) from main.sessions s
 where current_message(s.id) is not null and s.id not in (select id from temp.claimed)
 union all
-select s.id, 'session_state', iif(s.last_claude_uuid <> '', 'processing', 'closed') from main.sessions s
+select s.id, 'session_state', iif(s.last_native_id <> '', 'processing', 'closed') from main.sessions s
 where s.id not in (select id from temp.claimed);
 
 -- dynamic_context_items: Copilot's shape of a context board. No board is kept yet, so it has no rows.

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct, field
 
-from backstory.agents._session_store import Place
+from backstory.agents.copilot.store import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from backstory.agents import KeptFile, KeptLog
-    from backstory.agents._session_store import SessionStore
+    from backstory.agents.contract import KeptFile, KeptLog
+    from backstory.agents.copilot.store import SessionStore
 
 WORKSPACE = "workspace.yaml"
 _FORGE_TOOL = "github-mcp-server-"

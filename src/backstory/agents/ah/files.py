@@ -14,21 +14,23 @@ import sqlite3
 from bisect import bisect_right
 from collections import deque
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import Exported, _jsonl, _message_rows
+from backstory.agents import _jsonl
+from backstory.agents.ah import rows
+from backstory.agents.contract import SessionFile
 from backstory.bounds import INTEGER_MAX, added
-from backstory.model import Outcome
+from backstory.model import AssistantText, Compacted, Error, Outcome, ToolCall, ToolResult, UserMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from backstory.agents import KeptLog
+    from backstory.agents.contract import ExportSource, KeptLog
 
 Row = dict[str, Any]
 
@@ -76,24 +78,7 @@ _STOPS = {Outcome.COMPLETED: "end_turn", Outcome.CANCELLED: "interrupted", Outco
 _GIVEN = ("block_type", "content", "tool_id", "tool_name", "tool_input", "tool_output", "is_error", "duration_ms")
 
 
-class Tree(Exported, Protocol):
-    """One session of ours with its branches."""
-
-    def tip(self) -> int | None:
-        """The event that the next prompt follows, by its id in the rows; None where none is known."""
-
-
-class SessionFile(Struct, frozen=True, kw_only=True):
-    """A file that a session becomes: its path below a project's folder, and how to fill it.
-
-    ``write`` gives how many rows of each kind it has.
-    """
-
-    name: str
-    write: Callable[[Path], dict[str, int]]
-
-
-def files_of(session: Tree, agent: str, folder: str) -> list[SessionFile]:
+def files_of(session: ExportSource, agent: str, folder: str) -> list[SessionFile]:
     """The files of a session: one, and a second where texts wait for it. ``agent``: whose own rows are kept."""
     told = next(session.rows("sessions", _Whole.__struct_fields__), None)
     if told is None:
@@ -104,9 +89,9 @@ def files_of(session: Tree, agent: str, folder: str) -> list[SessionFile]:
     if not own:
         return [SessionFile(name=f"{folder}/{whole.uid}{ENDING}", write=lambda path: _write_told(path, session, whole))]
     native_id = own[-1].native_id
-    name, called = native_id if _message_rows.is_ulid(native_id) else whole.uid, _called(whole)
+    name, called = native_id if rows.is_ulid(native_id) else whole.uid, _called(whole)
     files = [SessionFile(name=f"{folder}/{name}{ENDING}", write=lambda path: write_kept(path, own, called))]
-    if any(line.table == _message_rows.QUEUE for line in _lines(own)):
+    if any(line.table == rows.QUEUE for line in _lines(own)):
         files.append(SessionFile(name=f"{folder}/{name}{QUEUE_ENDING}", write=lambda path: _write_queue(path, own)))
     return files
 
@@ -175,9 +160,9 @@ def _bound(value: Any, name: str) -> tuple[bool, Any]:
     """A value as SQLite takes it, and whether it is text that is given as bytes."""
     if isinstance(value, dict):
         (kind, data), *_ = value.items()
-        if kind == _message_rows.REAL:
+        if kind == rows.REAL:
             return False, float(data)
-        return kind == _message_rows.TEXT_BYTES, base64.b64decode(data)
+        return kind == rows.TEXT_BYTES, base64.b64decode(data)
     return False, _NOT_NULL.get(name) if value is None else value
 
 
@@ -186,7 +171,7 @@ def _text(data: bytes) -> Any:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return {_message_rows.TEXT_BYTES: base64.b64encode(data).decode()}
+        return {rows.TEXT_BYTES: base64.b64encode(data).decode()}
 
 
 # rows as they were --------------------------------------------------------------------------------------------
@@ -231,16 +216,16 @@ def write_kept(path: Path, logs: Sequence[KeptLog], called: str | None = None) -
             elif line.table in ("content_blocks", "events"):
                 file.insert(line.table, row)
                 changes += [row.get("details")] if row.get("event_type") == "state_change" else []
-            elif line.table == _message_rows.SESSION:
+            elif line.table == rows.SESSION:
                 # Where it stood there is told of each database anew.
-                known.pop(_message_rows.CURRENT, None)
-                known.pop(_message_rows.STATE, None)
+                known.pop(rows.CURRENT, None)
+                known.pop(rows.STATE, None)
             elif line.table == "context":
                 known[row["key"]] = row.get("value")
             elif line.table == "conversations":
-                known[_message_rows.STATE] = row.get("state")
-        implied = {_message_rows.CURRENT: last, _message_rows.STATE: _message_rows.state_after(changes)}
-        known |= {_message_rows.NAME: called} if called is not None else {}
+                known[rows.STATE] = row.get("state")
+        implied = {rows.CURRENT: last, rows.STATE: rows.state_after(changes)}
+        known |= {rows.NAME: called} if called is not None else {}
         for key, value in (implied | known).items():
             file.know(key, value)
         _answer_open_calls(file)
@@ -282,12 +267,12 @@ def _answer_open_calls(file: _File) -> None:
 
 
 def _write_queue(path: Path, logs: Sequence[KeptLog]) -> dict[str, int]:
-    taken = (line.row for line in _lines(logs) if line.table == _message_rows.CONSUMED)
+    taken = (line.row for line in _lines(logs) if line.table == rows.CONSUMED)
     consumed = {row["id"]: row["consumed_at"] for row in taken}
     with _File(path, QUEUE_SCHEMA) as file:
         for line in _lines(logs):
-            if line.table == _message_rows.QUEUE:
-                file.insert(_message_rows.QUEUE, line.row | {"consumed_at": consumed.get(line.row.get("id"))})
+            if line.table == rows.QUEUE:
+                file.insert(rows.QUEUE, line.row | {"consumed_at": consumed.get(line.row.get("id"))})
     return file.counts
 
 
@@ -344,10 +329,13 @@ class _Written(Struct, frozen=True):
     depth: int
 
 
-_EVENT_COLUMNS = (*_Told.__struct_fields__[:-1], "iif(kind in ('Compacted', 'Error'), event_text(data), null)")
+_EVENT_COLUMNS = (
+    *_Told.__struct_fields__[:-1],
+    f"iif(kind in ('{Compacted.kind}', '{Error.kind}'), event_text(data), null)",
+)
 
 
-def _write_told(path: Path, session: Tree, whole: _Whole) -> dict[str, int]:
+def _write_told(path: Path, session: ExportSource, whole: _Whole) -> dict[str, int]:
     with _File(path, SCHEMA) as file:
         columns = ", ".join(_GIVEN)
         # In a file of its own beside the memory: what tools gave back may be large.
@@ -363,7 +351,7 @@ def _write_told(path: Path, session: Tree, whole: _Whole) -> dict[str, int]:
 class _Telling:
     """Writes the turns of one session, each behind the one it follows."""
 
-    def __init__(self, file: _File, session: Tree, whole: _Whole) -> None:
+    def __init__(self, file: _File, session: ExportSource, whole: _Whole) -> None:
         self._file, self._session, self._whole = file, session, whole
         self._at = ids.parse_time_ms(whole.created_at) or 0
         self._written: dict[str, list[_Written]] = {}
@@ -390,26 +378,26 @@ class _Telling:
             event = _Told(*row)
             of.setdefault(event.turn_id, []).append(event)
         for event in sorted((each for events in of.values() for each in events), key=_order):
-            if event.kind == "ToolResult" and event.turn_id in there:
+            if event.kind == ToolResult.kind and event.turn_id in there:
                 self._results.setdefault(self._call_of(event), deque()).append(event.id)
         for turn in sorted(turns, key=lambda each: (each.first_seq, each.id)):
             if turn.id in there:
                 self._turn(turn, sorted(of.get(turn.id, []), key=_order))
-        self._file.know(_message_rows.NAME, _called(self._whole))
+        self._file.know(rows.NAME, _called(self._whole))
         last = self._tip.id if self._tip is not None else None
         current = self._by_event.get(self._session.tip() or 0, last)
         end = self._whole.leaf_seq or next((turn.last_seq for turn in turns if turn.uid == self._whole.leaf_uid), None)
         while current in self._summaries and (end is None or self._summaries[current].seq <= end):
             current = self._summaries[current].id
-        self._file.know(_message_rows.CURRENT, current)
-        self._file.know(_message_rows.STATE, _message_rows.CLOSED)
+        self._file.know(rows.CURRENT, current)
+        self._file.know(rows.STATE, rows.CLOSED)
 
     def _turn(self, turn: _Turn, events: list[_Told]) -> None:
         self._tip, self._last_answer = self._parent(turn), None
         self._followed[turn.uid] = self._tip
         self._current = self._written.setdefault(turn.uid, [])
         self._at = turn.started or self._at
-        if turn.prompt and not any(event.kind == "UserMessage" for event in events):
+        if turn.prompt and not any(event.kind == UserMessage.kind for event in events):
             self._user(turn.first_seq, f"prompt {turn.uid}", turn.prompt)
         self._events(turn, events)
         self._end(turn)
@@ -421,32 +409,32 @@ class _Telling:
         answer: list[_Told] = []
         has_prompt = bool(self._current)
         for event in events:
-            if event.kind in ("AssistantText", "ToolCall"):
+            if event.kind in (AssistantText.kind, ToolCall.kind):
                 answer.append(event)
                 continue
-            if event.kind in ("UserMessage", "ToolResult", "Compacted"):
+            if event.kind in (UserMessage.kind, ToolResult.kind, Compacted.kind):
                 self._answer(turn, answer)
                 answer = []
             self._at = event.at or self._at
             match event.kind:
-                case "UserMessage":
+                case UserMessage.kind:
                     (text,) = self._given(event.id, "content")
                     self._user(event.seq, f"{event.id}", f"{STEERING if has_prompt else ''}{text or ''}", event.id)
                     has_prompt = True
-                case "Compacted" if event.text:
+                case Compacted.kind if event.text:
                     before = self._tip
                     self._user(event.seq, f"{event.id}", f"{SUMMARY}\n{event.text}")
                     if before is not None and self._tip is not None:
                         self._summaries[before.id] = self._tip
-                case "Error":
+                case Error.kind:
                     self._event(None, "error", f"{event.id}", error=event.text or "")
-                case "ToolResult":
+                case ToolResult.kind:
                     self._stray(turn, event)
         self._answer(turn, answer)
 
     def _answer(self, turn: _Turn, answer: list[_Told]) -> None:
         """An answer with all that it called, and behind it a message with what came of each call."""
-        answer = [event for event in answer if event.kind == "ToolCall" or self._given(event.id, "content")[0]]
+        answer = [event for event in answer if event.kind == ToolCall.kind or self._given(event.id, "content")[0]]
         if not answer:
             return
         self._at = answer[0].at or self._at
@@ -456,7 +444,7 @@ class _Telling:
         for place, event in enumerate(answer):
             self._by_event[event.id] = message.id
             block = dict(zip(_GIVEN, self._given(event.id, *_GIVEN), strict=True))
-            if event.kind == "ToolCall":
+            if event.kind == ToolCall.kind:
                 waiting = self._results.get(self._call_of(event))
                 result = waiting.popleft() if waiting else None
                 calls.append(_Call(block["tool_id"] or f"call_{event.id}", result, block.pop("duration_ms")))

@@ -22,8 +22,8 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import SessionRows, UnreadableDatabase, UnreadRows
 from backstory.agents._foreign import TooLarge, left_out, opened
+from backstory.agents.contract import SessionRows, UnreadableDatabase, UnreadRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

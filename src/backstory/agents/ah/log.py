@@ -8,7 +8,7 @@ that is gone the branch goes on as a root, like there.
 
 What a session used is in events of its calls (input without caches); in the first builds only in the messages (input
 with caches). Texts that wait for a session lie in ``<ulid>.queue.db``. The lock there is no history. Which table has
-which column tells the version; see ``_message_rows`` for how a database becomes lines of records.
+which column tells the version; see ``rows`` for how a database becomes lines of records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import _jsonl, _message_files, _message_rows, _numbers
+from backstory.agents import _jsonl, _numbers
+from backstory.agents.ah import files, rows
 from backstory.bounds import added
 from backstory.conversation.context import strip_context
 from backstory.model import (
@@ -52,8 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from backstory.agents import Place, SessionRows, UnreadRows
-    from backstory.agents._message_files import SessionFile, Tree
+    from backstory.agents.contract import ExportSource, LogRoot, SessionFile, SessionRows, UnreadRows
 
 NAME = "ah"
 FOLDER = ".ah"
@@ -70,7 +70,7 @@ FAILED_STOPS = frozenset({"error", "budget_exceeded", "loop_detected", "deadline
 DONE_STOPS = frozenset({"end_turn", "stop_sequence"})
 INTERRUPTED = "interrupted"
 ITERATION = ("status", "metric_value", "baseline_value", "message")
-STEERING, SUMMARY, LOOP = _message_files.STEERING, _message_files.SUMMARY, "[LOOP DETECTED]"
+STEERING, SUMMARY, LOOP = files.STEERING, files.SUMMARY, "[LOOP DETECTED]"
 _SQLITE = b"SQLite format 3\0"
 _REMINDER = re.compile(r"You must write the file `[^`]*` before finishing\. Please produce it now\.$")
 _IMAGE = '{"__image__":'
@@ -131,13 +131,10 @@ _any_decoder = msgspec.json.Decoder()
 _state_decoder = msgspec.json.Decoder(_State)
 
 
-class Ah:
-    """The agent ah."""
+class Logs:
+    """See ``contract.LogPart``."""
 
-    name = NAME
-    title = "ah"
-
-    def places(self, environ: Mapping[str, str], home: Path) -> list[Place]:
+    def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
         # It keeps no logs, only databases.
         return []
 
@@ -148,7 +145,7 @@ class Ah:
         records = list(filter(None, map(_record, _jsonl.lines_in(head))))
         if not any(_is_ours(each) for each in records):
             return None
-        row = records[0].row if records[0].table == _message_rows.SESSION else None
+        row = records[0].row if records[0].table == rows.SESSION else None
         own = _text(row.get("id")) if isinstance(row, dict) else ""
         return LogIdentity(native_id=own or path.name.rpartition("#")[2])
 
@@ -163,6 +160,10 @@ class Ah:
         row = found.row if found is not None else None
         native_id = _text(row.get("id")) if isinstance(row, dict) else ""
         return f"{found.table}:{native_id}" if found is not None and native_id else None
+
+
+class Databases:
+    """See ``contract.DatabasePart``."""
 
     def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
         return self.databases_in(home)
@@ -189,22 +190,26 @@ class Ah:
     def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows | UnreadRows]:
         queue = next((copy.with_name(each.name) for each in self.beside(database)), None)
         is_in_project = database.parent.name == FOLDER
-        given = _message_rows.Database(
+        given = rows.Database(
             path=copy,
             queue=queue if queue is not None and queue.exists() else None,
             file_name=database.name,
             stem=_session_name(database.name).removesuffix(ENDING),
             folder=str(database.parent.parent) if is_in_project else None,
         )
-        return _message_rows.sessions_in(given)
+        return rows.sessions_in(given)
 
-    def session_files(self, session: Tree) -> list[SessionFile]:
+
+class SessionExport:
+    """See ``contract.SessionExportPart``."""
+
+    def session_files(self, session: ExportSource) -> list[SessionFile]:
         """The files that a session of ours becomes in its own form, with their paths below a project's folder."""
-        return _message_files.files_of(session, NAME, FOLDER)
+        return files.files_of(session, NAME, FOLDER)
 
 
 class Reader:
-    """Folds one session. See ``agents.LogReader``."""
+    """Folds one session. See ``contract.LogReader``."""
 
     def __init__(self, state: bytes | None) -> None:
         self._state = _state_decoder.decode(state) if state else _State()
@@ -229,9 +234,9 @@ class Reader:
         if found is None or not isinstance(found.row, dict):
             return Parsed(None, [(0, self._unknown("not JSON"))], None)
         table, row = _text(found.table), found.row
-        at = _message_rows.at_ms(row.get("created_at"), row.get("id"))
+        at = rows.at_ms(row.get("created_at"), row.get("id"))
         at = at if at is not None else _numbers.time_ms(_text(found.timestamp) or row.get("created_at"))
-        if table == _message_rows.MESSAGES:
+        if table == rows.MESSAGES:
             turn, events = self._message(found, row, at, seq)
         else:
             turn = self._state.turns.get(self._turn_of(_text(row.get("message_id"))) or "")
@@ -373,32 +378,32 @@ class Reader:
     def _beside(self, table: str, row: dict[str, Any], turn: Turn | None) -> list[Event]:
         """What records that are no messages say."""
         match table:
-            case _message_rows.SESSION:
+            case rows.SESSION:
                 cwd = _text(row.get("cwd"))
                 self._state.session.cwd = cwd or None
                 return [Init(cwd=cwd)] if cwd else []
-            case _message_rows.CONTEXT:
+            case rows.CONTEXT:
                 return self._known(_text(row.get("key")), row.get("value"))
-            case _message_rows.EVENTS:
+            case rows.EVENTS:
                 return self._event(row, turn)
-            case _message_rows.QUEUE:
+            case rows.QUEUE:
                 return [Hook(name=f"queued {_text(row.get('message_type'))}", output=_plain(row.get("content")))]
-            case _message_rows.ITERATIONS:
+            case rows.ITERATIONS:
                 said = [f"{name}: {_plain(row[name])}" for name in ITERATION if row.get(name) is not None]
                 return [Hook(name="work iteration", output="\n".join(said))]
-            case _message_rows.CONSUMED | _message_rows.CONVERSATIONS:
+            case rows.CONSUMED | rows.CONVERSATIONS:
                 return []
             case _:
-                return [self._unknown(f"{table} without a message" if table == _message_rows.BLOCKS else table)]
+                return [self._unknown(f"{table} without a message" if table == rows.BLOCKS else table)]
 
     def _known(self, key: str, value: Any) -> list[Event]:
-        if key == _message_rows.NAME:
+        if key == rows.NAME:
             self._state.session.title = _plain(value) or None
             return []
-        if key == _message_rows.CURRENT:
+        if key == rows.CURRENT:
             tip = self._state.messages.get(_text(value))
             self._state.session.leaf = (tip.turn_uid, self._behind(tip)) if tip is not None and tip.turn_uid else None
-        return [] if key == _message_rows.STATE else [Hook(name=key, output=_plain(value))]
+        return [] if key == rows.STATE else [Hook(name=key, output=_plain(value))]
 
     def _event(self, row: dict[str, Any], turn: Turn | None) -> list[Event]:
         said = _given(row.get("details"))
@@ -473,7 +478,7 @@ def _record(line: bytes) -> _Line | None:
 
 
 def _is_ours(record: _Line) -> bool:
-    return _text(record.table) in _message_rows.TOLD or isinstance(record.row, dict)
+    return _text(record.table) in rows.TOLD or isinstance(record.row, dict)
 
 
 def _begins_turn(text: str, blocks: list[dict[str, Any]]) -> bool:
@@ -567,6 +572,3 @@ def _told_count(row: dict[str, Any], name: str) -> int | None:
 def _number(value: Any) -> int | None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return int(value) if is_number and abs(value) < _NUMBER_MAX else None
-
-
-AGENT = Ah()

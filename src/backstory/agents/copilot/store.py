@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.agents._session_rows import SECTIONS
+from backstory.agents.copilot.rows import SECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from backstory.agents import Exported, KeptLog
+    from backstory.agents.contract import ExportSource, KeptLog
 
 VERSION = 3
 TABLES = ("sessions", "turns", "checkpoints", "session_files", "session_refs", "search_index")
@@ -187,7 +187,7 @@ class SessionStore:
         self._indexed[source_id] = added.lastrowid
 
 
-def write_known(store: SessionStore, source: Exported, agent: str, is_made: Callable[[str], bool]) -> None:
+def write_known(store: SessionStore, source: ExportSource, agent: str, is_made: Callable[[str], bool]) -> None:
     """All that is known of a source's sessions: with its own times, every answer, titles, and whoever wrote the log.
 
     A session has its agent's own id, as in that agent's store; our uid where there is none, or another has it already.
@@ -214,7 +214,7 @@ def write_known(store: SessionStore, source: Exported, agent: str, is_made: Call
             _index_made(store, names[log.session_id], log, is_made)
 
 
-def _write_sessions(store: SessionStore, source: Exported) -> dict[int, str]:
+def _write_sessions(store: SessionStore, source: ExportSource) -> dict[int, str]:
     """Write the sessions; gives what each is called there."""
     names: dict[int, str] = {}
     for of, uid, native_id, created, updated, *place in source.rows(

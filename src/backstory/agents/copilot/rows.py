@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backstory import ids
-from backstory.agents import SessionRows, UnreadableDatabase, UnreadRows
 from backstory.agents._foreign import TooLarge, left_out, opened
+from backstory.agents.contract import SessionRows, UnreadableDatabase, UnreadRows
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator

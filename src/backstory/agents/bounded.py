@@ -1,0 +1,192 @@
+"""Readers as everybody but their agents uses them: they return only numbers and times that can be kept.
+
+What an adapter, ours or another package's, returns beyond that becomes None, and is counted by its name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backstory import bounds
+from backstory.agents import _numbers
+from backstory.agents.contract import Streamed
+from backstory.bounds import OUT_OF_RANGE
+from backstory.errors import AgentCannotRun
+from backstory.model import Complete, Parsed, Retry, Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from backstory.agents.contract import Agent, Ending, Exit, LogReader, SteerState, StreamReader
+    from backstory.model import Event, LogIdentity, SessionFacts, Turn
+
+_TOKENS = {
+    "input": "input_tokens", "output": "output_tokens", "cache_read": "cache_read_tokens",
+    "cache_write": "cache_write_tokens", "reasoning": "reasoning_tokens",
+    "cache_write_1h": "cache_write_1h_tokens", "largest_input": "largest_input_tokens",
+}  # fmt: skip
+
+
+def log_reader(
+    agent: Agent, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]
+) -> LogReader:
+    """The agent's reader of a log; see ``LogPart.reader``."""
+    return _BoundedLogReader(agent.log.reader(identity, state, earlier))
+
+
+def stream_reader(agent: Agent) -> StreamReader:
+    """The agent's reader of a run's output; raises AgentCannotRun."""
+    if agent.run is None:
+        raise AgentCannotRun(agent.name)
+    return _BoundedStreamReader(agent.run.stream_reader())
+
+
+class _Counted:
+    """How often something could not be kept, by its name, beside what the reader within does not know."""
+
+    def __init__(self, reader: LogReader | StreamReader) -> None:
+        self._within, self._unfit = reader, dict[str, int]()
+
+    @property
+    def unknown(self) -> Mapping[str, int]:
+        known = self._within.unknown
+        return {**known, **{name: count + known.get(name, 0) for name, count in self._unfit.items()}}
+
+    def _count(self, names: list[str]) -> None:
+        for name in names:
+            self._unfit[OUT_OF_RANGE + name] = self._unfit.get(OUT_OF_RANGE + name, 0) + 1
+
+
+class _BoundedLogReader(_Counted):
+    def __init__(self, reader: LogReader) -> None:
+        super().__init__(reader)
+        self._reader, self._read = reader, reader.read
+        self._noted: set[tuple[str, str]] = set()
+
+    @property
+    def session(self) -> SessionFacts:
+        return self._reader.session
+
+    def state(self) -> bytes:
+        return self._reader.state()
+
+    def read(self, line: bytes, seq: int) -> Parsed:
+        names: list[str] = []
+        before = _numbers.met.set(names)
+        try:
+            parsed = self._read(line, seq)
+        finally:
+            _numbers.met.reset(before)
+        events, at = _fitting_events(parsed.events, names), parsed.at
+        if at is not None and not 0 <= at <= bounds.TIME_MAX_MS:
+            names.append(_numbers.TIME)
+            at = None
+        if names:
+            self._count(names)
+            return msgspec.structs.replace(parsed, at=at, events=events)
+        return parsed
+
+    def touched(self) -> Iterator[Turn]:
+        for turn in self._reader.touched():
+            fitting, names = _fitting_turn(turn)
+            # A turn is returned again and again: what is wrong with it is counted once.
+            new = [name for name in names if (turn.uid, name) not in self._noted]
+            self._noted.update((turn.uid, name) for name in new)
+            self._count(new)
+            yield fitting
+
+
+class _BoundedStreamReader(_Counted):
+    def __init__(self, reader: StreamReader) -> None:
+        super().__init__(reader)
+        self._reader, self._read = reader, reader.read
+
+    @property
+    def native_id(self) -> str | None:
+        return self._reader.native_id
+
+    @property
+    def steering(self) -> SteerState | None:
+        return self._reader.steering
+
+    def stderr(self, line: bytes) -> list[Event]:
+        return self._reader.stderr(line)
+
+    def read(self, line: bytes) -> Streamed:
+        names: list[str] = []
+        before = _numbers.met.set(names)
+        try:
+            streamed = self._read(line)
+        finally:
+            _numbers.met.reset(before)
+        events = _fitting_events(streamed.events, names)
+        if names:
+            self._count(names)
+            return Streamed(events, streamed.takes_number, streamed.delta)
+        return streamed
+
+    def ended(self, exit: Exit) -> Ending:
+        ending = self._reader.ended(exit)
+        names: list[str] = []
+        fitting = msgspec.structs.replace(
+            ending,
+            duration_ms=_kept(ending.duration_ms, "duration_ms", names),
+            api_latency_ms=_kept(ending.api_latency_ms, "api_latency_ms", names),
+            cost_usd=_kept_amount(ending.cost_usd, names),
+            tokens=_fitting_tokens(ending.tokens, names),
+        )
+        self._count(names)
+        return fitting
+
+
+def _fitting_events(events: list[tuple[int, Event]], names: list[str]) -> list[tuple[int, Event]]:
+    """The events with numbers that can be kept; the same list when there is nothing to be seen to."""
+    for _, event in events:
+        if type(event) is Complete or type(event) is Retry:
+            return [(part, _fitting_event(each, names)) for part, each in events]
+    return events
+
+
+def _fitting_event(event: Event, names: list[str]) -> Event:
+    match event:
+        case Complete():
+            duration_ms, cost_usd = _kept(event.duration_ms, "duration_ms", names), _kept_amount(event.cost_usd, names)
+            return Complete(success=event.success, duration_ms=duration_ms, cost_usd=cost_usd)
+        case Retry():
+            return Retry(attempt=_kept(event.attempt, "attempt", names) or 0, message=event.message)
+    return event
+
+
+def _fitting_turn(turn: Turn) -> tuple[Turn, list[str]]:
+    names: list[str] = []
+    tokens = _fitting_tokens(turn.tokens, names)
+    duration_ms, cost_usd = _kept(turn.duration_ms, "duration_ms", names), _kept_amount(turn.cost_usd, names)
+    api_latency_ms = _kept(turn.api_latency_ms, "api_latency_ms", names)
+    # The record that told an impossible time has said so.
+    started, ended = bounds.time_ms(turn.started), bounds.time_ms(turn.ended)
+    if not names and (started, ended) == (turn.started, turn.ended):
+        return turn, names
+    kept = {"tokens": tokens, "duration_ms": duration_ms, "api_latency_ms": api_latency_ms, "cost_usd": cost_usd}
+    return msgspec.structs.replace(turn, **kept, started=started, ended=ended), names
+
+
+def _fitting_tokens(tokens: Tokens, names: list[str]) -> Tokens:
+    before = len(names)
+    kept = {field: _kept(getattr(tokens, field), name, names) for field, name in _TOKENS.items()}
+    return Tokens(**kept) if len(names) > before else tokens
+
+
+def _kept(told: Any, name: str, names: list[str]) -> int | None:
+    found = bounds.count(told)
+    if found is None and told is not None:
+        names.append(name)
+    return found
+
+
+def _kept_amount(told: Any, names: list[str]) -> float | None:
+    found = bounds.amount(told)
+    if found is None and told is not None:
+        names.append("cost_usd")
+    return found

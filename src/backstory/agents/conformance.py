@@ -1,0 +1,488 @@
+"""One test for every agent, ours and other packages': does it keep the contract?
+
+    from backstory.agents.conformance import check
+
+    def test_my_agent_keeps_the_contract():
+        check("myagent", logs=[Path("tests/logs/one.jsonl")])
+
+``check`` raises AssertionError with one line for each fault. It tests the agent's parts against ``contract``, member by
+member; with recorded logs and outputs of runs also what its readers return, whole and from random cuts on.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import tempfile
+from collections import Counter
+from contextlib import suppress
+from difflib import get_close_matches
+from itertools import pairwise
+from pathlib import Path, PurePath
+from random import Random
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+import msgspec
+from msgspec import Struct
+
+from backstory import agents, ids
+from backstory.agents import contract
+from backstory.agents.contract import Agent, Ending, Exit, LogRoot, SidecarContent, Streamed, UnreadableDatabase
+from backstory.model import (
+    KINDS,
+    AssistantText,
+    Event,
+    LogIdentity,
+    Outcome,
+    Parsed,
+    Permissions,
+    SessionFacts,
+    Thinking,
+    ToolResult,
+    Turn,
+    Unknown,
+    UserMessage,
+    event_from_json,
+    event_to_json,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from backstory.agents.contract import LogReader, RunPart, SteerPart
+
+HOME = Path("/nonexistent/home")
+ODD_LINES = (
+    b"", b" ", b"\0\0", b"\xff\xfe{", b"{", b"{}", b"[]", b"null", b'{"type":3}', b'{"type":{"type":[]}}',
+    b'"\\ud800"', b"[" * 50_000,
+)  # fmt: skip
+"""Lines that no agent writes, and every reader may meet."""
+RANDOM_CUTS = 20
+"""So many times a log is read with new readers from random places on."""
+EXITS = (
+    Exit(code=0), Exit(code=1), Exit(signal=9), Exit(signal=2, was_cancelled=True), Exit(code=1, was_cancelled=True),
+)  # fmt: skip
+
+
+def check(name: str, logs: Iterable[Path] = (), outputs: Iterable[Path] = ()) -> None:
+    """Load the agent called ``name`` and test it; raises AssertionError, one fault a line.
+
+    ``logs``: recorded logs of it, under names that it knows. ``outputs``: the stdout of runs of it, a file each.
+    """
+    agent = agents.load(name)
+    faults = [] if agent.name == name else [f"it is registered as {name!r} and calls itself {agent.name!r}"]
+    faults += part_faults(agent)
+    # What a part lacks would be found again by each that asks for it.
+    if not faults:
+        faults += behaviour_faults(agent)
+        faults += [f"{path}: {fault}" for path in logs for fault in log_faults(agent, path)]
+        faults += [f"{path}: {fault}" for path in outputs for fault in output_faults(agent, path)]
+    if faults:
+        raise AssertionError(f"{name} does not keep the contract:\n" + "\n".join(faults))
+
+
+# members --------------------------------------------------------------------------------------------------------
+
+
+def part_faults(agent: Agent) -> list[str]:
+    """What is wrong with an agent's names, and with the members of its parts and readers."""
+    faults = list(_name_faults(agent))
+    for field, kind in _parts().items():
+        part: Any = getattr(agent, field)
+        if part is not None or field == "log":
+            faults += member_faults(part, kind, field)
+    if agent.steer is not None and agent.run is None:
+        faults.append("steer: an agent that cannot be run takes no messages")
+    if not faults:
+        reader = agent.log.reader(LogIdentity(native_id="x"), None, tuple)
+        faults += member_faults(reader, contract.LogReader, "log.reader()")
+    if not faults and agent.run is not None:
+        faults += member_faults(agent.run.stream_reader(), contract.StreamReader, "run.stream_reader()")
+    return faults
+
+
+def _parts() -> dict[str, type]:
+    """The parts of an agent, each with the class that says what members it has."""
+    hints = get_type_hints(Agent)
+    kinds = {
+        field: next((each for each in get_args(hint) if each is not type(None)), hint) for field, hint in hints.items()
+    }
+    return {field: kind for field, kind in kinds.items() if kind is not str}
+
+
+def _name_faults(agent: Agent) -> Iterator[str]:
+    if not (agent.name.isidentifier() and agent.name.isascii() and agent.name == agent.name.lower()):
+        yield f"name: {agent.name!r} is no identifier of small letters"
+    if not agent.title.strip() or not agent.title.isprintable():
+        yield f"title: {agent.title!r} is no line of text"
+
+
+def member_faults(given: object, kind: type, where: str) -> list[str]:
+    """How the public members of an object differ from those of a class of the contract."""
+    wanted = {name: member for name, member in vars(kind).items() if not name.startswith("_")}
+    present = {name for name in dir(given) if not name.startswith("_")}
+    missing, unknown = sorted(wanted.keys() - present), sorted(present - wanted.keys())
+    faults = [f"{where}: {name} is missing" for name in missing]
+    for name in unknown:
+        near = get_close_matches(name, wanted, 1)
+        faults.append(f"{where}: {name} is no member of {kind.__name__}" + (f"; {near[0]}?" if near else ""))
+    for name in sorted(wanted.keys() & present):
+        expected, member = wanted[name], getattr(given, name)
+        if isinstance(expected, property):
+            faults += [f"{where}: {name} is a value, not a method"] if callable(member) else []
+        elif not callable(member):
+            faults.append(f"{where}: {name} is a method, not a value")
+        elif _shape(member) != _shape(expected)[1:]:
+            faults.append(
+                f"{where}: {name}{inspect.signature(member)} must be called like {inspect.signature(expected)}"
+            )
+    return faults
+
+
+def _shape(function: Any) -> list[tuple[str, Any, Any]]:
+    """How a function can be called: its parameters, without their types, which mypy compares."""
+    return [(each.name, each.kind, each.default) for each in inspect.signature(function).parameters.values()]
+
+
+# what parts return ----------------------------------------------------------------------------------------------
+
+
+def behaviour_faults(agent: Agent) -> list[str]:
+    """What is wrong with what an agent's parts return, where no recording is needed to see it."""
+    faults = [*_root_faults(agent), *_stranger_faults(agent), *_odd_line_faults(agent)]
+    if agent.sidecars is not None:
+        faults += _sidecar_faults(agent.sidecars)
+    if agent.database is not None:
+        faults += _database_faults(agent.database)
+    if agent.run is not None:
+        faults += [*_command_faults(agent.run), *_stream_faults(agent, ODD_LINES)]
+        if agent.steer is not None:
+            faults += _steer_faults(agent.steer)
+    return faults
+
+
+def _root_faults(agent: Agent) -> Iterator[str]:
+    for root in agent.log.roots({}, HOME):
+        if not isinstance(root, LogRoot) or not root.root.is_absolute() or not root.folder.is_relative_to(root.root):
+            yield f"log.roots: {root!r} is no LogRoot with a folder in its root"
+
+
+def _stranger_faults(agent: Agent) -> Iterator[str]:
+    """A log of nobody must not be taken for one of this agent."""
+    for head in (*ODD_LINES, b"\x89PNG\r\n\x1a\n", b"SQLite format 3\0", b'{"kind":"of another agent"}\n'):
+        if (found := agent.log.identify(Path("stranger.jsonl"), head)) is not None:
+            yield f"log.identify: takes {head[:40]!r} for a log of its own: {found}"
+
+
+def _odd_line_faults(agent: Agent) -> Iterator[str]:
+    for line in ODD_LINES:
+        told: Any = agent.log.is_whole(line)
+        if not isinstance(told, bool):
+            yield f"log.is_whole: returns {told!r} for {line[:40]!r}"
+        given: Any = agent.log.native_id_of(line)
+        if not isinstance(given, str | None):
+            yield f"log.native_id_of: returns {given!r} for {line[:40]!r}"
+    yield from _read(agent, LogIdentity(native_id="x"), ODD_LINES).faults
+
+
+def _sidecar_faults(sidecars: contract.SidecarPart) -> Iterator[str]:
+    for name in ("stranger.bin", "a/b/c/d/e", ".hidden", "x.json"):
+        found: Any = sidecars.log_of(PurePath("s", name))
+        if not isinstance(found, PurePath | None):
+            yield f"sidecars.log_of: returns {found!r} for {name!r}"
+        is_read: Any = sidecars.is_read(name)
+        if not isinstance(is_read, bool):
+            yield f"sidecars.is_read: returns {is_read!r} for {name!r}"
+        for content in ODD_LINES:
+            if (said := sidecars.read(name, content)) != SidecarContent():
+                yield f"sidecars.read: {name!r} with {content[:40]!r} says {said}"
+    if (ending := sidecars.spilled_to(ToolResult(content="short"))) is not None:
+        yield f"sidecars.spilled_to: a short result stands in {ending!r}"
+
+
+def _database_faults(database: contract.DatabasePart) -> Iterator[str]:
+    if not all(isinstance(path, Path) for path in database.databases({}, HOME)):
+        yield "database.databases: returns what is no path"
+    if found := database.databases_in(HOME):
+        yield f"database.databases_in: a folder that is not there has {found}"
+    with tempfile.TemporaryDirectory() as folder:
+        for content in (b"", b"no database", b"SQLite format 3\0" + b"\xff" * 4096):
+            copy = Path(folder, "copy.db")
+            copy.write_bytes(content)
+            try:
+                found_rows = list(database.sessions_without_logs(HOME / "x.db", copy))
+            except UnreadableDatabase:
+                continue
+            if any(isinstance(each, contract.SessionRows) for each in found_rows):
+                yield f"database.sessions_without_logs: finds sessions in {content[:20]!r}"
+
+
+def _command_faults(run: RunPart) -> Iterator[str]:
+    given, again, other = run.native_id(b"\1" * 16), run.native_id(b"\1" * 16), run.native_id(b"\2" * 16)
+    if given != again or (given is not None and given == other):
+        yield f"run.native_id: must come from the 16 bytes alone, not {given!r}, {again!r}, {other!r}"
+    for permissions in Permissions:
+        for model in (None, "some-model"):
+            words = run.command("/bin/it", model=model, permissions=permissions, native_id=given)
+            if (
+                not isinstance(words, list)
+                or words[:1] != ["/bin/it"]
+                or not all(isinstance(each, str) for each in words)
+            ):
+                yield f"run.command: {words!r} does not run /bin/it"
+            if missing := [
+                each for each in (model, given) if each is not None and not any(each in word for word in words)
+            ]:
+                yield f"run.command: {words!r} lacks {missing}"
+            if words is run.command("/bin/it", model=model, permissions=permissions, native_id=given):
+                yield "run.command: returns one list to all its callers"
+
+
+def _steer_faults(steer: SteerPart) -> Iterator[str]:
+    command = ["/bin/it", "-p"]
+    words = steer.streaming_command(command)
+    if command != ["/bin/it", "-p"] or words[:1] != ["/bin/it"]:
+        yield f"steer.streaming_command: changes the given list, or returns another program: {words!r}"
+    given = steer.message_id("A")
+    if given != steer.message_id("A") or given == steer.message_id("B"):
+        yield "steer.message_id: must be one id for each uid, always the same"
+    for text in ("plain", "two\nlines", 'a "quote" \\ and \ud800'):
+        for line in (steer.encode_message(text), steer.encode_message(text, given)):
+            if not line.endswith(b"\n") or line.count(b"\n") != 1:
+                yield f"steer.encode_message: {line!r} is not one line"
+        if given.encode() not in line or given.encode() in steer.encode_message(text):
+            yield f"steer.encode_message: {line!r} must hold the id {given!r}, and a prompt none"
+
+
+# logs -----------------------------------------------------------------------------------------------------------
+
+
+class _Told(Struct):
+    """All that a log said, and what is wrong with it."""
+
+    rows: list[tuple[int, int, int | None, str | None, Event]]
+    turns: dict[str, Turn]
+    session: dict[str, Any]
+    unknown: dict[str, int]
+    beside: list[tuple[int, Any, Any, Any, bool]]
+    """What records say beside their events: refs, summaries, record ids, and whether they hold reports."""
+    faults: list[str]
+
+    def difference(self, other: _Told) -> str:
+        """Where two readings of a log first differ; empty when they say the same."""
+        for mine, others in zip(self.rows, other.rows, strict=False):
+            if mine != others:
+                return f"record {mine[0]} says {mine!r}, not {others!r}"
+        for name in ("rows", "turns", "session", "unknown", "beside"):
+            if getattr(self, name) != getattr(other, name):
+                return f"{name} is another"
+        return ""
+
+
+def log_faults(agent: Agent, path: Path) -> list[str]:
+    """What is wrong with how an agent reads a recorded log of it."""
+    data = path.read_bytes()
+    if agent.log.roots({}, HOME) and not agent.log.is_log(path):
+        return ["log.is_log: is not taken for a log by its name"]
+    identity = agent.log.identify(path, data[: ids.HEAD_BYTES])
+    if not isinstance(identity, LogIdentity) or not identity.native_id:
+        return [f"log.identify: returns {identity!r} for its own log"]
+    lines = _records(agent, path, data)
+    whole = _read(agent, identity, lines)
+    faults = [*whole.faults, *_line_faults(agent, path, lines), *_storable_faults(agent, identity, lines)]
+    if not whole.rows:
+        faults.append("log.reader: nothing comes of it")
+    random = Random(path.name)
+    every = range(1, len(lines))
+    for cuts in (every, *(random.sample(every, min(len(every), random.randint(1, 12))) for _ in range(RANDOM_CUTS))):
+        if difference := _read(agent, identity, lines, cuts).difference(whole):
+            where = "each record" if cuts is every else f"records {sorted(cuts)}"
+            return [*faults, f"log.reader: read by a new reader after {where}, {difference}"]
+    return faults
+
+
+def _records(agent: Agent, path: Path, data: bytes) -> list[bytes]:
+    lines = data.removesuffix(b"\n").split(b"\n")
+    if agent.documents is None or not agent.documents.is_document(path):
+        return lines
+    end, records, held = agent.documents.record_end(data), list[bytes](), list[bytes]()
+    for line in lines:
+        held.append(line)
+        if end.match(line):
+            records.append(b"\n".join(held))
+            held.clear()
+    return records
+
+
+def _read(agent: Agent, identity: LogIdentity, lines: Sequence[bytes], cuts: Iterable[int] = ()) -> _Told:
+    """What a log says, read whole, or by a new reader after each of the records in ``cuts``."""
+    told = _Told(rows=[], turns={}, session={}, unknown={}, beside=[], faults=[])
+    reader, cut_after = agent.log.reader(identity, None, tuple), set(cuts)
+    for seq, line in enumerate(lines, start=1):
+        if seq - 1 in cut_after:
+            _collect(told, reader)
+            reader = agent.log.reader(identity, reader.state(), lambda done=seq - 1: lines[:done])  # type: ignore[misc]
+        if line.strip():
+            parsed = reader.read(line, seq)
+            _take(told, seq, parsed)
+            told.faults += [f"log.reader: record {seq} {fault}" for fault in _source_faults(line, parsed.events)]
+    _collect(told, reader)
+    session: Any = reader.session
+    told.session = msgspec.to_builtins(session)
+    if not isinstance(session, SessionFacts):
+        told.faults.append(f"log.reader: its session is {session!r}")
+    told.faults += _turn_faults(agent, told)
+    return told
+
+
+def _take(told: _Told, seq: int, parsed: Parsed) -> None:
+    told.faults += [f"log.reader: record {seq} {fault}" for fault in _event_faults(parsed.events)]
+    turn: Any = parsed.turn
+    if not isinstance(turn, Turn | None):
+        told.faults.append(f"log.reader: record {seq} is of the turn {turn!r}")
+        return
+    uid = turn.uid if turn is not None else None
+    told.rows += [(seq, part, parsed.at, uid, event) for part, event in parsed.events if isinstance(event, Event)]
+    if parsed.refs or parsed.summaries or parsed.record_ids or parsed.has_reports:
+        facts = (list(parsed.refs), list(parsed.summaries), list(parsed.record_ids), parsed.has_reports)
+        told.beside.append((seq, *facts))
+
+
+def _event_faults(events: Sequence[tuple[int, Event]]) -> Iterator[str]:
+    """Every event stands at a part of its record, each at another one, is of a known kind, and can be stored."""
+    if any(here >= then for (here, _), (then, _) in pairwise(events)) or any(part < 0 for part, _ in events):
+        yield f"has events at the parts {[part for part, _ in events]}, which must rise"
+    for _, event in events:
+        if KINDS.get(getattr(event, "kind", "")) is not type(event):
+            yield f"says {event!r}, which is no event"
+            continue
+        stored = event_to_json(event)
+        if event_to_json(event_from_json(stored)) != stored:
+            yield f"says {event!r}, which cannot be stored"
+
+
+def _source_faults(line: bytes, events: Sequence[tuple[int, Event]]) -> Iterator[str]:
+    """What a person or the model is said to have said stands in the record, word by word."""
+    said = [(event, text) for _, event in events for text in _said(event)]
+    source = _text_in(line) if said else ""
+    for event, text in said:
+        if missing := [word for word in text.split() if word not in source]:
+            yield f"says {event.kind} with {missing[0][:80]!r}, which does not stand in it"
+
+
+def _said(event: Event) -> Iterator[str]:
+    match event:
+        case UserMessage(content=text) | AssistantText(text=text) | Thinking(text=text):
+            yield text
+
+
+def _text_in(line: bytes) -> str:
+    """All text of a record: of JSON its strings, also those of JSON inside a string; else its bytes."""
+    try:
+        return "\n".join(_strings(json.loads(line)))
+    except (ValueError, RecursionError):
+        return line.decode("utf-8", "replace")
+
+
+def _strings(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+            if value[:1] in ("[", "{"):
+                with suppress(ValueError):
+                    yield from _strings(json.loads(value))
+        case dict():
+            for key, each in value.items():
+                yield from (key, *_strings(each))
+        case list():
+            for each in value:
+                yield from _strings(each)
+
+
+def _collect(told: _Told, reader: LogReader) -> None:
+    for turn in reader.touched():
+        copied = msgspec.convert(msgspec.to_builtins(turn), Turn)
+        if turn.uid in told.turns:
+            # As in the store, where a turn keeps the prompt it began with.
+            copied.prompt = told.turns[turn.uid].prompt
+        told.turns[turn.uid] = copied
+    for kind, count in reader.unknown.items():
+        told.unknown[kind] = told.unknown.get(kind, 0) + count
+
+
+def _turn_faults(agent: Agent, told: _Told) -> Iterator[str]:
+    """Every event has its source: a record within its turn, which ``touched`` returned, of this agent."""
+    for turn in told.turns.values():
+        if not turn.uid or turn.agent != agent.name or not 0 < turn.first_seq <= turn.last_seq:
+            yield f"log.reader: the turn {turn!r} is of another agent, or of no records"
+    for seq, _, _, uid, event in told.rows:
+        within = told.turns.get(uid) if uid is not None else None
+        if uid is not None and (within is None or not within.first_seq <= seq <= within.last_seq):
+            yield f"log.reader: record {seq} says {event.kind} in the turn {uid}, whose records it is not among"
+    not_known = sum(isinstance(event, Unknown) for *_, event in told.rows)
+    if not_known > sum(told.unknown.values()):
+        yield f"log.reader: {not_known} events are Unknown, and unknown counts {told.unknown}"
+
+
+def _line_faults(agent: Agent, path: Path, lines: Sequence[bytes]) -> Iterator[str]:
+    given = Counter(agent.log.native_id_of(line) for line in lines)
+    if repeated := [native_id for native_id, count in given.items() if native_id is not None and count > 1]:
+        yield f"log.native_id_of: two records are called {repeated[0]!r}"
+    if agent.documents is not None and agent.documents.is_document(path):
+        return
+    for number, line in enumerate(lines, start=1):
+        if _is_json(line) and not agent.log.is_whole(line):
+            yield f"log.is_whole: record {number} is not taken for a whole one"
+        if _is_json(line) and agent.log.is_whole(line[: len(line) // 2]):
+            yield f"log.is_whole: half of record {number} is taken for a whole one"
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def _storable_faults(agent: Agent, identity: LogIdentity, lines: Sequence[bytes]) -> Iterator[str]:
+    """A state is bytes; a reader that is made from it has the same one."""
+    reader = agent.log.reader(identity, None, tuple)
+    for seq, line in enumerate(lines, start=1):
+        if line.strip():
+            reader.read(line, seq)
+        state: Any = reader.state()
+        if not isinstance(state, bytes):
+            yield f"log.reader: its state is {type(state).__name__}, not bytes, which can be stored"
+            return
+        if agent.log.reader(identity, state, lambda done=seq: lines[:done]).state() != state:  # type: ignore[misc]
+            yield f"log.reader: a reader made from its state after record {seq} has another one"
+            return
+
+
+# outputs --------------------------------------------------------------------------------------------------------
+
+
+def output_faults(agent: Agent, path: Path) -> list[str]:
+    """What is wrong with how an agent reads the recorded stdout of a run of it."""
+    lines = path.read_bytes().splitlines()
+    return list(_stream_faults(agent, lines))
+
+
+def _stream_faults(agent: Agent, lines: Sequence[bytes]) -> Iterator[str]:
+    assert agent.run is not None
+    for exit in EXITS:
+        reader = agent.run.stream_reader()
+        if (reader.steering is not None) != (agent.steer is not None):
+            yield "run.stream_reader: has a steering state exactly where the agent has the part steer"
+        for number, line in enumerate(lines, start=1):
+            said: Any = reader.read(line)
+            if not isinstance(said, Streamed):
+                yield f"run.stream_reader: line {number} says {said!r}"
+                return
+            yield from (f"run.stream_reader: line {number} {fault}" for fault in _event_faults(said.events))
+            yield from (
+                f"run.stream_reader: stderr {fault}" for fault in _event_faults(list(enumerate(reader.stderr(line))))
+            )
+        ending: Any = reader.ended(exit)
+        if not isinstance(ending, Ending) or ending.outcome not in {*Outcome}:
+            yield f"run.stream_reader: after {exit} it came to {ending!r}"

@@ -1,0 +1,365 @@
+"""What an agent is to backstory: an ``Agent`` is a value whose parts say what can be done with it.
+
+Only ``log`` is required. A part that an agent does not have is None, so callers ask ``agent.steer is not None``.
+Each part is an object with exactly the members of its class here; ``conformance`` tests that, and what they return.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct, field
+
+from backstory.model import Tokens
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path, PurePath
+
+    from backstory.model import Event, LogIdentity, Parsed, Permissions, SessionFacts, ToolResult, Turn
+
+
+class Agent(Struct, frozen=True, kw_only=True):
+    """One agent: its name as typed and stored, its title as shown, and its parts."""
+
+    name: str
+    title: str
+    log: LogPart
+    documents: DocumentPart | None = None
+    reports: ReportPart | None = None
+    sidecars: SidecarPart | None = None
+    database: DatabasePart | None = None
+    run: RunPart | None = None
+    steer: SteerPart | None = None
+    export: ExportPart | None = None
+    session_export: SessionExportPart | None = None
+
+
+# logs -----------------------------------------------------------------------------------------------------------
+
+
+class LogRoot(Struct, frozen=True, kw_only=True):
+    """A folder where an agent keeps logs, and the agent's own folder that it lies in."""
+
+    folder: Path
+    root: Path
+
+
+class LogPart(Protocol):
+    """The agent's logs: where they are, whose each is, and how one is read."""
+
+    def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
+        """Where this agent's logs would be, whether or not the folders exist."""
+
+    def is_log(self, path: Path) -> bool:
+        """Whether a file below one of the roots is meant to be a log, by its name alone."""
+
+    def identify(self, path: Path, head: bytes) -> LogIdentity | None:
+        """Whose log it is, from the file's path and its first 64 KB; None when they hold no record of the agent."""
+
+    def reader(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> LogReader:
+        """A reader that continues from ``state`` (None: from the start).
+
+        ``earlier`` returns the log's lines before that point again, for the rare record that points far back.
+        """
+
+    def is_whole(self, line: bytes) -> bool:
+        """Whether a last line without its end looks like a whole record."""
+
+    def native_id_of(self, line: bytes) -> str | None:
+        """The id a record carries, for matching a rewritten log with what is kept; None when it has none."""
+
+
+class LogReader(Protocol):
+    """Folds a log's records, in order, into events, turns and facts about their session. It invents nothing."""
+
+    @property
+    def session(self) -> SessionFacts:
+        """What the records so far say about the session."""
+
+    @property
+    def unknown(self) -> Mapping[str, int]:
+        """Types of records that the adapter neither maps nor names as kept, with how often each came."""
+
+    def read(self, line: bytes, seq: int) -> Parsed:
+        """Take one record (a line without its end), whose number in the session is ``seq``."""
+
+    def touched(self) -> Iterator[Turn]:
+        """The turns that records since the last call began or changed."""
+
+    def state(self) -> bytes:
+        """All that is needed to continue later; small, whatever the log's size."""
+
+
+class DocumentPart(Protocol):
+    """Logs that are one document over many lines."""
+
+    def is_document(self, path: PurePath) -> bool:
+        """Whether a log is such a document, by its name alone; in others each line is a record."""
+
+    def record_end(self, head: bytes) -> re.Pattern[bytes]:
+        """What the last line of every record of a document matches, from its beginning."""
+
+    def started_ms(self, head: bytes) -> int:
+        """When the session of a document began, ms since 1970, from its beginning; 0 when that is not known."""
+
+
+class ReportPart(Protocol):
+    """Logs that repeat what subagents said."""
+
+    def reported(self, line: bytes) -> list[tuple[str, bytes]]:
+        """The subagents, by their ids, that a line of a log reports, each with the record of its own log."""
+
+    def own_logs(self, path: Path, subagent: str) -> list[Path]:
+        """Where the own log of a subagent of the log at ``path`` may lie."""
+
+
+# beside logs ----------------------------------------------------------------------------------------------------
+
+
+class SidecarContent(Struct, frozen=True, kw_only=True):
+    """What a file beside a log says about the session; None where it says nothing."""
+
+    title: str | None = None
+    is_title_given: bool = False
+    """Whether a person chose the title; else the agent did."""
+    cwd: str | None = None
+    repository: str | None = None
+    branch: str | None = None
+    checkpoint: tuple[int, str] | None = None
+    """A checkpoint's number and its text."""
+    checkpoint_titles: dict[int, str] = field(default_factory=dict)
+
+
+class SidecarPart(Protocol):
+    """Small files that the agent keeps beside its logs or below them, each rewritten whole."""
+
+    def log_of(self, below: PurePath) -> PurePath | None:
+        """The log that a file, itself none, belongs to, by its name alone; None for a file of no interest.
+
+        Both are paths below the folder of a root, and the file lies in the log's folder or below that.
+        """
+
+    def is_read(self, name: str) -> bool:
+        """Whether a sidecar of this name (its path below the log's folder) may say anything about the session."""
+
+    def read(self, name: str, content: bytes) -> SidecarContent:
+        """What a sidecar says; nothing when its content is not what its name promises."""
+
+    def spilled_to(self, result: ToolResult) -> str | None:
+        """The end of a sidecar's name, when a result is stored there and the log has only its beginning."""
+
+
+class SessionRows(Struct, frozen=True, kw_only=True):
+    """A session of a database, as lines of JSON, one a row: read like a log."""
+
+    native_id: str
+    content: bytes
+
+
+class UnreadRows(Struct, frozen=True, kw_only=True):
+    """What of a database could not be read, and why. ``native_id``: the session's, where it is of one."""
+
+    native_id: str | None = None
+    reason: str
+
+
+class UnreadableDatabase(Exception):
+    """A database that is damaged, of a later version, or something else; says which."""
+
+
+class DatabasePart(Protocol):
+    """Databases of sessions, which may hold what logs no longer do."""
+
+    def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
+        """Where such databases would be in a person's home, whether or not they exist."""
+
+    def databases_in(self, place: Path) -> list[Path]:
+        """The databases of a folder that the agent was used in, or the one at this path; often none."""
+
+    def beside(self, database: Path) -> list[Path]:
+        """The databases that belong to another, whether or not they exist: they are copied with it."""
+
+    def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows | UnreadRows]:
+        """The sessions of a database whose logs are gone from beside it. ``copy`` is read; raises UnreadableDatabase.
+
+        It is ours, as are its journals beside it, and may be changed.
+
+        Their rows are what ``identify`` and ``reader`` are given as a log, whose path is the database's, a ``#`` and
+        the session's id.
+        """
+
+
+# runs -----------------------------------------------------------------------------------------------------------
+
+
+class Exit(Struct, frozen=True, kw_only=True):
+    """How an agent's process ended: its exit code, or the signal that ended it; whether we had asked it to stop."""
+
+    code: int | None = None
+    signal: int | None = None
+    was_cancelled: bool = False
+
+
+class Ending(Struct, frozen=True, kw_only=True):
+    """What a run came to, from its events and its exit together."""
+
+    outcome: str
+    error: str | None = None
+    """Why it failed, where no event said so."""
+    duration_ms: int | None = None
+    api_latency_ms: int | None = None
+    stop_reason: str | None = None
+    model: str | None = None
+    tokens: Tokens = field(default_factory=Tokens)
+    tokens_source: str | None = None
+    cost_usd: float | None = None
+    cost_source: str | None = None
+
+
+class Streamed(Struct, frozen=True):
+    """What one line of a run's output says."""
+
+    events: list[tuple[int, Event]]
+    takes_number: bool = True
+    """False for a delta, which a later record repeats whole."""
+    delta: str = ""
+    """Text to show at once; it comes again as part of an AssistantText."""
+
+
+class SteerState(Struct, kw_only=True):
+    """What a running agent has said so far about the messages it is sent."""
+
+    acknowledges: bool = False
+    """Whether the agent, as it said, reports which messages it takes; until then none is sent."""
+    is_deaf: bool = False
+    """Whether the agent has begun to answer, or to say what it can, without saying that."""
+    is_idle: bool = False
+    """Whether it has answered all it was sent, and waits for more or for the end of its stdin."""
+    acknowledged: list[str] = field(default_factory=list)
+    """The ids of the messages that it has taken, in order."""
+
+
+class RunPart(Protocol):
+    """Running the agent. Its prompt always comes on stdin, and its own resume is never used."""
+
+    @property
+    def executable(self) -> str:
+        """What its program is called on PATH."""
+
+    @property
+    def prompt_chars_max(self) -> int | None:
+        """A longer prompt, with the context in it, is refused; None where no limit is known."""
+
+    def native_id(self, randomness: bytes) -> str | None:
+        """The session id a run is given beforehand, from 16 random bytes; None where the agent chooses it."""
+
+    def command(
+        self, executable: str, *, model: str | None, permissions: Permissions, native_id: str | None
+    ) -> list[str]:
+        """The command line of one run."""
+
+    def stream_reader(self) -> StreamReader:
+        """A reader for the output of one run."""
+
+
+class StreamReader(Protocol):
+    """Understands a run's output as it comes."""
+
+    @property
+    def native_id(self) -> str | None:
+        """The agent's own id of the session, once a line has said it."""
+
+    @property
+    def unknown(self) -> Mapping[str, int]:
+        """As ``LogReader.unknown``."""
+
+    @property
+    def steering(self) -> SteerState | None:
+        """What lines so far said about messages; None for an agent that takes none while it runs."""
+
+    def read(self, line: bytes) -> Streamed:
+        """Take a line of stdout, without its end."""
+
+    def stderr(self, line: bytes) -> list[Event]:
+        """Take a line of stderr: an error that stdout does not report."""
+
+    def ended(self, exit: Exit) -> Ending:
+        """What it all came to."""
+
+
+class SteerPart(Protocol):
+    """Sending further messages on stdin while the agent runs, between its steps."""
+
+    def streaming_command(self, command: list[str]) -> list[str]:
+        """A command line, changed so that the prompt is a line on a stdin that stays open for more."""
+
+    def encode_message(self, text: str, message_id: str = "") -> bytes:
+        """A prompt, or a later message, as a line for stdin. A prompt has no id."""
+
+    def message_id(self, uid: str) -> str:
+        """The id that a message is given, from the uid it was queued under: always the same."""
+
+
+# export ---------------------------------------------------------------------------------------------------------
+
+
+class KeptFile(Struct, frozen=True, kw_only=True):
+    """A file beside a log, as our store has it. ``name``: its path below the log's folder."""
+
+    name: str
+    read: Callable[[], bytes]
+
+
+class KeptLog(Struct, frozen=True, kw_only=True):
+    """A log as our store has it, whose it is, and where it lay; its bytes and what lies beside it when asked for."""
+
+    session_id: int
+    """As in the rows of the same source."""
+    agent: str
+    native_id: str
+    path: str
+    read: Callable[[], Iterable[bytes]]
+    beside: Callable[[], list[KeptFile]]
+
+
+class ExportSource(Protocol):
+    """Sessions of one of our stores, for an agent to write in its own form."""
+
+    def rows(self, view: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """What a view that ``backstory sql`` shows has of these sessions, in the order of its ``id``."""
+
+    def logs(self) -> Iterator[KeptLog]:
+        """The agents' own logs of these sessions; where a log was rewritten, what it was before comes first."""
+
+    def tip(self) -> int | None:
+        """The event that the next prompt follows, by its id in the rows, of one session; None where none is known."""
+
+
+class SessionFile(Struct, frozen=True, kw_only=True):
+    """A file that a session becomes: its path below a folder, and how to fill it.
+
+    ``write`` returns how many rows of each kind it has.
+    """
+
+    name: str
+    write: Callable[[Path], dict[str, int]]
+
+
+class ExportPart(Protocol):
+    """Writing sessions as one store of the agent's own form."""
+
+    def write_store(self, path: Path, sources: Iterable[ExportSource], *, exact: bool, now: int) -> dict[str, int]:
+        """Fill the empty file at ``path``; returns how many rows of each kind it has.
+
+        ``exact``: as the agent itself would write them from its own logs, at ``now`` (ms since 1970), with all that it
+        gets wrong; else what is known. Raises OSError or sqlite3.Error where the file cannot be written.
+        """
+
+
+class SessionExportPart(Protocol):
+    """Writing each session as files of its own, in the agent's own form."""
+
+    def session_files(self, session: ExportSource) -> Sequence[SessionFile]:
+        """The files that one session becomes."""

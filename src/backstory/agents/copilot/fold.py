@@ -1,0 +1,305 @@
+"""What a session comes to, record by record: turns, calls, tokens."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct, field
+
+from backstory import ids
+from backstory.agents import (
+    _latency,
+    _numbers,
+    _token_sums,
+)
+from backstory.agents.copilot.places import NAME
+from backstory.agents.copilot.tools import (
+    EDITOR_COMMANDS,
+    TOOLS,
+    arguments_in,
+    edited_path,
+    exit_code_of,
+    path_in,
+    result_text,
+)
+from backstory.agents.copilot.values import as_text, tokens_in
+from backstory.bounds import added
+from backstory.model import (
+    Command,
+    Compacted,
+    Event,
+    FoundRef,
+    Hook,
+    Init,
+    LogIdentity,
+    ModelSwitch,
+    Plan,
+    SessionFacts,
+    Thinking,
+    Tokens,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Unknown,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+_CALLS_OPEN_MAX = 2_000
+
+
+class Call(Struct, array_like=True):
+    """A call whose result is still to come."""
+
+    name: str
+    tool: str
+    path: str | None = None
+
+
+class State(Struct, kw_only=True):
+    """What a reader needs to go on: bounded, whatever the log's size."""
+
+    session: SessionFacts = field(default_factory=SessionFacts)
+    turn: Turn | None = None
+    turns_seen: int = 0
+    calls: dict[str, Call] = field(default_factory=dict)
+    has_prompts: bool = False
+    """Whether the session has begun to be used since it was started: until then, choosing a model switches none."""
+    selected: str | None = None
+    routed: str | None = None
+    """The model that ``auto`` was last turned into."""
+    thought: tuple[str, str] = ("", "")
+    """The kind of record that told the last thinking, and its digest: some builds tell it twice."""
+    is_running: bool = False
+    has_answered: bool = False
+    has_receipts: bool = False
+    answer: tuple[str, int] = ("", 0)
+    """The last request without a receipt and its output tokens: an answer may come in several records."""
+    total: Tokens = field(default_factory=Tokens)
+    counted: Tokens = field(default_factory=Tokens)
+    """What was given to turns since that total was told."""
+    turns_counted: int = 0
+    latency: _latency.Total = field(default_factory=_latency.Total)
+    messages: list[Any] = field(default_factory=list)
+    """A document's messages, for as long as it has told no timeline."""
+    messages_bytes: int = 0
+    has_timeline: bool = False
+
+
+_BESIDE = (Hook, Command, Init, ModelSwitch, Compacted, Unknown)
+_state_decoder = msgspec.json.Decoder(State)
+
+
+class Fold:
+    """What is known of a session, whatever its records look like. See ``contract.LogReader``."""
+
+    def __init__(self, identity: LogIdentity, state: bytes | None) -> None:
+        self._native_id = identity.native_id
+        self._state = _state_decoder.decode(state) if state else State()
+        self._touched: dict[str, Turn] = {}
+        self._refs: list[FoundRef] = []
+        self.unknown: dict[str, int] = Counter()
+
+    @property
+    def session(self) -> SessionFacts:
+        return self._state.session
+
+    def touched(self) -> Iterator[Turn]:
+        turns, self._touched = self._touched, {}
+        return iter(turns.values())
+
+    def state(self) -> bytes:
+        turn = self._state.turn
+        # The prompt of a turn that has begun is in the store already.
+        turn = msgspec.structs.replace(turn, prompt="") if turn else None
+        return msgspec.json.encode(msgspec.structs.replace(self._state, turn=turn))
+
+    def _touch(self, seq: int) -> Turn | None:
+        turn = self._state.turn
+        if turn is not None:
+            turn.last_seq = seq
+            self._touched[turn.uid] = turn
+        return turn
+
+    def _note_place(self, context: Any) -> None:
+        if isinstance(context, dict):
+            session = self._state.session
+            session.cwd = session.cwd or as_text(context.get("cwd")) or None
+            if branch := as_text(context.get("branch")):
+                session.on_branch(branch)
+            session.repository = as_text(context.get("repository")) or session.repository
+
+    def _select(self, model: str) -> list[Event]:
+        if not model or model == self._state.selected:
+            return []
+        self._state.selected, self._state.routed = model, None
+        return [ModelSwitch(model=model)] if self._state.has_prompts else []
+
+    def _begin_turn(self, native_id: str, prompt: str, at: int | None, seq: int) -> None:
+        state, before = self._state, self._state.turn
+        state.turns_seen += 1
+        state.turns_counted += 1
+        # A prompt may come while the agent works: then it goes on working, for this one.
+        state.has_answered, state.has_prompts = False, True
+        state.turn = Turn(
+            uid=ids.turn_uid(NAME, native_id or f"{self._native_id}/{state.turns_seen}"),
+            agent=NAME,
+            native_id=native_id,
+            first_seq=seq,
+            last_seq=seq,
+            parent_uid=before.uid if before else None,
+            parent_seq=before.last_seq if before else None,
+            prompt=prompt,
+            started=at,
+        )
+
+    def _thinking(self, kind: str, text: str) -> list[Event]:
+        """What was thought, unless the last thinking is the same, told by a record of the other kind."""
+        if not text:
+            return []
+        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+        last, self._state.thought = self._state.thought, (kind, digest)
+        return [] if last[1] == digest and last[0] != kind else [Thinking(text=text)]
+
+    def _requests(self, data: dict[str, Any]) -> list[Event]:
+        requests = data.get("toolRequests")
+        asked = [each for each in requests if isinstance(each, dict)] if isinstance(requests, list) else []
+        events: list[Event] = []
+        for each in asked:
+            events += self._call(as_text(each.get("toolCallId")), as_text(each.get("name")), each.get("arguments"))
+        return events
+
+    def _typed_command(self, data: dict[str, Any]) -> Command:
+        """A shell command that the user typed after a ``!``; the model had no part in it."""
+        self._started(data)
+        command = as_text(arguments_in(data.get("arguments")).get("command"))
+        return Command(name=f"! {command or as_text(data.get('toolName'))}")
+
+    def _started(self, data: dict[str, Any]) -> list[Event]:
+        """A call that no answer asked for, such as one that code of the model's makes."""
+        call_id = as_text(data.get("toolCallId"))
+        if call_id in self._state.calls:
+            return []
+        return self._call(call_id, as_text(data.get("toolName")), data.get("arguments"))
+
+    def _call(self, call_id: str, name: str, arguments: Any) -> list[Event]:
+        given = arguments_in(arguments)
+        tool, path = TOOLS.get(name, Tool.OTHER), path_in(given)
+        if name == "str_replace_editor":
+            tool = EDITOR_COMMANDS.get(as_text(given.get("command")), tool)
+        calls = self._state.calls
+        calls[call_id] = Call(name, tool, path)
+        if len(calls) > _CALLS_OPEN_MAX:
+            calls.pop(next(iter(calls)))
+        call = ToolCall(tool_use_id=call_id, tool_name=name, tool=tool, file_path=path, input=given)
+        plan = as_text(given.get("summary")) if name == "exit_plan_mode" else ""
+        return [call, Plan(name=name, content=plan)] if plan else [call]
+
+    def _result(self, data: dict[str, Any]) -> Event:
+        call_id = as_text(data.get("toolCallId"))
+        call = self._state.calls.pop(call_id, None) or Call("", "")
+        content = result_text(data)
+        if data.get("isUserRequested") is True:
+            return Command(name="", output=content)
+        return ToolResult(
+            tool_use_id=call_id,
+            tool_name=call.name,
+            tool=call.tool,
+            file_path=call.path or edited_path(data.get("fileEdits")),
+            content=content,
+            is_error=data.get("success") is False or exit_code_of(data, call.tool, content) != 0,
+        )
+
+    def _note_end(self, events: list[Event], at: int | None) -> None:
+        turn = self._state.turn
+        # What comes when a turn is over, such as a warning or another model, does not make it longer.
+        if turn is None or at is None or not events:
+            return
+        if not all(isinstance(each, _BESIDE) for each in events):
+            turn.ended = at if turn.ended is None else max(turn.ended, at)
+
+    def _note_receipt(self, usage: Any) -> None:
+        if not isinstance(usage, dict):
+            return
+        self._state.has_receipts = True
+        self._count(tokens_in(usage))
+        self._give_latency(usage.get("duration"))
+        turn = self._state.turn
+        if turn is not None and not usage.get("parentToolCallId"):
+            turn.model = as_text(usage.get("model")) or turn.model
+            turn.stop_reason = as_text(usage.get("finishReason")) or turn.stop_reason
+
+    def _note_answer_tokens(self, data: dict[str, Any]) -> None:
+        """The output tokens of a request that has no receipt; each of its records may tell them."""
+        output = _numbers.count(data.get("outputTokens"), "outputTokens")
+        if output is None or self._state.has_receipts:
+            return
+        key = as_text(data.get("apiCallId")) or as_text(data.get("messageId"))
+        last, before = self._state.answer
+        known = before if key and key == last else 0
+        self._state.answer = (key, max(known, output))
+        more = max(output - known, 0)
+        # Nearly every answer comes here, so nothing is made anew.
+        self._state.counted.output = added(self._state.counted.output, more)
+        if self._state.turn is not None:
+            self._state.turn.tokens.output = added(self._state.turn.tokens.output, more)
+            self._state.turn.tokens_source = self._state.turn.tokens_source or "reported"
+
+    def _note_compaction_tokens(self, data: dict[str, Any]) -> None:
+        used = data.get("compactionTokensUsed")
+        if isinstance(used, dict):
+            self._give(tokens_in(used))
+            # Without receipts the time of the turn's other requests is not known.
+            self._give_latency(used.get("duration") if self._state.has_receipts else None)
+
+    def _note_totals(self, metrics: Any, latency_ms: Any) -> None:
+        """What a process says it used in all: from it comes what its requests did not tell."""
+        if not isinstance(metrics, dict) or not metrics:
+            return
+        state, total = self._state, Tokens()
+        for each in metrics.values():
+            usage = each.get("usage") if isinstance(each, dict) else None
+            total = _token_sums.sum_of(total, tokens_in(usage)) if isinstance(usage, dict) else total
+        grown = _token_sums.since(total, state.total, state.counted)
+        total_ms = _numbers.count(latency_ms, "api_latency_ms")
+        lasted_ms = state.latency.grown_ms(total_ms, state.turns_seen, is_anew=grown is total)
+        if not state.has_receipts:
+            self._give_latency(lasted_ms)
+        rest = _token_sums.above_zero(_token_sums.difference(grown, state.counted))
+        if any(msgspec.structs.astuple(rest)):
+            self._give(rest)
+            if state.turn is not None and state.turn.model is None and len(metrics) == 1:
+                # A turn that failed before its first answer names no model, and now holds this one's tokens.
+                state.turn.model = next(iter(metrics))
+            if state.turn is not None and state.turns_counted > 1:
+                state.turn.tokens_source = "run"
+        elif state.turn is not None and state.turn.tokens_source:
+            # A zero that is told is known, too.
+            self._give(rest)
+        state.total, state.counted, state.turns_counted = total, Tokens(), 0
+
+    def _count(self, tokens: Tokens) -> None:
+        self._state.counted = _token_sums.sum_of(self._state.counted, tokens)
+        self._give(tokens)
+
+    def _give(self, tokens: Tokens) -> None:
+        turn = self._state.turn
+        if turn is not None:
+            turn.tokens = _token_sums.sum_of(turn.tokens, tokens)
+            turn.tokens_source = turn.tokens_source or "reported"
+
+    def _give_latency(self, told: Any) -> None:
+        """Add how long the model took for a request to the turn that it was for."""
+        lasted_ms, turn = _numbers.count(told, "api_latency_ms"), self._state.turn
+        if lasted_ms is not None and turn is not None:
+            turn.api_latency_ms = added(lasted_ms, turn.api_latency_ms)
+
+    def _unknown(self, kind: str) -> Unknown:
+        self.unknown[kind] = self.unknown.get(kind, 0) + 1
+        return Unknown(type=kind)

@@ -1,0 +1,92 @@
+"""Values of records as texts, numbers and tokens."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from backstory.agents import (
+    _numbers,
+)
+from backstory.model import (
+    Event,
+    Hook,
+    Tokens,
+    encoded,
+)
+
+if TYPE_CHECKING:
+    pass
+
+_USAGE = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "reasoningTokens")
+_NUMBER_MAX = 2**63
+"""Beyond it JSON's numbers are not exact, and none of these logs' are meant to be so large."""
+_SENT_AT = re.compile(r"<current_datetime>[^<]*</current_datetime>\s*")
+
+
+def camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def attachments_in(attached: Any) -> str:
+    """A prompt that consists of what is attached to it."""
+    parts = [each for each in attached if isinstance(each, dict)] if isinstance(attached, list) else []
+    named = (
+        as_text(each.get("displayName")) or as_text(each.get("path")) or as_text(each.get("type")) for each in parts
+    )
+    return "\n".join(f"[{name or 'attachment'}]" for name in named)
+
+
+def prompt_of(data: dict[str, Any]) -> str:
+    """Words in the user's place: some are only told as they were sent."""
+    return plain_text(data.get("content")) or _SENT_AT.sub("", plain_text(data.get("transformedContent")))
+
+
+def hooks(name: str, output: str) -> list[Event]:
+    return [Hook(name=name, output=output)] if output.strip() else []
+
+
+def message_text(value: Any) -> str:
+    """What an error, or a hook's output, says."""
+    if isinstance(value, dict):
+        for name in ("message", "additionalContext"):
+            if isinstance(value.get(name), str):
+                return str(value[name])
+    return plain_text(value) if value else ""
+
+
+def plain_text(value: Any) -> str:
+    """The text of a value: a string, parts with text, or anything else as JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, list):
+        return "\n".join(text for text in map(plain_text, value) if text)
+    if isinstance(value, dict) and isinstance(value.get("text"), str):
+        return str(value["text"])
+    return encoded(value).decode()
+
+
+def as_text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def as_number(value: Any) -> int | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if is_number and abs(value) < _NUMBER_MAX else None
+
+
+def as_time_ms(value: Any) -> int | None:
+    return _numbers.time_ms(value)
+
+
+def tokens_in(usage: dict[str, Any]) -> Tokens:
+    told, output, read, written, reasoning = (_numbers.count(usage.get(name), name) for name in _USAGE)
+    return Tokens(
+        # What came from the cache, or went into it, is counted as input too.
+        input=None if told is None else max(told - (read or 0) - (written or 0), 0),
+        output=output,
+        cache_read=read,
+        cache_write=written,
+        reasoning=reasoning,
+    )

@@ -1,0 +1,347 @@
+"""Every agent keeps the contract; an agent that does not is told what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from backstory import agents
+from backstory.agents.conformance import behaviour_faults, check, log_faults, output_faults, part_faults
+from backstory.agents.contract import Exit, SidecarContent, SteerState, Streamed
+from backstory.model import AssistantText, LogIdentity, Parsed, Unknown, UserMessage
+from tests.agents import example
+from tests.agents.example import AGENT, Logs, Reader, State
+from tests.support.reading import cases, log_of
+from tests.support.streaming import STREAMS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from backstory.agents.contract import Agent, LogReader
+
+CLAUDE = agents.load("claude")
+RECORDED = Path(example.__file__).with_name("recorded.jsonl")
+
+
+def named_as_recorded(log: Path, folder: Path) -> Path:
+    """A log of a case under a name that its agent gives to logs, where the case has another one."""
+    if log.name != "log.jsonl" or log.parent.parent.name != "codex":
+        return log
+    copy = folder / log.parent.name / "rollout-2026-01-01T00-00-00-log.jsonl"
+    copy.parent.mkdir()
+    copy.write_bytes(log.read_bytes())
+    return copy
+
+
+@pytest.mark.parametrize("name", agents.names())
+def test_an_agent_of_ours_keeps_the_contract(name: str, tmp_path: Path) -> None:
+    logs = [named_as_recorded(log_of(folder), tmp_path) for folder in cases() if folder.parent.name == name]
+    assert logs
+    check(name, logs=logs, outputs=sorted((STREAMS / name).glob("*.jsonl")))
+
+
+def test_the_smallest_agent_keeps_the_contract() -> None:
+    assert [*part_faults(AGENT), *behaviour_faults(AGENT), *log_faults(AGENT, RECORDED)] == []
+
+
+def test_what_is_wrong_is_raised_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = msgspec.structs.replace(CLAUDE, name="my agent", title="")
+    monkeypatch.setattr(agents, "load", lambda name: broken)
+    with pytest.raises(AssertionError, match=r"(?s)calls itself 'my agent'.*name: .*title: "):
+        check("claude")
+
+
+# parts ----------------------------------------------------------------------------------------------------------
+
+
+def without(part: object, name: str) -> Any:
+    """A part that lacks a member."""
+    kept = {each: getattr(part, each) for each in dir(part) if not each.startswith("_") and each != name}
+    return type(
+        "Part", (), {each: staticmethod(member) if callable(member) else member for each, member in kept.items()}
+    )()
+
+
+def with_member(part: object, name: str, member: Any) -> Any:
+    """A part that has one more member, or another one of this name."""
+    changed = without(part, name)
+    setattr(changed, name, member)
+    return changed
+
+
+def test_a_member_that_is_missing_is_named() -> None:
+    agent = msgspec.structs.replace(CLAUDE, steer=without(CLAUDE.steer, "message_id"))
+    assert part_faults(agent) == ["steer: message_id is missing"]
+
+
+def test_a_misspelt_member_is_named_with_the_one_that_was_meant() -> None:
+    misspelt = with_member(without(CLAUDE.steer, "message_id"), "mesage_id", lambda uid: uid)
+    assert part_faults(msgspec.structs.replace(CLAUDE, steer=misspelt)) == [
+        "steer: message_id is missing",
+        "steer: mesage_id is no member of SteerPart; message_id?",
+    ]
+
+
+def test_a_public_member_that_the_contract_does_not_know_is_named() -> None:
+    agent = msgspec.structs.replace(AGENT, log=with_member(Logs(), "is_lgo", lambda path: True))
+    assert part_faults(agent) == ["log: is_lgo is no member of LogPart; is_log?"]
+
+
+@pytest.mark.parametrize("part", [each for each in AGENT.__struct_fields__ if each not in ("name", "title")])
+def test_a_part_of_another_kind_is_refused_in_every_place(part: str) -> None:
+    faults = part_faults(msgspec.structs.replace(CLAUDE, **{part: object()}))
+    assert faults and all(fault.startswith(f"{part}: ") and fault.endswith("is missing") for fault in faults)
+
+
+def test_a_member_that_is_called_otherwise_is_named() -> None:
+    other = with_member(Logs(), "identify", lambda path: None)
+    assert part_faults(msgspec.structs.replace(AGENT, log=other)) == [
+        "log: identify(path) must be called like (self, path: 'Path', head: 'bytes') -> 'LogIdentity | None'"
+    ]
+
+
+def test_a_method_in_the_place_of_a_value_is_named() -> None:
+    run = with_member(CLAUDE.run, "executable", lambda: "claude")
+    assert part_faults(msgspec.structs.replace(CLAUDE, run=run)) == ["run: executable is a value, not a method"]
+    run = with_member(CLAUDE.run, "command", ["claude"])
+    assert part_faults(msgspec.structs.replace(CLAUDE, run=run)) == ["run: command is a method, not a value"]
+
+
+@pytest.mark.parametrize("name", ["my agent", "my-agent", "Agent", "2nd", "", "agént"])
+def test_a_name_that_is_no_identifier_is_refused(name: str) -> None:
+    assert part_faults(msgspec.structs.replace(AGENT, name=name)) == [
+        f"name: {name!r} is no identifier of small letters"
+    ]
+
+
+def test_messages_are_for_agents_that_can_be_run() -> None:
+    agent = msgspec.structs.replace(CLAUDE, run=None)
+    assert part_faults(agent) == ["steer: an agent that cannot be run takes no messages"]
+
+
+# readers of logs ------------------------------------------------------------------------------------------------
+
+
+class Otherwise(Logs):
+    """The logs of the smallest agent, read by another reader."""
+
+    def __init__(self, make: Callable[[State], Reader]) -> None:
+        self._make = make
+
+    def reader(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> LogReader:  # type: ignore[override]
+        return self._make(msgspec.json.decode(state, type=State) if state else State())
+
+
+def faults_of(make: Callable[[State], Any]) -> list[str]:
+    agent = msgspec.structs.replace(AGENT, log=Otherwise(make))
+    return [*part_faults(agent), *log_faults(agent, RECORDED)]
+
+
+def test_a_reader_with_another_member_is_named() -> None:
+    class Named(Reader):
+        def touchd(self) -> None:
+            """Misspelt."""
+
+    assert faults_of(Named) == ["log.reader(): touchd is no member of LogReader; touched?"]
+
+
+def test_a_state_that_cannot_be_stored_is_named() -> None:
+    class Text(Reader):
+        def state(self) -> Any:
+            return super().state().decode()
+
+    assert "log.reader: its state is str, not bytes, which can be stored" in faults_of(Text)
+
+
+def test_a_reader_that_forgets_between_two_readings_is_named() -> None:
+    class Forgetful(Reader):
+        def state(self) -> bytes:
+            return b"{}"
+
+    (fault,) = faults_of(Forgetful)
+    assert fault.startswith("log.reader: read by a new reader after each record, record 2 says")
+
+
+def test_a_state_that_changes_by_being_stored_is_named() -> None:
+    class Growing(Reader):
+        def state(self) -> bytes:
+            self._state.session.title = f"{self._state.session.title}+"
+            return super().state()
+
+    assert "log.reader: a reader made from its state after record 1 has another one" in faults_of(Growing)
+
+
+def changed(change: Callable[[Parsed], Parsed]) -> Callable[[State], Reader]:
+    class Changed(Reader):
+        def read(self, line: bytes, seq: int) -> Parsed:
+            parsed = super().read(line, seq)
+            return change(parsed) if seq == 2 else parsed
+
+    return Changed
+
+
+@pytest.mark.parametrize(
+    ("events", "fault"),
+    [
+        ([(0, AssistantText(text="In the trees."))], "says AssistantText with 'trees.', which does not stand in it"),
+        ([(0, UserMessage(content="Invented"))], "says UserMessage with 'Invented', which does not stand in it"),
+        (
+            [(1, AssistantText(text="In")), (1, AssistantText(text="the"))],
+            "has events at the parts [1, 1], which must rise",
+        ),
+        ([(-1, AssistantText(text="In"))], "has events at the parts [-1], which must rise"),
+        ([(0, "In the reeds.")], "says 'In the reeds.', which is no event"),
+    ],
+)
+def test_an_event_without_its_source_is_named(events: Any, fault: str) -> None:
+    found = faults_of(changed(lambda parsed: Parsed(parsed.at, events, parsed.turn)))
+    assert f"log.reader: record 2 {fault}" in found
+
+
+def test_an_event_in_a_turn_that_was_not_touched_is_named() -> None:
+    class Silent(Reader):
+        def touched(self) -> Any:
+            return iter(())
+
+    assert any("whose records it is not among" in fault for fault in faults_of(Silent))
+
+
+def test_what_stands_beside_events_must_not_depend_on_cuts_either() -> None:
+    class Counting(Reader):
+        _seen = 0
+
+        def read(self, line: bytes, seq: int) -> Parsed:
+            self._seen += 1
+            return msgspec.structs.replace(super().read(line, seq), record_ids=[f"{self._seen}"])
+
+    assert faults_of(Counting) == ["log.reader: read by a new reader after each record, beside is another"]
+
+
+def test_a_turn_of_another_agent_is_named() -> None:
+    class Stolen(Reader):
+        def read(self, line: bytes, seq: int) -> Parsed:
+            parsed = super().read(line, seq)
+            if parsed.turn is not None:
+                parsed.turn.agent = "another"
+            return parsed
+
+    assert any("is of another agent" in fault for fault in faults_of(Stolen))
+
+
+def test_an_unknown_record_that_is_not_counted_is_named() -> None:
+    found = faults_of(changed(lambda parsed: Parsed(parsed.at, [(0, Unknown(type="x"))], parsed.turn)))
+    assert "log.reader: 2 events are Unknown, and unknown counts {'record': 1}" in found
+
+
+# other parts ----------------------------------------------------------------------------------------------------
+
+
+def with_log(**members: Any) -> Agent:
+    log: Any = Logs()
+    for name, member in members.items():
+        log = with_member(log, name, member)
+    return msgspec.structs.replace(AGENT, log=log)
+
+
+def test_records_of_one_id_are_named() -> None:
+    agent = with_log(native_id_of=lambda line: "same")
+    assert log_faults(agent, RECORDED) == ["log.native_id_of: two records are called 'same'"]
+
+
+def test_half_a_record_that_is_taken_for_a_whole_one_is_named() -> None:
+    agent = with_log(is_whole=lambda line: True)
+    assert "log.is_whole: half of record 1 is taken for a whole one" in log_faults(agent, RECORDED)
+
+
+def test_an_agent_that_takes_a_strangers_log_is_named() -> None:
+    agent = with_log(identify=lambda path, head: LogIdentity(native_id="x"))
+    assert any(fault.startswith("log.identify: takes b'{}' for a log of its own") for fault in behaviour_faults(agent))
+
+
+def test_an_agent_that_does_not_know_its_own_log_is_named() -> None:
+    assert log_faults(with_log(is_log=lambda path: False), RECORDED) == [
+        "log.is_log: is not taken for a log by its name"
+    ]
+    assert log_faults(with_log(identify=lambda path, head: None), RECORDED) == [
+        "log.identify: returns None for its own log"
+    ]
+
+
+def test_a_root_that_is_not_in_its_agents_folder_is_named() -> None:
+    agent = with_log(roots=lambda environ, home: [home / ".example"])
+    assert any("is no LogRoot" in fault for fault in behaviour_faults(agent))
+
+
+def claude_with(part: str, name: str, member: Any) -> list[str]:
+    changed = with_member(getattr(CLAUDE, part), name, member)
+    return behaviour_faults(msgspec.structs.replace(CLAUDE, **{part: changed}))
+
+
+def test_a_sidecar_that_says_what_it_does_not_hold_is_named() -> None:
+    faults = claude_with("sidecars", "read", lambda name, content: SidecarContent(title=name))
+    assert any(fault.startswith("sidecars.read: 'stranger.bin'") for fault in faults)
+
+
+def test_a_command_that_lacks_the_session_or_the_model_is_named() -> None:
+    faults = claude_with("run", "command", lambda executable, *, model, permissions, native_id: [executable])
+    assert any("lacks ['some-model'" in fault for fault in faults)
+
+
+def test_an_id_that_does_not_come_from_the_given_bytes_is_named() -> None:
+    faults = claude_with("run", "native_id", lambda randomness: "always")
+    assert "run.native_id: must come from the 16 bytes alone, not 'always', 'always', 'always'" in faults
+
+
+def test_a_message_of_two_lines_is_named() -> None:
+    faults = claude_with(
+        "steer", "encode_message", lambda text, message_id="": f"{text}{message_id}\n".encode("utf-8", "replace")
+    )
+    assert any("is not one line" in fault for fault in faults)
+
+
+def test_a_message_id_that_two_messages_share_is_named() -> None:
+    faults = claude_with("steer", "message_id", lambda uid: "same")
+    assert "steer.message_id: must be one id for each uid, always the same" in faults
+
+
+def test_a_reader_of_an_agent_without_messages_has_no_state_of_them() -> None:
+    faults = behaviour_faults(msgspec.structs.replace(CLAUDE, steer=None))
+    assert "run.stream_reader: has a steering state exactly where the agent has the part steer" in faults
+
+
+class Output:
+    """A reader of a run's output that says what it is given."""
+
+    native_id: str | None = None
+    steering: SteerState | None = SteerState()
+
+    def __init__(self, said: Any, ending: Any) -> None:
+        self._said, self._ending = said, ending
+        self.unknown: dict[str, int] = {}
+
+    def read(self, line: bytes) -> Any:
+        return self._said
+
+    def stderr(self, line: bytes) -> Any:
+        return []
+
+    def ended(self, exit: Exit) -> Any:
+        return self._ending
+
+
+@pytest.mark.parametrize(
+    ("said", "ending", "fault"),
+    [
+        ("text", None, "run.stream_reader: line 1 says 'text'"),
+        (Streamed([(0, "text")]), None, "run.stream_reader: line 1 says 'text', which is no event"),  # type: ignore[list-item]
+        (Streamed([]), "done", "it came to 'done'"),
+    ],
+)
+def test_an_output_that_is_read_wrongly_is_named(said: Any, ending: Any, fault: str) -> None:
+    run = with_member(CLAUDE.run, "stream_reader", lambda: Output(said, ending))
+    agent = msgspec.structs.replace(CLAUDE, run=run)
+    assert part_faults(agent) == []
+    assert any(fault in each for each in output_faults(agent, STREAMS / "claude" / "hello.jsonl"))

@@ -1,0 +1,77 @@
+"""An agent of another package: one folder with an ``AGENT``, registered by an entry point; nothing else is edited."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.agents import example
+
+FOLDER = Path(example.__file__).parent
+CONTRIBUTING = FOLDER.parent.parent.parent / "CONTRIBUTING.md"
+OLD = "class Old:\n    name = 'example'\n\n\nAGENT = Old()\n"
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A folder of packages with the example in it, as an installer leaves it."""
+    site = tmp_path / "site"
+    shutil.copytree(FOLDER, site / "example_agent", ignore=shutil.ignore_patterns("__pycache__"))
+    about = site / "example_agent-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: example-agent\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[backstory.agents]\nexample = example_agent\n")
+    return site
+
+
+def run(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    home = site.parent
+    environ = {
+        "HOME": str(home),
+        "BACKSTORY_HOME": str(home / "b"),
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(site),
+    }
+    return subprocess.run(
+        [sys.executable, *words], cwd=home, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_its_logs_are_read_and_shown(installed: Path) -> None:
+    log = installed.parent / ".example" / "birds.jsonl"
+    log.parent.mkdir()
+    shutil.copy(FOLDER / "recorded.jsonl", log)
+    done = run(installed, "-m", "backstory", "ingest")
+    assert "1 new sessions" in done.stdout, done
+    shown = run(installed, "-m", "backstory", "show", "birds").stdout
+    assert all(each in shown for each in ("Where does the heron nest?", "In the reeds.", "In a hole of a tree."))
+
+
+def test_its_own_tests_can_ask_whether_it_keeps_the_contract(installed: Path) -> None:
+    recorded = installed / "example_agent" / "recorded.jsonl"
+    code = (
+        "import pathlib, sys; from backstory.agents.conformance import check; "
+        "check('example', logs=[pathlib.Path(sys.argv[1])])"
+    )
+    done = run(installed, "-c", code, str(recorded))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_agent_made_for_another_version_is_named_and_costs_no_traceback(installed: Path) -> None:
+    (installed / "example_agent" / "__init__.py").write_text(OLD)
+    done = run(installed, "-m", "backstory", "ingest", "--agent", "example")
+    assert done.returncode == 64
+    assert "The agent 'example' is not made for this version" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_contributing_says_how_long_the_smallest_agent_is() -> None:
+    said = re.search(r"the smallest one,\s+`tests/agents/example/`,\s+has (\d+) lines", CONTRIBUTING.read_text("utf-8"))
+    assert said is not None
+    assert int(said.group(1)) == len((FOLDER / "__init__.py").read_text("utf-8").splitlines())
