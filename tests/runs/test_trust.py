@@ -415,6 +415,26 @@ def test_an_index_that_reads_something_else_is_not_asked(clone: Clone) -> None:
     assert "search index" in clone.backstory("search", "--store", str(clone.store.path), "x").stderr
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update meta set value = 'three' where key = 'schema_version'",
+        "update meta set value = x'ff00' where key = 'schema_version'",
+        f"update meta set value = '{'9' * 5_000}' where key = 'schema_version'",
+        "delete from meta where key = 'store_id'",
+        "alter table meta rename column value to other",
+    ],
+)
+def test_what_does_not_say_what_it_is_is_no_store(clone: Clone, statement: str) -> None:
+    change(clone.store.path, statement)
+    content = bytes_of(clone)
+    refused = clone.backstory("list")
+    assert refused.returncode == 65
+    assert "is not a backstory store" in refused.stderr
+    assert "is not a backstory store" in rows(clone, "ingest")["errors"][0]["reason"]
+    assert bytes_of(clone) == content
+
+
 def test_its_triggers_are_taken_out_before_anything_is_written(clone: Clone) -> None:
     change(
         clone.store.path,

@@ -174,7 +174,9 @@ class Store:
     def id(self) -> str:
         """The store's own id, kept in the file."""
         # Whose a store is is asked before it may be brought forward.
-        return migrate.store_id(self.path) if self._reader is None else self._read(migrate.id_of)
+        return (
+            migrate.store_id(self.path) if self._reader is None else self._read(lambda db: migrate.id_of(db, self.path))
+        )
 
     def begin_as(self, store_id: str) -> None:
         """Have a store that is not there yet begin with this id."""

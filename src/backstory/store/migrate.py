@@ -5,6 +5,7 @@ A changed ground table is a migration; a changed derived table raises ``derived_
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,9 +32,9 @@ def schema_version(db: apsw.Connection, path: Path) -> int:
 
     Raises NotAStore when it has none, StoreTooNew when it is beyond ours, StoreTooOld when it is before the first.
     """
-    known = db.execute("select count(*) from sqlite_schema where name = 'meta'").get
-    found: Any = db.execute(_VERSION).fetchone() if known else None
-    if found is None:
+    is_told = db.execute("select count(*) = 2 from pragma_table_info('meta') where name in ('key', 'value')").get
+    found: Any = db.execute(_VERSION).fetchone() if is_told else None
+    if found is None or not _NUMBER.fullmatch(str(found[0])):
         raise errors.NotAStore(path, "it has no schema version")
     version, is_draft = int(found[0]), bool(found[1])
     if version > SCHEMA_VERSION:
@@ -43,6 +44,7 @@ def schema_version(db: apsw.Connection, path: Path) -> int:
     return version
 
 
+_NUMBER = re.compile("[0-9]{1,9}")
 # Drafts of the first schema had its number already, and a table under a name that no store has had since.
 _VERSION = """
 select value, exists (select 1 from sqlite_schema where name = 'companions') from meta where key = 'schema_version'
@@ -53,12 +55,15 @@ def store_id(path: Path) -> str:
     """The id of the store at ``path``, read as it is; raises what opening a store and ``schema_version`` raise."""
     with closing(connection.open_reader(path)) as db, connection.translated(path):
         schema_version(db, path)
-        return id_of(db)
+        return id_of(db, path)
 
 
-def id_of(db: apsw.Connection) -> str:
-    """The id of a store that is open."""
-    return str(db.execute("select value from meta where key = 'store_id'").get)
+def id_of(db: apsw.Connection, path: Path) -> str:
+    """The id of a store that is open; raises NotAStore where there is none."""
+    found = db.execute("select value from meta where key = 'store_id'").get
+    if found is None:
+        raise errors.NotAStore(path, "it has no id")
+    return str(found)
 
 
 def is_current(db: apsw.Connection, path: Path) -> bool:
