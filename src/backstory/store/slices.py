@@ -343,14 +343,15 @@ def _note_told(db: apsw.Connection, log_id: int, piece: LogSlice) -> None:
     logs.insert_runs(db, log_id, piece.runs)
     if piece.tail_run is not None:
         logs.insert_tail_run(db, log_id, piece.tail_run)
+    # What an earlier version derived of a log stays to be derived anew when more of the log comes.
     db.execute(
-        "update logs set first_hash = ?, parsed_to = ?, tail_seq = ?, state = ?, pending = ?, derived = ?, "
+        "update logs set first_hash = ?, parsed_to = ?, tail_seq = ?, state = ?, pending = ?, "
+        "derived = min(?, iif(parsed_to = 0, ?, derived)), "
         "told_to = case when told_to is not null and ? < read_to then ? end where id = ?",
         (
             piece.first_hash, piece.parsed_to, piece.tail_seq, codec.pack_chunk(piece.state),
-            codec.pack_chunk(piece.pending) if piece.pending else None, derived_tables.VERSION, piece.read_to,
-            piece.read_to,
-            log_id,
+            codec.pack_chunk(piece.pending) if piece.pending else None, derived_tables.VERSION,
+            derived_tables.VERSION, piece.read_to, piece.read_to, log_id,
         ),
     )  # fmt: skip
 
