@@ -312,6 +312,19 @@ def test_an_older_store_that_another_process_brings_forward_first_is_so_once(
     assert others == []
 
 
+def test_what_a_later_version_derived_is_not_stamped_down(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.bks"
+    shutil.copy(make_golden.GOLDEN / "store-v3.bks", copy)
+    later = str(migrate.DERIVED_VERSION + 10)
+    with closing(sqlite3.connect(copy)) as db, db:
+        db.execute("update meta set value = ? where key = 'derived_version'", (later,))
+    with open_store(copy) as store:
+        store.append_events(store.session("S1"), [UserMessage(content="thanks")])
+        assert store.execute_read_only("select count(*) from sessions").rows == [(2,)]
+    with closing(sqlite3.connect(copy)) as db:
+        assert db.execute("select value from meta where key = 'derived_version'").fetchone() == (later,)
+
+
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = tmp_path / "copy.bks"
     shutil.copy(make_golden.GOLDEN / "store-v3.bks", copy)

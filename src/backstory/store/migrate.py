@@ -1,6 +1,7 @@
 """From any released schema to today's, and no further: a newer store is refused, never stamped down.
 
-A changed ground table is a migration; a changed derived table raises ``derived_version``.
+A changed table is a migration, also one of what is derived: ``derived.sql`` only makes what lacks. A new derived table,
+and another content of one, raises ``derived_version``.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def is_current(db: apsw.Connection, path: Path) -> bool:
     """Whether a store has today's tables; raises as ``schema_version`` does."""
     if schema_version(db, path) != SCHEMA_VERSION:
         return False
-    return bool(db.execute("select value = ? from meta where key = 'derived_version'", (str(DERIVED_VERSION),)).get)
+    # What a later version derived has the tables that we know: it is not stamped down.
+    at_least = "select cast(value as integer) >= ? from meta where key = 'derived_version'"
+    return bool(db.execute(at_least, (DERIVED_VERSION,)).get)
 
 
 def begin(db: apsw.Connection, store_id: str) -> None:
@@ -102,4 +105,5 @@ def upgrade(db: apsw.Connection, path: Path) -> None:
         db.execute("update meta set value = ? where key = 'schema_version'", (str(version),))
     # Tables of what can be derived are made where they lack; reading a log anew fills them.
     db.execute(Path(__file__).with_name("derived.sql").read_text("utf-8"))
-    db.execute("update meta set value = ? where key = 'derived_version'", (str(DERIVED_VERSION),))
+    raised = "update meta set value = ?1 where key = 'derived_version' and cast(value as integer) < ?1"
+    db.execute(raised, (DERIVED_VERSION,))
