@@ -242,7 +242,12 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
     told = db.execute(f"select value from {source}.meta where key = 'derived_version'").get
     if told == str(derived_tables.VERSION):
         _copy_derived(db, source, old, new)
-        db.execute("update logs set derived = ? where session_id = ?", (derived_tables.VERSION, new))
+        # A store that was brought forward may still hold what an earlier version derived.
+        db.execute(
+            f"update logs set derived = (select min(min(derived), ?) from {source}.logs where session_id = ?) "
+            "where session_id = ?",
+            (derived_tables.VERSION, old, new),
+        )
 
 
 def _copy_events(
