@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 import apsw
@@ -14,7 +15,7 @@ from backstory import errors
 from backstory.cli.app import App
 from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, Complete, Init, Plan, Thinking, ToolCall, ToolResult, UserMessage
-from backstory.store import Store, migrate, open_store
+from backstory.store import Store, connection, migrate, open_store
 from tests.support import make_golden
 
 if TYPE_CHECKING:
@@ -196,6 +197,13 @@ def bring_four(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(migrate, "MIGRATIONS", {4: "alter table turns add column mood text not null default 'calm';"})
 
 
+def refused_below(kept: Path, opened: Callable[[Path], apsw.Connection], path: Path) -> apsw.Connection:
+    """Open a store to write, but for one that lies where that cannot be."""
+    if path == kept:
+        raise errors.StoreReadOnly(path)
+    return opened(path)
+
+
 def a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[App, Path]:
     """A project with a store of the third schema, where the fourth is in force."""
     project = tmp_path / "project"
@@ -323,6 +331,21 @@ def test_what_a_later_version_derived_is_not_stamped_down(tmp_path: Path) -> Non
         assert store.execute_read_only("select count(*) from sessions").rows == [(2,)]
     with closing(sqlite3.connect(copy)) as db:
         assert db.execute("select value from meta where key = 'derived_version'").fetchone() == (later,)
+
+
+def test_an_older_store_where_nothing_can_be_written_is_read_as_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, copy = tmp_path / "kept.bks", tmp_path / "copy.bks"
+    shutil.copy(make_golden.GOLDEN / "store-v3.bks", kept)
+    bring_four(monkeypatch)
+    monkeypatch.setattr(connection, "open_writer", partial(refused_below, kept, connection.open_writer))
+    with open_store(kept) as store:
+        with pytest.raises(errors.StoreOutdated, match="backstory backup --store"):
+            store.sessions()
+        store.backup(copy)
+    with open_store(copy) as store:
+        assert len(store.sessions()) == 2
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

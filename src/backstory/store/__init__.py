@@ -174,9 +174,8 @@ class Store:
     def id(self) -> str:
         """The store's own id, kept in the file."""
         # Whose a store is is asked before it may be brought forward.
-        return (
-            migrate.store_id(self.path) if self._reader is None else self._read(lambda db: migrate.id_of(db, self.path))
-        )
+        is_open = self._reader is not None
+        return self._read(lambda db: migrate.id_of(db, self.path)) if is_open else migrate.store_id(self.path)
 
     def begin_as(self, store_id: str) -> None:
         """Have a store that is not there yet begin with this id."""
@@ -1095,7 +1094,10 @@ class Store:
         """Migrate an older store before it is read: what reads it knows today's tables only."""
         if self.refuses_writes or self.is_elsewhere:
             raise errors.StoreOutdated(self.path)
-        self._writing_connection()
+        try:
+            self._writing_connection()
+        except errors.StoreReadOnly as refused:
+            raise errors.StoreOutdated(self.path) from refused
 
     def _writing_connection(self) -> apsw.Connection:
         if self.refuses_writes:
@@ -1144,8 +1146,7 @@ class Store:
 
     def _make_tables(self, db: apsw.Connection) -> None:
         empty = db.pragma("page_count") == 0 or not db.execute("select count(*) from sqlite_schema").get
-        ready = not empty and migrate.is_current(db, self.path)
-        if not ready:
+        if empty or not migrate.is_current(db, self.path):
             with connection.writing(db, self.path, first=empty):
                 # Another process may have been faster between the look and the lock.
                 if not db.execute("select count(*) from sqlite_schema").get:
