@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import apsw
 import msgspec
 import pytest
 
-from backstory import agents
+from backstory import agents, ids
 from backstory.model import UserMessage
 from backstory.runs.runner import Request, Runner
 from backstory.runs.spool import SPOOLS, Run, Spool
@@ -35,7 +36,8 @@ cat >/dev/null
 echo '{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"answered"}]}}'
 echo '{"type":"result","subtype":"success","duration_ms":5}'
 """
-TURN = "0" * 25 + "1"
+TURN = ids.new_uid(NOW, os.getpid().to_bytes(10, "big"))
+"""Agents are known by it, also to tests that run at once in other processes."""
 
 
 @pytest.fixture
@@ -102,6 +104,16 @@ def test_a_spool_is_removed_when_the_store_that_owns_the_run_has_it_on_the_disk(
     laid_out(left[0], tmp_path / "after")
     with open_store(tmp_path / "after" / owner.name, now=lambda: NOW) as after:
         assert [(turn.prompt, turn.outcome) for turn in after.turns(after.sessions()[0])] == [("go", "completed")]
+
+
+def test_a_spool_that_is_removed_by_half_still_says_whose_it_was(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = spool_of(home)
+    for each in (spool.stdout, spool.stderr):
+        each.write_text("said")
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    spool.remove()
+    assert [each.name for each in spool.folder.iterdir()] == ["run.json"]
+    assert spool.run is not None
 
 
 # processes ----------------------------------------------------------------------------------------------------------
