@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from backstory.agents import claude, codex
+from backstory.agents import claude
 from backstory.agents.contract import Exit
 from backstory.model import (
     AssistantText,
@@ -217,7 +217,7 @@ def test_claudes_command_line() -> None:
 
 
 def test_codexs_command_line() -> None:
-    words = codex.Runs().command("codex", model="gpt", permissions=Permissions.ASK, native_id=None)
+    words = runnable("codex").command("codex", model="gpt", permissions=Permissions.ASK, native_id=None)
     assert " ".join(words) == "codex exec --json --skip-git-repo-check -m gpt --sandbox read-only -"
 
 
@@ -231,7 +231,7 @@ def test_a_command_line_belongs_to_its_caller(agent: str) -> None:
 
 
 def test_only_claude_is_given_its_id() -> None:
-    runners: list[RunPart] = [claude.Runs(), codex.Runs()]
+    runners: list[RunPart] = [claude.Runs(), runnable("codex")]
     given, none = [runner.native_id(bytes(range(16))) for runner in runners]
     assert (none, UUID(given).version) == (None, 4)
     assert claude.Runs().native_id(bytes(range(16))) == given
