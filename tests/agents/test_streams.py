@@ -11,7 +11,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from backstory.agents import claude, codex
+from backstory.agents import codex
+from backstory.agents.claude.run import Runs
 from backstory.agents.contract import Exit
 from backstory.model import (
     AssistantText,
@@ -209,7 +210,7 @@ def test_a_command_line_never_resumes_and_takes_its_prompt_from_stdin(
 
 
 def test_claudes_command_line() -> None:
-    words = claude.Runs().command("claude", model="opus", permissions=Permissions.EDIT, native_id=ID)
+    words = Runs().command("claude", model="opus", permissions=Permissions.EDIT, native_id=ID)
     assert " ".join(words) == (
         "claude -p --verbose --output-format stream-json --include-partial-messages"
         f" --session-id {ID} --model opus --permission-mode acceptEdits"
@@ -231,10 +232,10 @@ def test_a_command_line_belongs_to_its_caller(agent: str) -> None:
 
 
 def test_only_claude_is_given_its_id() -> None:
-    runners: list[RunPart] = [claude.Runs(), codex.Runs()]
+    runners: list[RunPart] = [Runs(), codex.Runs()]
     given, none = [runner.native_id(bytes(range(16))) for runner in runners]
     assert (none, UUID(given).version) == (None, 4)
-    assert claude.Runs().native_id(bytes(range(16))) == given
+    assert Runs().native_id(bytes(range(16))) == given
 
 
 USED = Tokens(input=3600, output=245, cache_read=20600, cache_write=2000, largest_input=5480)

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from backstory.agents import claude
-from backstory.agents._usage_of_messages import Usage, larger, of_run, one_more, tokens_of
+from backstory.agents.claude.reader import Reader
+from backstory.agents.claude.usage_of_messages import Usage, larger, of_run, one_more, tokens_of
 from backstory.model import LogIdentity, Tokens
 
 
@@ -70,7 +70,7 @@ def test_a_log_that_goes_on_from_a_version_that_knew_less_stays_unknown() -> Non
 
 def test_a_state_of_a_version_that_knew_less_is_read() -> None:
     state = b'{"usage": {"m/": [10, 1, 0, 4]}}'
-    reader = claude.Reader(LogIdentity(native_id="s"), state, lambda: ())
+    reader = Reader(LogIdentity(native_id="s"), state, lambda: ())
     assert reader._state.usage == {"m/": (10, 1, 0, 4)}
 
 

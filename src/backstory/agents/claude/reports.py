@@ -6,13 +6,16 @@ Put together again it is the record that the subagent's own log would have.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
 
 from backstory.agents import _jsonl
 from backstory.model import encoded
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MARK = b'"agent_progress"'
 """Stands in every record that reports of a subagent, and hardly anywhere else."""
@@ -61,6 +64,17 @@ class _Record(Struct, rename="camel", omit_defaults=True):
 
 
 _decoder = msgspec.json.Decoder(_Line)
+
+
+class Reports:
+    """See ``contract.ReportPart``."""
+
+    def reported(self, line: bytes) -> list[tuple[str, bytes]]:
+        return reported(line)
+
+    def own_logs(self, path: Path, subagent: str) -> list[Path]:
+        inside = path.parent if path.parent.name == "subagents" else path.with_suffix("") / "subagents"
+        return [folder / f"agent-{subagent}{ending}" for folder in (inside, path.parent) for ending in _jsonl.ENDINGS]
 
 
 def reported(line: bytes) -> list[tuple[str, bytes]]:
