@@ -9,7 +9,7 @@ import msgspec
 
 from backstory.agents.claude import changed_files, kept
 from backstory.agents.claude.records import Block, plain_text
-from backstory.agents.claude.tools import PLANNING, USER_REFUSED, answers, refusal, tool_of
+from backstory.agents.claude.tools import PLAN_TOOL, REFUSED_BY_USER, answers, refusal, tool_of
 from backstory.model import AssistantText, Event, Plan, Thinking, ToolCall, ToolResult, Unknown, UserMessage
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ class Blocks:
             events += self._answer_block(Block(type="text", text=block) if isinstance(block, str) else block)
         return events
 
-    def results(self, content: Content, told: msgspec.Raw) -> list[Event]:
-        """The results of tools in a message in the user's place; ``told``: what its record says of them besides."""
+    def results(self, content: Content, tool_use_result: msgspec.Raw) -> list[Event]:
+        """The results of tools in a message in the user's place; ``tool_use_result`` repeats them in more detail."""
         events: list[Event] = []
         if isinstance(content, list):
             for block in content:
                 if isinstance(block, Block) and block.type == "tool_result":
-                    events += self._result(block, bytes(told))
+                    events += self._result(block, bytes(tool_use_result))
         return events
 
     def _answer_block(self, block: Block) -> list[Event]:
@@ -73,23 +73,23 @@ class Blocks:
         if len(self._calls) > _CALLS_OPEN_MAX:
             self._calls.pop(next(iter(self._calls)))
         plan = given.get("plan")
-        if name == PLANNING and isinstance(plan, str):
+        if name == PLAN_TOOL and isinstance(plan, str):
             self._plans[block.id or ""] = plan
             if len(self._plans) > _PLANS_OPEN_MAX:
                 self._plans.pop(next(iter(self._plans)))
         return ToolCall(tool_use_id=block.id or "", tool_name=name, tool=tool_of(name), file_path=path, input=given)
 
-    def _result(self, block: Block, told: bytes) -> list[Event]:
+    def _result(self, block: Block, tool_use_result: bytes) -> list[Event]:
         """A tool's result, what the user said in it, and the plan that the call put before the user."""
         result = self._tool_result(block)
-        if changed_files.MARK in told:
-            result = msgspec.structs.replace(result, changes=changed_files.changes(told))
-        words = refusal(result) if result.is_error else "\n".join(answers(result, told))
+        if changed_files.MARK in tool_use_result:
+            result = msgspec.structs.replace(result, changes=changed_files.changes(tool_use_result))
+        words = refusal(result) if result.is_error else "\n".join(answers(result, tool_use_result))
         events: list[Event] = [result, UserMessage(content=words)] if words.strip() else [result]
         plan = self._plans.pop(result.tool_use_id, None)
-        if plan is not None and (not result.is_error or USER_REFUSED in result.content):
+        if plan is not None and (not result.is_error or REFUSED_BY_USER in result.content):
             # A call that failed showed its plan to nobody.
-            events.append(Plan(name=PLANNING, content=plan))
+            events.append(Plan(name=PLAN_TOOL, content=plan))
         return events
 
     def _tool_result(self, block: Block) -> ToolResult:

@@ -1,4 +1,4 @@
-"""Kinds of records that say nothing that is shown; their bytes are kept. A kind that is not here either is unknown."""
+"""Kinds of records that show nothing: their bytes are kept. A kind that is neither read nor named here is unknown."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ RECORDS = frozenset(
         "queue-operation", "tools-used", "worktree-state",
     }
 )  # fmt: skip
+"""Types of a log's records."""
+
 SYSTEM = frozenset(
     {
         "away_summary", "compact_boundary", "informational", "microcompact_boundary", "model_fallback",
         "scheduled_task_fire", "turn_duration",
     }
 )  # fmt: skip
+"""Subtypes of a log's ``system`` records."""
+
 ATTACHMENTS = frozenset(
     {
         "agent_listing_delta", "auto_mode", "auto_mode_exit", "budget_usd", "command_permissions", "companion_intro",
@@ -27,7 +31,10 @@ ATTACHMENTS = frozenset(
         "todo_reminder", "token_usage", "total_tokens_reminder", "ultra_memory", "unknown_command_fallback",
     }
 )  # fmt: skip
+"""Types of what the client put beside a prompt."""
+
 BLOCKS = frozenset({"redacted_thinking", "document", "container_upload", "fallback"})
+"""Types of a message's blocks."""
 
 STREAM = frozenset(
     {
@@ -35,6 +42,8 @@ STREAM = frozenset(
         "keep_alive", "prompt_suggestion", "rate_limit_event", "tool_progress", "tool_use_summary",
     }
 )  # fmt: skip
+"""Types of the records that a run prints."""
+
 STREAM_SYSTEM = frozenset(
     {
         "background_tasks_changed", "elicitation_complete", "files_persisted", "hook_progress", "hook_response",
@@ -42,3 +51,4 @@ STREAM_SYSTEM = frozenset(
         "status", "task_notification", "task_progress", "task_started", "task_updated", "thinking_tokens",
     }
 )  # fmt: skip
+"""Subtypes of the ``system`` records that a run prints."""

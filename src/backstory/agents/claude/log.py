@@ -2,7 +2,7 @@
 
 Source: recorded logs of 2.0 to 2.1.330. A line is a record with a ``type``; those of a conversation carry
 ``uuid`` and ``parentUuid``. An assistant message is several records (one content block each) with one
-``message.id`` and a growing ``usage``. A helper's log lies in ``<session>/subagents/agent-<id>.jsonl``
+``message.id`` and a growing ``usage``. A subagent's log lies in ``<session>/subagents/agent-<id>.jsonl``
 (older builds: beside the session) and carries the parent's session id. Resumed and forked copies repeat
 records with the same uuid, so a turn, known by the uuid of its prompt, is the same turn in both.
 """
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from backstory.agents import _jsonl
 from backstory.agents.claude.reader import Reader
-from backstory.agents.claude.records import decoder
+from backstory.agents.claude.records import record_decoder
 from backstory.agents.contract import LogRoot
 from backstory.model import LogIdentity, Relation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-_OURS = re.compile(rb'"(?:sessionId|leafUuid|parentUuid|messageId)"\s*:')
+_KEY_OF_A_RECORD = re.compile(rb'"(?:sessionId|leafUuid|parentUuid|messageId)"\s*:')
 _SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"]+)"')
 
 
@@ -37,7 +37,7 @@ class Logs:
         return path.name.endswith(_jsonl.ENDINGS) and path.name != "journal.jsonl"
 
     def identify(self, path: Path, head: bytes) -> LogIdentity | None:
-        if not _OURS.search(head):
+        if not _KEY_OF_A_RECORD.search(head):
             return None
         # A log of what is reported of a subagent is called like its parent's, with the subagent's id behind it.
         name, _, subagent = path.name.partition("#")
@@ -64,6 +64,6 @@ class Logs:
 
     def native_id_of(self, line: bytes) -> str | None:
         try:
-            return _jsonl.decode(line, decoder)[0].uuid
+            return _jsonl.decode(line, record_decoder)[0].uuid
         except _jsonl.NotJson:
             return None

@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from backstory.agents.claude.state import State
 
 _QUEUED_MAX = 100
-_WORDS_TOLD_MAX = 16
+_GIVEN_MAX = 16
 _ABSORBED = "absorbed_mid_turn"
 
 
 class Queue:
-    """Those words, by what became of them."""
+    """Follows the records of the queue: which words are in it, and which the agent was given."""
 
     def __init__(self, state: State) -> None:
         self._state = state
 
     def was_given(self, words: str) -> bool:
-        """Whether an event told already that the agent was given these words while it worked."""
-        return words in self._state.told
+        """Whether an event already says that the agent was given these words while it worked."""
+        return words in self._state.given
 
     def is_given_here(self, record: Record) -> bool:
         """Whether the record holds words that the agent was given while it worked, rather than a prompt."""
@@ -53,9 +53,9 @@ class Queue:
             return []
         if isinstance(record.command_uuid, str):
             # This build logs them again where the agent was given them.
-            self._state.absorbed = [*self._state.absorbed, record.command_uuid][-_WORDS_TOLD_MAX:]
+            self._state.absorbed = [*self._state.absorbed, record.command_uuid][-_GIVEN_MAX:]
             return []
         if not words.strip() or self.was_given(words):
             return []
-        self._state.told = [*self._state.told, words][-_WORDS_TOLD_MAX:]
-        return [prompts.not_typed(words) or UserMessage(content=words)]
+        self._state.given = [*self._state.given, words][-_GIVEN_MAX:]
+        return [prompts.untyped_event(words) or UserMessage(content=words)]

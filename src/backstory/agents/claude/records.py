@@ -72,7 +72,7 @@ class Record(Struct, rename="camel"):
     total_api_duration: Any = field(default=None, name="totalAPIDuration")
 
 
-decoder = msgspec.json.Decoder(Record)
+record_decoder = msgspec.json.Decoder(Record)
 
 
 def plain_text(value: Any) -> str:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from backstory.model import ToolResult
 
 _META_ENDING = ".meta.json"
-_SPILLED = re.compile(r"<persisted-output>\nOutput too large [^\n]*[/\\]tool-results[/\\]([^/\\\n]+)\n")
+_PERSISTED_OUTPUT = re.compile(r"<persisted-output>\nOutput too large [^\n]*[/\\]tool-results[/\\]([^/\\\n]+)\n")
 
 
-class _Meta(Struct):
-    """What lies beside a helper's log."""
+class _SubagentMeta(Struct):
+    """What lies beside a subagent's log."""
 
     description: str = ""
 
@@ -28,7 +28,7 @@ class Sidecars:
     """See ``contract.SidecarPart``."""
 
     def log_of(self, below: PurePath) -> PurePath | None:
-        """Beside a helper's log lies what it was started as; in ``<session>/`` results too long for the log, and
+        """Beside a subagent's log lies what it was started as; in ``<session>/`` results too long for the log, and
         workflows with their journals."""
         if below.name.startswith("agent-") and below.name.endswith(_META_ENDING):
             return below.with_name(f"{below.name.removesuffix(_META_ENDING)}.jsonl")
@@ -46,11 +46,11 @@ class Sidecars:
 
     def read(self, name: str, content: bytes) -> SidecarContent:
         try:
-            described = msgspec.json.decode(content, type=_Meta).description if self.is_read(name) else ""
+            described = msgspec.json.decode(content, type=_SubagentMeta).description if self.is_read(name) else ""
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             described = ""
         return SidecarContent(title=described.strip() or None)
 
     def spilled_to(self, result: ToolResult) -> str | None:
-        found = _SPILLED.match(result.content)
+        found = _PERSISTED_OUTPUT.match(result.content)
         return f"/tool-results/{found.group(1)}" if found else None

@@ -40,7 +40,7 @@ class Spending:
 
     def _note_usage(self, turn: Turn, key: str, usage: usage_of_messages.Usage) -> None:
         # Each block of a message repeats its usage, growing: the largest counts, once.
-        counted, turn.tokens = usage_of_messages.one_more(turn.tokens, self._state.usage.get(key), usage)
+        counted, turn.tokens = usage_of_messages.add_record(turn.tokens, self._state.usage.get(key), usage)
         self._state.usage[key] = counted
         if len(self._state.usage) > _MESSAGES_OPEN_MAX:
             self._state.usage.pop(next(iter(self._state.usage)))
@@ -60,7 +60,7 @@ class Spending:
 
     def note_total_cost(self, total: float | None) -> None:
         """The running total of a session. Its first value may hold a parent's cost, unless this is its first turn."""
-        before, self._state.cost_seen = self._state.cost_seen, total
+        before, self._state.last_total_cost = self._state.last_total_cost, total
         turn = self._state.turn
         if total is None or turn is None:
             return

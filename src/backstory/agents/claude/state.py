@@ -18,25 +18,31 @@ class State(Struct, kw_only=True):
     turn: Turn | None = None
     turns_seen: int = 0
     usage: dict[str, usage_of_messages.Counted] = field(default_factory=dict)
+    """What the last messages of the turn counted so far, by message and request."""
     unfinished: dict[str, bool] = field(default_factory=dict)
-    """Messages of the turn whose final count was not told, in order; some of them, where there are many."""
+    """Messages of the turn whose final count has not come, in order; some of them, where there are many."""
     finished: list[str] = field(default_factory=list)
+    """The last messages of the turn whose final count has come."""
     calls: dict[str, tuple[str, str | None]] = field(default_factory=dict)
+    """Names and paths of calls that have no result yet, by their ids."""
     last_anchor: str | None = None
     recent: dict[str, str | None] = field(default_factory=dict)
+    """The anchors of the last records, by their uuids; see ``turns.Anchors``."""
     heads: dict[str, tuple[str | None, int | None]] = field(default_factory=dict)
-    cost_seen: float | None = None
+    """The uid and last record of the turn that prompts after an anchor follow."""
+    last_total_cost: float | None = field(default=None, name="cost_seen")
+    """The session's running total when it was last logged."""
     latency: _latency.Total = field(default_factory=_latency.Total)
     plans: dict[str, str] = field(default_factory=dict)
-    """Plans whose call has no result yet."""
+    """Plans whose calls have no result yet, by their ids."""
     queued: list[str] = field(default_factory=list)
     """Words typed while the agent works, which it was not yet given."""
-    told: list[str] = field(default_factory=list)
-    """The last of those that it was given in the midst of a turn; newer builds log them a second time."""
+    given: list[str] = field(default_factory=list, name="told")
+    """The last of those that it was given during a turn; newer builds log them a second time."""
     absorbed: list[str] = field(default_factory=list)
-    """The ids of words that were given to it so, which the log has still to tell."""
+    """The ids of words that it was given so, which the log will hold later."""
     command: tuple[str, str, int | None] | None = None
-    """A command's uuid, as typed, and when: a prompt if what follows it is told to the model."""
+    """A command's uuid, as typed, and when: a prompt if the model is given what follows it."""
 
 
-decoder = msgspec.json.Decoder(State)
+state_decoder = msgspec.json.Decoder(State)

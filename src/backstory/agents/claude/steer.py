@@ -1,9 +1,9 @@
-"""What a run is told while it goes on.
+"""Messages to an agent while it runs.
 
-Its prompt is a line on a stdin that stays open. A further line is taken up behind the next tool's result, else when the
-answer is done; at the end of stdin the agent answers what it was told and ends. ``command_lifecycle`` records say which
-lines were taken up, by a uuid that we chose; the log has it as ``source_uuid`` of a ``queued_command``, or as the uuid
-of a prompt.
+Its prompt is a line on a stdin that stays open. The agent takes up a further line after the next tool's result, else
+when the answer is done; at the end of stdin it answers what it was sent, and ends. ``command_lifecycle`` records say
+which lines it took up, by a uuid that we chose; the log has it as ``source_uuid`` of a ``queued_command``, or as the
+uuid of a prompt.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import json
 import uuid
 
 _MARK = b"bkstry"
-"""The first bytes of the ids of words that a run of ours was told while it went on: a version 8 uuid, ours to fill."""
+"""The first bytes of the ids of messages that we send to a running agent: version 8 uuids, which are ours to fill."""
 _ID_BEGINNING = "626b7374-7279-8"
 
 
 def is_own(message_id: str) -> bool:
-    """Whether the id is that of words that a run of ours was told while it went on."""
+    """Whether we sent the message of this id to a running agent."""
     return message_id.startswith(_ID_BEGINNING)
 
 
@@ -29,8 +29,8 @@ class Steering:
         return [*command, "--input-format", "stream-json"]
 
     def encode_message(self, text: str, message_id: str = "") -> bytes:
-        said = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}}
-        line = json.dumps({**said, "uuid": message_id} if message_id else said, ensure_ascii=False)
+        record = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}}
+        line = json.dumps({**record, "uuid": message_id} if message_id else record, ensure_ascii=False)
         return line.encode("utf-8", "surrogatepass") + b"\n"
 
     def message_id(self, uid: str) -> str:

@@ -57,4 +57,4 @@ class StreamRecord(Struct):
     usage: usage_of_messages.Usage | None = None
 
 
-decoder = msgspec.json.Decoder(StreamRecord)
+stream_decoder = msgspec.json.Decoder(StreamRecord)

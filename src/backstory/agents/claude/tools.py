@@ -28,15 +28,15 @@ TOOLS = {
     "WebSearch": Tool.SEARCH,
 }
 
-PLANNING = "ExitPlanMode"
-USER_REFUSED = "The user doesn't want to proceed"
-_REFUSED = re.compile(r"the user said:\n(?!The user wants to clarify these questions)(.+)", re.DOTALL)
-_ASKING = "AskUserQuestion"
-_ANSWERED = "User has answered your questions:"
-_ANSWER = re.compile(r'"="([^"]*)"')
+PLAN_TOOL = "ExitPlanMode"
+REFUSED_BY_USER = "The user doesn't want to proceed"
+_WORDS_OF_REFUSAL = re.compile(r"the user said:\n(?!The user wants to clarify these questions)(.+)", re.DOTALL)
+_QUESTION_TOOL = "AskUserQuestion"
+_ANSWERED_START = "User has answered your questions:"
+_ANSWER_IN_TEXT = re.compile(r'"="([^"]*)"')
 
 
-class _Answered(Struct):
+class _QuestionResult(Struct):
     """A result of the tool that asks the user."""
 
     answers: dict[str, Any] = field(default_factory=dict)
@@ -49,18 +49,18 @@ def tool_of(name: str) -> Tool:
 
 def refusal(result: ToolResult) -> str:
     """What the user said when refusing a call."""
-    found = _REFUSED.search(result.content)
+    found = _WORDS_OF_REFUSAL.search(result.content)
     return found.group(1).strip() if found else ""
 
 
-def answers(result: ToolResult, told: bytes) -> list[str]:
+def answers(result: ToolResult, tool_use_result: bytes) -> list[str]:
     """What the user answered to the agent's questions."""
-    if result.tool_name != _ASKING and not result.content.startswith(_ANSWERED):
+    if result.tool_name != _QUESTION_TOOL and not result.content.startswith(_ANSWERED_START):
         return []
     try:
-        given = msgspec.json.decode(told, type=_Answered).answers
+        given = msgspec.json.decode(tool_use_result, type=_QuestionResult).answers
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         given = {}
     if given:
         return [plain_text(each) for each in given.values()]
-    return _ANSWER.findall(result.content) if result.content.startswith(_ANSWERED) else []
+    return _ANSWER_IN_TEXT.findall(result.content) if result.content.startswith(_ANSWERED_START) else []

@@ -38,13 +38,14 @@ class Turns:
         self._native_id = native_id
         self._touched: dict[str, Turn] = {}
 
-    def begin(self, native_id: str, prompt: str, at: int | None, seq: int, nearest: str | None) -> None:
+    def begin(self, native_id: str, prompt: str, at: int | None, seq: int, anchor: str | None) -> None:
+        """Begin a turn at the record ``seq``; ``anchor``: the one above that record."""
         state = self.state
         before = state.turn
         parent: tuple[str | None, int | None] = (before.uid, before.last_seq) if before else (None, None)
-        if nearest is not None:
-            # Two prompts after the same word are two branches of one conversation.
-            parent = state.heads.setdefault(nearest, parent)
+        if anchor is not None:
+            # Two prompts after the same anchor are two branches of one conversation.
+            parent = state.heads.setdefault(anchor, parent)
             if len(state.heads) > _HEADS_MAX:
                 state.heads.pop(next(iter(state.heads)))
         state.turn = Turn(
@@ -61,7 +62,8 @@ class Turns:
         state.turns_seen += 1
         state.usage, state.unfinished, state.finished = {}, {}, []
 
-    def at(self, seq: int) -> Turn | None:
+    def extend_to(self, seq: int) -> Turn | None:
+        """The turn that goes on, which now reaches to this record."""
         turn = self.state.turn
         if turn is not None:
             turn.last_seq = seq
@@ -69,7 +71,7 @@ class Turns:
         return turn
 
     def touch(self, turn: Turn) -> None:
-        """Note that a turn is not what it was."""
+        """Note that a turn changed."""
         self._touched[turn.uid] = turn
 
     def touched(self) -> Iterator[Turn]:
@@ -77,8 +79,8 @@ class Turns:
         turns, self._touched = self._touched, {}
         return iter(turns.values())
 
-    def close(self, turn: Turn, events: list[Event], at: int | None) -> None:
-        """Note how the turn stands after these events: the last thing said tells how it ended."""
+    def note_end(self, turn: Turn, events: list[Event], at: int | None) -> None:
+        """Note how the turn stands after these events: the last event says how it ended."""
         # A notice or a command typed later, such as what a resume writes or /compact, does not make the turn longer.
         if at is not None and not isinstance(events[-1], Hook | Command | Compacted):
             turn.ended = at if turn.ended is None else max(turn.ended, at)
