@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from backstory.agents.claude.log import Logs
+from backstory.agents.claude.places import NAME
 from backstory.agents.claude.reports import Reports
 from backstory.agents.claude.run import Runs
 from backstory.agents.claude.sidecars import Sidecars
 from backstory.agents.claude.steer import Steering
-from backstory.agents.claude.turns import NAME
 from backstory.agents.contract import Agent
 
 AGENT = Agent(

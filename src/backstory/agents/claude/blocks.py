@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backstory.agents.claude import changed_files, kept
+from backstory.agents.claude import changed_files, kinds
 from backstory.agents.claude.records import Block, plain_text
 from backstory.agents.claude.tools import PLAN_TOOL, REFUSED_BY_USER, answers, refusal, tool_of
 from backstory.model import AssistantText, Event, Plan, Thinking, ToolCall, ToolResult, Unknown, UserMessage
@@ -60,7 +60,7 @@ class Blocks:
                 return [self._tool_call(block)]
             case kind if kind.endswith("_tool_result"):
                 return [self._tool_result(block)]
-            case kind if kind in kept.BLOCKS:
+            case kind if kind in kinds.KEPT_BLOCKS:
                 return []
             case kind:
                 return [self.count_unknown(f"assistant/{kind}")]

@@ -10,17 +10,19 @@ records with the same uuid, so a turn, known by the uuid of its prompt, is the s
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.agents import _jsonl
+from backstory.agents.claude.places import is_log, log_roots
 from backstory.agents.claude.reader import Reader
 from backstory.agents.claude.records import record_decoder
-from backstory.agents.contract import LogRoot
 from backstory.model import LogIdentity, Relation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from backstory.agents.contract import LogRoot
 
 _KEY_OF_A_RECORD = re.compile(rb'"(?:sessionId|leafUuid|parentUuid|messageId)"\s*:')
 _SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"]+)"')
@@ -30,11 +32,10 @@ class Logs:
     """See ``contract.LogPart``."""
 
     def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
-        root = Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
-        return [LogRoot(folder=root / "projects", root=root)]
+        return log_roots(environ, home)
 
     def is_log(self, path: Path) -> bool:
-        return path.name.endswith(_jsonl.ENDINGS) and path.name != "journal.jsonl"
+        return is_log(path)
 
     def identify(self, path: Path, head: bytes) -> LogIdentity | None:
         if not _KEY_OF_A_RECORD.search(head):

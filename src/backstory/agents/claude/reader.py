@@ -9,7 +9,7 @@ import msgspec
 
 from backstory import ids
 from backstory.agents import _jsonl, _numbers
-from backstory.agents.claude import kept, prompts, reports
+from backstory.agents.claude import kinds, prompts, reports
 from backstory.agents.claude.blocks import Blocks
 from backstory.agents.claude.queued import Queue
 from backstory.agents.claude.records import Message, Record, plain_text, record_decoder, text_of
@@ -146,7 +146,7 @@ class Reader:
             return self._system(record)
         if kind == "progress" and reports.MARK in bytes(record.data):
             self._has_reports = True
-        return [] if kind in kept.RECORDS else [self._blocks.count_unknown(kind or "record without a type")]
+        return [] if kind in kinds.KEPT else [self._blocks.count_unknown(kind or "record without a type")]
 
     def _note_title(self, kind: str, title: Any) -> None:
         if isinstance(title, str) and title.strip() and _TITLE_RANK[kind] >= self._state.title_rank:
@@ -248,7 +248,7 @@ class Reader:
                 (given[key] for key in ("content", "stdout", "stderr", "blockingError") if given.get(key)), ""
             )
             return [Hook(name=str(given.get("hookName", kind)), output=plain_text(output))] if output else []
-        return [] if kind in kept.ATTACHMENTS else [self._blocks.count_unknown(f"attachment/{kind}")]
+        return [] if kind in kinds.KEPT_ATTACHMENTS else [self._blocks.count_unknown(f"attachment/{kind}")]
 
     def _system(self, record: Record) -> list[Event]:
         kind = record.subtype or ""
@@ -266,7 +266,7 @@ class Reader:
             if duration_ms is not None:
                 # Hooks that let the agent go on, and queued words, end a turn more than once.
                 self._state.turn.duration_ms = (self._state.turn.duration_ms or 0) + duration_ms
-        return [] if kind in kept.SYSTEM else [self._blocks.count_unknown(f"system/{kind}")]
+        return [] if kind in kinds.KEPT_SYSTEM else [self._blocks.count_unknown(f"system/{kind}")]
 
 
 def _anchors_in(lines: Iterable[bytes], identity: LogIdentity) -> dict[str, str | None]:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from backstory.agents.claude import usage_of_messages
+from backstory.agents.claude.usage import Usage
 from backstory.model import encoded
 
 
@@ -31,7 +31,7 @@ class Message(Struct):
     id: str | None = None
     model: str | None = None
     content: Content = None
-    usage: usage_of_messages.Usage | None = None
+    usage: Usage | None = None
     stop_reason: str | None = None
 
 

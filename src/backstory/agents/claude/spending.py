@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from backstory.agents import _numbers
-from backstory.agents.claude import usage_of_messages
+from backstory.agents.claude.usage import Usage, add_record
 from backstory.model import PARTIAL
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ class Spending:
             self._note_usage(turn, key, message.usage)
             self._note_end_of_message(turn, key, message.stop_reason)
 
-    def _note_usage(self, turn: Turn, key: str, usage: usage_of_messages.Usage) -> None:
+    def _note_usage(self, turn: Turn, key: str, usage: Usage) -> None:
         # Each block of a message repeats its usage, growing: the largest counts, once.
-        counted, turn.tokens = usage_of_messages.add_record(turn.tokens, self._state.usage.get(key), usage)
+        counted, turn.tokens = add_record(turn.tokens, self._state.usage.get(key), usage)
         self._state.usage[key] = counted
         if len(self._state.usage) > _MESSAGES_OPEN_MAX:
             self._state.usage.pop(next(iter(self._state.usage)))

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory.agents import _latency
-from backstory.agents.claude import usage_of_messages
+from backstory.agents.claude.usage import Counted
 from backstory.model import SessionFacts, Turn
 
 
@@ -17,7 +17,7 @@ class State(Struct, kw_only=True):
     title_rank: int = 0
     turn: Turn | None = None
     turns_seen: int = 0
-    usage: dict[str, usage_of_messages.Counted] = field(default_factory=dict)
+    usage: dict[str, Counted] = field(default_factory=dict)
     """What the last messages of the turn counted so far, by message and request."""
     unfinished: dict[str, bool] = field(default_factory=dict)
     """Messages of the turn whose final count has not come, in order; some of them, where there are many."""

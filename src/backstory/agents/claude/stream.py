@@ -11,11 +11,11 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from backstory.agents import _jsonl, _numbers
-from backstory.agents.claude import kept, prompts, steer
+from backstory.agents.claude import kinds, prompts, steer
 from backstory.agents.claude.blocks import Blocks
 from backstory.agents.claude.records import Message, plain_text, text_of
 from backstory.agents.claude.stream_records import Delta, StreamEvent, StreamRecord, stream_decoder
-from backstory.agents.claude.usage_of_messages import Usage, larger_counts, tokens_of, tokens_of_run
+from backstory.agents.claude.usage import Usage, larger_counts, tokens_of, tokens_of_run
 from backstory.agents.contract import Ending, SteerState, Streamed
 from backstory.bounds import added
 from backstory.model import Compacted, Complete, Error, Event, Hook, Init, Outcome, Retry, Tokens
@@ -121,7 +121,9 @@ class StreamReader:
                     )
                 ]
             case kind:
-                return [] if kind in kept.STREAM else [self._blocks.count_unknown(kind or "record without a type")]
+                return (
+                    [] if kind in kinds.KEPT_STREAM else [self._blocks.count_unknown(kind or "record without a type")]
+                )
 
     def _note_steering(self, record: StreamRecord) -> None:
         """Note what a record says about messages to the running agent."""
@@ -188,7 +190,7 @@ class StreamReader:
                 self._is_compacted = True
                 return []
             case kind:
-                return [] if kind in kept.STREAM_SYSTEM else [self._blocks.count_unknown(f"system/{kind}")]
+                return [] if kind in kinds.KEPT_STREAM_SYSTEM else [self._blocks.count_unknown(f"system/{kind}")]
 
     def _delta_of(self, record: StreamRecord) -> str:
         """Note what a part of an answer says about the whole; its text, if it has any."""

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from backstory.agents.claude import usage_of_messages
 from backstory.agents.claude.records import Message
+from backstory.agents.claude.usage import Usage
 
 
 class Delta(Struct):
@@ -21,7 +21,7 @@ class StreamEvent(Struct):
     type: str = ""
     message: Message | None = None
     delta: Delta | None = None
-    usage: usage_of_messages.Usage | None = None
+    usage: Usage | None = None
 
 
 class StreamRecord(Struct):
@@ -54,7 +54,7 @@ class StreamRecord(Struct):
     duration_ms: Any = None
     duration_api_ms: Any = None
     total_cost_usd: Any = None
-    usage: usage_of_messages.Usage | None = None
+    usage: Usage | None = None
 
 
 stream_decoder = msgspec.json.Decoder(StreamRecord)

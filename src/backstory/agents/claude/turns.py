@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backstory import ids
+from backstory.agents.claude.places import NAME
 from backstory.model import (
     AssistantText,
     Command,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from backstory.agents.claude.state import State
 
-NAME = "claude"
 _HEADS_MAX = 2_000
 _RECENT_ANCHORS = 16
 

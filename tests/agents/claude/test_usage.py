@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from backstory.agents.claude.reader import Reader
-from backstory.agents.claude.usage_of_messages import Usage, add_record, larger_counts, tokens_of, tokens_of_run
-from backstory.model import LogIdentity, Tokens
+from backstory.agents.claude.usage import Usage, add_record, larger_counts, tokens_of, tokens_of_run
+from backstory.model import Tokens
 
 
 def usage(written: int = 0, short: Any = None, long: Any = None, *, input_: int = 10) -> Usage:
@@ -66,12 +65,6 @@ def test_a_log_that_goes_on_from_a_version_that_knew_less_stays_unknown() -> Non
     now, more = add_record(tokens, (10, 1, 0, 4), usage(6, 0, 6))
     assert now == (10, 1, 0, 6, 6)
     assert (more.cache_write, more.cache_write_1h, more.largest_input) == (6, None, None)
-
-
-def test_a_state_of_a_version_that_knew_less_is_read() -> None:
-    state = b'{"usage": {"m/": [10, 1, 0, 4]}}'
-    reader = Reader(LogIdentity(native_id="s"), state, lambda: ())
-    assert reader._state.usage == {"m/": (10, 1, 0, 4)}
 
 
 def test_of_a_run_the_messages_tell_the_largest_request_unless_one_was_not_streamed() -> None:

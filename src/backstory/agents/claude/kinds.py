@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-RECORDS = frozenset(
+KEPT = frozenset(
     {
         "agent-setting", "api-request", "api-request-blob", "api-request-shape", "atis-latch", "bridge-session",
         "file-history-snapshot", "frame-link", "last-prompt", "mode", "permission-mode", "pr-link", "progress",
@@ -11,7 +11,7 @@ RECORDS = frozenset(
 )  # fmt: skip
 """Types of a log's records."""
 
-SYSTEM = frozenset(
+KEPT_SYSTEM = frozenset(
     {
         "away_summary", "compact_boundary", "informational", "microcompact_boundary", "model_fallback",
         "scheduled_task_fire", "turn_duration",
@@ -19,7 +19,7 @@ SYSTEM = frozenset(
 )  # fmt: skip
 """Subtypes of a log's ``system`` records."""
 
-ATTACHMENTS = frozenset(
+KEPT_ATTACHMENTS = frozenset(
     {
         "agent_listing_delta", "auto_mode", "auto_mode_exit", "budget_usd", "command_permissions", "companion_intro",
         "compact_file_reference",
@@ -33,10 +33,10 @@ ATTACHMENTS = frozenset(
 )  # fmt: skip
 """Types of what the client put beside a prompt."""
 
-BLOCKS = frozenset({"redacted_thinking", "document", "container_upload", "fallback"})
+KEPT_BLOCKS = frozenset({"redacted_thinking", "document", "container_upload", "fallback"})
 """Types of a message's blocks."""
 
-STREAM = frozenset(
+KEPT_STREAM = frozenset(
     {
         "auth_status", "command_lifecycle", "control_cancel_request", "control_request", "control_response",
         "keep_alive", "prompt_suggestion", "rate_limit_event", "tool_progress", "tool_use_summary",
@@ -44,7 +44,7 @@ STREAM = frozenset(
 )  # fmt: skip
 """Types of the records that a run prints."""
 
-STREAM_SYSTEM = frozenset(
+KEPT_STREAM_SYSTEM = frozenset(
     {
         "background_tasks_changed", "elicitation_complete", "files_persisted", "hook_progress", "hook_response",
         "hook_started", "local_command_output", "permission_denied", "post_turn_summary", "session_state_changed",
