@@ -412,6 +412,18 @@ class FoundSummary(Struct, frozen=True):
     title: str
 
 
+class Record(Struct, frozen=True):
+    """What one record says, whatever kind of log it is of: its events with their parts, in which turn, when."""
+
+    events: list[tuple[int, Event]]
+    turn_uid: str | None = None
+    at: int | None = None
+    takes_number: bool = True
+    """False for a delta, which a later record says whole."""
+    delta: str = ""
+    """Text to show at once."""
+
+
 class Parsed(Struct, frozen=True):
     """What one record says: when, which events (their order is their part number), in which turn."""
 

@@ -191,8 +191,7 @@ def test_a_line_of_12_megabytes_that_is_not_finished(machine: Machine) -> None:
 def test_a_line_over_the_limit_is_one_unknown_event(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, pieces: int
 ) -> None:
-    monkeypatch.setattr(log_reader, "LINE_BYTES_MAX", 5_000)
-    monkeypatch.setattr("backstory.ingest.matching.LINE_BYTES_MAX", 5_000)
+    monkeypatch.setattr("backstory.agents.lines.LINE_BYTES_MAX", 5_000)
     monkeypatch.setattr(log_reader, "BLOCK_BYTES", 2_000)
     data = lines(*conversation(1), claude_line("assistant", "l", "x" * 20_000), claude_line("user", "n", "next"))
     unknown = dict[str, int]()
@@ -206,8 +205,7 @@ def test_a_line_over_the_limit_is_one_unknown_event(
 def test_a_line_over_the_limit_is_unknown_when_it_is_told_again(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("log_reader", "matching", "reindex"):
-        monkeypatch.setattr(f"backstory.ingest.{module}.LINE_BYTES_MAX", 5_000)
+    monkeypatch.setattr("backstory.agents.lines.LINE_BYTES_MAX", 5_000)
     read_bytes(machine, lines(*conversation(1), claude_line("assistant", "l", "x" * 20_000)))
     reindex(machine.store, now=NOW, events_too=True)
     assert texts(machine) == ["word0 said", "<Unknown>"]
@@ -411,7 +409,7 @@ def test_a_log_that_is_deleted_before_it_is_read_is_an_error_with_its_reason(
         path.unlink()
         return logs
 
-    monkeypatch.setattr("backstory.ingest.discover", discover)
+    monkeypatch.setattr("backstory.ingest.ingest.discover", discover)
     report = machine.read("claude")
     assert [(Path(each.path).name, each.reason) for each in report.errors] == [
         ("odd.jsonl", "No such file or directory")

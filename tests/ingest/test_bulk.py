@@ -90,7 +90,7 @@ def test_a_load_that_fails_gives_the_index_its_settings_back(machine: Machine, m
     def full(pieces: Any) -> Any:
         raise DiskFull(machine.store_path)
 
-    monkeypatch.setattr(machine.store, "write_slices", full)
+    monkeypatch.setattr(machine.store, "append", full)
     with pytest.raises(DiskFull):
         machine.read()
     assert dict(looked_up(machine.store_path, SETTINGS)) == USUAL
@@ -101,20 +101,20 @@ def test_what_a_batch_takes_back_of_itself_is_not_indexed(
 ) -> None:
     one_by_one, together = another(), another()
     pieces: list[Any] = []
-    write = one_by_one.store.write_slices
+    write = one_by_one.store.append
 
     def noted(given: Any) -> Any:
         pieces.extend(given)
         return write(given)
 
-    monkeypatch.setattr(one_by_one.store, "write_slices", noted)
+    monkeypatch.setattr(one_by_one.store, "append", noted)
     begun, rest = lines(*conversation(3)).rstrip(b"\n"), b"\n" + lines(*conversation(2, start=3))
     one_by_one.write(claude_log("log"), begun)
     one_by_one.read()
     one_by_one.write(claude_log("log"), begun + rest)
     one_by_one.read()
     assert [piece.undo_from is not None for piece in pieces] == [False, True]
-    assert [each.refused for each in together.store.write_slices(pieces)] == [None, None]
+    assert [each.refused for each in together.store.append(pieces)] == [None, None]
     assert together.content() == one_by_one.content()
     assert indexed_without_event(together) == 0
     assert [together.store.search(f"word{n}").total for n in range(5)] == [1] * 5

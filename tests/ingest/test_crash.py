@@ -189,7 +189,7 @@ def test_a_log_that_another_process_begins_between_two_looks_is_not_begun_twice(
 
     def begun_by_another() -> None:
         other = open_store(shared.store_path, shared=True, now=lambda: NOW)
-        write, written = other.write_slices, list[int]()
+        write, written = other.append, list[int]()
 
         def one_only(pieces: Any) -> Any:
             if written:
@@ -197,7 +197,7 @@ def test_a_log_that_another_process_begins_between_two_looks_is_not_begun_twice(
             written.append(1)
             return write(pieces)
 
-        monkeypatch.setattr(other, "write_slices", one_only)
+        monkeypatch.setattr(other, "append", one_only)
         with pytest.raises(Stopped):
             ingest(other, [agents.load("claude")], environ={}, home=shared.home, now=NOW)
         other.close()

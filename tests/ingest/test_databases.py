@@ -17,7 +17,7 @@ from backstory.export.full_form import FullForms
 from backstory.ingest import databases
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Compacted
-from backstory.store import slices
+from backstory.store import RecordBatch, append
 from tests.support.clock import NOW
 from tests.support.copilot_database import DATABASE, HERE, LOST, ROOT, ROWS, TABLES, changed, folder_content, read
 from tests.support.machines import lies, lines, looked_up, prompts, restored
@@ -341,14 +341,14 @@ def test_a_session_of_a_database_that_cannot_be_stored_keeps_no_other_out_and_is
     machine: Machine, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed(database, "insert into sessions(id, summary) values ('another', 'Paint it')")
-    update = slices._update_session
+    update = append._update_session
 
-    def fails(db: object, session_id: int, piece: slices.LogSlice) -> None:
+    def fails(db: object, session_id: int, piece: RecordBatch) -> None:
         if piece.identity.native_id == LOST:
             raise OverflowError("too large")
         update(db, session_id, piece)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(slices, "_update_session", fails)
+    monkeypatch.setattr(append, "_update_session", fails)
     (error,) = read(machine).errors
     assert error.path.endswith(LOST)
     assert "too large" in error.reason

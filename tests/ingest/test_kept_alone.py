@@ -14,7 +14,7 @@ from backstory.ingest import log_reader
 from backstory.ingest.discover import Candidate
 from backstory.ingest.ingest import ingest_these
 from backstory.ingest.reindex import reindex
-from backstory.store import Store, slices, turns
+from backstory.store import Store, append, turns
 from tests.support.clock import NOW
 from tests.support.faults import failing_disk
 from tests.support.machines import (
@@ -165,14 +165,14 @@ def test_a_second_failure_lets_go_of_no_byte(
 
 def test_what_could_not_be_told_half_way_is_told_from_there(machine: Machine, another: Callable[[], Machine]) -> None:
     path = machine.write(claude_log(NAME), BIG)
-    whole, seen = slices.insert_events, list[int]()
+    whole, seen = append.insert_events, list[int]()
 
     def refuses_the_third(*values: Any) -> Any:
         seen.append(1)
         return whole(*values) if len(seen) < 3 else refuse()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slices, "insert_events", refuses_the_third)
+        patch.setattr(append, "insert_events", refuses_the_third)
         machine.read()
     ((told_to, read_to),) = looked_up(machine.store_path, "select told_to, read_to from logs")
     assert 0 < told_to < read_to == len(BIG)
@@ -281,9 +281,9 @@ def test_what_is_told_late_of_an_older_file_leaves_the_one_that_is_there(machine
     first, rewritten = lines(one, two, three), lines(two, one)
     kept_alone(machine, first, is_gone=False)
     machine.write(claude_log(NAME), rewritten)
-    write = slices._write_turns
+    write = append._write_turns
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slices, "_write_turns", lambda *given: refuse() if given[2].generation == 1 else write(*given))
+        patch.setattr(append, "_write_turns", lambda *given: refuse() if given[2].generation == 1 else write(*given))
         assert len(machine.read().errors) == 1
     both = sorted([sha256(first), sha256(rewritten)])
     assert kept(machine.store) == both
@@ -314,14 +314,14 @@ def test_a_log_that_nobody_understood_stays_until_all_of_it_is_kept_as_another(m
         machine.read()
     path.unlink()
     assert is_whole(machine, BIG)
-    write, seen = slices.write, list[int]()
+    write, seen = append.write, list[int]()
 
     def refuses_from_the_second_on(*values: Any) -> Any:
         seen.append(1)
         return write(*values) if len(seen) < 2 else refuse()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slices, "write", refuses_from_the_second_on)
+        patch.setattr(append, "write", refuses_from_the_second_on)
         reindex(machine.store, now=NOW)
     assert len(seen) >= 2
     assert sha256(BIG) in kept(machine.store)

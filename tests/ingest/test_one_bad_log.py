@@ -15,7 +15,7 @@ from backstory.ingest import ingest as ingesting
 from backstory.ingest import worker
 from backstory.ingest.reindex import reindex
 from backstory.model import LogIdentity
-from backstory.store import derived_tables, logs, sidecars, slices, turns
+from backstory.store import RecordBatch, append, derived_tables, event_rows, logs, sidecars, turns
 from tests.support.clock import NOW
 from tests.support.machines import (
     CLAUDE_FOLDER,
@@ -51,9 +51,9 @@ class Fault:
         self.raised = 0
 
     def break_(self, module: ModuleType, name: str) -> None:
-        write, whole = slices.write, getattr(module, name)
+        write, whole = append.write, getattr(module, name)
 
-        def watched(db: apsw.Connection, piece: slices.LogSlice, *more: Any) -> slices.Written:
+        def watched(db: apsw.Connection, piece: RecordBatch, *more: Any) -> append.Written:
             self._is_guilty = GUILTY in piece.path
             if name == "write":
                 self._raise()
@@ -63,7 +63,7 @@ class Fault:
             self._raise()
             return whole(*values, **more)
 
-        self._patch.setattr(slices, "write", watched)
+        self._patch.setattr(append, "write", watched)
 
         def faulty_for_all(db: apsw.Connection, uids: set[str]) -> None:
             # It is asked once for all logs of a transaction.
@@ -71,7 +71,7 @@ class Fault:
             self._raise()
             whole(db, uids)
 
-        def faulty_for_texts(db: apsw.Connection, session_id: int, texts: list[slices.Text]) -> None:
+        def faulty_for_texts(db: apsw.Connection, session_id: int, texts: list[event_rows.Text]) -> None:
             # Texts are indexed when all logs of a transaction are written.
             self._is_guilty = any(GUILTY in text for *_, text in texts)
             self._raise()
@@ -154,7 +154,7 @@ def test_what_is_wrong_with_the_store_itself_ends_the_reading(
 ) -> None:
     write_three(machine)
     fault = Fault(monkeypatch, error(machine.store_path))
-    fault.break_(slices, "insert_events")
+    fault.break_(append, "insert_events")
     with pytest.raises(error):
         machine.read()
 
@@ -170,7 +170,7 @@ def test_what_comes_behind_an_end_that_could_not_be_stored_is_kept_too_and_all_i
     untouched.write(claude_log(GUILTY), written[GUILTY] + more)
     untouched.read()
     fault = Fault(monkeypatch, OverflowError("too large"))
-    fault.break_(slices, "insert_events")
+    fault.break_(append, "insert_events")
     for _ in range(2):
         assert list(listed(machine.read())) == [GUILTY]
         assert sha256(written[GUILTY] + more) in kept(machine.store)
@@ -211,8 +211,8 @@ def test_a_log_of_several_slices_that_cannot_be_stored_half_way_is_kept_whole(
     untouched.write(claude_log(GUILTY), big)
     untouched.read()
     fault = Fault(monkeypatch, OverflowError("too large"))
-    fault.break_(slices, "insert_events")
-    whole = slices.insert_events
+    fault.break_(append, "insert_events")
+    whole = append.insert_events
     seen: list[int] = []
 
     def third_time(*values: Any) -> Any:
@@ -220,13 +220,13 @@ def test_a_log_of_several_slices_that_cannot_be_stored_half_way_is_kept_whole(
         fault.is_mended = len(seen) < 3
         return whole(*values)
 
-    monkeypatch.setattr(slices, "insert_events", third_time)
+    monkeypatch.setattr(append, "insert_events", third_time)
     assert list(listed(machine.read())) == [GUILTY]
     (log,) = machine.store.logs()
     assert bytes_of(machine.store, log.id) == (len(big), sha256(big))
     assert machine.store.verify().problems == []
     fault.is_mended = True
-    monkeypatch.setattr(slices, "insert_events", whole)
+    monkeypatch.setattr(append, "insert_events", whole)
     assert machine.read().errors == []
     assert machine.content() == untouched.content()
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from backstory.store import LogSlice, Session, Written
+    from backstory.store import RecordBatch, Session, Written
     from tests.support.machines import Machine
 
 PARENT = "a1b2c3"
@@ -124,13 +124,13 @@ def test_a_reader_that_was_stopped_before_the_parent_was_stored_loses_no_subagen
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.write(LOG, PARENTS)
-    write = machine.store.write_slices
+    write = machine.store.append
 
-    def stopped(pieces: list[LogSlice]) -> list[Written]:
+    def stopped(pieces: list[RecordBatch]) -> list[Written]:
         write([each for each in pieces if "#" in each.relpath])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(machine.store, "write_slices", stopped)
+    monkeypatch.setattr(machine.store, "append", stopped)
     with pytest.raises(KeyboardInterrupt):
         machine.read("claude")
     monkeypatch.undo()

@@ -64,7 +64,7 @@ def another_shape(pipe, frame):
     send(pipe, b"\\x93\\x01\\x02\\x03")
 
 def no_text(pipe, frame):
-    send(pipe, b"\\x81\\xa5piece\\xa2\\xff\\xfe")
+    send(pipe, b"\\x81\\xa5batch\\xa2\\xff\\xfe")
 
 def ends_at_once(pipe, frame):
     os._exit(3)

@@ -14,7 +14,7 @@ from backstory.agents.contract import Exit
 from backstory.export.full_form import FullForms
 from backstory.model import ToolCall
 from backstory.runs.spool import Run, Spool
-from backstory.runs.stream import Told
+from backstory.runs.stream import SpooledRun, append_run
 from backstory.store import Session, Store, open_store
 from tests.support.bench import Bench
 from tests.support.clock import NOW
@@ -221,8 +221,7 @@ def test_what_a_runs_edit_changed_is_told_by_its_log(tmp_path: Path) -> None:
         run = Run(turn_uid=TURN, session_uid=session.uid, store="p", agent="codex", prompt="Go", cwd="/w", started=NOW)
         spool = Spool.begin(tmp_path / "spool", run, "Go")
         spool.stdout.write_bytes(stream)
-        for piece in Told(spool, run, Exit(code=0), NOW).pieces():
-            project.write_run(piece)
+        append_run(SpooledRun(spool, run, Exit(code=0), NOW), project)
         path = home.put("codex/tools")
         data = path.read_bytes().replace(claimed_id(path).encode(), native_id(stream).encode())
         path.write_bytes(data)

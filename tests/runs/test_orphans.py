@@ -10,7 +10,7 @@ import pytest
 from backstory.model import Error, ToolResult, UserMessage
 from backstory.store import Session, Store, open_store
 from backstory.store.orphans import NO_RESULT
-from tests.support.spooled import NOW, TURN, spooled, stored, told
+from tests.support.spooled import NOW, TURN, spooled, stored, told, write
 
 CALL = {
     "type": "assistant",
@@ -33,7 +33,7 @@ def begin(tmp_path: Path, store: Store, session: Session, *lines: object) -> Non
     spool = spooled(tmp_path, session, megabytes=3)
     rest = spool.stdout.read_text("utf-8")
     spool.stdout.write_text("".join(json.dumps(line) + "\n" for line in lines) + rest, "utf-8")
-    store.write_run(next(told(spool).pieces()))
+    assert write(store, told(spool), at_most=1) == 1
     assert stored(store, session).outcome is None
 
 
@@ -75,8 +75,7 @@ def test_a_run_that_comes_after_all_is_stored_whole(tmp_path: Path, store: Store
     begin(tmp_path, store, session)
     store.cleanup_orphans()
     spool = spooled(tmp_path / "again", session, megabytes=3)
-    for piece in told(spool).pieces():
-        assert store.write_run(piece)
+    assert write(store, told(spool)) > 1
     assert stored(store, session).outcome == "completed"
     assert not [each for each in store.events(session) if isinstance(each.event, Error)]
     assert store.verify().problems == []

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from backstory.model import AssistantText
-from backstory.runs.stream import PIECE_BYTES
+from backstory.runs.stream import PIECE_BYTES, append_run
 from backstory.store import Session, Store, open_store
-from tests.support.spooled import NOW, RESULT, SAID, spooled, stored, told
+from tests.support.spooled import NOW, RESULT, SAID, spooled, stored, told, write
 
 pytestmark = pytest.mark.slow
 
@@ -27,8 +27,7 @@ def session(store: Store) -> Session:
 
 def test_a_long_run_comes_in_several_pieces_and_is_whole(tmp_path: Path, store: Store, session: Session) -> None:
     spool = spooled(tmp_path, session, megabytes=20)
-    pieces = [store.write_run(piece) for piece in told(spool).pieces()]
-    assert len(pieces) > 2 and all(pieces)
+    assert write(store, told(spool)) > 2
     logs = {log.kind: log.id for log in store.logs(session)}
     assert b"".join(store.stream_log(logs["stream"])) == spool.stdout.read_bytes()
     assert b"".join(store.stream_log(logs["stderr"])) == b"a warning\nand another"
@@ -46,16 +45,12 @@ def test_a_run_left_between_two_pieces_is_stored_anew(
     tmp_path: Path, store: Store, session: Session, written: int
 ) -> None:
     spool = spooled(tmp_path, session, megabytes=20)
-    for _, piece in zip(range(written), told(spool).pieces(), strict=False):
-        store.write_run(piece)
+    assert write(store, told(spool), at_most=written) == written
     assert stored(store, session).outcome is None
-    for piece in told(spool).pieces():
-        store.write_run(piece)
+    append_run(told(spool), store)
     whole = open_store(tmp_path / "other.bks", now=lambda: NOW)
     again = whole.create_session()
-    for piece in told(spool).pieces():
-        piece.session_uid = again.uid
-        whole.write_run(piece)
+    append_run(told(spooled(tmp_path / "other", again, megabytes=20)), whole)
     assert stored(store, session) == stored(whole, again)
     assert [(each.seq, each.kind) for each in store.events(session)] == [
         (each.seq, each.kind) for each in whole.events(again)
@@ -65,8 +60,9 @@ def test_a_run_left_between_two_pieces_is_stored_anew(
 
 def test_a_run_that_is_stored_is_not_stored_again(tmp_path: Path, store: Store, session: Session) -> None:
     spool = spooled(tmp_path, session, megabytes=1)
-    assert [store.write_run(piece) for piece in told(spool).pieces()] == [True]
-    assert [store.write_run(piece) for piece in told(spool).pieces()] == [False]
+    assert write(store, told(spool)) == 1
+    assert write(store, told(spool)) == 0
+    append_run(told(spool), store)
     assert len(store.turns(session)) == 1
 
 
@@ -74,8 +70,7 @@ def test_records_across_the_border_of_two_pieces_are_found_again(
     tmp_path: Path, store: Store, session: Session
 ) -> None:
     spool = spooled(tmp_path, session, megabytes=20)
-    for piece in told(spool).pieces():
-        store.write_run(piece)
+    append_run(told(spool), store)
     data = spool.stdout.read_bytes()
     across = [
         each
@@ -92,8 +87,7 @@ def test_an_answer_that_was_cut_off_is_kept_as_far_as_it_came(tmp_path: Path, st
     spool = spooled(tmp_path, session, megabytes=0)
     delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "half an "}}
     spool.stdout.write_text(json.dumps({"type": "stream_event", "event": delta}) + "\n", "utf-8")
-    for piece in told(spool).pieces():
-        store.write_run(piece)
+    append_run(told(spool), store)
     assert [each.event.text for each in store.events(session) if isinstance(each.event, AssistantText)] == ["half an "]
 
 
@@ -102,6 +96,5 @@ def test_an_answer_that_was_told_whole_is_not_told_twice(tmp_path: Path, store: 
     delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "The heron"}}
     lines = [{"type": "stream_event", "event": delta}, SAID, RESULT]
     spool.stdout.write_text("".join(json.dumps(each) + "\n" for each in lines), "utf-8")
-    for piece in told(spool).pieces():
-        store.write_run(piece)
+    append_run(told(spool), store)
     assert sum(isinstance(each.event, AssistantText) for each in store.events(session)) == 1

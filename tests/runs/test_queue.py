@@ -869,8 +869,8 @@ STEPS = [
     ("backstory.runs.spool:Spool.note_process", "before"),
     ("backstory.runs.spool:Spool.note_process", "after"),
     ("backstory.runs.spool:Spool.note_exit", "before"),
-    ("backstory.store:Store.write_run", "before"),
-    ("backstory.store:Store.write_run", "after"),
+    ("backstory.store:Store.append", "before"),
+    ("backstory.store:Store.append", "after"),
     ("backstory.store.queue:Queue.remove", "before"),
     ("backstory.store.queue:Queue.remove", "after"),
     ("backstory.store:Store.hand_over", "before"),
@@ -913,8 +913,8 @@ STEER_STEPS = [
     ("backstory.runs.spool:Spool.note_word", "after"),
     ("backstory.runs.stdin_pipe:StdinPipe.give", "after"),
     ("backstory.runs.spool:Spool.note_exit", "before"),
-    ("backstory.store:Store.write_run", "before"),
-    ("backstory.store:Store.write_run", "after"),
+    ("backstory.store:Store.append", "before"),
+    ("backstory.store:Store.append", "after"),
     ("backstory.store.queue:Queue.remove", "before"),
     ("backstory.store.queue:Queue.remove", "after"),
     ("backstory.store.queue:Queue.make_followups", "after"),
@@ -946,7 +946,7 @@ def test_words_whose_runner_is_killed_are_told_once(bench: Bench, step: tuple[st
 RACER = """
 import os, sys
 from pathlib import Path
-from backstory.runs.spool import SessionLock
+from backstory.runs.lock import SessionLock
 locks, marker, taken = Path(sys.argv[1]), sys.argv[2], 0
 while taken < 500:
     lock = SessionLock(locks, "S")
@@ -967,7 +967,7 @@ def test_two_that_race_for_a_lock_never_both_have_it(tmp_path: Path) -> None:
 
 def test_looking_whether_a_lock_is_held_never_keeps_anyone_from_taking_it(tmp_path: Path) -> None:
     looking = (
-        "import sys; from pathlib import Path; from backstory.runs.spool import SessionLock\n"
+        "import sys; from pathlib import Path; from backstory.runs.lock import SessionLock\n"
         "while not Path(sys.argv[2]).exists(): SessionLock(Path(sys.argv[1]), 'S').is_held"
     )
     lock = SessionLock(tmp_path / "locks", "S")

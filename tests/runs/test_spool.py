@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
@@ -102,6 +103,16 @@ def test_a_spool_is_removed_when_the_store_that_owns_the_run_has_it_on_the_disk(
     laid_out(left[0], tmp_path / "after")
     with open_store(tmp_path / "after" / owner.name, now=lambda: NOW) as after:
         assert [(turn.prompt, turn.outcome) for turn in after.turns(after.sessions()[0])] == [("go", "completed")]
+
+
+def test_a_spool_that_is_removed_by_half_still_says_whose_it_was(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = spool_of(home)
+    for each in (spool.stdout, spool.stderr):
+        each.write_text("said")
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    spool.remove()
+    assert [each.name for each in spool.folder.iterdir()] == ["run.json"]
+    assert spool.run is not None
 
 
 # processes ----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from backstory.errors import SessionDiverged
 from backstory.model import UserMessage
 from backstory.runs.runner import Runner
 from backstory.runs.spool import SPOOLS, Run, Spool
-from backstory.store import claims, derived_tables, logs, open_store, runs, slices, turns
+from backstory.store import RecordBatch, append, claims, derived_tables, event_rows, logs, open_store, turns
 from tests.support.clock import NOW
 
 if TYPE_CHECKING:
@@ -25,17 +25,20 @@ if TYPE_CHECKING:
     from tests.support.bench import Bench
 
 WRITING: list[tuple[ModuleType, str]] = [
-    (runs, "write"),
-    (runs, "_begin"),
-    (runs, "_write_output"),
-    (runs, "_log_of"),
-    (runs, "_write_end"),
-    (runs, "_note_answer"),
+    (append, "write"),
+    (append, "_ours_as_expected"),
+    (append, "_drop_unfinished"),
+    (append, "_insert_log"),
+    (append, "_write_told"),
+    (append, "_write_turns"),
+    (append, "_note_told"),
+    (append, "_keep_bytes"),
+    (append, "_update_ours"),
     (turns, "upsert"),
     (turns, "sum_up"),
     (turns, "note_answers"),
-    (slices, "insert_events"),
-    (slices, "index_texts"),
+    (append, "insert_events"),
+    (event_rows, "index_texts"),
     (logs, "insert_chunks"),
     (logs, "insert_runs"),
     (derived_tables, "write"),
@@ -225,19 +228,20 @@ def test_whatever_storing_one_run_raises_the_others_are_stored_and_it_is_when_it
     for each, session in sessions.items():
         left(home, store, session, each)
     runner = Runner(home, machine_store, {}, lambda: NOW)
-    write, whole, guilty = runs.write, getattr(module, name), [False]
+    write, whole, guilty = append.write, getattr(module, name), [False]
 
-    def watched(db: apsw.Connection, piece: runs.RunPiece) -> bool:
-        guilty[0] = "guilty" in piece.turn.prompt
-        return write(db, piece) if (module, name) != (runs, "write") else faulty(db, piece)
+    def watched(db: apsw.Connection, batch: RecordBatch, waiting: event_rows.Waiting) -> append.Written:
+        guilty[0] = "guilty" in batch.turns[0].prompt
+        written: append.Written = (faulty if module is append and name == "write" else write)(db, batch, waiting)
+        return written
 
     def faulty(*values: Any, **more: Any) -> Any:
         if guilty[0]:
             raise error
         return whole(*values, **more)
 
-    monkeypatch.setattr(runs, "write", watched)
-    if (module, name) != (runs, "write"):
+    monkeypatch.setattr(append, "write", watched)
+    if (module, name) != (append, "write"):
         monkeypatch.setattr(module, name, faulty)
     told: list[str] = []
     assert runner.take_up(told.append) == 2
@@ -276,7 +280,7 @@ def test_whatever_the_machines_store_raises_the_run_counts_as_stored_and_comes_l
 
         with monkeypatch.context() as patch:
             patch.setattr(machine, "hand_over", diverged)
-            patch.setattr(machine, "write_run", refused)
+            patch.setattr(machine, "run_start", refused)
             assert runner.take_up(told.append) == 1
         assert "cannot take it: OverflowError: too large" in told[0]
         assert len(list((home / SPOOLS).iterdir())) == 1

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backstory.agents.contract import Exit
 from backstory.conversation.context import build_context
 from backstory.conversation.tree import Point, Tree
 from backstory.errors import BranchNameTaken, BranchRemoved, RecordNotFound
 from backstory.model import AssistantText, Compacted, Complete, Tool, ToolCall, ToolResult, Turn, UserMessage
-from backstory.store import RunPiece, Session, Store, open_store
-from backstory.store.runs import End
+from backstory.runs.spool import Run, Spool
+from backstory.runs.stream import SpooledRun, append_run
+from backstory.store import Session, Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,12 +69,22 @@ def prompts(store: Store, session: Session) -> dict[str, str]:
     return {turn.prompt: turn.uid for turn in store.turns(session)}
 
 
-def run(store: Store, session: Session, prompt: str, **more: object) -> Turn:
+def silent(store: Store, session: Session, prompt: str, after: Point | None = None) -> SpooledRun:
+    """A run that said nothing but that it was over."""
+    run = Run(
+        turn_uid=f"RUN{prompt}", session_uid=session.uid, store="s", agent="claude", prompt=prompt, cwd="/w",
+        started=1_790_000_000_000, parent_uid=after.uid if after else None, parent_seq=after.seq if after else None,
+    )  # fmt: skip
+    spool = Spool.begin(store.path.parent / "spool", run, prompt)
+    spool.stdout.write_bytes(b'{"type":"result","subtype":"success","session_id":""}\n')
+    return SpooledRun(spool, run, Exit(code=0), 1_790_000_000_001)
+
+
+def run(store: Store, session: Session, prompt: str, after: Point | None = None) -> Turn:
     """A run that says nothing, stored."""
-    turn = Turn(uid=f"RUN{prompt}", agent="x", prompt=prompt, outcome="completed")
-    piece = RunPiece(session_uid=session.uid, turn=turn, is_first=True, end=End(at=1_790_000_000_001), **more)  # type: ignore[arg-type]
-    assert store.write_run(piece)
-    return turn
+    done = silent(store, session, prompt, after)
+    append_run(done, store)
+    return done.turn
 
 
 # what is told -------------------------------------------------------------------------------------------------
@@ -217,7 +229,7 @@ def test_a_prompt_that_is_appended_follows_what_was_checked_out(store: Store, se
 def test_a_checkout_stays_when_what_is_summed_up_is_summed_up_again(store: Store, session: Session) -> None:
     go_to(store, session, 2)
     store.mark_completed(session, 5, 0.5)
-    store.retell_unlogged(session.id)
+    store.rederive_unlogged(session.id)
     leaf = store.leaf(session)
     assert leaf is not None
     assert leaf.seq == 2
@@ -467,10 +479,7 @@ def test_branches_are_taken_over_without_the_rest(store: Store, home: Store, for
 def test_a_run_that_is_written_beside_has_the_same_parent(store: Store, home: Store, session: Session) -> None:
     home.take_session(store, session.uid)
     go_to(store, session, 2)
-    turn = Turn(uid="RUN", agent="x", prompt="other", outcome="completed")
-    piece = RunPiece(session_uid=session.uid, turn=turn, is_first=True, end=End(at=1_790_000_000_001))
-    assert store.write_run(piece)
-    assert home.write_run(piece)
+    assert append_run(silent(store, session, "other"), store, home)
     here, there = (each.turns(each.session(session.uid))[-1] for each in (store, home))
     assert (here.parent_uid, here.parent_seq) == (there.parent_uid, there.parent_seq)
     assert there.parent_seq == 2

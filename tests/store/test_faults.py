@@ -11,7 +11,7 @@ import pytest
 
 from backstory import errors
 from backstory.model import AssistantText, LogIdentity, SessionFacts, ToolResult, UserMessage
-from backstory.store import LogSlice, Store, logs, open_store
+from backstory.store import RecordBatch, Store, logs, open_store
 from tests.support.clock import NOW
 from tests.support.faults import Disk, failing_disk
 
@@ -56,13 +56,13 @@ def append(store: Store) -> None:
 
 def write_slice(store: Store) -> None:
     data = b'{"type":"user"}\n' * 4_000
-    piece = LogSlice(
+    piece = RecordBatch(
         agent="claude", identity=LogIdentity(native_id="n"), session_uid="0" * 26, created=0, relpath="a", path="/a",
         log_id=None, expected_read_to=0, expected_next_seq=1, read_to=len(data), parsed_to=len(data), tail_seq=None,
         next_seq=4_001, generation=1, first_hash="x", tail_hash="y", state=b"{}",
         chunks=[logs.pack(0, data)], runs=[logs.Run(0, len(data), 1, 4_000)], facts=SessionFacts(),
     )  # fmt: skip
-    (written,) = store.write_slices([piece])
+    (written,) = store.append([piece])
     assert written.refused is None
 
 

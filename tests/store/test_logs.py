@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from backstory.errors import StoreDamaged
 from backstory.model import AssistantText, LogIdentity, OwnLine, SessionFacts, UserMessage, event_from_json
-from backstory.store import LogSlice, Store, codec, connection, logs, open_store, slices
+from backstory.store import RecordBatch, Store, append, codec, connection, logs, open_store
 
 if TYPE_CHECKING:
     from tests.support.clock import Clock
@@ -53,7 +53,7 @@ def appended(store: Store, count: int) -> bytes:
     return whole
 
 
-def a_slice(store: Store, native_id: str, data: list[bytes], *, at: int = 0, log_id: int | None = None) -> LogSlice:
+def a_slice(store: Store, native_id: str, data: list[bytes], *, at: int = 0, log_id: int | None = None) -> RecordBatch:
     """A piece of an agent's log: these chunks behind byte ``at``, each one record."""
     chunks, runs, position = [], [], at
     seq = store.next_seq(f"{0:010}{native_id:0>16}")
@@ -61,7 +61,7 @@ def a_slice(store: Store, native_id: str, data: list[bytes], *, at: int = 0, log
         chunks.append(logs.pack(position, piece))
         runs.append(logs.Run(position, position + len(piece), seq + n, 1))
         position += len(piece)
-    return LogSlice(
+    return RecordBatch(
         agent="claude", identity=LogIdentity(native_id=native_id), session_uid=f"{0:010}{native_id:0>16}", created=0,
         relpath="a.jsonl", path="/a.jsonl", modified=1, log_id=log_id, expected_read_to=at, expected_next_seq=seq,
         read_to=position, parsed_to=position, tail_seq=None, next_seq=seq + len(data), generation=1, first_hash="x",
@@ -149,11 +149,11 @@ def test_folding_stops_at_a_megabyte(store: Store, clock: Clock) -> None:
 
 
 def test_numbers_that_do_not_run_on_do_not_keep_chunks_apart(store: Store, clock: Clock) -> None:
-    first = store.write_slices([a_slice(store, "A", [b"one\n", b"two\n"])])[0]
+    first = store.append([a_slice(store, "A", [b"one\n", b"two\n"])])[0]
     piece = a_slice(store, "A", [b"three\n", b"four\n"], at=8, log_id=first.log_id)
     for run in piece.runs:
         run.first_seq += 10
-    store.write_slices([piece])
+    store.append([piece])
     assert first.log_id is not None
     store.fold_idle(clock.ms)
     assert len(store.chunk_marks(first.log_id)) == 1
@@ -197,11 +197,11 @@ def test_a_byte_is_rewritten_only_a_few_times(store_path: Path, monkeypatch: pyt
 
 
 def test_a_slice_is_taken_only_where_the_log_ends(store: Store) -> None:
-    (first,) = store.write_slices([a_slice(store, "A", [b"one\n"])])
+    (first,) = store.append([a_slice(store, "A", [b"one\n"])])
     behind = a_slice(store, "A", [b"two\n"], at=4, log_id=first.log_id)
     again = a_slice(store, "A", [b"two\n"], at=4, log_id=first.log_id)
-    assert store.write_slices([behind])[0].refused is None
-    assert store.write_slices([again])[0].refused is not None
+    assert store.append([behind])[0].refused is None
+    assert store.append([again])[0].refused is not None
     assert first.log_id is not None
     assert b"".join(store.stream_log(first.log_id)) == b"one\ntwo\n"
 
@@ -209,20 +209,20 @@ def test_a_slice_is_taken_only_where_the_log_ends(store: Store) -> None:
 def test_of_several_slices_each_is_judged_for_itself(store: Store) -> None:
     good, stale = a_slice(store, "A", [b"one\n"]), a_slice(store, "B", [b"one\n"])
     stale.expected_next_seq = 5
-    taken, refused = store.write_slices([good, stale])
+    taken, refused = store.append([good, stale])
     assert (taken.refused, taken.session_is_new, refused.log_id) == (None, True, None)
     assert store.session_count() == 1
 
 
 def test_a_removed_sessions_log_is_refused(store: Store) -> None:
-    (first,) = store.write_slices([a_slice(store, "A", [b"one\n"])])
+    (first,) = store.append([a_slice(store, "A", [b"one\n"])])
     assert first.session_id is not None
     store.remove(first.session_id)
-    (again,) = store.write_slices([a_slice(store, "A", [b"one\n"])])
+    (again,) = store.append([a_slice(store, "A", [b"one\n"])])
     assert again.refused is not None
-    assert again.refused == slices.FORGOTTEN
+    assert again.refused == append.FORGOTTEN
     store.unforget()
-    assert store.write_slices([a_slice(store, "A", [b"one\n"])])[0].refused is None
+    assert store.append([a_slice(store, "A", [b"one\n"])])[0].refused is None
 
 
 def test_bytes_that_were_changed_are_never_given_back(store: Store) -> None:

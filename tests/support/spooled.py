@@ -8,7 +8,7 @@ from pathlib import Path
 from backstory.agents.contract import Exit
 from backstory.model import Turn
 from backstory.runs.spool import Run, Spool
-from backstory.runs.stream import Told
+from backstory.runs.stream import SpooledRun
 from backstory.store import Session, Store
 
 NOW = 1_750_000_000_000
@@ -36,10 +36,20 @@ def spooled(folder: Path, session: Session, *, megabytes: int) -> Spool:
     return spool
 
 
-def told(spool: Spool) -> Told:
+def told(spool: Spool) -> SpooledRun:
     run = spool.run
     assert run is not None
-    return Told(spool, run, Exit(code=0), NOW + 5_000)
+    return SpooledRun(spool, run, Exit(code=0), NOW + 5_000)
+
+
+def write(store: Store, run: SpooledRun, *, at_most: int = 100) -> int:
+    """Write a run as far as it is taken, or in so many transactions; gives how many were taken."""
+    taken = 0
+    for batches in run.batches(store.run_start(run.session_uid, TURN)):
+        if taken == at_most or any(each.refused for each in store.append(batches)):
+            break
+        taken += 1
+    return taken
 
 
 def stored(store: Store, session: Session) -> Turn:

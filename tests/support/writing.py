@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backstory.store import claims, derived_tables, lineage, logs, slices, turns
+from backstory.store import append, claims, derived_tables, event_rows, lineage, logs, turns
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 
 WRITING: list[tuple[ModuleType, str]] = [
-    (slices, "write"),
-    (slices, "_insert_session"),
-    (slices, "_insert_log"),
-    (slices, "_clear_replaced"),
-    (slices, "_write_turns"),
-    (slices, "insert_events"),
-    (slices, "next_event_id"),
-    (slices, "index_texts"),
-    (slices, "_keep_bytes"),
-    (slices, "_update_session"),
-    (slices, "repository_name"),
+    (append, "write"),
+    (append, "_insert_session"),
+    (append, "_insert_log"),
+    (append, "_clear_replaced"),
+    (append, "_write_turns"),
+    (append, "insert_events"),
+    (event_rows, "next_event_id"),
+    (event_rows, "index_texts"),
+    (append, "_keep_bytes"),
+    (append, "_update_session"),
+    (append, "repository_name"),
     (turns, "upsert"),
     (turns, "note_answers"),
     (turns, "sum_up"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backstory.agents.contract import Agent
 
 ENTRY_POINTS = "backstory.agents"
-SHARED = frozenset({"bounded", "conformance", "contract"})
+SHARED = frozenset({"bounded", "conformance", "contract", "lines"})
 """Modules here that are no agents, beside those whose names begin with an underscore."""
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from backstory.agents.lines import BLANK, lines_of
 from backstory.model import encoded
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def is_whole(line: bytes) -> bool:
 
 def lines_in(head: bytes) -> Iterator[bytes]:
     """The lines of a log's beginning that hold anything."""
-    return (line for line in head.split(b"\n") if line.strip(b"\0 \t\r"))
+    return (line for _, _, line in lines_of([head]) if line and line.strip(BLANK))
 
 
 def stem(path: Path) -> str:

@@ -27,7 +27,7 @@ from backstory.errors import BackstoryError, RecordNotFound
 from backstory.export.full_form import FullForms
 from backstory.runs.runner import exit_unseen as exit_unknown
 from backstory.runs.spool import SPOOLS, waiting
-from backstory.runs.stream import READ_BYTES, Followed, Told
+from backstory.runs.stream import READ_BYTES, Followed, SpooledRun
 from backstory.store.costs import of_turn, price_table
 
 if TYPE_CHECKING:
@@ -193,9 +193,10 @@ class LiveRun:
             (Followed(path, reader, is_error=is_error), _size(path) // READ_BYTES + 1)
             for path, is_error in ((spool.stdout, False), (spool.stderr, True))
         ]
-        told = Told(spool, run, exit_unknown(spool), _last_written(spool))
-        ends = [] if self.is_running else [piece.end for piece in told.pieces()]
-        self._error = ends[-1].error if ends and ends[-1] else None
+        told = SpooledRun(spool, run, exit_unknown(spool), _last_written(spool))
+        if not self.is_running:
+            told.read()
+        self._error = told.end_error
         self.turn = told.turn
         """What is known of its turn; how it ended only if it is over."""
 

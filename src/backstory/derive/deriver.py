@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backstory.bounds import INTEGER_MAX
 from backstory.derive.facts import Found, FoundCheckpoint, FoundResult, FoundTouch
-from backstory.derive.file_touches import settle
+from backstory.derive.file_touches import place, settle
 from backstory.derive.refs import WRITTEN_MAX, refs_in_call
 from backstory.derive.text_refs import refs_in_text
 from backstory.model import AssistantText, At, Compacted, FoundRef, Ref, ToolCall, ToolResult, UserMessage, encoded
@@ -63,9 +64,12 @@ class Deriver:
                 self._found.checkpoints.append(FoundCheckpoint(where, event.summary))
 
     def cut(self, cwd: str | None) -> Found:
-        """What was found since the last cut."""
+        """What was found since the last cut; relative paths begin in ``cwd``."""
         found, self._found = self._found, Found()
-        found.cwd = cwd
+        found.touches = [
+            replace(each, path=place(each.path, cwd, None)[0], to=each.to and place(each.to, cwd, None)[0])
+            for each in found.touches
+        ]
         return found
 
     def state(self) -> bytes | None:
@@ -78,13 +82,13 @@ class Deriver:
         waiting = self._waiting.pop(result.tool_use_id, None)
         if waiting is None:
             return
-        call, place = waiting.call, waiting.where
+        call, at = waiting.call, waiting.where
         code = exit_code(result.content)
         is_error = result.is_error or bool(code)
-        self._found.results.append(FoundResult((place.seq, place.part), (where.seq, where.part), is_error, code))
+        self._found.results.append(FoundResult((at.seq, at.part), (where.seq, where.part), is_error, code))
         for each in settle(call, result, cwd):
-            self._found.touches.append(FoundTouch(place, each.path, each.action, each.tool, each.to))
-        self._note(refs_in_call(call, result), place)
+            self._found.touches.append(FoundTouch(at, each.path, each.action, each.tool, each.to))
+        self._note(refs_in_call(call, result), at)
 
     def _note(self, refs: list[Ref], where: At) -> None:
         self._found.refs += [FoundRef(where, ref) for ref in refs]
@@ -110,4 +114,4 @@ def _shortened(waiting: _Waiting) -> _Waiting:
     if not isinstance(given, dict):
         return waiting
     short = {key: value[:WAITING_INPUT_MAX] if isinstance(value, str) else value for key, value in given.items()}
-    return _Waiting(waiting.where, msgspec.structs.replace(waiting.call, input=short))
+    return _Waiting(waiting.where, replace(waiting.call, input=short))

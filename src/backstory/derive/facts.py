@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FoundTouch(Struct, frozen=True):
-    """A file was touched by the call at this place. ``path`` is as given; see ``file_touches``."""
+    """A file was touched by the call at this place. ``path`` and ``to`` are absolute, as far as can be told."""
 
     where: At
     path: str
@@ -40,9 +40,8 @@ class FoundCheckpoint(Struct, frozen=True):
 
 
 class Found(Struct, kw_only=True):
-    """All that a piece of a log gave. ``cwd`` is the folder that relative paths begin in."""
+    """All that a piece of a log gave."""
 
-    cwd: str | None = None
     touches: list[FoundTouch] = field(default_factory=list)
     refs: list[FoundRef] = field(default_factory=list)
     results: list[FoundResult] = field(default_factory=list)

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory import agents
-from backstory.agents import bounded
 from backstory.derive.essence import essence
 from backstory.errors import StoreDamaged
-from backstory.ingest import unread
-from backstory.model import Event, LogIdentity, OwnLine, Tool, ToolCall, ToolResult, encoded, event_from_json
-from backstory.store.logs import API, STDERR, STREAM
+from backstory.ingest.record_source import record_source
+from backstory.model import Event, LogIdentity, Tool, ToolCall, ToolResult, encoded
+from backstory.store.logs import API, STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,17 +53,18 @@ class FullForms:
             log = self._log(stored)
             if not record or log is None:
                 return stored.event
-            if log.kind.endswith(API):
-                own = msgspec.json.decode(record, type=OwnLine).event
-                return event_from_json(bytes(own)) if bytes(own) else stored.event
-            told = reversed(_told(log, record, stored.seq))
+            # By a reader that has seen nothing else.
+            source = record_source(log.source_kind, log.agent, LogIdentity(native_id=log.native_id))
+            told = reversed(source.read(record, stored.seq).events)
             self._told = where, log, {(part, event.kind): event for part, event in told}
         _, log, events = self._told
         event = events.get((stored.part, stored.kind))
         if event is None:
             return stored.event
+        if log.source_kind == API:
+            return event
         event = self._whole(log, _with_call(event, stored.event))
-        if isinstance(event, ToolCall) and event.tool in EDITS and log.kind.endswith(STREAM):
+        if isinstance(event, ToolCall) and event.tool in EDITS and log.source_kind == STREAM:
             return self._with_change(stored, event)
         return event
 
@@ -129,16 +129,6 @@ class FullForms:
 def _has_lines(call: ToolCall) -> bool:
     """Whether a call's input holds any text of a file, not only its name."""
     return rb"\n" in encoded(call.input)
-
-
-def _told(log: Log, record: bytes, seq: int) -> list[tuple[int, Event]]:
-    """What a record says to a reader that has seen nothing else."""
-    agent = agents.load(log.agent)
-    if log.kind.endswith((STREAM, STDERR)):
-        reader = bounded.stream_reader(agent)
-        return reader.read(record).events if log.kind.endswith(STREAM) else list(enumerate(reader.stderr(record)))
-    identity = LogIdentity(native_id=log.native_id)
-    return unread.reader_of(agent, identity, None, lambda: ()).read(record, seq).events
 
 
 def _with_call(event: Event, compact: Event) -> Event:

@@ -17,8 +17,8 @@ from msgspec import Struct, field, structs
 
 from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, NoFileToReplace, NotAPlace, StoreDamaged
 from backstory.ingest.reported import is_reported
+from backstory.store.logs import COPY
 from backstory.store.private import MODE, make_folder
-from backstory.store.replicate import COPY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence

@@ -18,7 +18,7 @@ from backstory.errors import StoreDamaged, in_words, is_for_one_only
 from backstory.ingest import unread
 from backstory.ingest.databases import ROWS_OF, Done, Rows, Unread, sessions_without_logs
 from backstory.ingest.discover import Candidate, discover
-from backstory.ingest.log_reader import SLICE_BYTES, Slicer, Source, kept_bytes, missing_of, opened, untold_slices
+from backstory.ingest.log_reader import SLICE_BYTES, Slicer, Source, kept_bytes, missing_of, opened, untold_batches
 from backstory.ingest.matching import (
     begins_with,
     first_record_hash,
@@ -35,13 +35,13 @@ from backstory.ingest.sources import Reading, job_of, kept_candidate, place_of, 
 from backstory.ingest.worker import Job, Outcome, Worker, WorkerLost, outcomes
 from backstory.model import LogIdentity
 from backstory.projects.git import project_key, worktree_root
-from backstory.store import SeenPlace, codec, slices
+from backstory.store import SeenPlace, append, codec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
 
     from backstory.agents.contract import Agent
-    from backstory.store import Log, LogSlice, Store, Written
+    from backstory.store import Log, RecordBatch, Store, Written
 
 BULK_BYTES = 32 * 1024 * 1024
 """From so many new bytes on the index is built in one go."""
@@ -120,7 +120,7 @@ class _Ingest:
         self.report = Report()
         self._progress = progress
         self._places = store.places()
-        self._pending: list[tuple[Reading, Outcome, LogSlice]] = []
+        self._pending: list[tuple[Reading, Outcome, RecordBatch]] = []
         self._worker: Worker | None = None
         self._handed: deque[Reading] = deque()
         self._pending_bytes = 0
@@ -166,7 +166,7 @@ class _Ingest:
                     break
         finally:
             self._end_worker()
-        self.report.errors += [Problem(each.path, slices.STALE) for each in changed]
+        self.report.errors += [Problem(each.path, append.STALE) for each in changed]
 
     def tell_kept(self) -> None:
         """Tell what is kept as bytes only, whether the files that it came from are there or gone."""
@@ -263,7 +263,7 @@ class _Ingest:
                     read.clear()
         self._flush()
         # What another process took meanwhile is read again when the database changes.
-        self.report.errors += [Problem(each.path, slices.STALE) for each in self._again]
+        self.report.errors += [Problem(each.path, append.STALE) for each in self._again]
         if self.store.exists:
             self._remember()
         self._sum_up()
@@ -341,11 +341,11 @@ class _Ingest:
         identity, head = whose_log(each.agent, each.path, file)
         missing = missing_of(file)
         if not head:
-            self._gave_nothing(each, slices.EMPTY)
+            self._gave_nothing(each, append.EMPTY)
             return
         if identity is not None and self._is_running(each, identity):
             return
-        reasons = [] if identity is not None else [slices.NOT_UNDERSTOOD]
+        reasons = [] if identity is not None else [append.NOT_UNDERSTOOD]
         reasons += [] if missing is None else [KEPT_SO_FAR.format(missing)]
         self._not_understood[each.path] = "; ".join(reasons)
         if identity is not None:
@@ -506,7 +506,7 @@ class _Ingest:
             self._collect()
 
     def _collect(self) -> None:
-        """Take the next slice from the second process."""
+        """Take the next batch from the second process."""
         assert self._worker is not None
         try:
             outcome = self._worker.outcome()
@@ -531,33 +531,33 @@ class _Ingest:
             self._worker = None
 
     def _take(self, reading: Reading, outcome: Outcome) -> None:
-        """Store a slice: the last one of a log together with others', one before it at once."""
-        piece = outcome.piece
+        """Store a batch: the last one of a log together with others', one before it at once."""
+        batch = outcome.batch
         if outcome.problem:
             self.report.errors.append(Problem(reading.each.path, outcome.problem))
-        if piece is not None and not reading.is_refused:
+        if batch is not None and not reading.is_refused:
             if reading.is_untold:
-                piece = slices.without_words(piece)
+                batch = batch.without_words()
             else:
-                self._place_piece(reading.each.path, piece)
-                if piece.has_reported and reading.parent is None:
+                self._place_batch(reading.each.path, batch)
+                if batch.has_reported and reading.parent is None:
                     # Before the log itself: what stops the work in between is then made good by reading it again.
-                    self._alone(reading.each.path, lambda: self._report(reading, piece.read_to))
-            piece.log_id = reading.log_id if reading.log_id is not None else piece.log_id
-            if outcome.is_last and piece.is_told and not reading.is_kept and reading.parent is None:
-                piece.place = place_of(reading.each, None, self._why(reading.each))
-            self._pending.append((reading, outcome, piece))
-            self._pending_bytes += piece.length
+                    self._alone(reading.each.path, lambda: self._report(reading, batch.read_to))
+            batch.log_id = reading.log_id if reading.log_id is not None else batch.log_id
+            if outcome.is_last and batch.is_told and not reading.is_kept and reading.parent is None:
+                batch.place = place_of(reading.each, None, self._why(reading.each))
+            self._pending.append((reading, outcome, batch))
+            self._pending_bytes += batch.length
             if not outcome.is_last or self._pending_bytes >= SLICE_BYTES or len(self._pending) >= BATCH_LOGS:
                 self._flush()
         if outcome.is_last and not reading.is_kept and reading.parent is None:
             self._done += reading.each.size
             self._progress(self._done, self._to_do)
 
-    def _place_piece(self, path: str, piece: LogSlice) -> None:
-        """Note to which project a slice belongs."""
+    def _place_batch(self, path: str, batch: RecordBatch) -> None:
+        """Note to which project a batch belongs."""
         try:
-            piece.project, piece.root = project_key(piece.facts.cwd), worktree_root(piece.facts.cwd)
+            batch.project, batch.root = project_key(batch.facts.cwd), worktree_root(batch.facts.cwd)
         except Exception as refused:
             self._note_failure(path, refused, "kept, but its project could not be told")
 
@@ -567,7 +567,7 @@ class _Ingest:
         if not pending:
             return
         try:
-            written = self.store.write_slices([piece for _, _, piece in pending])
+            written = self.store.append([batch for _, _, batch in pending])
         except Exception as refused:
             if not is_for_one_only(refused):
                 raise
@@ -575,29 +575,29 @@ class _Ingest:
             for each in pending:
                 self._write_alone(*each)
             return
-        for (reading, outcome, piece), result in zip(pending, written, strict=True):
-            self._written(reading, outcome, piece, result)
+        for (reading, outcome, batch), result in zip(pending, written, strict=True):
+            self._written(reading, outcome, batch, result)
 
-    def _written(self, reading: Reading, outcome: Outcome, piece: LogSlice, result: Written) -> None:
+    def _written(self, reading: Reading, outcome: Outcome, batch: RecordBatch, result: Written) -> None:
         reading.log_id, reading.is_refused = result.log_id, result.refused is not None
-        self._note(reading, outcome, piece, result)
+        self._note(reading, outcome, batch, result)
 
-    def _write_alone(self, reading: Reading, outcome: Outcome, piece: LogSlice) -> None:
-        """Store one slice; where that fails its bytes alone, and where that fails, too, nothing more of its log."""
+    def _write_alone(self, reading: Reading, outcome: Outcome, batch: RecordBatch) -> None:
+        """Store one batch; where that fails its bytes alone, and where that fails, too, nothing more of its log."""
         try:
-            self._written(reading, outcome, piece, self.store.write_slices([piece])[0])
+            self._written(reading, outcome, batch, self.store.append([batch])[0])
             return
         except Exception as refused:
             failure = refused
             if not is_for_one_only(refused):
                 raise
-        if piece.is_kept:
+        if batch.is_kept:
             reading.is_refused = True
             self._note_failure(reading.each.path, failure, BYTES_ONLY)
             return
         try:
-            bytes_only = slices.without_words(piece)
-            self._written(reading, outcome, bytes_only, self.store.write_slices([bytes_only])[0])
+            bytes_only = batch.without_words()
+            self._written(reading, outcome, bytes_only, self.store.append([bytes_only])[0])
         except Exception as refused:
             reading.is_refused = True
             self._note_failure(reading.each.path, failure if is_for_one_only(refused) else refused)
@@ -616,28 +616,28 @@ class _Ingest:
         if reading.log_id is not None:
             log = self.store.log(reading.log_id)
         start = start_of(self.store, source, log, first_hash, reading.others, file)
-        for piece in untold_slices(source, start, file):
-            self._take(reading, Outcome(piece=piece))
+        for batch in untold_batches(source, start, file):
+            self._take(reading, Outcome(batch=batch))
 
-    def _note(self, reading: Reading, outcome: Outcome, piece: LogSlice, written: Written) -> None:
+    def _note(self, reading: Reading, outcome: Outcome, batch: RecordBatch, written: Written) -> None:
         each = reading.each
         if written.refused and reading.is_kept:
             return
-        if written.refused == slices.FORGOTTEN:
-            self._gave_nothing(each, slices.FORGOTTEN)
+        if written.refused == append.FORGOTTEN:
+            self._gave_nothing(each, append.FORGOTTEN)
             return
         if written.refused:
             self._again.append(reading.parent or each)
             return
-        if written.log_id is not None and not piece.is_kept:
+        if written.log_id is not None and not batch.is_kept:
             self._read_now[each.path] = written.log_id
         tally = self._tally(each.agent.name)
-        if piece.is_kept or not (reading.is_kept or reading.parent):
-            tally.bytes_read += piece.length
+        if batch.is_kept or not (reading.is_kept or reading.parent):
+            tally.bytes_read += batch.length
             tally.logs_read += outcome.is_last
-        if unread.is_unread(piece.identity.native_id):
+        if unread.is_unread(batch.identity.native_id):
             return
-        tally.events_new += len(piece.events)
+        tally.events_new += len(batch.events)
         self._sessions.setdefault(each.agent.name, set()).add((written.session_id or 0, written.session_is_new))
         for kind, count in outcome.unknown.items():
             self.report.unknown_records[kind] = self.report.unknown_records.get(kind, 0) + count

@@ -1,10 +1,8 @@
-"""One log, read in blocks and understood line by line, as slices that the store can take.
+"""One log, read in blocks and understood line by line, as batches that the store can take.
 
 Every line that holds anything is a record and gets a number, whatever its adapter makes of it; where an agent keeps
 one document over many lines, it says which of them end a record. The last line of a log may still grow: its bytes are
 kept, and if it looks whole it is told provisionally and told again when more has come.
-
-A record that an adapter fails at is kept like one that it does not know, and the reading goes on.
 """
 
 from __future__ import annotations
@@ -18,14 +16,11 @@ from typing import IO, TYPE_CHECKING
 from msgspec import Struct
 
 from backstory import agents
-from backstory.derive.deriver import Deriver
-from backstory.derive.facts import Found, RecordFacts
-from backstory.errors import in_words
-from backstory.ingest.unread import reader_of
-from backstory.model import AssistantText, At, Parsed, SessionFacts, Unknown
+from backstory.agents.lines import BLANK, LineReader
+from backstory.ingest.record_source import record_source
 from backstory.store import codec, logs
-from backstory.store.logs import BLANK, FAILED, FILE, LINE_BYTES_MAX, OVERSIZE
-from backstory.store.slices import LogSlice, NewEvent, packed
+from backstory.store.batches import BatchContent, RecordBatch, chunks_of
+from backstory.store.logs import FILE
 
 if TYPE_CHECKING:
     import re
@@ -35,6 +30,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer as Buffer
 
     from backstory.agents.contract import Agent
+    from backstory.agents.lines import Line
     from backstory.model import LogIdentity
     from backstory.store import Log, SeenPlace, Store
 
@@ -51,6 +47,7 @@ class Source(Struct, frozen=True, kw_only=True):
     identity: LogIdentity
     session_uid: str
     created: int
+    """When its session began, as its beginning says; 0 where that says nothing."""
     """When its session began, as its beginning says; 0 where that says nothing."""
     path: Path
     relpath: str
@@ -82,132 +79,71 @@ class Slicer:
     def __init__(self, source: Source, start: Start) -> None:
         self._source, self._start = source, start
         log = start.log
-        self.unknown: dict[str, int] = {}
-        self.problem: str | None = None
-        """What kept a record from being understood, the last time that happened."""
-        self._reader = reader_of(source.agent, source.identity, log.state if log else None, start.earlier)
-        self._deriver = Deriver(start.pending)
+        state = log.state if log else None
+        self._records = record_source(FILE, source.agent, source.identity, state=state, earlier=start.earlier)
+        self._content = BatchContent(start.pending)
         self._at = log.told_end if log else 0
         self._is_kept = log is not None and log.told_to is not None
-        self._line_start = log.parsed_to if log else 0
-        self._carry = [start.carry] if start.carry else []
-        self._carried = self._at - (log.parsed_to if log else 0)
-        self._end: re.Pattern[bytes] | None = None
-        self._begun = start.carry.rpartition(b"\n")[2]
         self._tail = start.tail
         self._next_seq = start.next_seq
         self._tail_seq = log.tail_seq if log else None
+        self._lines = LineReader()
         self._undo_from = log.parsed_to if log and log.tail_seq is not None else None
         self._expected = (self._at, start.next_seq)
         self._created = source.created
-        self._clear()
+        self._taken = 0
+        self._chunks: list[logs.Chunk] = []
 
-    def slices(self, file: IO[bytes]) -> Iterator[LogSlice]:
-        """The slices of what ``file`` holds from where it stands; none when it holds nothing more.
+    @property
+    def unknown(self) -> dict[str, int]:
+        """Types of records that could not be understood, with how often each came."""
+        return {**self._content.unknown, **self._records.unknown}
+
+    @property
+    def problem(self) -> str | None:
+        """What kept a record from being understood, the last time that happened."""
+        return self._content.problem
+
+    def batches(self, file: IO[bytes]) -> Iterator[RecordBatch]:
+        """The batches of what ``file`` holds from where it stands; none when it holds nothing more.
 
         Only the first knows the log's id in the store; those that follow are given it by whoever stores them.
         """
         before = self._at
-        self._end = _record_end(self._source.agent, self._source.path, file)
+        parsed_to = log.parsed_to if (log := self._start.log) else 0
+        end = _record_end(self._source.agent, self._source.path, file)
+        self._lines = LineReader(parsed_to, self._start.carry, carried=self._at - parsed_to, record_end=end)
         while block := file.read(BLOCK_BYTES):
             # Cut before the next block, so that the last slice has a chunk for an unfinished record to count in.
             if self._taken >= SLICE_BYTES:
-                yield self._cut(self._reader.state(), self._deriver.state(), self._line_start, self._tail_seq)
+                yield self._cut(self._records.state(), self._content.pending(), self._lines.start, self._tail_seq)
             self._take(block)
         if self._at == before:
             return
-        state, pending, parsed_to = self._reader.state(), self._deriver.state(), self._line_start
+        state, pending, parsed_to = self._records.state(), self._content.pending(), self._lines.start
         tail_seq = self._tell_tail()
         yield self._cut(state, pending, parsed_to, tail_seq, is_last=True)
-
-    def _clear(self) -> None:
-        self._taken = 0
-        self._chunks: list[logs.Chunk] = []
-        self._runs: list[logs.Run] = []
-        self._events: list[NewEvent] = []
-        self._answers: dict[str, str] = {}
-        self._facts = RecordFacts()
-        self._has_reports = False
-        self._last_active: int | None = None
 
     def _take(self, block: bytes) -> None:
         if not self._is_kept:
             self._chunks.append(logs.pack(self._at, block))
-        done = 0
-        *lines, rest = block.split(b"\n")
-        for piece in lines:
-            done += len(piece) + 1
-            if self._end is not None and self._goes_on(piece):
-                self._carry_on(piece + b"\n")
-                continue
-            line: bytes | None = piece
-            if self._carried:
-                line = self._joined(piece)
-            start, self._line_start = self._line_start, self._at + done
+        for start, stop, line in self._lines.lines(block):
             seq = self._record(line, start)
             if seq is not None:
-                self._count(start, self._line_start, seq)
-        if rest:
-            self._carry_on(rest)
-            if self._end is not None and len(self._begun) <= LINE_BYTES_MAX:
-                self._begun += rest
+                self._content.count(start, stop, seq)
         self._at += len(block)
         self._taken += len(block)
         self._tail = (self._tail + block)[-logs.TAIL_BYTES :]
-
-    def _count(self, start: int, stop: int, seq: int) -> None:
-        if self._runs and self._runs[-1].takes(start, seq):
-            self._runs[-1].records += 1
-            self._runs[-1].stop = stop
-        else:
-            self._runs.append(logs.Run(start, stop, seq, 1))
-
-    def _carry_on(self, rest: bytes) -> None:
-        self._carried += len(rest)
-        if self._carried > LINE_BYTES_MAX:
-            self._carry.clear()
-        else:
-            self._carry.append(rest)
-
-    def _goes_on(self, piece: bytes) -> bool:
-        """Whether a record goes on behind the line that this is, or is the rest of."""
-        assert self._end is not None
-        line, self._begun = self._begun + piece, b""
-        return self._end.match(line) is None
-
-    def _joined(self, piece: bytes) -> bytes | None:
-        """The carried line with its last piece; None when it is longer than we read."""
-        whole = self._carried + len(piece) <= LINE_BYTES_MAX
-        line = b"".join((*self._carry, piece)) if whole else None
-        self._carry.clear()
-        self._carried = 0
-        return line
 
     def _record(self, line: bytes | None, start: int) -> int | None:
         """Number a line and take what it says; None for one that holds nothing."""
         if line is not None and not line.strip(BLANK):
             return None
         seq = self._number(line)
-        if line is None:
-            self.unknown[OVERSIZE] = self.unknown.get(OVERSIZE, 0) + 1
-            self._note(Parsed(None, [(0, Unknown(type=OVERSIZE))], None), seq, start, 0)
-            return seq
-        told = len(self._events)
-        try:
-            parsed = self._reader.read(line, seq)
-            self._facts.take(parsed)
-            self._has_reports = self._has_reports or parsed.has_reports
-            if not self._created and parsed.at is not None and self._start.log is None:
-                # Its first time stands behind what is searched for it.
-                self._created = parsed.at
-            if parsed.events:
-                self._note(parsed, seq, start, len(line))
-        except Exception as refused:
-            # Whatever an adapter stumbles over, the record is kept, and the others are read.
-            del self._events[told:]
-            self.problem = in_words(refused)
-            self.unknown[FAILED] = self.unknown.get(FAILED, 0) + 1
-            self._note(Parsed(None, [(0, Unknown(type=FAILED))], None), seq, start, len(line))
+        record = self._content.take(self._records, line, seq, start)
+        if not self._created and record.at is not None and self._start.log is None:
+            # Its first time stands behind what is searched for it.
+            self._created = record.at
         return seq
 
     def _number(self, line: bytes | None) -> int:
@@ -221,26 +157,15 @@ class Slicer:
         self._next_seq += 1
         return self._next_seq - 1
 
-    def _note(self, parsed: Parsed, seq: int, start: int, length: int) -> None:
-        turn_uid = parsed.turn.uid if parsed.turn else None
-        if parsed.at is not None and (self._last_active is None or parsed.at > self._last_active):
-            self._last_active = parsed.at
-        cwd = self._reader.session.cwd
-        for part, event in parsed.events:
-            self._events.append(packed(event, seq, part, turn_uid, parsed.at, start, length))
-            self._deriver.take(event, At(seq, part, turn_uid, parsed.at), cwd)
-            if turn_uid is not None and isinstance(event, AssistantText):
-                self._answers[turn_uid] = event.text
-
     def _tell_tail(self) -> int | None:
         """Tell an unfinished last line that looks whole, for the time being; gives its number.
 
         One that looked whole and turned out to go on says nothing until it ends, and keeps its number.
         """
-        line = b"".join(self._carry)
+        line = self._lines.unfinished or b""
         if line.strip(BLANK) and self._looks_whole(line):
-            seq = self._record(line, self._line_start)
-        elif self._carried and self._tail_seq is not None:
+            seq = self._record(line, self._lines.start)
+        elif self._lines.read_to > self._lines.start and self._tail_seq is not None:
             seq, self._tail_seq = self._tail_seq, None
         else:
             return None
@@ -254,88 +179,45 @@ class Slicer:
 
     def _cut(
         self, state: bytes, pending: bytes | None, parsed_to: int, tail_seq: int | None, *, is_last: bool = False
-    ) -> LogSlice:
-        source, expected = self._source, self._expected
-        # First what was touched: what of it cannot be kept is counted, too.
-        turns = list(self._reader.touched())
-        self.unknown |= self._reader.unknown
-        piece = LogSlice(
-            agent=source.agent.name,
-            identity=source.identity,
-            session_uid=source.session_uid,
-            created=self._created,
-            relpath=source.relpath,
-            path=str(source.path),
-            modified=source.place.mtime_ns // 1_000_000,
-            log_id=self._start.log.id if self._start.log else None,
-            expected_read_to=expected[0],
-            expected_next_seq=expected[1],
-            undo_from=self._undo_from,
-            matched=self._start.known is not None,
-            read_to=self._at,
-            parsed_to=parsed_to,
-            tail_seq=tail_seq,
-            next_seq=self._next_seq,
-            generation=self._start.generation,
-            first_hash=self._start.first_hash,
-            tail_hash=codec.text_digest(self._tail),
-            state=state,
-            pending=pending,
-            found=self._found(),
-            chunks=self._chunks,
-            runs=self._runs,
-            tail_run=logs.Run(parsed_to, self._at, tail_seq, 1) if tail_seq is not None and is_last else None,
-            events=self._events,
-            turns=turns,
-            answers=self._answers,
-            facts=self._reader.session,
-            last_active=self._last_active,
-            has_reported=self._has_reports,
-            is_kept=self._is_kept,
-        )
+    ) -> RecordBatch:
+        records = self._records
+        batch = _batch(self._source, self._start, *self._expected, self._at, self._tail, self._chunks)
+        self._content.move_to(batch, records.cwd)
+        batch.undo_from, batch.matched, batch.is_kept = self._undo_from, self._start.known is not None, self._is_kept
+        batch.parsed_to, batch.tail_seq, batch.next_seq = parsed_to, tail_seq, self._next_seq
+        batch.state, batch.pending, batch.turns, batch.facts = state, pending, records.turns(), records.facts
+        batch.created = self._created
+        records.note_found(batch.found)
+        batch.has_reported = records.has_reported()
+        if tail_seq is not None and is_last:
+            batch.tail_run = logs.Run(parsed_to, self._at, tail_seq, 1)
         self._expected, self._undo_from = (self._at, self._next_seq), None
-        self._clear()
-        return piece
-
-    def _found(self) -> Found:
-        found = self._deriver.cut(self._reader.session.cwd)
-        self._facts.move_to(found)
-        return found
+        self._taken, self._chunks = 0, []
+        return batch
 
 
-def untold_slices(source: Source, start: Start, file: IO[bytes]) -> Iterator[LogSlice]:
-    """The slices of what ``file`` holds behind what is kept, as bytes alone: nobody is asked what they say."""
-    log = start.log
-    at = log.read_to if log else 0
+def untold_batches(source: Source, start: Start, file: IO[bytes]) -> Iterator[RecordBatch]:
+    """The batches of what ``file`` holds behind what is kept, as bytes alone: nobody is asked what they say."""
+    at = start.log.read_to if start.log else 0
     file.seek(max(at - logs.TAIL_BYTES, 0))
     tail = read_exactly(file, min(at, logs.TAIL_BYTES))
     while data := file.read(SLICE_BYTES):
-        chunks = [logs.pack(at + n, data[n : n + BLOCK_BYTES]) for n in range(0, len(data), BLOCK_BYTES)]
         tail = (tail + data)[-logs.TAIL_BYTES :]
-        yield LogSlice(
-            agent=source.agent.name,
-            identity=source.identity,
-            session_uid=source.session_uid,
-            created=source.created,
-            relpath=source.relpath,
-            path=str(source.path),
-            modified=source.place.mtime_ns // 1_000_000,
-            log_id=log.id if log else None,
-            expected_read_to=at,
-            expected_next_seq=start.next_seq,
-            read_to=at + len(data),
-            parsed_to=at,
-            tail_seq=None,
-            next_seq=start.next_seq,
-            generation=start.generation,
-            first_hash=start.first_hash,
-            tail_hash=codec.text_digest(tail),
-            state=b"",
-            chunks=chunks,
-            facts=SessionFacts(),
-            is_told=False,
-        )
+        yield _batch(source, start, at, start.next_seq, at + len(data), tail, chunks_of(at, data)).without_words()
         at += len(data)
+
+
+def _batch(
+    source: Source, start: Start, at: int, next_seq: int, read_to: int, tail: bytes, chunks: list[logs.Chunk]
+) -> RecordBatch:
+    """A batch of a log from ``at`` on, which ends in ``tail``."""
+    return RecordBatch(
+        agent=source.agent.name, identity=source.identity, session_uid=source.session_uid, created=source.created,
+        relpath=source.relpath, path=str(source.path), modified=source.place.mtime_ns // 1_000_000,
+        log_id=start.log.id if start.log else None, generation=start.generation, first_hash=start.first_hash,
+        expected_read_to=at, expected_next_seq=next_seq, read_to=read_to, next_seq=next_seq,
+        tail_hash=codec.text_digest(tail), chunks=chunks,
+    )  # fmt: skip
 
 
 def read_exactly(file: IO[bytes], length: int) -> bytes:
@@ -438,44 +320,30 @@ def record_key(agent: Agent, line: bytes) -> str:
 
 def numbered_lines(store: Store, log: Log) -> Iterator[tuple[bytes, int]]:
     """Every record of a log that has a number, with it."""
-    return ((line, seq) for _, line, seq in placed_lines(store, log))
+    return ((line, seq) for _, line, seq in placed_lines(store, log) if line is not None)
 
 
-def placed_lines(store: Store, log: Log) -> Iterator[tuple[int, bytes, int]]:
-    """The same, each with the offset at which it begins."""
-    runs = deque(store.runs(log.id))
-    end = _kept_record_end(store, log)
-    start, seq = 0, 0
-    # Joined only when its end has come: a line may be many blocks long.
-    carry: list[bytes] = []
-    held: list[bytes] = []
+def placed_lines(store: Store, log: Log) -> Iterator[tuple[int, bytes | None, int]]:
+    """The same, each with the offset at which it begins; also of those that are too long to be read."""
+    runs, seq = deque(store.runs(log.id)), 0
+    for start, _, line in _kept_lines(store, log):
+        while runs and start >= runs[0].stop:
+            runs.popleft()
+        if runs and start >= runs[0].start and (line is None or line.strip(BLANK)):
+            seq = runs[0].first_seq if start == runs[0].start else seq + 1
+            yield start, line, seq
+
+
+def _kept_lines(store: Store, log: Log) -> Iterator[Line]:
+    reader = LineReader(record_end=_kept_record_end(store, log))
     for data in store.stream_log(log.id):
-        *lines, rest = data.split(b"\n")
-        for each in lines:
-            piece = b"".join((*carry, each)) if carry else each
-            carry.clear()
-            held.append(piece)
-            if end is not None and end.match(piece) is None:
-                continue
-            line = b"\n".join(held) if len(held) > 1 else piece
-            held.clear()
-            while runs and start >= runs[0].stop:
-                runs.popleft()
-            if runs and start >= runs[0].start and line.strip(BLANK):
-                seq = runs[0].first_seq if start == runs[0].start else seq + 1
-                yield start, line, seq
-            start += len(line) + 1
-        if rest:
-            carry.append(rest)
-    while runs and start >= runs[0].stop:
-        runs.popleft()
-    if runs and start == runs[0].start:
-        # The last line was told before its end had come.
-        yield start, b"\n".join((*held, b"".join(carry))), runs[0].first_seq
+        yield from reader.lines(data)
+    # The last record may have a number before its end has come.
+    yield reader.start, reader.read_to, reader.unfinished
 
 
 def _kept_record_end(store: Store, log: Log) -> re.Pattern[bytes] | None:
-    keeper = agents.load(log.agent).documents if log.kind.endswith(FILE) else None
+    keeper = agents.load(log.agent).documents if log.source_kind == FILE else None
     if keeper is None or not keeper.is_document(PurePath(log.path or log.relpath)):
         return None
     return keeper.record_end(store.read_log(log.id, 0, BEGINNING_BYTES))

@@ -5,16 +5,18 @@ A file is compared by its size and hashes first, and byte for byte where they do
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import Counter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from backstory import ids
-from backstory.ingest.log_reader import Start, known_numbers, numbered_lines, read_exactly
+from backstory.agents import lines
+from backstory.agents.lines import BLANK, LineReader, lines_of
+from backstory.ingest.log_reader import BLOCK_BYTES, Start, known_numbers, numbered_lines, read_exactly
 from backstory.ingest.unread import identified
 from backstory.store import codec, logs
-from backstory.store.logs import BLANK, LINE_BYTES_MAX
 
 if TYPE_CHECKING:
     from backstory.agents.contract import Agent
@@ -68,7 +70,7 @@ def start_of(
     file.seek(max(log.told_end - logs.TAIL_BYTES, 0))
     tail = read_exactly(file, min(logs.TAIL_BYTES, log.told_end))
     unfinished = log.told_end - log.parsed_to
-    carry = store.read_log(log.id, log.parsed_to, unfinished) if unfinished <= LINE_BYTES_MAX else b""
+    carry = store.read_log(log.id, log.parsed_to, unfinished) if unfinished <= lines.LINE_BYTES_MAX else b""
     return Start(
         log=log,
         next_seq=next_seq,
@@ -84,15 +86,11 @@ def start_of(
 
 def first_record_hash(head: bytes) -> str | None:
     """The hash of the first record, or None while that may still grow."""
-    at = 0
-    while at < len(head):
-        end = head.find(b"\n", at)
-        if end < 0:
-            return codec.text_digest(head[at:]) if len(head) == ids.HEAD_BYTES else None
-        if head[at:end].strip(BLANK):
-            return codec.text_digest(head[at:end])
-        at = end + 1
-    return None
+    reader = LineReader()
+    for _, _, line in reader.lines(head):
+        if line is not None and line.strip(BLANK):
+            return codec.text_digest(line)
+    return codec.text_digest(reader.unfinished) if reader.unfinished and len(head) == ids.HEAD_BYTES else None
 
 
 def has_grown(file: IO[bytes], log: Log) -> bool:
@@ -134,12 +132,18 @@ def repeated_by(store: Store, new: Log, older: list[Log]) -> list[int]:
 
 def _lines(store: Store, log: Log) -> Counter[bytes]:
     """The content of a log's lines, and how often each comes; also of a torn last one."""
-    carry, found = b"", Counter[bytes]()
-    for data in store.stream_log(log.id):
-        *lines, carry = (carry + data).split(b"\n")
-        found.update(codec.chunk_digest(line) for line in lines)
-    found[codec.chunk_digest(carry)] += bool(carry)
+    found = Counter[bytes]()
+    for start, stop, line in lines_of(store.stream_log(log.id)):
+        found[codec.chunk_digest(line) if line is not None else _digest(store, log, start, stop)] += 1
     return found
+
+
+def _digest(store: Store, log: Log, start: int, stop: int) -> bytes:
+    """The same as of a shorter line, of one that is not read whole."""
+    digest = hashlib.sha256()
+    for at in range(start, stop, BLOCK_BYTES):
+        digest.update(store.read_log(log.id, at, min(BLOCK_BYTES, stop - at)).replace(b"\n", b""))
+    return digest.digest()
 
 
 def size_of(file: IO[bytes]) -> int:

@@ -8,37 +8,30 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct, field
 
 from backstory import agents
-from backstory.agents import bounded
-from backstory.derive.deriver import Deriver
-from backstory.derive.facts import RecordFacts
 from backstory.errors import SessionNotFound, in_words
 from backstory.ingest import sidecars
 from backstory.ingest.ingest import read_reported, understand
 from backstory.ingest.log_reader import SLICE_BYTES, placed_lines
+from backstory.ingest.record_source import record_source
 from backstory.ingest.sources import created_ms
-from backstory.ingest.unread import identified, is_unread, reader_of
-from backstory.model import AssistantText, At, LogIdentity, OwnLine, Unknown, event_from_json
-from backstory.store import slices
-from backstory.store.logs import API, FAILED, FILE, LINE_BYTES_MAX, OVERSIZE, STDERR, STREAM
-from backstory.store.replicate import COPY
-from backstory.store.retelling import Retold
+from backstory.ingest.unread import identified, is_unread
+from backstory.model import LogIdentity
+from backstory.store.batches import BatchContent, RecordBatch
+from backstory.store.logs import FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from backstory.derive.facts import Found
-    from backstory.model import Event
+    from backstory.ingest.record_source import RecordSource
     from backstory.store import Log, Session, Store
 
 BULK_SESSIONS = 50
 """From so many sessions on the index is merged once at the end."""
-_own = msgspec.json.Decoder(OwnLine)
 
 
 class Failed(Struct, frozen=True):
@@ -103,169 +96,70 @@ def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
         return
     told: set[str] = set()
     # What cannot be told again is found out before anything is cleared.
-    logs = [(log, _telling(store, log)) for log in store.logs(session)]
+    logs = [(log, *_source(store, session, log)) for log in store.logs(session)]
     store.clear_derived(session.id)
-    for log, telling in logs:
-        for piece in _retold(store, session, log, telling):
-            told |= {turn.uid for turn in piece.turns}
-            store.retell(piece, events_too=events_too)
-    store.retell_unlogged(session.id)
+    for log, source, created in logs:
+        for batch in _rederived(store, session, log, source, created):
+            told |= {turn.uid for turn in batch.turns}
+            store.rederive(batch, events_too=events_too)
+    store.rederive_unlogged(session.id)
     for log in store.logs(session):
         sidecars.tell_again(store, log)
     if events_too and session.number is None:
-        store.drop_turns_but(session.id, told, {log.id: log.told_end for log, _ in logs})
-    for log, telling in logs:
-        if isinstance(telling, _File) and telling.has_reports:
+        store.drop_turns_but(session.id, told, {log.id: log.told_end for log, *_ in logs})
+    for log, source, _ in logs:
+        if source.has_reported():
             # An earlier version did not make sessions of what a log reports.
             read_reported(store, log)
 
 
-class _Telling(Protocol):
-    """Reads a log's records again."""
+def _rederived(store: Store, session: Session, log: Log, source: RecordSource, created: int) -> Iterator[RecordBatch]:
+    """A log's records, read again by today's adapter, some megabytes at a time; the last batch says that it is."""
+    content, size, is_past, cwd = BatchContent(), 0, False, source.cwd
 
-    created: int
-    """When the session began, as the log says; 0 where it does not."""
+    def batch() -> RecordBatch:
+        return RecordBatch(
+            agent=log.agent, identity=LogIdentity(native_id=log.native_id), session_uid=session.uid,
+            kind=log.source_kind, log_id=log.id, expected_read_to=log.told_end, expected_next_seq=0, next_seq=0,
+        )  # fmt: skip
 
-    def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:
-        """When, in which turn, which events."""
+    def settle(piece: RecordBatch) -> None:
+        piece.state, piece.facts, piece.pending = source.state(), source.facts, content.pending()
+        piece.turns += source.turns()
 
-    def finish(self, piece: Retold) -> None:
-        """Note what else is known by now."""
-
-    def finish_turns(self, piece: Retold) -> None:
-        """Note the turns alone, as they stand behind a record that may still grow."""
-
-    def note_found(self, found: Found) -> None:
-        """Add what stands by itself since the last call."""
-
-
-def _retold(store: Store, session: Session, log: Log, telling: _Telling) -> Iterator[Retold]:
-    """A log's records, read again by today's adapter, some megabytes at a time; the last piece says that it is."""
-    deriver, size, is_past = Deriver(), 0, False
-    piece = Retold(session_id=session.id, log_id=log.id, told_end=log.told_end)
-    cwd = store.run_folder(log.id) or session.cwd
+    piece = batch()
     for start, line, seq in placed_lines(store, log):
         if log.tail_seq == seq and not is_past:
             # What a record that may still grow says is not part of the state to go on from.
-            is_past, piece.pending = True, deriver.state()
-            telling.finish(piece)
-        told = len(piece.events)
-        try:
-            _tell_record(piece, deriver, telling, line, seq, start, cwd)
-        except Exception:
-            # As when it was read first: the record is kept, and the others are told.
-            del piece.events[told:]
-            piece.events.append(slices.packed(Unknown(type=FAILED), seq, 0, None, None, start, len(line)))
-        size += len(line)
+            is_past = True
+            settle(piece)
+        record = content.take(source, line, seq, start)
+        created = created or record.at or 0
+        size += len(line or b"")
         if size >= SLICE_BYTES and not is_past:
-            piece.found = deriver.cut(cwd)
-            telling.note_found(piece.found)
-            telling.finish(piece)
-            yield piece
-            piece, size = Retold(session_id=session.id, log_id=log.id, told_end=log.told_end), 0
-    piece.found, piece.is_last, piece.created = deriver.cut(cwd), True, telling.created
-    telling.note_found(piece.found)
+            settle(piece)
+            yield _cut(piece, content, source, cwd)
+            piece, size = batch(), 0
     if is_past:
-        telling.finish_turns(piece)
+        piece.turns += source.turns()
     else:
-        piece.pending = deriver.state()
-        telling.finish(piece)
-    yield piece
+        settle(piece)
+    piece.is_last, piece.created = True, created if piece.kind == FILE else 0
+    yield _cut(piece, content, source, cwd)
 
 
-def _tell_record(
-    piece: Retold, deriver: Deriver, telling: _Telling, line: bytes, seq: int, start: int, cwd: str | None
-) -> None:
-    at, turn_uid, events = telling.read(line, seq)
-    for part, event in events:
-        piece.events.append(slices.packed(event, seq, part, turn_uid, at, start, len(line)))
-        deriver.take(event, At(seq, part, turn_uid, at), cwd)
-        if turn_uid is not None and isinstance(event, AssistantText):
-            piece.answers[turn_uid] = event.text
+def _cut(batch: RecordBatch, content: BatchContent, source: RecordSource, cwd: str | None) -> RecordBatch:
+    source.note_found(content.move_to(batch, cwd).found)
+    return batch
 
 
-class _File:
-    """A session's own log."""
-
-    def __init__(self, store: Store, log: Log) -> None:
-        agent = agents.load(log.agent)
-        identity, self.created = LogIdentity(native_id=log.native_id), 0
-        if not is_unread(log.native_id):
-            # Where its beginning does not say whose it is any more, it did when the log was first read.
-            told, head = identified(agent, Path(log.path or log.relpath), partial(store.read_log, log.id))
-            identity, self.created = told or identity, created_ms(agent, log.path or log.relpath, head)
-        self._reader = reader_of(agent, identity, None, tuple)
-        self._facts = RecordFacts()
-        self.has_reports = False
-        """Whether the log reports of subagents."""
-
-    def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:
-        if len(line) > LINE_BYTES_MAX:
-            # Like when it was read first: such a line is kept, and not understood.
-            return None, None, [(0, Unknown(type=OVERSIZE))]
-        parsed = self._reader.read(line, seq)
-        self._facts.take(parsed)
-        self.has_reports = self.has_reports or parsed.has_reports
-        self.created = self.created or parsed.at or 0
-        return parsed.at, parsed.turn.uid if parsed.turn else None, parsed.events
-
-    def finish(self, piece: Retold) -> None:
-        piece.state, piece.facts = self._reader.state(), self._reader.session
-        self.finish_turns(piece)
-
-    def finish_turns(self, piece: Retold) -> None:
-        piece.turns = [*piece.turns, *self._reader.touched()]
-
-    def note_found(self, found: Found) -> None:
-        self._facts.move_to(found)
-
-
-class _Stream:
-    """An output of a run."""
-
-    created = 0
-
-    def __init__(self, log: Log, kind: str, turn_uid: str | None) -> None:
-        self._reader = bounded.stream_reader(agents.load(log.agent))
-        self._is_error, self._turn_uid = kind == STDERR, turn_uid
-
-    def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:
-        events = list(enumerate(self._reader.stderr(line))) if self._is_error else self._reader.read(line).events
-        return None, self._turn_uid, events
-
-    def finish(self, piece: Retold) -> None:
-        return
-
-    def finish_turns(self, piece: Retold) -> None:
-        return
-
-    def note_found(self, found: Found) -> None:
-        return
-
-
-class _Own:
-    """The lines that a session of ours was appended with."""
-
-    created = 0
-
-    def read(self, line: bytes, seq: int) -> tuple[int | None, str | None, list[tuple[int, Event]]]:
-        told = _own.decode(line)
-        return told.at, told.turn, [(0, event_from_json(bytes(told.event)))]
-
-    def finish(self, piece: Retold) -> None:
-        return
-
-    def finish_turns(self, piece: Retold) -> None:
-        return
-
-    def note_found(self, found: Found) -> None:
-        return
-
-
-def _telling(store: Store, log: Log) -> _Telling:
-    kind = log.kind.removeprefix(COPY)
-    if kind == API:
-        return _Own()
-    if kind in (STREAM, STDERR):
-        return _Stream(log, kind, store.turn_uid_of(log.id))
-    return _File(store, log)
+def _source(store: Store, session: Session, log: Log) -> tuple[RecordSource, int]:
+    """What reads a kept log again from its beginning, and when its session began; 0 where that does not say so."""
+    identity, cwd, created = LogIdentity(native_id=log.native_id), store.run_folder(log.id) or session.cwd, 0
+    if log.source_kind == FILE and not is_unread(log.native_id):
+        # Where its beginning does not say whose it is any more, it did when the log was first read.
+        agent, path = agents.load(log.agent), log.path or log.relpath
+        told, head = identified(agent, Path(path), partial(store.read_log, log.id))
+        identity, created = told or identity, created_ms(agent, path, head)
+    turn_uid = store.turn_uid_of(log.id)
+    return record_source(log.source_kind, log.agent, identity, turn_uid=turn_uid, cwd=cwd), created

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from backstory.store import slices
+from backstory.store import append
 
 if TYPE_CHECKING:
     from backstory.ingest.discover import Looked
 
 REASONS = {
-    slices.EMPTY: "it is empty",
-    slices.NOT_UNDERSTOOD: "no record of this agent is in its beginning",
-    slices.FORGOTTEN: "removed by you; `backstory ingest --forgotten` brings it back",
+    append.EMPTY: "it is empty",
+    append.NOT_UNDERSTOOD: "no record of this agent is in its beginning",
+    append.FORGOTTEN: "removed by you; `backstory ingest --forgotten` brings it back",
 }
 """What the store notes of files that gave nothing, or not all, in words."""
 

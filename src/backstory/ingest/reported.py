@@ -7,14 +7,13 @@ gives way to the subagent's own log when that comes, and is never written out: t
 
 from __future__ import annotations
 
-import io
 import re
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
-from backstory.store.logs import LINE_BYTES_MAX
+from backstory.agents.lines import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,8 +47,8 @@ def reported_logs(agent: Agent, path: str, file: IO[bytes], until: int) -> Itera
     name = path.removesuffix(".zst")
     with ExitStack() as open_files:
         found: dict[str, IO[bytes] | None] = {}
-        for line in _lines(file, until):
-            for subagent, record in reports.reported(line):
+        for _, _, line in lines_of(_blocks(file, until)):
+            for subagent, record in reports.reported(line) if line is not None else ():
                 if subagent not in found and len(found) < SUBAGENTS_MAX:
                     has_own = any(own.exists() for own in reports.own_logs(Path(name), subagent))
                     found[subagent] = None if has_own else _spooled(open_files)
@@ -66,17 +65,9 @@ def _spooled(open_files: ExitStack) -> IO[bytes]:
     return cast("IO[bytes]", open_files.enter_context(tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)))
 
 
-def _lines(file: IO[bytes], until: int) -> Iterator[bytes]:
-    """The lines of the first bytes of a file; one that is longer than we read is left out in pieces."""
+def _blocks(file: IO[bytes], until: int) -> Iterator[bytes]:
+    """The first bytes of a file."""
     file.seek(0)
-    # A raw file would ask the system for each byte of a line.
-    reader = io.BufferedReader(file, BLOCK_BYTES) if isinstance(file, io.RawIOBase) else file
-    left = until
-    try:
-        while left > 0 and (line := reader.readline(min(left, LINE_BYTES_MAX))):
-            left -= len(line)
-            yield line
-    finally:
-        if isinstance(reader, io.BufferedReader) and reader is not file:
-            reader.detach()
-            file.seek(until - left)
+    while until > 0 and (block := file.read(min(until, BLOCK_BYTES))):
+        until -= len(block)
+        yield block

@@ -40,14 +40,10 @@ def source_of(each: Candidate, identity: LogIdentity, head: bytes, log: Log | No
     """A log to read; ``head`` is its beginning, ``log`` what is kept of it."""
     named_by = _started_ms(each.agent, each.path, head) or ids.first_timestamp_ms(head)
     return Source(
-        agent=each.agent,
-        identity=identity,
+        agent=each.agent, identity=identity, path=Path(each.path), relpath=relpath(each),
         session_uid=ids.session_uid(each.agent.name, identity.native_id, named_by),
-        created=created_ms(each.agent, each.path, head),
-        path=Path(each.path),
-        relpath=relpath(each),
-        place=place_of(each, log.id if log else None),
-    )
+        created=created_ms(each.agent, each.path, head), place=place_of(each, log.id if log else None),
+    )  # fmt: skip
 
 
 def created_ms(agent: Agent, path: str, head: bytes) -> int:
@@ -58,57 +54,33 @@ def created_ms(agent: Agent, path: str, head: bytes) -> int:
 def job_of(source: Source, next_seq: int, first_hash: str | None) -> Job:
     """The reading of a new log, as it is handed to the second process."""
     return Job(
-        agent=source.agent.name,
-        identity=source.identity,
-        session_uid=source.session_uid,
-        created=source.created,
-        path=str(source.path),
-        relpath=source.relpath,
-        place=source.place,
-        next_seq=next_seq,
-        first_hash=first_hash,
-    )
+        agent=source.agent.name, identity=source.identity, session_uid=source.session_uid, created=source.created,
+        path=str(source.path), relpath=source.relpath, place=source.place, next_seq=next_seq, first_hash=first_hash,
+    )  # fmt: skip
 
 
 def place_of(each: Candidate, log_id: int | None, reason: str | None = None) -> SeenPlace:
     """A file as it was found, and the log that it is kept as; without one, or with all of it not, for a reason."""
     return SeenPlace(
-        path=each.path,
-        agent=each.agent.name,
-        log_id=log_id,
-        device=each.device,
-        inode=each.inode,
-        size=each.size,
-        mtime_ns=each.mtime_ns,
-        ctime_ns=each.ctime_ns,
-        reason=reason,
-    )
+        path=each.path, agent=each.agent.name, log_id=log_id, device=each.device, inode=each.inode, size=each.size,
+        mtime_ns=each.mtime_ns, ctime_ns=each.ctime_ns, reason=reason,
+    )  # fmt: skip
 
 
 def kept_candidate(log: Log, agent: Agent) -> Candidate:
     """A log that is read from what is kept of it, as if it were found."""
     return Candidate(
-        agent=agent,
-        path=log.path or log.relpath,
-        relpath=log.relpath,
-        device=0,
-        inode=0,
-        size=log.read_to,
+        agent=agent, path=log.path or log.relpath, relpath=log.relpath, device=0, inode=0, size=log.read_to,
         mtime_ns=(log.modified or 0) * 1_000_000,
-    )
+    )  # fmt: skip
 
 
 def rows_candidate(rows: Rows) -> Candidate:
     """A session that only a database still holds, as if its log were found."""
     return Candidate(
-        agent=rows.agent,
-        path=rows.path,
-        relpath=rows.relpath,
-        device=0,
-        inode=0,
-        size=len(rows.content),
+        agent=rows.agent, path=rows.path, relpath=rows.relpath, device=0, inode=0, size=len(rows.content),
         mtime_ns=rows.mtime_ns,
-    )
+    )  # fmt: skip
 
 
 def relpath(each: Candidate) -> str:

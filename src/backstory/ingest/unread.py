@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from backstory import ids
 from backstory.agents import bounded
+from backstory.agents.lines import BLANK, LINE_BYTES_MAX
 from backstory.model import LogIdentity, Parsed, Relation, SessionFacts, Unknown
-from backstory.store.logs import BLANK, LINE_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

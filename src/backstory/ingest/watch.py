@@ -22,7 +22,7 @@ from backstory.ingest.ingest import ingest_these
 from backstory.ingest.report import Report
 from backstory.projects.registry import POINTERS, noted
 from backstory.runs.spool import SPOOLS, waiting
-from backstory.store import slices
+from backstory.store import append
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -486,7 +486,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 def _refused(report: Report) -> set[str]:
     """The logs that another process changed again and again while they were read."""
-    return {each.path for each in report.errors if each.reason == slices.STALE}
+    return {each.path for each in report.errors if each.reason == append.STALE}
 
 
 def _state_of_runs(home: Path) -> tuple[object, ...]:

@@ -1,6 +1,6 @@
 """A second process that reads and understands logs while the first one writes them into the store.
 
-It is this module's ``serve``: jobs come in on stdin, slices go out on stdout, each as a frame of msgpack with its
+It is this module's ``serve``: jobs come in on stdin, batches go out on stdout, each as a frame of msgpack with its
 length and checksum before it. A frame that is not what was sent is the end of the second process: what it was given
 is read by the first. Only new logs are handed over; what must look into the store is not.
 """
@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from backstory import agents
 from backstory.ingest.log_reader import Slicer, Source, Start, opened
 from backstory.model import LogIdentity
-from backstory.store import LogSlice, SeenPlace
+from backstory.store import RecordBatch, SeenPlace
 from backstory.store.codec import ZstdError
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ class Job(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """A slice of a job's log, or why there is none. The last one of a job says so."""
+    """A batch of a job's log, or why there is none. The last one of a job says so."""
 
-    piece: LogSlice | None = None
+    batch: RecordBatch | None = None
     is_last: bool = False
     unknown: dict[str, int] = field(default_factory=dict)
     problem: str | None = None
@@ -98,19 +98,19 @@ def _slices(job: Job, agent: Agent) -> Iterator[Outcome]:
 
 
 def outcomes(slicer: Slicer, file: IO[bytes]) -> Iterator[Outcome]:
-    """The slices of a log, the last one marked; one outcome without a slice when there is nothing."""
-    pieces = slicer.slices(file)
-    piece = next(pieces, None)
-    if piece is None:
+    """The batches of a log, the last one marked; one outcome without a batch when there is nothing."""
+    batches = slicer.batches(file)
+    batch = next(batches, None)
+    if batch is None:
         yield Outcome(is_last=True)
-    while piece is not None:
-        following = next(pieces, None)
+    while batch is not None:
+        following = next(batches, None)
         is_last = following is None
         unknown, problem = (slicer.unknown, slicer.problem) if is_last else ({}, None)
         yield Outcome(
-            piece=piece, is_last=is_last, unknown=unknown, problem=problem and f"{NOT_UNDERSTOOD} ({problem})"
+            batch=batch, is_last=is_last, unknown=unknown, problem=problem and f"{NOT_UNDERSTOOD} ({problem})"
         )
-        piece = following
+        batch = following
 
 
 class Worker:

@@ -43,8 +43,8 @@ from backstory.runs.queued import settle, still_waits
 from backstory.runs.spool import MARKER, ORPHAN_S, SPOOLS, Run, Spool, waiting
 from backstory.runs.stdin_pipe import StdinPipe
 from backstory.runs.steering import Steering
-from backstory.runs.stream import Followed, Shown, Told, native_id, program, run_part
-from backstory.store import RunPiece, Store, open_store
+from backstory.runs.stream import Followed, Shown, SpooledRun, append_run, native_id, program, run_part
+from backstory.store import Store, open_store
 from backstory.store.queue import Kind
 
 if TYPE_CHECKING:
@@ -275,8 +275,8 @@ class Runner:
                     found.add((run.agent, native))
         return found
 
-    def _left(self, spool: Spool, run: Run) -> Told:
-        return Told(spool, run, exit_unseen(spool), min(spool.last_word_ms(), self._now()))
+    def _left(self, spool: Spool, run: Run) -> SpooledRun:
+        return SpooledRun(spool, run, exit_unseen(spool), min(spool.last_word_ms(), self._now()))
 
     def _run_locked(
         self,
@@ -352,15 +352,14 @@ class Runner:
     ) -> Finished:
         """Store a run that is over, and say what it came to, also when it cannot be stored now."""
         now, waits, moved = self._now(), None, None
-        told = Told(spool, run, ended, now)
+        told = SpooledRun(spool, run, ended, now)
         try:
             moved = self._store(store, spool, told, moved_to)
         except Exception as refused:
             if is_for_one_only(refused):
                 spool.note_trouble(in_words(refused))
-            told, waits = Told(spool, run, ended, now), in_words(refused)
-            for _ in told.pieces():
-                pass
+            waits = in_words(refused)
+            told.read()
         return Finished(
             turn=told.turn, context_chars=context_chars, tools=told.tools, error=told.error, waits=waits, moved=moved
         )
@@ -375,7 +374,7 @@ class Runner:
             # It is tried again when the run is stored.
             return
 
-    def _store(self, store: Store, spool: Spool, told: Told, moved_to: Path | None = None) -> str | None:
+    def _store(self, store: Store, spool: Spool, told: SpooledRun, moved_to: Path | None = None) -> str | None:
         """Store a run where it belongs, also where that was moved to; gives where that is if it is elsewhere now.
 
         A store that is gone from its project is brought back first. Where the project is gone, too, nothing is made in
@@ -394,15 +393,14 @@ class Runner:
                 self._store_in(there, spool, told)
             return f"Its project was moved while it ran; it is stored in {moved_to}."
         if not store.path.parent.parent.exists() and self._home_store.has(told.session_uid):
-            for piece in told.pieces():
-                self._home_store.write_run(piece)
+            append_run(told, self._home_store)
             spool.remove()
             return f"Its project is not where it was, so it is stored in {self._home_store.path} only."
         self.projects.bring_back(store)
         self._store_in(store, spool, told)
         return None
 
-    def _store_in(self, store: Store, spool: Spool, told: Told) -> None:
+    def _store_in(self, store: Store, spool: Spool, told: SpooledRun) -> None:
         """Store a run where it belongs and in the machine's store; its spool goes only when both have it.
 
         What the machine's store cannot take now is left for the next command: the run is safe where it belongs. Raises
@@ -410,28 +408,18 @@ class Runner:
         """
         uid, home = told.session_uid, self._home_store
         if store.is_forgotten(uid):
-            for _ in told.pieces():
-                pass
+            told.read()
             spool.remove()
             return
-        is_beside = home.path != store.path and _is_level(home, uid, store.next_seq(uid))
-        pieces = told.pieces()
-        for piece in pieces:
-            if not store.write_run(piece):
-                is_beside = False
-                break
-            is_beside = is_beside and _is_written(home, piece)
-        for _ in pieces:
-            # Read to its end all the same: it tells which words the agent took up.
-            pass
+        is_level = home.path != store.path and _is_level(home, uid, store.next_seq(uid))
+        is_beside = append_run(told, store, home if is_level else None)
         settle(store, uid, [told.run.turn_uid, *told.acknowledged], self._report)
         try:
             try:
                 home.hand_over(store, uid, has_all=is_beside)
             except SessionDiverged:
                 # The machine's store has turns that the project's lacks: it takes this one beside them.
-                for piece in Told(spool, told.run, told.ended, told.now).pieces():
-                    home.write_run(piece)
+                append_run(told, home)
             spool.remove()
         except Exception as refused:
             if is_for_one_only(refused):
@@ -638,14 +626,6 @@ def _is_level(home: Store, uid: str, next_seq: int) -> bool:
     """Whether the machine's store has all of a session, so that a run can be written to it beside."""
     try:
         return home.has(uid) and home.next_seq(uid) == next_seq
-    except Exception:
-        return False
-
-
-def _is_written(home: Store, piece: RunPiece) -> bool:
-    """Whether the machine's store took a piece of a run; what it does not take is copied when the run is stored."""
-    try:
-        return home.write_run(piece)
     except Exception:
         return False
 

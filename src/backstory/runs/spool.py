@@ -20,12 +20,15 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from backstory.agents.lines import LineReader
 from backstory.errors import BackstoryError
 from backstory.runs import process
 from backstory.store.private import as_ours, make_private_folder, write_private
 
 SPOOLS = "spool"
 """The folder below BACKSTORY_HOME that holds every run's."""
+RUN = "run.json"
+"""The file that says what is run, and for whom."""
 MARKER = "BACKSTORY_RUN"
 """In the environment of an agent and of all that it starts: the turn's uid."""
 ORPHAN_S = 60.0
@@ -79,7 +82,7 @@ class Spool:
         spool = cls(spools / run.turn_uid)
         make_private_folder(spool.folder)
         write_private(spool.stdin, sent.encode("utf-8", "surrogatepass"))
-        write_private(spool.folder / "run.json", msgspec.json.encode(run), sync=True)
+        write_private(spool.folder / RUN, msgspec.json.encode(run), sync=True)
         _sync_folder(spool.folder)
         _sync_folder(spools)
         return spool
@@ -88,7 +91,7 @@ class Spool:
     def run(self) -> Run | None:
         """What is run here; None for a folder that was never finished."""
         try:
-            return msgspec.json.decode((self.folder / "run.json").read_bytes(), type=Run)
+            return msgspec.json.decode((self.folder / RUN).read_bytes(), type=Run)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return None
 
@@ -96,7 +99,7 @@ class Spool:
     def is_unreadable(self) -> bool:
         """Whether an agent's output is here, and nothing says whose it is."""
         # One that is being removed may have lost its run.json already, for a moment.
-        is_lost = (self.folder / "run.json").exists() or self.age_s() > ORPHAN_S
+        is_lost = (self.folder / RUN).exists() or self.age_s() > ORPHAN_S
         return self.stdout.exists() and self.run is None and is_lost and self.folder.exists()
 
     @property
@@ -151,13 +154,13 @@ class Spool:
     def words(self) -> list[Word]:
         """What the agent was told while it ran, in order; a line that was cut off was never handed over."""
         try:
-            lines = self.told.read_bytes().split(b"\n")[:-1]
+            data = self.told.read_bytes()
         except OSError:
             return []
         found = []
-        for line in lines:
+        for _, _, line in LineReader().lines(data):
             with suppress(msgspec.DecodeError):
-                found.append(Word(msgspec.json.decode(line, type=_Uid).uid, line))
+                found.append(Word(msgspec.json.decode(line or b"", type=_Uid).uid, line or b""))
         return found
 
     def open_output(self) -> tuple[int, int]:
@@ -252,7 +255,7 @@ class Spool:
 
     def last_word_ms(self) -> int:
         """When the agent last wrote something, in ms since 1970; when it was begun, if it wrote nothing."""
-        written = [each for each in (self.stdout, self.stderr, self.folder / "run.json") if each.exists()]
+        written = [each for each in (self.stdout, self.stderr, self.folder / RUN) if each.exists()]
         return max((each.stat().st_mtime_ns // 1_000_000 for each in written), default=0)
 
     def age_s(self) -> float:
@@ -264,6 +267,11 @@ class Spool:
 
     def remove(self) -> None:
         """Remove the folder: what was in it is stored."""
+        # What says which run it is goes last: removed by half, it is still known as one that is stored.
+        with suppress(OSError):
+            for each in self.folder.iterdir():
+                if each.name != RUN:
+                    each.unlink()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

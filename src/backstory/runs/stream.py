@@ -1,4 +1,4 @@
-"""What a run's agent says: as it comes, to be shown, and once more when it is over, to be stored piece by piece."""
+"""What a run's agent says: as it comes, to be shown, and once more when it is over, to be stored batch by batch."""
 
 from __future__ import annotations
 
@@ -7,40 +7,48 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 
 from backstory import agents
 from backstory.agents.bounded import stream_reader
-from backstory.agents.contract import Ending, Streamed
+from backstory.agents.contract import Ending
+from backstory.agents.lines import BLANK, LineReader, lines_of
 from backstory.conversation.tree import Point
-from backstory.errors import AgentCannotRun, AgentMissing, in_words
+from backstory.errors import AgentCannotRun, AgentMissing, StoreRefused, in_words
+from backstory.ingest.record_source import record_source
 from backstory.model import (
     AssistantText,
     Complete,
     Error,
     Event,
+    LogIdentity,
     Outcome,
-    OwnLine,
+    Record,
     ToolCall,
     Turn,
     Unknown,
-    event_from_json,
+    UserMessage,
 )
-from backstory.store.logs import API, BLANK, FAILED, LINE_BYTES_MAX, OVERSIZE, STDERR, STREAM
-from backstory.store.runs import End, Output, RunPiece
+from backstory.store import RunStart, codec, logs
+from backstory.store.append import APPEND_TRIES, STALE
+from backstory.store.batches import BatchContent, RecordBatch, RunPart, chunks_of
+from backstory.store.logs import API, FAILED, STDERR, STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
     from typing import IO
 
-    from backstory.agents.contract import Exit, RunPart, StreamReader
-    from backstory.runs.spool import Run, Spool
+    from backstory.agents.contract import Exit, StreamReader
+    from backstory.agents.contract import RunPart as AgentRunPart
+    from backstory.agents.lines import Line
+    from backstory.ingest.record_source import RecordSource
+    from backstory.runs.spool import Run, Spool, Word
+    from backstory.store import Store
 
 READ_BYTES = 1024 * 1024
 PIECE_BYTES = 2 * 1024 * 1024
-"""A run is stored in pieces of about so many bytes."""
+"""A run is stored in transactions of about so many bytes."""
 
 
 class Shown(Struct, frozen=True):
@@ -50,7 +58,7 @@ class Shown(Struct, frozen=True):
     delta: str = ""
 
 
-def run_part(name: str) -> RunPart:
+def run_part(name: str) -> AgentRunPart:
     """How the agent called ``name`` is run; raises UnknownAgent, AgentCannotRun."""
     run = agents.load(name).run
     if run is None:
@@ -78,7 +86,7 @@ def native_id(spool: Spool, run: Run) -> str | None:
         return run.native_id
     lines, reader = Lines(spool.stdout), stream_reader(agents.load(run.agent))
     try:
-        for _, line in lines.new():
+        for _, _, line in lines.new():
             if line is not None:
                 with suppress(Exception):
                     # What it fails at tells no id.
@@ -95,46 +103,28 @@ class Lines:
 
     def __init__(self, path: Path) -> None:
         self._file: IO[bytes] | None = path.open("rb") if path.exists() else None
-        self._carry: list[bytes] = []
-        self._carried = self._at = 0
+        self._reader = LineReader()
         self.data = b""
         """What was read last."""
 
-    def new(self, at_most: int = READ_BYTES) -> Iterator[tuple[int, bytes | None]]:
-        """(offset, line) of those that the next bytes finish; None stands for a line that is too long to read."""
+    def new(self, at_most: int = READ_BYTES) -> Iterator[Line]:
+        """Those that the next bytes finish."""
         self.data = self._file.read(at_most) if self._file else b""
-        *lines, rest = self.data.split(b"\n")
-        for piece in lines:
-            start, line = self._at, self._joined(piece)
-            self._at += self._carried + len(piece) + 1
-            self._carried = 0
-            yield start, line
-        if rest:
-            self._carried += len(rest)
-            if self._carried > LINE_BYTES_MAX:
-                self._carry.clear()
-            else:
-                self._carry.append(rest)
+        return self._reader.lines(self.data)
 
     @property
     def read_to(self) -> int:
         """How many bytes were read."""
-        return self._at + self._carried
+        return self._reader.read_to
 
-    def up_to(self, size: int) -> Iterator[tuple[int, bytes | None]]:
+    def up_to(self, size: int) -> Iterator[Line]:
         """The same for all bytes before ``size``, and at last a line that has no end there."""
         while self.read_to < size:
             before = self.read_to
             yield from self.new(min(READ_BYTES, size - before))
             if self.read_to == before:
                 break
-        yield self._at, self._joined(b"")
-
-    def _joined(self, piece: bytes) -> bytes | None:
-        whole = self._carried + len(piece) <= LINE_BYTES_MAX
-        line = b"".join((*self._carry, piece)) if whole else None
-        self._carry.clear()
-        return line
+        yield self._reader.start, self.read_to, self._reader.unfinished
 
     def close(self) -> None:
         """Let go of the file."""
@@ -146,24 +136,25 @@ class Followed:
     """One output of an agent, as far as it has been shown."""
 
     def __init__(self, path: Path, reader: StreamReader, *, is_error: bool) -> None:
-        self._path, self._reader, self._is_error = path, reader, is_error
+        self._path = path
+        self._source = record_source(STDERR if is_error else STREAM, "", LogIdentity(native_id=""), reader=reader)
         self._lines = Lines(path)
 
     def new(self) -> Iterator[Shown]:
         """What has come since, at most some of it: there is always a next time."""
-        for _, line in self._lines.new():
+        for _, _, line in self._lines.new():
             yield self._shown(line)
 
     def rest(self) -> Iterator[Shown]:
         """All that has come by now, also a last line that has no end; what comes meanwhile is left."""
-        for _, line in self._lines.up_to(self._path.stat().st_size):
+        for _, _, line in self._lines.up_to(self._path.stat().st_size):
             yield self._shown(line)
 
     def _shown(self, line: bytes | None) -> Shown:
         if line is None or not line.strip(BLANK):
             return Shown([])
         try:
-            told = Streamed(list(enumerate(self._reader.stderr(line)))) if self._is_error else self._reader.read(line)
+            told = self._source.read(line, 0)
         except Exception:
             # Whatever an adapter stumbles over, the run goes on.
             return Shown([Unknown(type=FAILED)])
@@ -174,155 +165,172 @@ class Followed:
         self._lines.close()
 
 
-class Told:
-    """All of a run, read from its spool by a reader that has seen nothing of it."""
+class SpooledRun:
+    """A run that is over, read from its spool by a reader that has seen nothing of it."""
 
     def __init__(self, spool: Spool, run: Run, ended: Exit, now: int) -> None:
-        self._spool, self.run, self.ended, self.now = spool, run, ended, now
+        self._spool, self.run, self._ended, self._now = spool, run, ended, now
+        self.session_uid = run.session_uid
+        self._begin(RunStart())
+
+    def _begin(self, start: RunStart) -> None:
+        run = self.run
         self._reader = stream_reader(agents.load(run.agent))
         self._was_told = False
         self._unfinished: list[str] = []
-        self._words = deque(spool.words())
-        self._words_at = 0
+        self._words = deque(self._spool.words())
+        self._ends: dict[str, tuple[int, bytes]] = {}
+        """Of each kind of log how long it is so far, and its last bytes."""
+        self._seq = self._next_seq = start.next_seq
         self.acknowledged: list[str] = []
         """The uids of the messages that the agent took while it ran."""
-        self.session_uid = run.session_uid
         self.tools = 0
         """Calls of tools so far."""
         self.error: str | None = None
         """Why it failed, once all is read."""
-        self.turn = self._turn()
+        self.end_error: str | None = None
+        """The same where no event of the agent says so."""
+        told = Point(run.parent_uid, run.parent_seq) if run.parent_uid and run.parent_seq else None
+        begun, leaf = (start.leaf, None) if start.was_begun else (None, start.leaf)
+        self._after = begun or told or leaf
+        self._follows_leaf = not start.was_begun and told is None
+        self.turn = Turn(
+            uid=run.turn_uid, agent=run.agent, native_id=run.native_id or "", prompt=run.prompt, model=run.model,
+            started=run.started, first_seq=start.next_seq, parent_uid=self._after.uid if self._after else None,
+            parent_seq=self._after.seq if self._after else None,
+        )  # fmt: skip
 
-    def pieces(self) -> Iterator[RunPiece]:
-        """The run as pieces for the store: at least one, and only the last with its end."""
-        is_first, full = True, list[Output]()
+    def batches(self, start: RunStart) -> Iterator[list[RecordBatch]]:
+        """The run from the beginning, numbered from what the store says: batches that are written together.
+
+        At least one list; only the last batch of all has its end. Asked for again it is read again.
+        """
+        self._begin(start)
+        together = [self._prompt()]
         for kind, path in ((STREAM, self._spool.stdout), (STDERR, self._spool.stderr)):
-            for output in self._outputs(kind, path):
-                full.append(output)
-                if sum(len(each.data) for each in full) >= PIECE_BYTES:
-                    yield self._piece(full, is_first=is_first)
-                    is_first, full = False, []
-        end = self._end()
-        yield self._piece(full, is_first=is_first, end=end)
+            for batch in self._output(kind, path):
+                together.append(batch)
+                if sum(each.length for each in together) >= PIECE_BYTES:
+                    self.turn.native_id = self._reader.native_id or self.turn.native_id
+                    yield together
+                    together = []
+        yield [*together, self._end()]
 
-    def _outputs(self, kind: str, path: Path) -> Iterator[Output]:
-        """One output's bytes and records, a few megabytes at a time; the last piece may be empty."""
-        lines = Lines(path)
+    def read(self) -> None:
+        """Read it to its end, for what it came to alone."""
+        for _ in self.batches(RunStart()):
+            pass
+
+    def _prompt(self) -> RecordBatch:
+        run, content = self.run, BatchContent()
+        content.add(Record([(0, UserMessage(content=run.prompt))], run.turn_uid, run.started), self._seq, run.cwd)
+        self._seq += 1
+        batch = self._batch(content, None)
+        batch.follows_leaf, batch.expected_leaf = self._follows_leaf, self._after
+        batch.run = RunPart(
+            turn_uid=run.turn_uid, is_first=True, prefix_chars=run.prefix_chars, prefix_sha256=run.prefix_sha256
+        )
+        return batch
+
+    def _output(self, kind: str, path: Path) -> Iterator[RecordBatch]:
+        """One output, a few megabytes at a time; the last batch may be empty."""
+        run, content, lines = self.run, BatchContent(), Lines(path)
+        source = record_source(
+            kind, run.agent, LogIdentity(native_id=""), turn_uid=run.turn_uid, cwd=run.cwd, reader=self._reader
+        )
         # What something that the agent left behind goes on writing is not the agent's.
         size = path.stat().st_size if path.exists() else 0
-        output, data = Output(kind=kind, start=0), list[bytes]()
+        data: list[bytes] = []
         try:
             while lines.read_to < size:
                 at, used = lines.read_to, 0
-                for start, line in lines.new(min(READ_BYTES, size - lines.read_to)):
-                    self._take(output, start, line)
-                    if (words := self._taken_up()) is not None:
+                for start, stop, line in lines.new(min(READ_BYTES, size - lines.read_to)):
+                    self._take(content, source, start, stop, line)
+                    if words := self._taken_up():
                         # What it was told stands where it took it up: the output is cut there.
-                        cut = start + len(line or b"") + 1
-                        output.data = b"".join([*data, lines.data[used : cut - at]])
-                        yield output
-                        yield words
-                        output, data, used = Output(kind=kind, start=cut), [], cut - at
+                        yield self._batch(content, kind, b"".join([*data, lines.data[used : stop - at]]))
+                        yield self._told(words)
+                        data, used = [], stop - at
                 if not lines.data:
                     break
                 data.append(lines.data[used:])
                 if sum(map(len, data)) >= PIECE_BYTES:
-                    output.data = b"".join(data)
-                    yield output
-                    output, data = Output(kind=kind, start=output.start + len(output.data)), []
-            for start, line in lines.up_to(0):
-                self._take(output, start, line)
-            output.data = b"".join(data)
-            yield output
-            if (words := self._taken_up()) is not None:
-                yield words
+                    yield self._batch(content, kind, b"".join(data))
+                    data = []
+            for start, stop, line in lines.up_to(0):
+                self._take(content, source, start, stop, line)
+            yield self._batch(content, kind, b"".join(data))
+            if words := self._taken_up():
+                yield self._told(words)
         finally:
             lines.close()
 
-    def _taken_up(self) -> Output | None:
-        """The words that the agent has just taken up, as records of their own; they are taken in order."""
-        steer, state = agents.load(self.run.agent).steer if self._words else None, self._reader.steering
-        if steer is None or state is None:
-            return None
-        known = state.acknowledged
-        last = max((n for n, word in enumerate(self._words) if steer.message_id(word.uid) in known), default=-1)
-        if last < 0:
-            return None
-        output = Output(kind=API, start=self._words_at)
-        for _ in range(last + 1):
-            word = self._words.popleft()
-            event = event_from_json(bytes(msgspec.json.decode(word.line, type=OwnLine).event))
-            output.records.append((self._words_at, len(word.line), [(0, event)]))
-            output.data += word.line + b"\n"
-            self._words_at += len(word.line) + 1
-            self.acknowledged.append(word.uid)
-        return output
-
-    def _take(self, output: Output, start: int, line: bytes | None) -> None:
-        if line is None:
-            output.records.append((start, 0, [(0, Unknown(type=OVERSIZE))]))
-        elif line.strip(BLANK):
-            events, takes_number = self._events(output.kind, line)
-            if takes_number:
-                output.records.append((start, len(line), events))
-
-    def _events(self, kind: str, line: bytes) -> tuple[list[tuple[int, Event]], bool]:
-        try:
-            told = Streamed(list(enumerate(self._reader.stderr(line)))) if kind == STDERR else self._reader.read(line)
-        except Exception:
-            # Whatever an adapter stumbles over, the line is kept, and the others are stored.
-            told = Streamed([(0, Unknown(type=FAILED))])
-        events, takes_number = told.events, told.takes_number
-        if told.delta:
-            self._unfinished.append(told.delta)
-        for _, event in events:
+    def _take(self, content: BatchContent, source: RecordSource, start: int, stop: int, line: bytes | None) -> None:
+        if line is not None and not line.strip(BLANK):
+            return
+        record = content.take(source, line, self._seq, start)
+        if record.delta:
+            self._unfinished.append(record.delta)
+        for _, event in record.events:
             if isinstance(event, AssistantText):
                 self._unfinished.clear()
             self.tools += isinstance(event, ToolCall)
             self._was_told = self._was_told or isinstance(event, Complete)
             self.error = event.message if isinstance(event, Error) else self.error
-        return events, takes_number
+        if record.takes_number:
+            content.count(start, stop, self._seq)
+            self._seq += 1
 
-    def _piece(self, outputs: list[Output], *, is_first: bool, end: End | None = None) -> RunPiece:
-        if end is None:
-            self.turn.native_id = self._reader.native_id or self.turn.native_id
+    def _taken_up(self) -> list[Word]:
+        """The words that the agent has just taken up; they are taken in order."""
+        steer, state = agents.load(self.run.agent).steer if self._words else None, self._reader.steering
+        if steer is None or state is None:
+            return []
+        known = state.acknowledged
+        last = max((n for n, word in enumerate(self._words) if steer.message_id(word.uid) in known), default=-1)
+        return [self._words.popleft() for _ in range(last + 1)]
+
+    def _told(self, words: list[Word]) -> RecordBatch:
+        """Words that the agent was told, as records of their own."""
+        self.acknowledged += [word.uid for word in words]
+        content, data = BatchContent(), b"".join(word.line + b"\n" for word in words)
+        source = record_source(API, self.run.agent, LogIdentity(native_id=""), cwd=self.run.cwd)
+        at, _ = self._ends.get(API, (0, b""))
+        for start, stop, line in lines_of([data]):
+            self._take(content, source, at + start, at + stop, line)
+        return self._batch(content, API, data)
+
+    def _batch(self, content: BatchContent, kind: str | None, data: bytes = b"") -> RecordBatch:
+        """A batch of what was read since the last one; all batches share the turn, which learns more and more."""
         run = self.run
-        return RunPiece(
-            session_uid=run.session_uid,
-            turn=self.turn,
-            is_first=is_first,
-            outputs=outputs,
-            cwd=run.cwd,
-            after=Point(run.parent_uid, run.parent_seq) if run.parent_uid and run.parent_seq else None,
-            prefix_chars=run.prefix_chars,
-            prefix_sha256=run.prefix_sha256,
-            end=end,
-        )
+        start, tail = self._ends.get(kind or "", (0, b""))
+        end, tail = start + len(data), (tail + data)[-logs.TAIL_BYTES :]
+        self._ends[kind or ""] = end, tail
+        self.turn.last_seq = self._seq - 1
+        batch = RecordBatch(
+            agent=run.agent, identity=LogIdentity(native_id=self._reader.native_id or self.turn.native_id),
+            session_uid=run.session_uid, kind=kind, relpath=f"runs/{run.turn_uid}.{kind}", modified=self._now,
+            cwd=run.cwd, run=RunPart(turn_uid=run.turn_uid), expected_read_to=start, expected_next_seq=self._next_seq,
+            read_to=end, parsed_to=end, next_seq=self._seq, tail_hash=codec.text_digest(tail),
+            pending=content.pending(), chunks=chunks_of(start, data), turns=[self.turn],
+        )  # fmt: skip
+        self._next_seq = self._seq
+        content.move_to(batch, run.cwd).last_active = None
+        return batch
 
-    def _turn(self) -> Turn:
-        run = self.run
-        return Turn(
-            uid=run.turn_uid,
-            agent=run.agent,
-            native_id=run.native_id or "",
-            prompt=run.prompt,
-            model=run.model,
-            started=run.started,
-        )
-
-    def _end(self) -> End:
-        """What it all came to; the turn learns it."""
-        turn = self.turn
+    def _end(self) -> RecordBatch:
+        """What no record of the agent's says: why it failed, and that it is over; the turn learns how."""
+        turn, now = self.turn, self._now
         try:
-            ending = self._reader.ended(self.ended)
+            ending = self._reader.ended(self._ended)
         except Exception as refused:
             ending = Ending(
                 outcome=Outcome.CRASHED, error=f"How it ended could not be understood: {in_words(refused)}."
             )
         turn.native_id = self._reader.native_id or turn.native_id
         turn.model = ending.model or turn.model
-        turn.ended, turn.outcome, turn.stop_reason = self.now, ending.outcome, ending.stop_reason
-        lasted = max(self.now - self.run.started, 0)
+        turn.ended, turn.outcome, turn.stop_reason = now, ending.outcome, ending.stop_reason
+        lasted = max(now - self.run.started, 0)
         turn.duration_ms = ending.duration_ms if ending.duration_ms is not None else lasted
         turn.api_latency_ms = ending.api_latency_ms
         turn.tokens, turn.tokens_source = ending.tokens, ending.tokens_source
@@ -332,5 +340,44 @@ class Told:
             error = self._spool.why_cancelled or None
         if error is not None or ending.outcome != Outcome.FAILED:
             self.error = error
-        unfinished = "".join(self._unfinished)
-        return End(at=self.now, error=error, was_told=self._was_told, unfinished=unfinished)
+        self.end_error = error
+        unfinished, success = "".join(self._unfinished), turn.outcome == Outcome.COMPLETED
+        new: list[Event] = [AssistantText(text=unfinished)] if unfinished else []
+        new += [Error(message=error)] if error is not None else []
+        if not self._was_told:
+            new.append(Complete(success=success, duration_ms=turn.duration_ms, cost_usd=turn.cost_usd))
+        content = BatchContent()
+        for event in new:
+            content.add(Record([(0, event)], turn.uid, now), self._seq, self.run.cwd)
+            self._seq += 1
+        batch = self._batch(content, None)
+        batch.run, batch.last_active = RunPart(turn_uid=turn.uid, is_last=True), now
+        return batch
+
+
+def append_run(run: SpooledRun, store: Store, beside: Store | None = None) -> bool:
+    """Store a run; whether ``beside`` has taken all of it, too.
+
+    It is read to its end in any case: that tells how it ended, and which words the agent took up. Raises what keeps it
+    from being stored.
+    """
+    for _ in range(APPEND_TRIES):
+        refused, is_beside = None, beside is not None
+        for batches in run.batches(store.run_start(run.session_uid, run.run.turn_uid)):
+            if refused is None:
+                refused = next((each.refused for each in store.append(batches) if each.refused), None)
+                # It has the parent that it was given, wherever else a session goes on.
+                batches[0].follows_leaf = False
+                is_beside = is_beside and refused is None and beside is not None and _is_taken(beside, batches)
+        if refused != STALE:
+            return is_beside and refused is None
+    missing = f"a part of run {run.run.turn_uid} is missing before the next one, or its session never stands still"
+    raise StoreRefused(store.path, missing)
+
+
+def _is_taken(store: Store, batches: list[RecordBatch]) -> bool:
+    """Whether a store took these batches; what it does not take is copied when the run is stored."""
+    try:
+        return all(each.refused is None for each in store.append(batches))
+    except Exception:
+        return False

@@ -19,15 +19,16 @@ import msgspec
 from backstory import errors, ids
 from backstory.model import Complete
 from backstory.store import (
+    append,
     branches,
     claims,
     connection,
     copies,
     costs,
+    derived_tables,
     erasing,
     events,
     foreign,
-    lineage,
     logs,
     migrate,
     orphans,
@@ -38,11 +39,12 @@ from backstory.store import (
     search,
     sessions,
     sidecars,
-    slices,
     titles,
     turns,
     verify,
 )
+from backstory.store.append import Written
+from backstory.store.batches import RecordBatch
 from backstory.store.branches import Named, Place, TreeTurn
 from backstory.store.claims import UsageTold
 from backstory.store.copies import Holder
@@ -51,12 +53,10 @@ from backstory.store.logs import Log, Run, SeenPlace
 from backstory.store.orphans import Orphan
 from backstory.store.readonly import Answer
 from backstory.store.replicate import Taken
-from backstory.store.retelling import Retold
-from backstory.store.runs import RunPiece
+from backstory.store.runs import RunStart
 from backstory.store.search import Filter, Found
 from backstory.store.sessions import Session, Workplace
 from backstory.store.sidecars import Beside, Kept, Mark
-from backstory.store.slices import LogSlice, Written
 from backstory.store.verify import Verified
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 __all__ = [
-    "Answer", "Filter", "Found", "Log", "LogSlice", "Named", "Orphan", "Place", "RunPiece", "SeenPlace", "Session",
+    "Answer", "Filter", "Found", "Log", "Named", "Orphan", "Place", "RecordBatch", "RunStart", "SeenPlace", "Session",
     "Store", "StoredEvent", "Taken", "TreeTurn", "Verified", "Workplace", "Written", "cleanup_orphans",
     "open_store",
 ]  # fmt: skip
@@ -236,28 +236,19 @@ class Store:
         ends the turn before it, as ``mark_completed`` does.
         """
 
-        def append(db: apsw.Connection) -> int:
-            session_id, now, last = sessions.get(db, _id(session)).id, self._now(), 0
-            for some in _up_to_ends(new):
-                last = events.append(db, session_id, some, now=now, new_uid=self._new_uid)
-                if some and isinstance(some[-1], Complete):
-                    end = some[-1]
-                    turns.complete(db, session_id, end.duration_ms, end.cost_usd, end.success)
-            return last
+        made = self._append(lambda db: partial(self._own_log(db, session).batches, new))
+        return made[-1].next_seq - 1
 
-        return self._change(append)
+    def _own_log(self, db: apsw.Connection, session: Session | int) -> events.OwnLog:
+        return events.OwnLog(db, sessions.get(db, _id(session)).id, self._now(), self._new_uid)
 
     def mark_completed(
         self, session: Session | int, duration_ms: int | None, cost_usd: float | None, success: bool = True
     ) -> None:
         """Say how a session's last turn ended, how long it took and what it cost; the session's columns are sums."""
 
-        def complete(db: apsw.Connection) -> None:
-            session_id = sessions.get(db, _id(session)).id
-            events.note_end(db, session_id, self._now(), duration_ms, cost_usd, success)
-            turns.complete(db, session_id, duration_ms, cost_usd, success)
-
-        self._change(complete)
+        end = Complete(success=success, duration_ms=duration_ms, cost_usd=cost_usd)
+        self._append(lambda db: partial(self._own_log(db, session).end_batches, end))
 
     def place_session(self, session: Session | int, at: Workplace) -> None:
         """Say where a session of ours is at work."""
@@ -339,13 +330,22 @@ class Store:
         self._change(lambda db: sessions.drop_if_empty(db, _id(session)))
 
     def cleanup_orphans(self, running: Container[str] = ()) -> list[Orphan]:
-        """Close the turns that a crash left without an ending, and tell which; again there is nothing to close.
+        """Close the turns that a crash left without an ending, one by one, and tell which; then there are none.
 
         ``running``: uids of turns whose rest is still to come. One that comes all the same replaces what was closed.
         """
         if not self._read_if_begun(lambda db: bool(orphans.found(db, running)), otherwise=False):
             return []
-        return self._change(lambda db: orphans.cleanup(db, running, self._now()))
+        closed, now = list[Orphan](), self._now()
+        left: list[orphans.Left] = []
+
+        def look(db: apsw.Connection) -> Callable[[], list[RecordBatch]]:
+            left[:] = [orphans.left(db, *each) for each in orphans.found(db, running)[:1]]
+            return lambda: [orphans.closing(each, now) for each in left]
+
+        while self._append(look):
+            closed += [each.orphan for each in left]
+        return closed
 
     def hand_over(self, source: Store, uid: str, *, has_all: bool) -> None:
         """Have a session as another store has it: ``has_all`` says that all it holds was written here too."""
@@ -445,9 +445,9 @@ class Store:
         """Whether a run is over and here, whole or as far as it was not lost."""
         return self._read_if_begun(lambda db: runs.has_ended(db, session_uid, turn_uid), False)
 
-    def write_run(self, piece: RunPiece) -> bool:
-        """Store a piece of a run that is over as its session's newest turn; False if all of it was stored before."""
-        return self._change(lambda db: runs.write(db, piece), decided=piece.end is not None)
+    def run_start(self, session_uid: str, turn_uid: str) -> RunStart:
+        """Where a run begins in its session as it is now; raises SessionNotFound."""
+        return self._read(lambda db: runs.start_in(db, session_uid, turn_uid))
 
     def sessions(
         self,
@@ -466,16 +466,10 @@ class Store:
         """
         found = self._read(
             lambda db: sessions.listed(
-                db,
-                project=project,
-                folder=folder,
-                agent=agent,
-                helpers=helpers,
-                unread=unread,
-                limit=limit,
+                db, project=project, folder=folder, agent=agent, helpers=helpers, unread=unread, limit=limit,
                 offset=offset,
             )
-        )
+        )  # fmt: skip
         return [self._told(each) for each in found]
 
     def session(self, wanted: str | int) -> Session:
@@ -639,16 +633,27 @@ class Store:
         """Drop what removed turns hold, of one session or of all, for good; gives how many turns that were."""
         todo = self._read(branches.prunable) if session is None else [_id(session)]
 
-        def prune(db: apsw.Connection, session_id: int) -> int:
-            erasing.note_removal(db)
-            count = branches.prune(db, session_id)
-            events.find_refs_again(db, session_id)
-            return count
-
-        dropped = sum(self._change(partial(prune, session_id=each)) for each in todo)
+        dropped = sum(self._prune(each) for each in todo)
         if dropped:
             self.erase()
         return dropped
+
+    def _prune(self, session_id: int) -> int:
+        """Drop what removed turns of a session hold; what they named first may be named elsewhere, too."""
+
+        def prune(db: apsw.Connection) -> int | None:
+            if (db.execute("select next_seq from sessions where id = ?", (session_id,)).get or 0) != next_seq:
+                return None
+            erasing.note_removal(db)
+            count = branches.prune(db, session_id)
+            derived_tables.write(db, session_id, named, turn_ids)
+            return count
+
+        for _ in range(append.APPEND_TRIES):
+            next_seq, named, turn_ids = self._read(lambda db: events.refs_kept(db, session_id))
+            if (count := self._change(prune)) is not None:
+                return count
+        raise errors.StoreBusy(self.path)
 
     def take_branches(self, source: Store, uid: str) -> None:
         """Have a session's names, removals and leaf as another store has them."""
@@ -744,14 +749,9 @@ class Store:
     ) -> Answer:
         """The answer to one reading SQL statement, over the views that docs/sql.md describes; see readonly.execute."""
         return readonly.execute(
-            self.path,
-            sql,
-            limit=limit,
-            timeout_s=timeout_s,
-            parameters=parameters,
-            full_form=full_form,
+            self.path, sql, limit=limit, timeout_s=timeout_s, parameters=parameters, full_form=full_form,
             prices=self.prices_file,
-        )
+        )  # fmt: skip
 
     # logs -----------------------------------------------------------------------------------------------------
 
@@ -831,17 +831,11 @@ class Store:
         """The numbers of a log's records, in the order of their places."""
         return self._read(lambda db: logs.runs(db, log_id))
 
-    def write_slices(self, pieces: Sequence[LogSlice]) -> list[Written]:
-        """Store pieces of logs in one transaction; each is taken or refused on its own."""
-
-        def write(db: apsw.Connection) -> list[Written]:
-            waiting = slices.Waiting()
-            written = [slices.write(db, piece, waiting) for piece in pieces]
-            lineage.link_copies(db, {uid for each in written for uid in each.turn_uids})
-            waiting.index(db)
-            return written
-
-        return self._write(write)
+    def append(self, batches: Sequence[RecordBatch]) -> list[Written]:
+        """Store batches of records in one transaction; each is taken, or refused on its own if the store moved on."""
+        # A spool goes once its run is stored, so the run's end is on the disk by then.
+        ends = any(batch.run is not None and batch.run.is_last for batch in batches)
+        return self._write(lambda db: append.write_all(db, batches), decided=ends)
 
     def mark_stale(self, log_id: int) -> None:
         """Have what a log says derived again by the next ingest."""
@@ -946,13 +940,15 @@ class Store:
         """Remove what is derived of a session, to derive it again."""
         self._change(lambda db: retelling.clear(db, session_id))
 
-    def retell(self, piece: Retold, *, events_too: bool) -> None:
+    def rederive(self, batch: RecordBatch, *, events_too: bool) -> None:
         """Store what a log that was read again says: what is derived, and with ``events_too`` its events and turns."""
-        self._change(lambda db: retelling.write(db, piece, events_too=events_too))
+        self._change(lambda db: append.rederive(db, batch, events_too=events_too))
 
-    def retell_unlogged(self, session_id: int) -> None:
+    def rederive_unlogged(self, session_id: int) -> None:
         """Derive what no log of a session says: the prompts of its runs."""
-        self._change(lambda db: retelling.write_unlogged(db, session_id))
+        batch = self._read(lambda db: retelling.unlogged(db, session_id))
+        if batch is not None:
+            self.rederive(batch, events_too=False)
 
     def drop_turns_but(self, session_id: int, told: set[str], read: dict[int, int]) -> None:
         """Remove the turns of a session that were not told again, if its logs are as they were ``read`` (to where)."""
@@ -1074,6 +1070,25 @@ class Store:
             with connection.writing(db, self.path), _checked(self.path):
                 return change(db)
 
+    def _append(self, look: Callable[[apsw.Connection], Callable[[], list[RecordBatch]]]) -> list[RecordBatch]:
+        """Store what is made of what the store says now; made again when another process was faster.
+
+        ``look`` asks the store, and what it gives makes the batches.
+        """
+        if not self.exists:
+            raise errors.StoreNotFound(self.path)
+        db = self._writing_connection()
+        for _ in range(append.APPEND_TRIES - 1):
+            with connection.reading(db, self.path), _checked(self.path):
+                make = look(db)
+            made = make()
+            if not made or self.append(made)[0].refused is None:
+                return made
+        with connection.writing(db, self.path), _checked(self.path):
+            made = look(db)()
+            append.write_all(db, made)
+        return made
+
     def _give_pages_back(self) -> None:
         with connection.translated(self.path):
             # One page is given back per step, so the statement has to be stepped to its end.
@@ -1191,17 +1206,6 @@ def _absolute(folder: str | os.PathLike[str]) -> str:
     """A folder by a name that means the same from everywhere; an empty name stays one."""
     named = os.fspath(folder)
     return os.path.normpath(Path(named).absolute()) if named else ""
-
-
-def _up_to_ends(new: Sequence[Event]) -> Iterator[Sequence[Event]]:
-    """Events in pieces, each of which goes to the end of a turn; one piece where none ends."""
-    start = 0
-    for number, event in enumerate(new, 1):
-        if isinstance(event, Complete):
-            yield new[start:number]
-            start = number
-    if start < len(new) or not new:
-        yield new[start:]
 
 
 @contextmanager

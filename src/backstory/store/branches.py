@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from backstory import errors
 from backstory.conversation.tree import Point, Tree
-from backstory.store import kinds, slices, turns
+from backstory.store import event_rows, kinds, turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -300,7 +300,7 @@ def prune(db: apsw.Connection, session_id: int) -> int:
         [(turn.parent_seq, turn.id, turn.parent_seq) for turn in doomed],
     )
     for turn in doomed:
-        slices.delete_events(db, "session_id = ? and turn_id = ?", (session_id, turn.id))
+        event_rows.delete_events(db, "session_id = ? and turn_id = ?", (session_id, turn.id))
         db.execute("delete from turn_texts where turn_id = ?", (turn.id,))
         db.execute(
             "delete from file_touches where seq between ? and ? and file_id in "

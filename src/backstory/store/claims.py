@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.store.slices import LogSlice
+    from backstory.store.batches import RecordBatch
 
 _RUN = (
     "select r.uid from turns r join sessions o on o.id = r.session_id "
@@ -169,15 +169,15 @@ def fill_in_usage(db: apsw.Connection, told: Sequence[UsageTold]) -> None:
         )  # fmt: skip
 
 
-def renamed(db: apsw.Connection, session_id: int, piece: LogSlice) -> dict[str, str]:
-    """The uids that turns of a slice have here, by those that their log gives them, where these differ."""
-    if not piece.turns:
+def renamed(db: apsw.Connection, session_id: int, batch: RecordBatch) -> dict[str, str]:
+    """The uids that turns of a batch have here, by those that their log gives them, where these differ."""
+    if not batch.turns:
         return {}
-    found = {turn.uid: uid for turn in piece.turns if (uid := _known(db, turn)) is not None}
+    found = {turn.uid: uid for turn in batch.turns if (uid := _known(db, turn)) is not None}
     if not found:
-        found = _claimed_first(db, session_id, piece)
-    own = {turn.uid for turn in piece.turns}
-    for parent in {turn.parent_uid for turn in piece.turns if turn.parent_uid is not None} - own:
+        found = _claimed_first(db, session_id, batch)
+    own = {turn.uid for turn in batch.turns}
+    for parent in {turn.parent_uid for turn in batch.turns if turn.parent_uid is not None} - own:
         if (uid := _renamed_before(db, session_id, parent)) is not None:
             found[parent] = uid
     return found
@@ -213,15 +213,15 @@ def _known(db: apsw.Connection, turn: Turn) -> str | None:
     return None if found is None else str(found)
 
 
-def _claimed_first(db: apsw.Connection, session_id: int, piece: LogSlice) -> dict[str, str]:
+def _claimed_first(db: apsw.Connection, session_id: int, batch: RecordBatch) -> dict[str, str]:
     """The first turn of a log whose session a run claims is the run's."""
     run = db.execute(
         f"{_RUN.format(native_id='?')} and r.agent = ? order by r.started limit 1",
-        (piece.identity.native_id, piece.agent),
+        (batch.identity.native_id, batch.agent),
     ).get
     if run is None or db.execute("select count(*) from turns where session_id = ?", (session_id,)).get:
         return {}
-    first = min(piece.turns, key=lambda turn: turn.first_seq)
+    first = min(batch.turns, key=lambda turn: turn.first_seq)
     if first.uid == run:
         return {}
     # A fork may have been read before the log that it was made of.

@@ -147,6 +147,18 @@ def writing(db: apsw.Connection, path: Path, *, first: bool = False) -> Iterator
 
 
 @contextmanager
+def reading(db: apsw.Connection, path: Path) -> Iterator[apsw.Connection]:
+    """Several questions about one moment, asked by who will write."""
+    with translated(path):
+        db.execute("begin")
+        try:
+            yield db
+        finally:
+            if db.in_transaction:
+                db.execute("rollback")
+
+
+@contextmanager
 def translated(path: Path) -> Iterator[None]:
     """SQLite's errors as ours."""
     try:

@@ -44,7 +44,7 @@ def write(
     if found.results:
         _write_results(db, session_id, found.results, event_ids or {})
     if found.touches:
-        _write_touches(db, session_id, found.cwd, found.touches, turn_ids)
+        _write_touches(db, session_id, found.touches, turn_ids)
     if found.refs:
         _write_refs(db, session_id, found.refs, turn_ids)
     for checkpoint in found.checkpoints:
@@ -102,14 +102,10 @@ def _write_results(
         )
 
 
-def _write_touches(
-    db: apsw.Connection, session_id: int, cwd: str | None, touches: list[FoundTouch], turn_ids: dict[str, int]
-) -> None:
-    from backstory.derive.file_touches import place  # which knows much about shells, and is needed only here
-
+def _write_touches(db: apsw.Connection, session_id: int, touches: list[FoundTouch], turn_ids: dict[str, int]) -> None:
     rows, told = [], dict[str, tuple[int, int]]()
-    placed = [(place(touch.path, cwd, None)[0], touch) for touch in touches]
-    for path, touch in placed:
+    for touch in touches:
+        path = touch.path
         rank, seq = ACTIONS.find(touch.action), touch.where.seq
         known_rank, first_seq = told.get(path, (-1, seq + 1))
         # A file is touched again and again; what tells no more of it needs no telling.
@@ -131,14 +127,8 @@ def _write_touches(
         file_ids |= dict(found)
     db.executemany(
         "insert or replace into file_touches(file_id, seq, part, action, to_path) values (?, ?, ?, ?, ?)",
-        [
-            (
-                file_ids[path], touch.where.seq, touch.where.part, touch.action,
-                place(touch.to, cwd, None)[0] if touch.to is not None else None,
-            )
-            for path, touch in placed
-        ],
-    )  # fmt: skip
+        [(file_ids[touch.path], touch.where.seq, touch.where.part, touch.action, touch.to) for touch in touches],
+    )
 
 
 _TOUCHED = (

@@ -11,9 +11,11 @@ from backstory.conversation.context import ToldTurn, chars_at_least
 from backstory.conversation.tree import Point
 from backstory.derive.facts import Found
 from backstory.model import (
-    AssistantText,
     At,
+    Complete,
     Event,
+    LogIdentity,
+    Record,
     Tool,
     ToolCall,
     Turn,
@@ -22,11 +24,12 @@ from backstory.model import (
     event_to_json,
     own_line,
 )
-from backstory.store import branches, codec, derived_tables, kinds, logs, slices, turns
+from backstory.store import branches, codec, kinds, logs, runs, turns
+from backstory.store.batches import BatchContent, RecordBatch, chunks_of
 from backstory.store.logs import API
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import apsw
 
@@ -130,135 +133,128 @@ class _Backwards:
         return found[::-1]
 
 
-def append(
-    db: apsw.Connection, session_id: int, events: Sequence[Event], *, now: int, new_uid: Callable[[], str]
-) -> int:
-    """Store events in their compact form, with their full form kept as a log of JSON lines; gives the last seq.
+class OwnLog:
+    """The log of what a session is appended with through the API, as it goes on from what the store says now.
 
-    A UserMessage begins a turn; the others belong to the turn before them.
+    Asked of the store is all when this is made; what is appended is packed, and derived from, afterwards.
     """
-    from backstory.derive.deriver import Deriver  # a reader does not need it
 
-    log_id, position = _api_log(db, session_id)
-    seq = first_seq = _next_seq(db, session_id)
-    newest = turns.newest(db, session_id)
-    turn = newest[1] if newest else None
-    leaf = branches.leaf(db, session_id)
-    changed: dict[str, Turn] = {turn.uid: turn} if turn else {}
-    answers: dict[str, str] = {}
-    new, lines = [], []
-    deriver = Deriver(logs.pending(db, log_id))
-    cwd = db.execute("select cwd from sessions where id = ?", (session_id,)).get
-    for event in events:
+    def __init__(self, db: apsw.Connection, session_id: int, now: int, new_uid: Callable[[], str]) -> None:
+        self._now, self._new_uid = now, new_uid
+        session: Any = db.execute("select uid, cwd from sessions where id = ?", (session_id,)).fetchone()
+        self._uid, self._cwd = session
+        # A run's log of this kind holds the words that its agent was told.
+        log: Any = db.execute(
+            "select id, read_to from logs where session_id = ? and kind = ? and turn_uid is null", (session_id, API)
+        ).fetchone()
+        log_id: int = log[0] if log else 0
+        self._read_to: int = log[1] if log else 0
+        self._tail = logs.read(db, log_id, max(self._read_to - logs.TAIL_BYTES, 0), logs.TAIL_BYTES)
+        self._content = BatchContent(logs.pending(db, log_id))
+        start = runs.start_of(db, session_id)
+        self._seq = self._next_seq = start.next_seq
+        self._leaf = self._expected_leaf = start.leaf
+        newest = turns.newest(db, session_id)
+        self._turn = newest[1] if newest else None
+        self._changed = [self._turn] if self._turn else []
+        self._follows_leaf = True
+        self._lines: list[bytes] = []
+        self._at = self._read_to
+
+    def batches(self, events: Sequence[Event]) -> list[RecordBatch]:
+        """What storing these events comes to: one batch for each turn that they end, and one for those behind.
+
+        Each is kept in its compact form, with its full form as a line of JSON. A UserMessage begins a turn; the others
+        belong to the turn before them, and a Complete ends that.
+        """
+        made = []
+        for some in _up_to_ends(events):
+            for event in some:
+                self._take(event)
+            made.append(self._cut(some[-1] if some and isinstance(some[-1], Complete) else None))
+            made[-1].last_active = self._now
+        return made
+
+    def end_batches(self, end: Complete) -> list[RecordBatch]:
+        """Keep, as a line without a number, how the session's last turn ended; see ``turns.complete``."""
+        body = msgspec.json.encode({"success": end.success, "duration_ms": end.duration_ms, "cost_usd": end.cost_usd})
+        self._keep(own_line(self._now, self._turn.uid if self._turn else None, "complete", body))
+        self._changed = []
+        return [self._cut(end)]
+
+    def _take(self, event: Event) -> None:
         if isinstance(event, UserMessage):
-            turn = Turn(
-                uid=new_uid(),
-                agent=API,
-                first_seq=seq,
-                prompt=event.content,
-                started=now,
-                parent_uid=leaf.uid if leaf else None,
-                parent_seq=leaf.seq if leaf else None,
-            )
-            changed[turn.uid] = turn
+            parent = self._leaf
+            self._turn = Turn(
+                uid=self._new_uid(), agent=API, first_seq=self._seq, prompt=event.content, started=self._now,
+                parent_uid=parent.uid if parent else None, parent_seq=parent.seq if parent else None,
+            )  # fmt: skip
+            self._changed.append(self._turn)
+        turn = self._turn
         if turn is not None:
-            turn.last_seq, turn.ended = seq, now
-            leaf = Point(turn.uid, seq)
+            turn.last_seq, turn.ended = self._seq, self._now
+            self._leaf = Point(turn.uid, self._seq)
             if turn.outcome is None:
                 # Nobody has reported how long it took, so it lasts until now.
                 turn.duration_ms = None
-            if isinstance(event, AssistantText):
-                answers[turn.uid] = event.text
-        line = own_line(now, turn.uid if turn else None, "event", event_to_json(event))
-        new.append(slices.packed(event, seq, 0, turn.uid if turn else None, now, position, len(line)))
-        deriver.take(event, At(seq, 0, turn.uid if turn else None, now), cwd)
-        lines.append(line)
-        position, seq = position + len(line) + 1, seq + 1
-    turn_ids = _store(db, session_id, log_id, new, lines, first_seq, list(changed.values()), answers)
-    derived_tables.write(db, session_id, deriver.cut(cwd), turn_ids)
-    waiting = deriver.state()
-    db.execute(
-        "update logs set pending = ?, derived = ? where id = ?",
-        (codec.pack_chunk(waiting) if waiting else None, derived_tables.VERSION, log_id),
-    )
-    # What is said last is what the next prompt follows, whatever was checked out before.
-    db.execute(
-        "update sessions set next_seq = ?, last_active = ?, leaf_seq = iif(?, null, leaf_seq) where id = ?",
-        (seq, now, turn is not None and seq > first_seq, session_id),
-    )
-    turns.sum_up(db, session_id)
-    return seq - 1
+        uid = turn.uid if turn else None
+        line, start = own_line(self._now, uid, "event", event_to_json(event)), self._at
+        self._keep(line)
+        self._content.add(Record([(0, event)], uid, self._now), self._seq, self._cwd, start, len(line))
+        self._content.count(start, self._at, self._seq)
+        self._seq += 1
+
+    def _keep(self, line: bytes) -> None:
+        self._lines += line, b"\n"
+        self._at += len(line) + 1
+
+    def _cut(self, end: Complete | None) -> RecordBatch:
+        """The batch of what came since the last one."""
+        start, data = self._read_to, b"".join(self._lines)
+        self._read_to, self._tail = self._at, (self._tail + data)[-logs.TAIL_BYTES :]
+        batch = RecordBatch(
+            agent=API, identity=LogIdentity(native_id=self._uid), session_uid=self._uid, kind=API,
+            expected_read_to=start, expected_next_seq=self._next_seq, follows_leaf=self._follows_leaf,
+            expected_leaf=self._expected_leaf, read_to=self._read_to, parsed_to=self._read_to, next_seq=self._seq,
+            tail_hash=codec.text_digest(self._tail), pending=self._content.pending(), chunks=chunks_of(start, data),
+            turns=self._changed, end=end,
+        )  # fmt: skip
+        # What follows is written together with it.
+        self._next_seq, self._follows_leaf, self._lines = self._seq, False, []
+        if end is not None and self._turn is not None:
+            self._turn = turns.completed(self._turn, end)
+        self._changed = [self._turn] if self._turn else []
+        return self._content.move_to(batch, self._cwd)
 
 
-def find_refs_again(db: apsw.Connection, session_id: int) -> None:
-    """Note what the events of a session name, where its first mention is gone and another is not."""
+def _up_to_ends(new: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    """Events in pieces, each of which goes to the end of a turn; one piece where none ends."""
+    start = 0
+    for number, event in enumerate(new, 1):
+        if isinstance(event, Complete):
+            yield new[start:number]
+            start = number
+    if start < len(new) or not new:
+        yield new[start:]
+
+
+def refs_kept(db: apsw.Connection, session_id: int) -> tuple[int, Found, dict[str, int]]:
+    """What the events of a session name in turns that are not removed, with its next number and the ids of turns."""
     from backstory.derive.deriver import Deriver
 
-    rows: list[Any] = db.execute("select id, uid from turns where session_id = ?", (session_id,)).fetchall()
+    next_seq = int(db.execute("select next_seq from sessions where id = ?", (session_id,)).get or 0)
+    rows: list[Any] = db.execute(
+        "select id, uid from turns where session_id = ? and removed is null", (session_id,)
+    ).fetchall()
     uids: dict[int, str] = dict(rows)
-    cwd = db.execute("select cwd from sessions where id = ?", (session_id,)).get
     deriver, after = Deriver(), (0, -1)
     while window := of_session(db, session_id, after=after, limit=TOLD_AT_ONCE):
         for each in window:
-            uid = uids.get(each.turn_id) if each.turn_id is not None else None
-            deriver.take(each.event, At(each.seq, each.part, uid, each.at), cwd)
+            if each.turn_id is None or each.turn_id in uids:
+                uid = uids.get(each.turn_id) if each.turn_id is not None else None
+                deriver.take(each.event, At(each.seq, each.part, uid, each.at), None)
         after = (window[-1].seq, window[-1].part)
-        derived_tables.write(db, session_id, Found(refs=deriver.cut(cwd).refs), {uid: id for id, uid in uids.items()})
-
-
-def _store(
-    db: apsw.Connection,
-    session_id: int,
-    log_id: int,
-    new: list[slices.NewEvent],
-    lines: list[bytes],
-    first_seq: int,
-    changed: list[Turn],
-    answers: dict[str, str],
-) -> dict[str, int]:
-    turn_ids = turns.upsert(db, session_id, changed)
-    slices.insert_events(db, session_id, log_id, new, turn_ids)
-    turns.note_answers(db, turn_ids, answers)
-    data = b"".join(line + b"\n" for line in lines)
-    start = int(db.execute("select read_to from logs where id = ?", (log_id,)).get)
-    if data:
-        logs.append(db, log_id, start, data)
-        logs.insert_runs(db, log_id, [logs.Run(start, start + len(data), first_seq, len(lines))])
-    return turn_ids
-
-
-def note_end(
-    db: apsw.Connection, session_id: int, at: int, duration_ms: int | None, cost_usd: float | None, success: bool
-) -> None:
-    """Keep, as a line without a number, how a session's last turn ended; see ``turns.complete``."""
-    log_id, position = _api_log(db, session_id)
-    newest = turns.newest(db, session_id)
-    body = msgspec.json.encode({"success": success, "duration_ms": duration_ms, "cost_usd": cost_usd})
-    line = own_line(at, newest[1].uid if newest else None, "complete", body)
-    logs.append(db, log_id, position, line + b"\n")
-
-
-def _next_seq(db: apsw.Connection, session_id: int) -> int:
-    # Another program may have added events by hand, which leaves next_seq behind.
-    return int(
-        db.execute(
-            "select max(next_seq, coalesce((select max(seq) + 1 from events where session_id = ?1), 1)) "
-            "from sessions where id = ?1",
-            (session_id,),
-        ).get
-    )
-
-
-def _api_log(db: apsw.Connection, session_id: int) -> tuple[int, int]:
-    # A run's log of this kind holds the words that its agent was told.
-    found = db.execute(
-        "select id, read_to from logs where session_id = ? and kind = ? and turn_uid is null", (session_id, API)
-    ).fetchone()
-    if found:
-        return found[0], found[1]
-    uid = db.execute("select uid from sessions where id = ?", (session_id,)).get
-    db.execute("insert into logs(session_id, agent, kind, native_id) values (?, ?, ?, ?)", (session_id, API, API, uid))
-    return db.last_insert_rowid(), 0
+    return next_seq, Found(refs=deriver.cut(None).refs), {uid: id for id, uid in uids.items()}
 
 
 def _unpacked(db: apsw.Connection, rows: list[tuple[object, ...]]) -> list[StoredEvent]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 from msgspec import Struct, ValidationError, convert
+from msgspec.structs import astuple
 
 from backstory.store import codec
 
@@ -15,10 +16,8 @@ if TYPE_CHECKING:
 
 FILE, STREAM, STDERR, API = "file", "stream", "stderr", "api"
 """Kinds of logs: an agent's own, the two outputs of a run, and what a session of ours was appended with."""
-BLANK = b"\0 \t\r"
-"""A line of these alone holds nothing, and is no record."""
-LINE_BYTES_MAX = 64 * 1024 * 1024
-"""A longer line is kept like any other, and told as one Unknown event."""
+COPY = "copy "
+"""Before the kind of a log whose bytes were copied with another session's turns; its own log stays with that one."""
 OVERSIZE = "line over 64 MB"
 FAILED = "failed at"
 """The type of a record that its adapter, or what is made of its events, failed at."""
@@ -52,6 +51,11 @@ class Log(Struct, frozen=True):
     told_to: int | None
     """What stands behind it is kept as bytes only, because storing what that says failed; None: all is told."""
     state: bytes | None
+
+    @property
+    def source_kind(self) -> str:
+        """What reads it: its kind, also where its bytes are a copy."""
+        return self.kind.removeprefix(COPY)
 
     @property
     def told_end(self) -> int:
@@ -196,35 +200,19 @@ def _newest(db: apsw.Connection) -> int:
 
 def places(db: apsw.Connection) -> dict[str, SeenPlace]:
     """Every file that was looked at, by path."""
-    rows = db.execute("select path, agent, log_id, device, inode, size, mtime_ns, ctime_ns, reason from log_places")
-    return {
-        path: SeenPlace(
-            path=path,
-            agent=agent,
-            log_id=log,
-            device=dev,
-            inode=ino,
-            size=size,
-            mtime_ns=mtime,
-            ctime_ns=ctime,
-            reason=why,
-        )
-        for path, agent, log, dev, ino, size, mtime, ctime, why in rows
-    }
+    rows: Any = db.execute(f"select {', '.join(SeenPlace.__struct_fields__)} from log_places")
+    return {row[0]: SeenPlace(**dict(zip(SeenPlace.__struct_fields__, row, strict=True))) for row in rows}
 
 
 def remember_place(db: apsw.Connection, place: SeenPlace) -> None:
     """Note how a file was found, so that it need not be opened again while it stays so."""
     db.execute(
-        "insert into log_places(path, agent, log_id, device, inode, size, mtime_ns, ctime_ns, reason) "
+        f"insert into log_places({', '.join(SeenPlace.__struct_fields__)}) "
         "values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(path) do update set agent = excluded.agent, "
         "log_id = excluded.log_id, device = excluded.device, inode = excluded.inode, size = excluded.size, "
         "mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns, reason = excluded.reason",
-        (
-            place.path, place.agent, place.log_id, place.device, place.inode, place.size, place.mtime_ns,
-            place.ctime_ns, place.reason,
-        ),
-    )  # fmt: skip
+        astuple(place),
+    )
 
 
 def note_ctimes(db: apsw.Connection, ctimes: Mapping[str, int]) -> None:
@@ -252,14 +240,11 @@ def insert_runs(db: apsw.Connection, log_id: int, runs: list[Run]) -> None:
             (run.stop, run.records, log_id, run.start, run.first_seq),
         )
         if not db.changes():
-            db.execute(
-                "insert into numbers(log_id, start, stop, first_seq, records) values (?, ?, ?, ?, ?)",
-                (log_id, run.start, run.stop, run.first_seq, run.records),
-            )
+            insert_run(db, log_id, run)
 
 
-def insert_tail_run(db: apsw.Connection, log_id: int, run: Run) -> None:
-    """Store the number of a last record that may still grow: as a run of its own, so that it can be taken back."""
+def insert_run(db: apsw.Connection, log_id: int, run: Run) -> None:
+    """Store numbers as a run of their own, as that of a last record that may still grow: it can be taken back."""
     db.execute(
         "insert into numbers(log_id, start, stop, first_seq, records) values (?, ?, ?, ?, ?)",
         (log_id, run.start, run.stop, run.first_seq, run.records),
@@ -272,19 +257,6 @@ def runs(db: apsw.Connection, log_id: int) -> list[Run]:
         "select start, stop, first_seq, records from numbers where log_id = ? order by start", (log_id,)
     ).fetchall()
     return [Run(*row) for row in rows]
-
-
-def append(db: apsw.Connection, log_id: int, start: int, data: bytes) -> None:
-    """Keep bytes that were written here, not read from a file: a chunk, and the log's own columns."""
-    insert_chunks(db, log_id, [pack(start, data)])
-    end = start + len(data)
-    tail = read(db, log_id, max(end - TAIL_BYTES, 0), TAIL_BYTES)
-    db.execute(
-        "update logs set read_to = ?, parsed_to = ?, tail_hash = ?, frames = frames + 1 where id = ?",
-        (end, end, codec.text_digest(tail), log_id),
-    )
-    if db.execute("select frames from logs where id = ?", (log_id,)).get >= FRAMES_MAX:
-        fold(db, log_id, idle=False)
 
 
 def read(db: apsw.Connection, log_id: int, start: int, length: int, *, checked: bool = True) -> bytes:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.model import Complete, Error, Event, Outcome, ToolResult, event_from_json
-from backstory.store import claims, codec, kinds, runs, schema, slices, turns
+from backstory.model import Complete, Error, Event, LogIdentity, Record, ToolCall, ToolResult, Turn, event_from_json
+from backstory.store import codec, kinds, runs, turns
+from backstory.store.batches import BatchContent, RecordBatch, RunPart
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -34,10 +35,19 @@ class Orphan(Struct, frozen=True, kw_only=True):
     """Calls that never got a result."""
 
 
-def found(db: apsw.Connection, running: Container[str]) -> list[tuple[int, str, int, int, str]]:
-    """The turns of this store's own runs that have no ending, but for ``running``: (id, uid, seq) and the session's."""
+class Left(Struct, frozen=True):
+    """A turn that a crash left open, with what it takes to close it."""
+
+    orphan: Orphan
+    turn: Turn
+    next_seq: int
+    calls: list[ToolCall]
+
+
+def found(db: apsw.Connection, running: Container[str]) -> list[tuple[int, str, int, str]]:
+    """The turns of this store's own runs that have no ending, but for ``running``: (id, uid) and the session's."""
     rows: list[Any] = db.execute(
-        "select t.id, t.uid, t.first_seq, s.id, s.uid from turns t join sessions s on s.id = t.session_id "
+        "select t.id, t.uid, s.id, s.uid from turns t join sessions s on s.id = t.session_id "
         "where s.owner = (select value from meta where key = 'store_id') and t.outcome is null "
         # What is stored of a run says how long its context was; turns of other makers say nothing of it.
         "and t.prefix_chars is not null order by t.id"
@@ -45,17 +55,8 @@ def found(db: apsw.Connection, running: Container[str]) -> list[tuple[int, str, 
     return [row for row in rows if row[1] not in running]
 
 
-def cleanup(db: apsw.Connection, running: Container[str], now: int) -> list[Orphan]:
-    """Close these turns, and tell which they were."""
-    return [
-        _close(db, turn_id, turn_uid, first_seq, session_id, session_uid, now)
-        for turn_id, turn_uid, first_seq, session_id, session_uid in found(db, running)
-    ]
-
-
-def _close(
-    db: apsw.Connection, turn_id: int, turn_uid: str, first_seq: int, session_id: int, session_uid: str, now: int
-) -> Orphan:
+def left(db: apsw.Connection, turn_id: int, turn_uid: str, session_id: int, session_uid: str) -> Left:
+    """What it takes to close one."""
     codecs: dict[int, codec.EventCodec] = {}
     rows: list[Any] = db.execute(
         f"select kind, data from events where session_id = ? and turn_id = ? and kind in {kinds.TOOLS} "
@@ -69,25 +70,27 @@ def _close(
             calls.pop(event.tool_use_id, None)
         else:
             calls[event.tool_use_id] = event  # type: ignore[attr-defined]
+    (turn,) = (each for each in turns.of_session(db, session_id) if each.uid == turn_uid)
+    orphan = Orphan(session_uid=session_uid, turn_uid=turn_uid, seq=turn.first_seq, calls=len(calls))
+    return Left(orphan, turn, runs.start_of(db, session_id).next_seq, list(calls.values()))
+
+
+def closing(left: Left, now: int) -> RecordBatch:
+    """What closes such a turn."""
+    turn_uid, content = left.turn.uid, BatchContent()
     told: list[Event] = [
         ToolResult(
             tool_use_id=call.tool_use_id, tool_name=call.tool_name, tool=call.tool, file_path=call.file_path,
             content=NO_RESULT, is_error=True,
         )
-        for call in calls.values()
+        for call in left.calls
     ]  # fmt: skip
     told += [Error(message=CUT_OFF), Complete(success=False)]
-    seq = int(db.execute("select next_seq from sessions where id = ?", (session_id,)).get)
-    packed = [slices.packed(event, seq + n, 0, turn_uid, now, None, None) for n, event in enumerate(told)]
-    slices.insert_events(db, session_id, None, packed, {turn_uid: turn_id})
-    last_seq = seq + len(told) - 1
-    db.execute(
-        "update turns set outcome = ?, stop_reason = ?, last_seq = ?, ended = coalesce(ended, ?) where id = ?",
-        (Outcome.CRASHED, runs.LOST, last_seq, now, turn_id),
-    )
-    db.execute(
-        f"update sessions set next_seq = ?, {schema.running_id_column()} = '' where id = ?", (last_seq + 1, session_id)
-    )
-    claims.settle(db, session_id, turn_uid)
-    turns.sum_up(db, session_id)
-    return Orphan(session_uid=session_uid, turn_uid=turn_uid, seq=first_seq, calls=len(calls))
+    for n, event in enumerate(told):
+        content.add(Record([(0, event)], turn_uid, now), left.next_seq + n, None)
+    batch = RecordBatch(
+        agent="", identity=LogIdentity(native_id=""), session_uid=left.orphan.session_uid, kind=None,
+        run=RunPart(turn_uid=turn_uid, is_last=True, is_lost=True), expected_next_seq=left.next_seq,
+        next_seq=left.next_seq + len(told), turns=[left.turn],
+    )  # fmt: skip
+    return content.move_to(batch, None)

@@ -15,7 +15,8 @@ from backstory.derive import index_text
 from backstory.derive.remotes import repository_name
 from backstory.errors import SessionDiverged, SessionNotFound, StoreDamaged
 from backstory.model import Relation, event_from_json
-from backstory.store import branches, claims, derived_tables, kinds, slices, turns
+from backstory.store import branches, claims, derived_tables, event_rows, kinds, turns
+from backstory.store.logs import COPY
 
 if TYPE_CHECKING:
     import apsw
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from backstory.conversation.tree import Point
     from backstory.store.codec import EventCodec
 
-COPY = "copy "
-"""Before the kind of a log whose bytes were copied with another session's turns; its own log stays with that one."""
 EVENTS_AT_ONCE = 2_000
 
 _SESSION = (
@@ -69,7 +68,7 @@ def take(db: apsw.Connection, source: str, uid: str) -> int:
     if known and (_is_anothers(db, source, known, uid) or _has_more(db, source, known[0], uid)):
         raise SessionDiverged(uid)
     if known:
-        slices.delete_events(db, "session_id = ?", (known[0],))
+        event_rows.delete_events(db, "session_id = ?", (known[0],))
         db.execute("delete from sessions where id = ?", (known[0],))
     old = _id_of(db, source, uid)
     owned = "owner, number, native_id, parent_identity, relation"
@@ -252,21 +251,15 @@ def _copy_events(
         ).fetchall()
         if not rows:
             return
-        first_id = slices.next_event_id(db)
-        db.executemany(
-            "insert into events(id, session_id, seq, part, turn_id, at, kind, data, char_len, log_id, position, "
-            "length) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (first_id + n, new, *row[:2], turn_ids.get(row[2]), *row[3:7], log_ids.get(row[7]), *row[8:])
-                for n, row in enumerate(rows)
-            ],
+        first_id = event_rows.insert(
+            db, new, [(*row[:2], turn_ids.get(row[2]), *row[3:7], log_ids.get(row[7]), *row[8:]) for row in rows]
         )
         told: list[tuple[int, int, str | None, str]] = []
         for n, row in enumerate(rows):
             scope, text = index_text.searchable(event_from_json(turns.unpack_event(db, codecs, row[5]))) or (None, "")
             if scope is not None:
                 told.append((first_id + n, int(row[0]), scope, index_text.index_text(text, scope)))
-        slices.index_texts(db, new, told)
+        event_rows.index_texts(db, new, told)
         after = (rows[-1][0], rows[-1][1])
 
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
-
-from backstory.derive.facts import Found
-from backstory.derive.remotes import repository_name
-from backstory.model import AssistantText, At, SessionFacts, Turn, UserMessage, event_from_json
-from backstory.store import claims, codec, derived_tables, sidecars, slices, titles, turns
+from backstory.model import LogIdentity, Record, UserMessage, event_from_json
+from backstory.store import claims, codec, derived_tables, event_rows, sidecars, titles, turns
+from backstory.store.batches import BatchContent, RecordBatch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,26 +15,6 @@ if TYPE_CHECKING:
 
 
 _TOLD_END = "coalesce(told_to, read_to)"
-
-
-class Retold(Struct, kw_only=True):
-    """A piece of a log that was read again: its events under the numbers that its records have."""
-
-    session_id: int
-    log_id: int
-    told_end: int
-    """Where what was told of the log ended when it was read; when more was since, its state is not replaced."""
-    is_last: bool = False
-    events: list[slices.NewEvent] = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
-    answers: dict[str, str] = field(default_factory=dict)
-    found: Found = field(default_factory=Found)
-    facts: SessionFacts | None = None
-    created: int = 0
-    """When the session began, as the log says; 0 where it does not."""
-    state: bytes | None = None
-    """Of the adapter, behind the last whole record; None where there is none."""
-    pending: bytes | None = None
 
 
 def sessions(db: apsw.Connection, *, only_stale: bool) -> list[int]:
@@ -60,7 +37,7 @@ def drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) ->
     for log_id in log_ids:
         session = db.execute("select session_id from logs where id = ?", (log_id,)).get
         db.execute("update log_places set log_id = ? where log_id = ?", (in_favour_of, log_id))
-        slices.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
+        event_rows.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
         sidecars.move(db, log_id, in_favour_of)
         db.execute("delete from logs where id = ?", (log_id,))
 
@@ -68,7 +45,7 @@ def drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) ->
 def drop_reported(db: apsw.Connection, log_id: int) -> None:
     """Remove a log that was made of what another one reports; if it was its session's only one, with all it told."""
     session_id = db.execute("select session_id from logs where id = ?", (log_id,)).get
-    slices.delete_events(db, "session_id = ? and log_id = ?", (session_id, log_id))
+    event_rows.delete_events(db, "session_id = ? and log_id = ?", (session_id, log_id))
     db.execute("delete from logs where id = ?", (log_id,))
     if not db.execute("select exists (select 1 from logs where session_id = ?)", (session_id,)).get:
         clear(db, session_id)
@@ -77,45 +54,27 @@ def drop_reported(db: apsw.Connection, log_id: int) -> None:
         db.execute("update sessions set next_seq = 1, leaf_uid = null, leaf_seq = null where id = ?", (session_id,))
 
 
-def write(db: apsw.Connection, piece: Retold, *, events_too: bool) -> None:
-    """Store a piece that was told again."""
-    renamed = claims.known_as(db, piece.session_id)
-    if events_too:
-        turns.upsert(db, piece.session_id, [claims.renamed_turn(turn, renamed) for turn in piece.turns])
-    turn_ids = _turn_ids(db, piece.session_id, renamed)
-    if events_too:
-        for seq in sorted({event.seq for event in piece.events}):
-            slices.delete_events(db, "session_id = ? and seq = ?", (piece.session_id, seq))
-        slices.insert_events(db, piece.session_id, piece.log_id, piece.events, turn_ids)
-    else:
-        _index(db, piece)
-    turns.note_answers(db, turn_ids, {uid: text for uid, text in piece.answers.items() if uid in turn_ids})
-    derived_tables.write(db, piece.session_id, piece.found, turn_ids)
-    titles.note_again(db, piece.session_id, piece.log_id, piece.found)
-    if piece.is_last:
-        _mark(db, piece, events_too=events_too)
-        turns.sum_up(db, piece.session_id)
-
-
-def write_unlogged(db: apsw.Connection, session_id: int) -> None:
-    """Derive what events say that no log holds: the prompts of runs."""
-    from backstory.derive.deriver import Deriver
-
+def unlogged(db: apsw.Connection, session_id: int) -> RecordBatch | None:
+    """What events say that no log holds: the prompts of runs, and how they ended."""
     rows: list[Any] = db.execute(
-        "select e.seq, e.part, e.at, e.data, t.uid, t.prompt from events e left join turns t on t.id = e.turn_id "
+        "select e.seq, e.part, e.at, e.data, t.uid, t.prompt, s.uid from events e "
+        "join sessions s on s.id = e.session_id left join turns t on t.id = e.turn_id "
         "where e.session_id = ? and e.log_id is null order by e.seq, e.part",
         (session_id,),
     ).fetchall()
-    deriver, codecs, answers = Deriver(), dict[int, codec.EventCodec](), dict[str, str]()
-    for seq, part, at, data, turn_uid, prompt in rows:
+    content, codecs = BatchContent(), dict[int, codec.EventCodec]()
+    for seq, part, at, data, turn_uid, prompt, _ in rows:
         event = event_from_json(turns.unpack_event(db, codecs, data))
         whole = UserMessage(content=prompt) if isinstance(event, UserMessage) and prompt else event
-        deriver.take(whole, At(seq, part, turn_uid, at), None)
-        if isinstance(event, AssistantText) and turn_uid is not None:
-            answers[turn_uid] = event.text
-    turn_ids = _turn_ids(db, session_id, {})
-    derived_tables.write(db, session_id, deriver.cut(None), turn_ids)
-    turns.note_answers(db, turn_ids, answers)
+        content.add(Record([(part, whole)], turn_uid, at), seq, None)
+    if not rows:
+        return None
+    batch = RecordBatch(
+        agent="", identity=LogIdentity(native_id=""), session_uid=rows[0][-1], kind=None, expected_next_seq=0,
+        next_seq=0,
+    )  # fmt: skip
+    content.move_to(batch, None).events = []
+    return batch
 
 
 def drop_turns_but(db: apsw.Connection, session_id: int, told: set[str], read: dict[int, int]) -> None:
@@ -192,48 +151,3 @@ def counts(db: apsw.Connection) -> dict[str, int]:
     tables = {"sessions": "sessions", "turns": "turns", "events": "events", "files": "session_files",
               "refs": "session_refs", "checkpoints": "checkpoints"}  # fmt: skip
     return {name: int(db.execute(f"select count(*) from {table}").get) for name, table in tables.items()}
-
-
-def _turn_ids(db: apsw.Connection, session_id: int, renamed: dict[str, str]) -> dict[str, int]:
-    rows: list[Any] = db.execute("select uid, id from turns where session_id = ?", (session_id,)).fetchall()
-    here: dict[str, int] = dict(rows)
-    return here | {old: here[new] for old, new in renamed.items() if new in here}
-
-
-def _index(db: apsw.Connection, piece: Retold) -> None:
-    """Put the texts of events that are there into the index anew."""
-    if not piece.events:
-        return
-    rows: list[Any] = db.execute(
-        "select seq, part, id from events where session_id = ? and seq between ? and ?",
-        (piece.session_id, min(e.seq for e in piece.events), max(e.seq for e in piece.events)),
-    ).fetchall()
-    event_ids = {(seq, part): event_id for seq, part, event_id in rows}
-    told = [(event_ids[e.seq, e.part], e) for e in piece.events if (e.seq, e.part) in event_ids]
-    db.executemany("delete from search_index where rowid = ?", [(event_id,) for event_id, _ in told])
-    slices.index_texts(db, piece.session_id, [(event_id, e.seq, e.scope, e.text) for event_id, e in told if e.scope])
-
-
-def _mark(db: apsw.Connection, piece: Retold, *, events_too: bool) -> None:
-    if db.execute(f"select {_TOLD_END} from logs where id = ?", (piece.log_id,)).get != piece.told_end:
-        # Another process read on meanwhile, and knows more; the next ingest derives the whole again.
-        db.execute("update logs set derived = 0 where id = ?", (piece.log_id,))
-        return
-    pending = codec.pack_chunk(piece.pending) if piece.pending else None
-    db.execute("update logs set derived = ?, pending = ? where id = ?", (derived_tables.VERSION, pending, piece.log_id))
-    if events_too and piece.state is not None:
-        db.execute("update logs set state = ? where id = ?", (codec.pack_chunk(piece.state), piece.log_id))
-    if piece.created:
-        slices.note_created(db, piece.session_id, piece.log_id, piece.created)
-    if piece.facts is not None:
-        derived_tables.note_branches(db, piece.session_id, piece.facts.branches)
-    if events_too and piece.facts is not None:
-        facts = piece.facts
-        db.execute(
-            "update sessions set title = coalesce(?, title), cwd = coalesce(cwd, ?), branch = coalesce(?, branch), "
-            "repository = coalesce(?, repository) where id = ? and owner is null",
-            (facts.title, facts.cwd, facts.branch, repository_name(facts.repository), piece.session_id),
-        )
-        if facts.title:
-            titles.note_own(db, piece.session_id)
-        turns.follow(db, piece.session_id, facts.leaf)

@@ -11,7 +11,7 @@ from backstory import errors, ids
 from backstory.derive import naming
 from backstory.derive.remotes import repository_name
 from backstory.model import Relation
-from backstory.store import branches, claims, derived_tables, slices
+from backstory.store import append, branches, claims, derived_tables, event_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -252,7 +252,7 @@ def mark_elsewhere(db: apsw.Connection, uids: Sequence[str], elsewhere: str) -> 
 def next_seq(db: apsw.Connection, identity: str) -> int:
     """The number that the next record of a session gets, from whichever log: one that is nobody's is begun anew."""
     found = db.execute(
-        f"select next_seq from sessions where substr(uid, 11) = ? and not ({slices.UNTRUSTED})", (identity,)
+        f"select next_seq from sessions where substr(uid, 11) = ? and not ({append.UNTRUSTED})", (identity,)
     ).get
     return 1 if found is None else int(found)
 
@@ -354,11 +354,11 @@ def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
     going = doomed(db, session_id)
     claims.forget_logs(db, session_id, at)
     for each, uid in going:
-        slices.delete_events(db, "session_id = ?", (each,))
+        event_rows.delete_events(db, "session_id = ?", (each,))
         db.execute("insert or replace into forgotten(uid, at) values (?, ?)", (uid, at))
         db.execute(
             "update log_places set reason = ? where log_id in (select id from logs where session_id = ?)",
-            (slices.FORGOTTEN, each),
+            (append.FORGOTTEN, each),
         )
         db.execute("delete from meta where substr(key, 1, ?) = ? and value = ?", (len(CHOSEN), CHOSEN, uid))
         db.execute("delete from sessions where id = ?", (each,))
@@ -371,12 +371,12 @@ def drop_read(db: apsw.Connection, log_id: int) -> None:
         "delete from sessions where relation = ? and not exists (select 1 from logs where session_id = sessions.id)",
         (Relation.UNREAD,),
     )
-    db.execute("update log_places set reason = null where log_id = ? and reason = ?", (log_id, slices.NOT_UNDERSTOOD))
+    db.execute("update log_places set reason = null where log_id = ? and reason = ?", (log_id, append.NOT_UNDERSTOOD))
 
 
 def unforget(db: apsw.Connection) -> int:
     """Drop all tombstones, and what was noted of files because of them; gives how many there were."""
-    db.execute("delete from log_places where log_id is null and reason = ?", (slices.FORGOTTEN,))
+    db.execute("delete from log_places where log_id is null and reason = ?", (append.FORGOTTEN,))
     db.execute("delete from forgotten")
     return db.changes()
 

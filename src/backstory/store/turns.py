@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from backstory.model import Outcome, Tokens, Turn
+from msgspec.structs import replace
+
+from backstory.model import Complete, Outcome, Tokens, Turn
 from backstory.store import codec
 
 if TYPE_CHECKING:
@@ -117,6 +119,17 @@ def complete(
         (outcome, duration_ms, cost_usd, None if cost_usd is None else "reported", last[0]),
     )
     sum_up(db, session_id)
+
+
+def completed(turn: Turn, end: Complete) -> Turn:
+    """A turn as ``complete`` leaves it."""
+    return replace(
+        turn,
+        outcome=Outcome.COMPLETED if end.success else Outcome.FAILED,
+        duration_ms=end.duration_ms,
+        cost_usd=end.cost_usd,
+        cost_source=None if end.cost_usd is None else "reported",
+    )
 
 
 def note_answers(db: apsw.Connection, turn_ids: dict[str, int], answers: dict[str, str]) -> None:

@@ -23,6 +23,7 @@ from backstory import ids
 from backstory.agents import _jsonl
 from backstory.agents.ah import rows
 from backstory.agents.contract import SessionFile
+from backstory.agents.lines import LineReader
 from backstory.bounds import INTEGER_MAX, added
 from backstory.model import AssistantText, Compacted, Error, Outcome, ToolCall, ToolResult, UserMessage
 
@@ -189,11 +190,10 @@ _decoder = msgspec.json.Decoder(_Line)
 def _lines(logs: Sequence[KeptLog]) -> Iterator[_Line]:
     """The records of a session's logs, one log after the other; rows that several of them have are the same."""
     for log in logs:
-        rest = b""
+        reader = LineReader()
         for data in log.read():
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                yield from _jsonl.decode(line, _decoder)
+            for _, _, line in reader.lines(data):
+                yield from _jsonl.decode(line, _decoder) if line is not None else ()
 
 
 def write_kept(path: Path, logs: Sequence[KeptLog], called: str | None = None) -> dict[str, int]:

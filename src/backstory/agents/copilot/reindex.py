@@ -19,9 +19,10 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory.agents.copilot.store import Place
+from backstory.agents.lines import lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from backstory.agents.contract import KeptFile, KeptLog
     from backstory.agents.copilot.store import SessionStore
@@ -108,7 +109,7 @@ def keep_rows(store: SessionStore, logs: Iterable[KeptLog]) -> None:
     """
     for log in logs:
         newest = ""
-        for line in filter(None, _lines(log.read())):
+        for line in filter(None, (line for _, _, line in lines_of(log.read()))):
             told = msgspec.json.decode(line)
             newest = max(newest, told["timestamp"] or "")
             # A row that this schema has no place for, as one of no turn, is left out.
@@ -190,20 +191,12 @@ def _index_session(store: SessionStore, folder: _Folder, now: str) -> None:
         _note_session(store, folder, now)
         with suppress(UnicodeDecodeError):
             session = _Session(now)
-            for n, line in enumerate(_lines(log.read())):
-                session.read(line.decode().removeprefix("" if n else "\ufeff"))
+            for n, (_, _, line) in enumerate(lines_of(log.read())):
+                session.read((line or b"").decode().removeprefix("" if n else "\ufeff"))
             session.write(store, folder.native_id)
     for name, file in sorted(folder.files.items()):
         if _MADE.match(name) and (text := _text_of(file)) is not None:
             store.artifact(folder.native_id, str(folder.path / name), text)
-
-
-def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    rest = b""
-    for piece in pieces:
-        *whole, rest = (rest + piece).split(b"\n")
-        yield from whole
-    yield rest
 
 
 class _Session:

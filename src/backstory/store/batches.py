@@ -1,0 +1,246 @@
+"""What was read, on its way into the store: a ``RecordBatch``, which ``append`` alone writes.
+
+All of it is made before the transaction: events are packed, and what is derived of them is known.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct, field
+
+from backstory.conversation.compact import compact_event
+from backstory.conversation.tree import Point
+from backstory.derive import index_text
+from backstory.derive.facts import Found
+from backstory.errors import in_words
+from backstory.model import (
+    AssistantText,
+    At,
+    Complete,
+    Event,
+    LogIdentity,
+    Record,
+    SessionFacts,
+    Turn,
+    Unknown,
+    event_to_json,
+)
+from backstory.store import codec, logs
+from backstory.store.logs import FAILED, FILE, OVERSIZE, Chunk, Run, SeenPlace
+
+
+class NewEvent(Struct, frozen=True):
+    """An event on its way into the store: its compact form packed, its text ready for the index."""
+
+    seq: int
+    part: int
+    turn_uid: str | None
+    at: int | None
+    kind: str
+    data: bytes
+    char_len: int
+    position: int | None
+    length: int | None
+    scope: str | None
+    text: str
+
+
+def packed(
+    event: Event, seq: int, part: int, turn_uid: str | None, at: int | None, position: int | None, length: int | None
+) -> NewEvent:
+    """An event made ready for the store."""
+    scope, text = index_text.searchable(event) or (None, "")
+    return NewEvent(
+        seq, part, turn_uid, at, event.kind, codec.shipped_codec().pack(event_to_json(compact_event(event))),
+        index_text.char_len(event), position, length, scope, index_text.index_text(text, scope),
+    )  # fmt: skip
+
+
+class RunPart(Struct, frozen=True, kw_only=True):
+    """That a batch is of a run of ours, and which part of it."""
+
+    turn_uid: str
+    is_first: bool = False
+    """It begins the turn, in place of one that a process began and left when it was killed."""
+    is_last: bool = False
+    is_lost: bool = False
+    """Whether the rest of the run is lost: it is closed as crashed."""
+    prefix_chars: int = 0
+    prefix_sha256: str | None = None
+
+
+class RecordBatch(Struct, kw_only=True):
+    """Records of one log, read and understood, with the state of the store that they were read against."""
+
+    agent: str
+    identity: LogIdentity
+    session_uid: str
+    created: int = 0
+    kind: str | None = FILE
+    """None: its records are in no log, as a run's prompt and its end."""
+    relpath: str = ""
+    path: str = ""
+    modified: int | None = None
+    place: SeenPlace | None = None
+    project: str | None = None
+    root: str | None = None
+    cwd: str | None = None
+    """The folder that a run was in."""
+    run: RunPart | None = None
+
+    log_id: int | None = None
+    """Of an agent's own log; another kind of log is found by its session, turn and kind."""
+    expected_read_to: int = 0
+    """Where it begins: behind what was kept when the reader started, or, where its bytes are, behind what was told."""
+    expected_next_seq: int
+    """What the store said when the reader started; a different answer now means that the batch is stale."""
+    follows_leaf: bool = False
+    """Whether its turn follows where the session went on when the reader started: ``expected_leaf``."""
+    expected_leaf: Point | None = None
+    undo_from: int | None = None
+    """Events of this log from this offset on were provisional and are replaced."""
+    matched: bool = False
+    """Its records may be ones that another log of the session already holds."""
+
+    read_to: int = 0
+    parsed_to: int = 0
+    tail_seq: int | None = None
+    next_seq: int
+    generation: int = 1
+    first_hash: str | None = None
+    tail_hash: str | None = None
+    state: bytes = b""
+    pending: bytes | None = None
+    """Calls whose results had not come at ``parsed_to``; see ``deriving``."""
+    chunks: list[Chunk] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    """The numbers of its records; not of one that may still grow."""
+    tail_run: Run | None = None
+    """The number of that one, if it is told for the time being."""
+    events: list[NewEvent] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    answers: dict[str, str] = field(default_factory=dict)
+    """The last thing said in each turn, by its uid."""
+    found: Found = field(default_factory=Found)
+    facts: SessionFacts = field(default_factory=SessionFacts)
+    last_active: int | None = None
+    end: Complete | None = None
+    """How the session's last turn ended, as it was told through the API."""
+    is_last: bool = False
+    """Of a log that is read again: whether all of it is told with this."""
+    has_reported: bool = False
+    """Whether it reports of subagents, whose own logs may not be there."""
+    is_told: bool = True
+    """Whether it is understood; else its bytes alone are kept, to be told from the store later."""
+    is_kept: bool = False
+    """Whether its bytes are in the store already, behind ``told_to``: only what they say is new."""
+
+    @property
+    def length(self) -> int:
+        """How many bytes it tells of."""
+        return self.read_to - self.expected_read_to
+
+    def without_words(self) -> RecordBatch:
+        """The same bytes, without anything of what they say."""
+        return RecordBatch(
+            agent=self.agent, identity=self.identity, session_uid=self.session_uid, created=self.created,
+            relpath=self.relpath, path=self.path, modified=self.modified, log_id=self.log_id,
+            expected_read_to=self.expected_read_to, expected_next_seq=self.expected_next_seq, read_to=self.read_to,
+            parsed_to=self.expected_read_to, next_seq=self.expected_next_seq, generation=self.generation,
+            first_hash=self.first_hash, tail_hash=self.tail_hash, chunks=self.chunks, is_told=False,
+        )  # fmt: skip
+
+
+class ReadsRecords(Protocol):
+    """What reads the records of a log, one after the other."""
+
+    @property
+    def cwd(self) -> str | None:
+        """The folder that their session is in."""
+
+    def read(self, line: bytes, seq: int) -> Record:
+        """What a record says, whose number is ``seq``."""
+
+
+class BatchContent:
+    """What records say, gathered for the next batch. ``pending``: the calls that an earlier reading left waiting."""
+
+    def __init__(self, pending: bytes | None = None) -> None:
+        from backstory.derive.deriver import Deriver  # a reader does not need it
+
+        self._deriver = Deriver(pending)
+        self.unknown: dict[str, int] = {}
+        """What could not be read at all, and how often."""
+        self.problem: str | None = None
+        """What kept a record from being understood, the last time that happened."""
+        self._clear()
+
+    def _clear(self) -> None:
+        self.events: list[NewEvent] = []
+        self._runs: list[Run] = []
+        self._answers: dict[str, str] = {}
+        self._last_active: int | None = None
+
+    def take(self, source: ReadsRecords, line: bytes | None, seq: int, start: int) -> Record:
+        """Take what a record says; None stands for a line that is too long to be read.
+
+        One that an adapter fails at is kept like one that it does not know, and the reading goes on.
+        """
+        if line is None:
+            return self._unread(OVERSIZE, seq, start, 0)
+        told = len(self.events)
+        try:
+            record = source.read(line, seq)
+            if record.takes_number and record.events:
+                self.add(record, seq, source.cwd, start, len(line))
+        except Exception as refused:
+            # Whatever an adapter stumbles over, the record is kept, and the others are read.
+            del self.events[told:]
+            self.problem = in_words(refused)
+            return self._unread(FAILED, seq, start, len(line))
+        return record
+
+    def _unread(self, reason: str, seq: int, start: int, length: int) -> Record:
+        self.unknown[reason] = self.unknown.get(reason, 0) + 1
+        record = Record([(0, Unknown(type=reason))])
+        self.add(record, seq, None, start, length)
+        return record
+
+    def add(
+        self, record: Record, seq: int, cwd: str | None, position: int | None = None, length: int | None = None
+    ) -> None:
+        """Pack the events of a record, and derive what they add up to."""
+        turn_uid, at = record.turn_uid, record.at
+        if at is not None and (self._last_active is None or at > self._last_active):
+            self._last_active = at
+        for part, event in record.events:
+            self.events.append(packed(event, seq, part, turn_uid, at, position, length))
+            self._deriver.take(event, At(seq, part, turn_uid, at), cwd)
+            if turn_uid is not None and isinstance(event, AssistantText):
+                self._answers[turn_uid] = event.text
+
+    def count(self, start: int, stop: int, seq: int) -> None:
+        """Note the number of a record that lies between two places."""
+        if self._runs and self._runs[-1].takes(start, seq):
+            self._runs[-1].records += 1
+            self._runs[-1].stop = stop
+        else:
+            self._runs.append(Run(start, stop, seq, 1))
+
+    def pending(self) -> bytes | None:
+        """The calls that wait for their results by now."""
+        return self._deriver.state()
+
+    def move_to(self, batch: RecordBatch, cwd: str | None) -> RecordBatch:
+        """Give a batch what was gathered since the last one."""
+        batch.events, batch.runs, batch.answers = self.events, self._runs, self._answers
+        batch.last_active, batch.found = self._last_active, self._deriver.cut(cwd)
+        self._clear()
+        return batch
+
+
+def chunks_of(start: int, data: bytes) -> list[Chunk]:
+    """Bytes that lie at ``start`` in their log, packed."""
+    size = codec.CHUNK_BYTES
+    return [logs.pack(start + at, data[at : at + size]) for at in range(0, len(data), size)]

@@ -1,0 +1,66 @@
+"""Rows of events, and what the search index holds of them. Functions take the connection, never commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import apsw
+
+FIRST_EVENT_ID = 1
+EventKey = tuple[int, int]
+"""Of an event: its record's number, and which event of the record it is."""
+Text = tuple[int, int, str | None, str]
+"""What is searched of an event: the event's id, its record's number, the scope, the text."""
+
+
+class Waiting(Struct):
+    """Texts of events that were stored, to be indexed when nothing else is left to write.
+
+    Any statement that may fail half-way makes FTS5 write what it holds as a segment of its own, and it has room for
+    no more than 2,000: texts that go in one after the other become one segment, however many sessions they are of.
+    """
+
+    texts: list[tuple[int, list[Text]]] = field(default_factory=list)
+
+    def index(self, db: apsw.Connection) -> None:
+        """Put all of them into the index."""
+        for session_id, texts in self.texts:
+            index_texts(db, session_id, texts)
+        self.texts.clear()
+
+
+def delete_events(db: apsw.Connection, where: str, values: tuple[object, ...]) -> None:
+    """Delete events and what the index holds of them; ``where`` is a condition on events."""
+    db.execute(f"delete from search_index where rowid in (select id from events where {where})", values)
+    db.execute(f"delete from events where {where}", values)
+
+
+def insert(db: apsw.Connection, session_id: int, rows: Iterable[tuple[Any, ...]]) -> int:
+    """Store events: their columns from ``seq`` to ``length``; gives the id of the first, which the others count on."""
+    first_id = next_event_id(db)
+    db.executemany(
+        "insert into events(id, session_id, seq, part, turn_id, at, kind, data, char_len, log_id, position, length) "
+        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(first_id + n, session_id, *row) for n, row in enumerate(rows)],
+    )
+    return first_id
+
+
+def next_event_id(db: apsw.Connection) -> int:
+    """An id that no event ever had: the index may still hold rows of events that other programs deleted."""
+    last = db.execute("select seq from sqlite_sequence where name = 'events'").fetchone()
+    return int(last[0]) + 1 if last else FIRST_EVENT_ID
+
+
+def index_texts(db: apsw.Connection, session_id: int, texts: list[Text]) -> None:
+    """Put texts of events into the search index."""
+    db.executemany(
+        "insert into search_index(rowid, content, session_id, source_type, source_id, scope) "
+        "values (?, ?, ?, null, ?, ?)",
+        [(event_id, text, session_id, seq, scope) for event_id, seq, scope, text in texts],
+    )
