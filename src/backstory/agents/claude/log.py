@@ -40,7 +40,7 @@ class Logs:
     def identify(self, path: Path, head: bytes) -> LogIdentity | None:
         if not _KEY_OF_A_RECORD.search(head):
             return None
-        # A subagent that only its parent's log reports has a path of its own: the parent's, ``#`` and the subagent's id.
+        # A subagent that only its parent's log reports has the parent's path with ``#`` and its own id behind it.
         name, _, subagent = path.name.partition("#")
         stem = _jsonl.stem(path.with_name(name))
         if subagent and not stem.startswith("agent-"):
