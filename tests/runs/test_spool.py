@@ -13,7 +13,7 @@ import apsw
 import msgspec
 import pytest
 
-from backstory import agents
+from backstory import agents, ids
 from backstory.model import UserMessage
 from backstory.runs.runner import Request, Runner
 from backstory.runs.spool import SPOOLS, Run, Spool
@@ -36,7 +36,8 @@ cat >/dev/null
 echo '{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"answered"}]}}'
 echo '{"type":"result","subtype":"success","duration_ms":5}'
 """
-TURN = "0" * 25 + "1"
+TURN = ids.new_uid(NOW, os.getpid().to_bytes(10, "big"))
+"""Agents are known by it, also to tests that run at once in other processes."""
 
 
 @pytest.fixture

@@ -1,0 +1,102 @@
+"""A session as a tree: which record the next prompt follows, names of branches, branches that are removed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backstory import errors
+from backstory.store import (
+    append,
+    branches,
+    derived_tables,
+    erasing,
+    events,
+)
+from backstory.store.branches import Named, Place, TreeTurn
+from backstory.store.database import id_of
+from backstory.store.maintenance import Maintenance
+from backstory.store.sessions import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import apsw
+
+    from backstory.conversation.tree import Point
+
+
+class Branching(Maintenance):
+    """The methods of a store about a session's tree."""
+
+    def tree(self, session: Session | int, *, removed: bool = False, pruned: bool = False) -> list[TreeTurn]:
+        """A session's turns as a tree shows them, in the order of their prompts; removed ones only when asked for.
+
+        ``pruned``: also what is left of those that were pruned since, which is where they were.
+        """
+        return self._read(lambda db: branches.of_session(db, id_of(session), removed=removed, pruned=pruned))
+
+    def leaf(self, session: Session | int) -> Point | None:
+        """The record that the next prompt follows; None in a session without turns."""
+        return self._read(lambda db: branches.leaf(db, id_of(session)))
+
+    def branch_length(self, session: Session | int, to: Point | None = None) -> int:
+        """How many turns lead to a record; None: to where the session goes on."""
+        return self._read(lambda db: branches.length(db, id_of(session), to or branches.leaf(db, id_of(session))))
+
+    def place(self, session: Session | int, seq: int) -> Place:
+        """Where the record @``seq`` is in the tree; raises RecordNotFound, BranchRemoved."""
+        return self._read(lambda db: branches.place(db, id_of(session), seq))
+
+    def checkout(self, session: Session | int, point: Point) -> None:
+        """Have a session's next prompt follow a record."""
+        self._change(lambda db: branches.check_out(db, id_of(session), point), decided=True)
+
+    def branch_names(self, session: Session | int, *, removed: bool = False) -> list[Named]:
+        """What a session's branches are called; the names of removed ones only when asked for."""
+        return self._read(lambda db: branches.names(db, id_of(session), removed=removed))
+
+    def name_branch(self, session: Session | int, name: str, point: Point) -> None:
+        """Call the branch with this tip ``name``; raises BranchNameTaken. The name goes on with what follows."""
+        self._change(lambda db: branches.call(db, id_of(session), name, point, self._now()), decided=True)
+
+    def unname_branch(self, session: Session | int, name: str) -> None:
+        """Take a branch's name away."""
+        self._change(lambda db: branches.uncall(db, id_of(session), name), decided=True)
+
+    def remove_turns(self, session: Session | int, uids: Sequence[str]) -> int:
+        """Remove turns from a session's tree, until ``restore_turns`` or ``prune_turns``; gives how many."""
+        return self._change(lambda db: branches.remove(db, id_of(session), uids, self._now()), decided=True)
+
+    def restore_turns(self, session: Session | int, uid: str) -> int:
+        """Bring back the turns that were removed together with this one; gives how many."""
+        return self._change(lambda db: branches.restore(db, id_of(session), uid), decided=True)
+
+    def removed_turns(self, session: Session | int) -> list[TreeTurn]:
+        """The turns that can be restored, the last removed first."""
+        return self._read(lambda db: branches.removed(db, id_of(session)))
+
+    def prune_turns(self, session: Session | int | None = None) -> int:
+        """Drop what removed turns hold, of one session or of all, for good; gives how many turns that were."""
+        todo = self._read(branches.prunable) if session is None else [id_of(session)]
+
+        dropped = sum(self._prune(each) for each in todo)
+        if dropped:
+            self.erase()
+        return dropped
+
+    def _prune(self, session_id: int) -> int:
+        """Drop what removed turns of a session hold; what they named first may be named elsewhere, too."""
+
+        def prune(db: apsw.Connection) -> int | None:
+            if (db.execute("select next_seq from sessions where id = ?", (session_id,)).get or 0) != next_seq:
+                return None
+            erasing.note_removal(db)
+            count = branches.prune(db, session_id)
+            derived_tables.write(db, session_id, named, turn_ids)
+            return count
+
+        for _ in range(append.APPEND_TRIES):
+            next_seq, named, turn_ids = self._read(lambda db: events.refs_kept(db, session_id))
+            if (count := self._change(prune)) is not None:
+                return count
+        raise errors.StoreBusy(self.path)

@@ -1,0 +1,307 @@
+"""A store's file: its connections, its transactions, and its tables as today's."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import closing, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from backstory import errors, ids
+from backstory.store import (
+    append,
+    connection,
+    foreign,
+    migrate,
+    sessions,
+)
+from backstory.store.append import Written
+from backstory.store.batches import RecordBatch
+from backstory.store.segments import has_too_many_segments, merge_whole, reset_index
+from backstory.store.sessions import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Self
+
+    import apsw
+
+
+T = TypeVar("T")
+
+
+def id_of(session: Session | int) -> int:
+    """The id of a session, given as itself or by its id; raises NotASession."""
+    if isinstance(session, Session):
+        return session.id
+    if isinstance(session, int):
+        return session
+    raise errors.NotASession(session)
+
+
+class Undone(Exception):
+    """Raised to take a change back."""
+
+
+class checked:  # noqa: N801 - used as a statement
+    """Bytes that fail their checksum are damage of the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, refused: BaseException | None, _trace: object) -> None:
+        from backstory.store.codec import CodecError
+
+        if isinstance(refused, CodecError | msgspec.DecodeError):
+            raise errors.StoreDamaged(self._path, str(refused)) from refused
+
+
+@contextmanager
+def believed(path: Path) -> Iterator[None]:
+    """Rows that make no sense are damage of the file, where it was not ours that wrote them."""
+    import apsw
+
+    try:
+        yield
+    except (
+        apsw.SQLError, apsw.CorruptError, apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError, ValueError,
+        TypeError, OverflowError,
+    ) as refused:  # fmt: skip
+        raise errors.StoreDamaged(path, f"it is not as ours are made: {refused}") from refused
+
+
+class Database:
+    """One store file. Reading never changes it; each change is one transaction."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        shared: bool = False,
+        now: Callable[[], int] | None = None,
+        randomness: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self.path = path.absolute()
+        self._shared = shared
+        self._now = now or (lambda: time.time_ns() // 1_000_000)
+        self._randomness = randomness
+        self._reader: apsw.Connection | None = None
+        self._writer: apsw.Connection | None = None
+        self._id_to_take: str | None = None
+        self.is_elsewhere = False
+        """Nobody has trusted it: its sessions are told to be from elsewhere, their names count for nothing, and none
+        of its triggers acts."""
+        self.refuses_writes = False
+        """Writing raises NotTrusted."""
+        self.prices_file: Path | None = None
+        """A person's own prices, which stand in for those that come with the program."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def make_ready(self) -> None:
+        """Bring a store of an earlier version to today's tables, if it is there; acting commands do so anyway."""
+        if self.exists:
+            self._writing_connection()
+
+    def close(self) -> None:
+        """Let go of the file; with the last connection its side files go too."""
+        for db in (self._reader, self._writer):
+            if db is not None:
+                db.close()
+        self._reader = self._writer = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether the file is there, and was ever finished."""
+        if not connection.exists(self.path):
+            return False
+        if self._reader is None and self._writer is None and connection.is_interrupted(self.path):
+            # Opening it undoes what there is of a first transaction that was cut off.
+            try:
+                self._reading_connection()
+            except errors.StoreNotFound:
+                return False
+            except errors.BackstoryError:
+                return True
+        return True
+
+    @property
+    def id(self) -> str:
+        """The store's own id, kept in the file."""
+        return self._read(lambda db: str(db.execute("select value from meta where key = 'store_id'").get))
+
+    def begin_as(self, store_id: str) -> None:
+        """Have a store that is not there yet begin with this id."""
+        self._id_to_take = store_id
+
+    def new_id(self) -> str:
+        """An id that no store has."""
+        return self._new_uid()
+
+    def check_writable(self) -> None:
+        """Raise now what writing would raise: StoreReadOnly, StoreBusy, DiskFull, …"""
+
+        def try_it(db: apsw.Connection) -> None:
+            # Changing a page begins the journal, which a folder may refuse.
+            db.execute("insert into meta(key, value) values ('tried', '')")
+            raise Undone
+
+        with suppress(Undone):
+            self._change(try_it)
+
+    def append(self, batches: Sequence[RecordBatch]) -> list[Written]:
+        """Store batches of records in one transaction; each is taken, or refused on its own if the store moved on."""
+        # A spool goes once its run is stored, so the run's end is on the disk by then.
+        ends = any(batch.run is not None and batch.run.is_last for batch in batches)
+        return self._write(lambda db: append.write_all(db, batches), decided=ends)
+
+    def _new_uid(self) -> str:
+        return ids.new_uid(self._now(), self._randomness(10))
+
+    def _read(self, question: Callable[[apsw.Connection], T]) -> T:
+        with (
+            believed(self.path) if self.is_elsewhere else nullcontext(),
+            connection.translated(self.path),
+            checked(self.path),
+        ):
+            return question(self._reading_connection())
+
+    def _read_if_begun(self, question: Callable[[apsw.Connection], T], otherwise: T) -> T:
+        try:
+            return self._read(question)
+        except errors.StoreNotFound:
+            return otherwise
+
+    def _write_from(self, source: Database, change: Callable[[apsw.Connection, str], T], *, decided: bool = False) -> T:
+        """Write with another store beside; ``change`` is told the name to read it under."""
+        if source.path == self.path:
+            return self._write(lambda db: change(db, "main"), decided=decided)
+        # A file that is no store of ours is refused before it is attached.
+        source._read(sessions.count)
+        db = self._writing_connection()
+        with connection.translated(source.path):
+            db.execute("attach database ? as source", (str(source.path),))
+        try:
+            return self._write(lambda db: change(db, "source"), decided=decided)
+        finally:
+            db.execute("detach database source")
+
+    def _change(self, change: Callable[[apsw.Connection], T], *, decided: bool = False) -> T:
+        """Write to a store that is there; unlike ``_write`` this begins none."""
+        if not self.exists:
+            raise errors.StoreNotFound(self.path)
+        return self._write(change, decided=decided)
+
+    def _write(self, change: Callable[[apsw.Connection], T], *, decided: bool = False) -> T:
+        db = self._writing_connection()
+        with connection.lasting(db, self.path) if decided else nullcontext():  # noqa: SIM117
+            with connection.writing(db, self.path), checked(self.path):
+                return change(db)
+
+    def _append(self, look: Callable[[apsw.Connection], Callable[[], list[RecordBatch]]]) -> list[RecordBatch]:
+        """Store what is made of what the store says now; made again when another process was faster.
+
+        ``look`` asks the store, and what it gives makes the batches.
+        """
+        if not self.exists:
+            raise errors.StoreNotFound(self.path)
+        db = self._writing_connection()
+        for _ in range(append.APPEND_TRIES - 1):
+            with connection.reading(db, self.path), checked(self.path):
+                make = look(db)
+            made = make()
+            if not made or self.append(made)[0].refused is None:
+                return made
+        with connection.writing(db, self.path), checked(self.path):
+            made = look(db)()
+            append.write_all(db, made)
+        return made
+
+    def _give_pages_back(self) -> None:
+        with connection.translated(self.path):
+            # One page is given back per step, so the statement has to be stepped to its end.
+            for _ in self._writing_connection().execute("pragma incremental_vacuum"):
+                pass
+
+    def _reading_connection(self) -> apsw.Connection:
+        if self._reader is None:
+            db = connection.open_reader(self.path)
+            with connection.translated(self.path):
+                is_older = migrate.schema_version(db, self.path) < migrate.SCHEMA_VERSION
+            if is_older:
+                db.close()
+                self._bring_forward()
+                db = connection.open_reader(self.path)
+            self._reader = db
+        return self._reader
+
+    def _bring_forward(self) -> None:
+        """Migrate an older store before it is read: what reads it knows today's tables only."""
+        if self.refuses_writes or self.is_elsewhere:
+            raise errors.StoreOutdated(self.path)
+        self._writing_connection()
+
+    def _writing_connection(self) -> apsw.Connection:
+        if self.refuses_writes:
+            raise errors.NotTrusted(self.path)
+        if self._writer is None:
+            db = connection.open_writer(self.path)
+            try:
+                with connection.translated(self.path):
+                    if self.is_elsewhere:
+                        self._disarm(db)
+                    self._make_ready(db)
+            except BaseException:
+                db.close()
+                raise
+            self._writer = db
+        return self._writer
+
+    def disarm(self) -> list[str]:
+        """Take out the triggers that are not ours before anything is written; gives their names.
+
+        Raises NotAStore for a store in which not all is what it says.
+        """
+        with connection.translated(self.path), believed(self.path), closing(connection.open_writer(self.path)) as db:
+            return self._disarm(db)
+
+    def _disarm(self, db: apsw.Connection) -> list[str]:
+        foreign.check_tables(db, self.path)
+        foreign.check_uids(db, self.path)
+        with connection.writing(db, self.path):
+            dropped = foreign.take_out_triggers(db, self.path)
+            # What a migration changes must not act meanwhile either, so ours come back with today's tables.
+            migrate.upgrade(db, self.path)
+            foreign.put_back_triggers(db)
+        return dropped
+
+    def _make_ready(self, db: apsw.Connection) -> None:
+        self._make_tables(db)
+        if self._shared:
+            connection.share(db)
+        if db.execute("select count(*) from search_index_config where k = 'automerge' and v = 0").get:
+            # A bulk load was killed before it could give the index its settings back.
+            with connection.writing(db, self.path):
+                reset_index(db)
+        if has_too_many_segments(db):
+            merge_whole(db, self.path)
+
+    def _make_tables(self, db: apsw.Connection) -> None:
+        empty = db.pragma("page_count") == 0 or not db.execute("select count(*) from sqlite_schema").get
+        ready = not empty and migrate.is_current(db, self.path)
+        if not ready:
+            with connection.writing(db, self.path, first=empty):
+                # Another process may have been faster between the look and the lock.
+                if not db.execute("select count(*) from sqlite_schema").get:
+                    migrate.begin(db, self._id_to_take or self._new_uid())
+                migrate.upgrade(db, self.path)

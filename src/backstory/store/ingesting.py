@@ -1,0 +1,223 @@
+"""Logs and what lies beside them, on their way into a store."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from backstory import errors, ids
+from backstory.store import (
+    connection,
+    logs,
+    retelling,
+    runs,
+    sessions,
+    sidecars,
+    titles,
+)
+from backstory.store.database import checked, id_of
+from backstory.store.logs import Log, Run, SeenPlace
+from backstory.store.reading import Reading
+from backstory.store.runs import RunStart
+from backstory.store.segments import BULK_CRISIS_MERGE, merge_whole, reset_index, set_index
+from backstory.store.sessions import Session
+from backstory.store.sidecars import Beside, Kept, Mark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import apsw
+
+
+BULK_HASH_BYTES = 32 * 1024 * 1024
+BULK_WAL_PAGES = 8_192
+WAL_PAGES = 1_000
+
+
+class Ingesting(Reading):
+    """The methods of a store that ingest uses."""
+
+    def run_start(self, session_uid: str, turn_uid: str) -> RunStart:
+        """Where a run begins in its session as it is now; raises SessionNotFound."""
+        return self._read(lambda db: runs.start_in(db, session_uid, turn_uid))
+
+    def places(self) -> dict[str, SeenPlace]:
+        """Every file that was looked at, by path, as it was then."""
+        return self._read_if_begun(logs.places, {})
+
+    def log(self, log_id: int) -> Log | None:
+        """One log."""
+        return self._read(lambda db: logs.get(db, log_id))
+
+    def pending_calls(self, log_id: int) -> bytes | None:
+        """What ``deriver`` left of a log: calls whose results had not come when it was read."""
+        return self._read(lambda db: logs.pending(db, log_id))
+
+    def logs(self, session: Session | int | None = None) -> list[Log]:
+        """The logs of a session, or all."""
+        return self._read(lambda db: logs.all_logs(db) if session is None else logs.of_session(db, id_of(session)))
+
+    def salvage_logs(self) -> tuple[list[Log], list[int]]:
+        """The logs that a store still knows, damaged or not, and the ids of those whose rows cannot be read."""
+        return self._read(logs.salvaged)
+
+    def logs_of(self, agent: str, native_id: str) -> list[Log]:
+        """The logs of one of an agent's sessions."""
+        return self._read_if_begun(lambda db: logs.of_native_id(db, agent, native_id), [])
+
+    def next_seq(self, uid: str) -> int:
+        """The number that the next record of a session gets; 1 for a session that is not here."""
+        return self._read_if_begun(lambda db: sessions.next_seq(db, ids.session_identity(uid)), 1)
+
+    def read_log(self, log_id: int, start: int, length: int, *, checked: bool = True) -> bytes:
+        """Bytes of a log, checked unless it is only to look at them, which is quicker; raises StoreDamaged."""
+        return self._read(lambda db: logs.read(db, log_id, start, length, checked=checked))
+
+    def stream_log(self, log_id: int) -> Iterator[bytes]:
+        """All bytes of a log, a chunk at a time, checked; raises StoreDamaged."""
+        db = self._reading_connection()
+        pieces = logs.stream(db, log_id)
+        while True:
+            with connection.translated(self.path), checked(self.path):
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+    def sidecar_marks(self) -> dict[tuple[int, str], Mark]:
+        """Size and mtime (ns) of every sidecar when it was last read, by its log's id and its name."""
+        return self._read_if_begun(sidecars.marks, {})
+
+    def sidecars(self, log_id: int) -> list[Kept]:
+        """The small files that an agent keeps beside a log."""
+        return self._read(lambda db: sidecars.of_log(db, log_id))
+
+    def read_sidecar(self, sidecar_id: int) -> bytes:
+        """A sidecar's bytes, checked; raises StoreDamaged."""
+        return self._read(lambda db: sidecars.read(db, sidecar_id))
+
+    def sidecar_ending_in(self, log_id: int, ending: str) -> int | None:
+        """The id of a sidecar of this log, or of the session that its session helps, whose name ends so."""
+        return self._read(lambda db: sidecars.ending_in(db, log_id, ending))
+
+    def keep_sidecars(self, pieces: Sequence[Beside]) -> None:
+        """Keep sidecars of several logs as they are now, and what they say."""
+
+        def write_all(db: apsw.Connection) -> None:
+            for piece in pieces:
+                sidecars.write(db, piece)
+
+        self._write(write_all)
+
+    def chunk_marks(self, log_id: int) -> list[tuple[int, int, bytes]]:
+        """(start, length, sha256) of each chunk of a log."""
+        return self._read(lambda db: logs.chunk_marks(db, log_id))
+
+    def runs(self, log_id: int) -> list[Run]:
+        """The numbers of a log's records, in the order of their places."""
+        return self._read(lambda db: logs.runs(db, log_id))
+
+    def mark_stale(self, log_id: int) -> None:
+        """Have what a log says derived again by the next ingest."""
+        self._write(lambda db: db.execute("update logs set derived = 0 where id = ?", (log_id,)))
+
+    def untold_logs(self) -> list[Log]:
+        """The logs of which something is kept as bytes only, because storing what it says failed."""
+        return self._read_if_begun(logs.untold, [])
+
+    def remember_places(self, places: Iterable[SeenPlace], moved: Iterable[tuple[int, str, str]] = ()) -> None:
+        """Note files as they are now, so that they need not be opened again.
+
+        ``moved``: (log id, path, path below the agent's own folder) of logs that lie elsewhere now.
+        """
+
+        def remember(db: apsw.Connection) -> None:
+            for place in places:
+                logs.remember_place(db, place)
+            for log_id, path, relpath in moved:
+                db.execute("update logs set path = ?, relpath = ? where id = ?", (path, relpath, log_id))
+
+        self._write(remember)
+
+    def note_ctimes(self, ctimes: Mapping[str, int]) -> None:
+        """Note the ctime of files, by path, that an earlier version looked at."""
+        self._write(lambda db: logs.note_ctimes(db, ctimes))
+
+    def drop_logs(self, log_ids: Sequence[int], *, in_favour_of: int) -> None:
+        """Remove logs whose every record another log of the session holds too."""
+
+        self._write(lambda db: retelling.drop_logs(db, log_ids, in_favour_of))
+
+    def drop_reported(self, log_ids: Sequence[int]) -> None:
+        """Remove logs that were made of what other logs report, with all that they say: the session is read anew."""
+
+        def drop(db: apsw.Connection) -> None:
+            for log_id in log_ids:
+                retelling.drop_reported(db, log_id)
+
+        self._write(drop)
+
+    def replace_unread(self, log_id: int, understood: int) -> bool:
+        """Remove a log that nobody understood, and its session, if another one holds all of its bytes by now."""
+
+        def replace(db: apsw.Connection) -> bool:
+            old, new = logs.get(db, log_id), logs.get(db, understood)
+            if old is None or new is None or new.read_to < old.read_to:
+                return False
+            retelling.drop_logs(db, [log_id], understood)
+            sessions.drop_read(db, understood)
+            return True
+
+        return self._write(replace)
+
+    def mark_gone(self, log_ids: list[int], now: int) -> int:
+        """Note which logs' files are gone; gives how many sessions have none left."""
+        return self._change(lambda db: retelling.mark_gone(db, log_ids, now))
+
+    def run_folder(self, log_id: int) -> str | None:
+        """The folder that the run whose stream a log is was in."""
+        return self._read(lambda db: logs.run_folder(db, log_id))
+
+    def turn_uid_of(self, log_id: int) -> str | None:
+        """The turn whose stream a log is; None for a whole session's log."""
+        return self._read(lambda db: logs.turn_uid(db, log_id))
+
+    @contextmanager
+    def bulk(self, *, is_bulk: bool = True) -> Iterator[None]:
+        """A block in which logs are written: a lot, with ``begin_bulk`` before it and ``end_bulk`` behind it, or not.
+
+        If the block fails the index gets its settings back, and is merged by those who write next.
+        """
+        if is_bulk:
+            self.begin_bulk()
+        try:
+            yield
+            if self._read_if_begun(titles.are_due, otherwise=False):
+                self._change(titles.settle)
+            if is_bulk:
+                self.end_bulk()
+        except BaseException:
+            # Where even that fails, opening the store again does it.
+            with suppress(errors.BackstoryError):
+                if is_bulk:
+                    self._leave_bulk()
+            raise
+
+    def begin_bulk(self) -> None:
+        """Put off merging the index, and emptying the WAL, while a lot is written; ``end_bulk`` does both once."""
+        self._write(lambda db: set_index(db, automerge=0, crisismerge=BULK_CRISIS_MERGE, hashsize=BULK_HASH_BYTES))
+        self._writing_connection().wal_autocheckpoint(BULK_WAL_PAGES)
+
+    def end_bulk(self) -> None:
+        """Merge the index into one piece, a step at a time, and give its settings and the free pages back."""
+        self._merge_index()
+        self._leave_bulk()
+        self._give_pages_back()
+
+    def _leave_bulk(self) -> None:
+        self._writing_connection().wal_autocheckpoint(WAL_PAGES)
+        self._write(reset_index)
+
+    def _merge_index(self) -> None:
+        with connection.translated(self.path):
+            merge_whole(self._writing_connection(), self.path)

@@ -1,0 +1,135 @@
+"""What is done to a store as a whole: removed, checked, backed up, derived anew, packed."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backstory.store import (
+    append,
+    connection,
+    erasing,
+    logs,
+    migrate,
+    retelling,
+    sessions,
+    verify,
+)
+from backstory.store.batches import RecordBatch
+from backstory.store.database import id_of
+from backstory.store.ingesting import Ingesting
+from backstory.store.logs import Log
+from backstory.store.sessions import Session
+from backstory.store.verify import Verified
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import apsw
+
+
+class Maintenance(Ingesting):
+    """The methods of a store that concern all of it."""
+
+    def doomed(self, session: Session | int) -> dict[str, list[Log]]:
+        """The uids of what ``remove`` would remove with a session, itself too, each with its logs."""
+        return self._read(
+            lambda db: {uid: logs.of_session(db, each) for each, uid in sessions.doomed(db, id_of(session))}
+        )
+
+    def erase(self) -> None:
+        """Leave nothing in the file of what was removed from it: a second time there is nothing to do.
+
+        Raises NotErased when another process, or a full disk, is in the way.
+        """
+        if not self._read(erasing.is_due):
+            return
+        db = self._writing_connection()
+        for step in (
+            self._merge_index,
+            lambda: erasing.rewrite(db, self.path),
+            lambda: erasing.empty_wal(db, self.path),
+            lambda: self._write(erasing.note_done),
+        ):
+            erasing.patiently(self.path, step)
+
+    def fold_idle(self, before: int) -> int:
+        """Fold the small chunks of logs that were last written before this time (ms); gives how many logs."""
+
+        def fold(db: apsw.Connection) -> int:
+            idle: list[tuple[Any, ...]] = db.execute(
+                "select id from logs where frames > 1 and coalesce(modified, 0) < ?", (before,)
+            ).fetchall()
+            for (log_id,) in idle:
+                logs.fold(db, log_id, idle=True)
+            return len(idle)
+
+        waiting = self._read(
+            lambda db: (
+                db.execute(
+                    "select exists (select 1 from logs where frames > 1 and coalesce(modified, 0) < ?)", (before,)
+                ).get
+            )
+        )
+        return self._write(fold) if waiting else 0
+
+    def verify(self, progress: Callable[[int, int], None] = lambda done, total: None) -> Verified:
+        """Check everything that can be checked; see ``store/verify.py``."""
+        # A connection of its own: what FTS5 remembers of the index in another is not renewed for this check.
+        db = connection.open_reader(self.path)
+        try:
+            with connection.translated(self.path):
+                migrate.schema_version(db, self.path)
+                return verify.verify(db, progress)
+        finally:
+            db.close()
+
+    def backup(self, target: Path) -> int:
+        """Copy the store as it is now into a single new file; gives its size in bytes."""
+        from backstory.store import backup
+
+        return backup.write(self.path, target)
+
+    def sessions_to_derive(self, *, only_stale: bool) -> list[int]:
+        """The ids of the sessions to derive again: all, or those that an earlier version derived."""
+        self.make_ready()
+        return self._read_if_begun(lambda db: retelling.sessions(db, only_stale=only_stale), list[int]())
+
+    def clear_derived(self, session_id: int) -> None:
+        """Remove what is derived of a session, to derive it again."""
+        self._change(lambda db: retelling.clear(db, session_id))
+
+    def rederive(self, batch: RecordBatch, *, events_too: bool) -> None:
+        """Store what a log that was read again says: what is derived, and with ``events_too`` its events and turns."""
+        self._change(lambda db: append.rederive(db, batch, events_too=events_too))
+
+    def rederive_unlogged(self, session_id: int) -> None:
+        """Derive what no log of a session says: the prompts of its runs."""
+        batch = self._read(lambda db: retelling.unlogged(db, session_id))
+        if batch is not None:
+            self.rederive(batch, events_too=False)
+
+    def drop_turns_but(self, session_id: int, told: set[str], read: dict[int, int]) -> None:
+        """Remove the turns of a session that were not told again, if its logs are as they were ``read`` (to where)."""
+        self._change(lambda db: retelling.drop_turns_but(db, session_id, told, read))
+
+    def counts(self) -> dict[str, int]:
+        """How many sessions, turns, events, files, refs and checkpoints there are."""
+        return self._read(retelling.counts)
+
+    def optimize(self, before: int, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+        """Make the file smaller: pack logs that were last written before this time (ms) harder, and merge the index.
+
+        Each transaction is short; it may be stopped at any time. ``progress`` is told logs done and to do. A file that
+        may still hold something that was removed, as those of earlier versions may, is written anew.
+        """
+        todo = self._read(lambda db: logs.to_repack(db, before))
+        for number, log_id in enumerate(todo, 1):
+            start: int | None = 0
+            while start is not None:
+                start = self._change(partial(logs.repack, log_id=log_id, start=start))
+            progress(number, len(todo))
+        self.begin_bulk()
+        self.end_bulk()
+        self.erase()

@@ -1,0 +1,229 @@
+"""What is asked of a store: sessions, turns, events, search, SQL. Nothing here changes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backstory.store import (
+    branches,
+    copies,
+    costs,
+    events,
+    readonly,
+    runs,
+    search,
+    sessions,
+    turns,
+)
+from backstory.store.database import Database, id_of
+from backstory.store.events import StoredEvent
+from backstory.store.readonly import Answer
+from backstory.store.search import Filter, Found
+from backstory.store.sessions import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import apsw
+
+    from backstory.conversation.context import ToldTurn
+    from backstory.conversation.tree import Point, Span
+    from backstory.derive.pricing import Cost
+    from backstory.model import Turn
+    from backstory.store.sql_functions import FullForm
+
+
+_HAS = "select count(*) from sessions where uid = ?"
+
+
+class Reading(Database):
+    """The reading methods of a store."""
+
+    def owned_by(self, store_id: str) -> list[str]:
+        """The uids of sessions that the store with this id owns, in the order of their numbers."""
+        return self._read_if_begun(lambda db: sessions.owned_by(db, store_id), [])
+
+    def uids(self) -> list[str]:
+        """The uid of every session."""
+        return self._read_if_begun(sessions.uids, [])
+
+    def has(self, uid: str) -> bool:
+        """Whether a session is here."""
+        return self._read_if_begun(lambda db: bool(db.execute(_HAS, (uid,)).get), False)
+
+    def owner_of(self, uid: str) -> str | None:
+        """The id of the store that owns a session; None where its log does, or it is not here."""
+        return self._read_if_begun(lambda db: sessions.owner(db, uid), None)
+
+    def is_forgotten(self, uid: str) -> bool:
+        """Whether a person removed this session here."""
+        return self._read_if_begun(lambda db: sessions.is_forgotten(db, uid), False)
+
+    def has_run(self, session_uid: str, turn_uid: str) -> bool:
+        """Whether a run is over and here, whole or as far as it was not lost."""
+        return self._read_if_begun(lambda db: runs.has_ended(db, session_uid, turn_uid), False)
+
+    def sessions(
+        self,
+        *,
+        project: str | None = None,
+        folder: str | None = None,
+        agent: str | None = None,
+        helpers: bool = False,
+        unread: bool = False,
+        limit: int = -1,
+        offset: int = 0,
+    ) -> list[Session]:
+        """Sessions, the last active first; helpers' own sessions only when asked for. -1 = no limit.
+
+        ``unread``: also the files that are kept and that nobody understands, each a session of its own.
+        """
+        found = self._read(
+            lambda db: sessions.listed(
+                db, project=project, folder=folder, agent=agent, helpers=helpers, unread=unread, limit=limit,
+                offset=offset,
+            )
+        )  # fmt: skip
+        return [self._told(each) for each in found]
+
+    def session(self, wanted: str | int) -> Session:
+        """The session meant by a number (S3), a name, an agent's own id or the start of a uid, or by its id here."""
+
+        def get(db: apsw.Connection) -> Session:
+            by_name = not self.is_elsewhere
+            return sessions.get(db, sessions.find(db, wanted, by_name=by_name) if isinstance(wanted, str) else wanted)
+
+        return self._told(self._read(get))
+
+    def _told(self, session: Session) -> Session:
+        """A session as this store may tell it: what people elsewhere called it counts for nothing."""
+        return msgspec.structs.replace(session, name="", elsewhere=str(self.path)) if self.is_elsewhere else session
+
+    def context_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
+        """The turns that lead to a record with their events, oldest first; so many as fill a context of that size.
+
+        None: to where the session goes on, which is its newest turn or what was checked out.
+        """
+        return self._read(lambda db: events.context_turns(db, id_of(session), budget_chars, to))
+
+    def told_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
+        """The earlier name of ``context_turns``. It warns, and goes away with version 1."""
+        import warnings
+
+        warnings.warn("Store.told_turns is now Store.context_turns", DeprecationWarning, stacklevel=2)
+        return self.context_turns(session, budget_chars, to)
+
+    def turn_count(self, session: Session | int) -> int:
+        """How many turns a session has."""
+        return self._read(lambda db: turns.count(db, id_of(session)))
+
+    def children(self, session: Session | int) -> list[Session]:
+        """The sessions that come from this one."""
+        return [self._told(each) for each in self._read(lambda db: sessions.children(db, id_of(session)))]
+
+    def folders(self) -> list[str]:
+        """The folders that sessions began in, and the roots of their worktrees; none of a store that is not there."""
+        return self._read_if_begun(sessions.folders, [])
+
+    def session_count(self) -> int:
+        """How many sessions there are, helpers' included."""
+        return self._read(sessions.count)
+
+    def turn_uids(self, sessions_: Sequence[str]) -> set[str]:
+        """The uids of the turns of these sessions, as far as they are here."""
+        return self._read_if_begun(
+            lambda db: copies.turn_uids(
+                db, [sessions.find(db, uid) for uid in sessions_ if db.execute(_HAS, (uid,)).get]
+            ),
+            set[str](),
+        )
+
+    def files_touched(self, session: Session | int, spans: Sequence[Span]) -> dict[str, str]:
+        """The files that records of a session touched, each with what was done to it."""
+        return self._read(lambda db: branches.touched(db, id_of(session), spans))
+
+    def turns(self, session: Session | int) -> list[Turn]:
+        """A session's turns, in the order of their prompts."""
+        return self._read(lambda db: turns.of_session(db, id_of(session)))
+
+    def turn_costs(self, session: Session | int) -> dict[str, Cost]:
+        """What each turn of a session cost, by its uid. Raises ConfigBroken for a person's own prices."""
+        table = costs.price_table(self.prices_file)
+        return self._read(lambda db: {each.uid: each.cost for each in costs.Costs(db, table).turns(id_of(session))})
+
+    def session_costs(self, sessions: Iterable[Session | int]) -> dict[int, Cost]:
+        """What sessions cost with their subagents, by their ids; a copied turn counts where it was first."""
+        table, wanted = costs.price_table(self.prices_file), [id_of(each) for each in sessions]
+
+        def read(db: apsw.Connection) -> dict[int, Cost]:
+            asked = costs.Costs(db, table, estimates=False)
+            return {each: asked.session(each) for each in wanted}
+
+        return self._read(read)
+
+    def turn_numbers(self, session: Session | int) -> dict[int, int]:
+        """The number (1, 2, …) of each of a session's turns, by the id that events name."""
+        return self._read(lambda db: turns.numbers(db, id_of(session)))
+
+    def events(self, session: Session | int, *, after: tuple[int, int] = (0, -1), limit: int = -1) -> list[StoredEvent]:
+        """A session's events in order, from the one behind ``after`` = (seq, part) on."""
+        return self._read(lambda db: events.of_session(db, id_of(session), after=after, limit=limit))
+
+    def turn_uid(self, turn_id: int) -> str | None:
+        """The uid of the turn that events name by this id."""
+        return self._read(lambda db: turns.uid(db, turn_id))
+
+    def edits_of(self, turn_uid: str, *, is_log: bool) -> list[StoredEvent]:
+        """A turn's calls that change files, in order: as the agent's own log or as a session of ours tells them."""
+        return self._read(lambda db: events.edits(db, turn_uid, is_log=is_log))
+
+    def event(self, event_id: int) -> StoredEvent | None:
+        """The event with this id."""
+        return self._read(lambda db: events.get(db, event_id))
+
+    def search(
+        self,
+        query: str | None,
+        wanted: Filter | None = None,
+        *,
+        limit: int = 20,
+        hits_per_session: int | None = 1,
+        ranked: bool = True,
+        near: bool = True,
+        sort: str = search.BY_SCORE,
+    ) -> Found:
+        """The best hits of ``query``, so many of each session (None: all), ``limit`` at most.
+
+        ``near``: after what fits also what fits in other forms of the words, and the like. ``sort="time"``: the
+        sessions that were last active first. Not ``ranked``: every event that has the words (None: every event with a
+        text), of the newest sessions first.
+        """
+        asked = wanted or Filter()
+        if not ranked or query is None:
+            return self._read(lambda db: search.every(db, query, asked, limit=limit))
+        return self._read(
+            lambda db: search.search(
+                db, query, asked, now=self._now(), limit=limit, hits_per_session=hits_per_session, near=near, sort=sort
+            )
+        )
+
+    def sessions_named(self, wanted: Filter, *, limit: int = 20) -> Found:
+        """The sessions that a filter lets through, the last active first, each by where it names the ref asked for."""
+        return self._read(lambda db: search.listed(db, wanted, limit=limit))
+
+    def execute_read_only(
+        self,
+        sql: str,
+        limit: int = readonly.ROWS_MAX,
+        *,
+        parameters: Sequence[Any] = (),
+        timeout_s: float = readonly.TIMEOUT_S,
+        full_form: FullForm | None = None,
+    ) -> Answer:
+        """The answer to one reading SQL statement, over the views that docs/sql.md describes; see readonly.execute."""
+        return readonly.execute(
+            self.path, sql, limit=limit, timeout_s=timeout_s, parameters=parameters, full_form=full_form,
+            prices=self.prices_file,
+        )  # fmt: skip
