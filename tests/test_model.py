@@ -46,7 +46,7 @@ FIELDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     },
     "Error": {"message": texts, "code": texts},
     "Plan": {"name": texts, "content": texts},
-    "Hook": {"name": texts, "output": texts},
+    "Hook": {"tool_use_id": texts, "name": texts, "output": texts},
     "Command": {"name": texts, "output": texts},
     "ModelSwitch": {"model": texts},
     "Retry": {"attempt": st.integers(min_value=0, max_value=2**31), "message": texts},

@@ -125,10 +125,14 @@ class Plan(Event, frozen=True, kw_only=True):
     content: str
 
 
-class Hook(Event, frozen=True, kw_only=True):
-    """Something that a hook, or the agent itself, put into the conversation."""
+class Hook(Event, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that a hook, or the agent itself, put into the conversation.
+
+    ``tool_use_id`` is that of the call by which the helper is at work whose words these are.
+    """
 
     kind: ClassVar[str] = "Hook"
+    tool_use_id: str = ""
     name: str
     output: str
 

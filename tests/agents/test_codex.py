@@ -417,6 +417,16 @@ def test_a_log_of_the_first_builds_is_read() -> None:
     assert (only(what, Thinking).text, only(what, AssistantText).text, what.unknown) == ("hm", "one file", {})
 
 
+@pytest.mark.parametrize(
+    "told", ["\n  <cwd>/home/u/w</cwd>\n", "\nCurrent working directory: /home/u/w\nApproval: never\n"]
+)
+def test_a_log_of_the_first_builds_tells_its_folder_in_what_the_model_is_told(told: str) -> None:
+    words = f"<environment_context>{told}</environment_context>"
+    context = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": words}]}
+    what = said(*(json.dumps(each).encode() for each in (EARLY[0], context, *EARLY[3:])))
+    assert (what.session.cwd, what.prompts()) == ("/home/u/w", ["go"])
+
+
 def test_a_review_is_a_helper_of_the_session_that_asked_for_it() -> None:
     line = meta(parent_thread_id=PARENT, source={"subagent": "review"}, thread_source="subagent")
     identity = said(line, task(FIRST)).identity

@@ -420,13 +420,28 @@ def test_a_helpers_work_is_in_the_turn_but_its_words_are_not_the_answer() -> Non
     )
     assert said.prompts() == ["go"] and len(said.turns) == 1
     assert [event.text for event in said.all(AssistantText)] == ["It is so."]
-    assert said.all(Hook) == [Hook(name="subagent prompt", output="Look."), Hook(name="subagent", output="I see.")]
+    told = [("subagent prompt", "Look."), ("subagent", "I see.")]
+    assert [(each.name, each.output) for each in said.all(Hook)] == told
     assert [(event.tool_name, event.file_path) for event in said.all(ToolResult)] == [("view", "/a"), ("task", None)]
 
 
 def test_an_older_helper_is_known_by_the_call_that_made_it() -> None:
     said = events(answer("", asked("task")), answer("I see.", at=5, parentToolCallId="c1"))
-    assert said[1:] == [Hook(name="subagent", output="I see.")]
+    assert said[1:] == [Hook(tool_use_id="c1", name="subagent", output="I see.")]
+
+
+def test_what_a_helper_is_told_and_says_names_the_call_that_it_is_at_work_by() -> None:
+    pairs = ("c1", "h1"), ("c2", "h2")
+    begun = [record("subagent.started", {"toolCallId": call}, agentId=helper) for call, helper in pairs]
+    said = read(
+        start(), typed("go"), answer("", asked("task"), asked("task", "c2")), *begun,
+        record("user.message", {"content": "First."}, agentId="h1"),
+        record("user.message", {"content": "Second."}, agentId="h2"),
+        answer("Done.", at=5, agentId="h2", parentToolCallId="c2"),
+    )  # fmt: skip
+    assert [(each.output, each.tool_use_id) for each in said.all(Hook)] == [
+        ("First.", "c1"), ("Second.", "c2"), ("Done.", "c2"),
+    ]  # fmt: skip
 
 
 # other things that happen ---------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def test_text_that_was_streamed_is_not_told_again(bench: Bench) -> None:
         {"say": "Yes."},
         GOOD,
     )
-    assert [each.strip() for each in done.stdout.splitlines()] == ["In the reeds.", "Hook: stdout a notice", "Yes."]
+    assert [each.strip() for each in done.stdout.splitlines()] == ["In the reeds.", "Hook: stdout · a notice", "Yes."]
 
 
 def test_an_answer_that_was_streamed_in_part_is_told_to_its_end(bench: Bench) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
+
+from tests.support import rewound
+from tests.support.machines import CASES
 
 if TYPE_CHECKING:
     from tests.support.shell import Shell
@@ -156,7 +160,7 @@ def test_a_notification_is_shown_by_what_it_says(bare: Shell) -> None:
         "<output-file>/tmp/b1</output-file>\n</task-notification>"
     )
     lines = show(bare, said("user", "go"), said("user", notice))
-    assert lines[-1] == "@2     Hook: task-notification The server is up"
+    assert lines[-1] == "@2     Hook: task-notification · The server is up"
     assert "/tmp/b1" in bare("show", SESSION, "--full").out
 
 
@@ -166,3 +170,96 @@ def test_an_error_in_json_is_shown_by_its_message(bare: Shell) -> None:
     failed["message"]["model"] = "<synthetic>"
     assert show(bare, said("user", "go"), failed)[-1] == "@2     ! API Error: 400 The prompt is too long."
     assert text in bare("show", SESSION, "--full").out
+
+
+def test_a_prompt_that_nobody_answered_has_no_duration(bare: Shell) -> None:
+    lines = show(bare, said("user", "go"), said("assistant", [{"type": "text", "text": "Gone."}]), said("user", "on"))
+    answered, unanswered = [line for line in lines if line.startswith("── turn")]
+    assert " · 1.0 s" in answered
+    assert " s" not in unanswered.partition("2026")[2]
+    assert "0.0 s" not in bare("list", "--all").out
+
+
+def test_a_session_in_which_nobody_asked_for_anything_is_called_so(bare: Shell) -> None:
+    go_on = "<azureal-internal-auto-continue>\nContinue.\n</azureal-internal-auto-continue>"
+    answer = said("assistant", [{"type": "text", "text": "Done already."}])
+    assert show(bare, said("user", go_on), answer)[0] == "(no prompt)"
+    assert "  (no prompt)  " in bare("list", "--all").out
+    assert "  (no prompt)  " in bare("search", "already").out
+
+
+def test_lines_of_a_patch_stand_below_the_file_that_they_are_of(bare: Shell) -> None:
+    added = "".join(f"+line {n}\n" for n in range(6))
+    patch = f"*** Begin Patch\n*** Update File: a.py\n@@\n-one\n+two\n*** Add File: b.py\n{added}*** End Patch"
+    lines = show(bare, said("user", "go"), called("apply_patch", 1, patch=patch))
+    at = lines.index("@2     ● apply_patch a.py, b.py")
+    assert lines[at + 1 : at + 6] == ["         a.py", "         - one", "         + two", "         b.py",
+                                      "         + line 0"]  # fmt: skip
+    assert lines[at + 7] == "         (+4 more changed; --full shows them)"
+
+
+def test_a_turn_that_its_log_lacks_since_a_rewind_is_marked(bare: Shell) -> None:
+    path = bare.home / rewound.LOG
+    path.parent.mkdir(parents=True)
+    for numbers in ((1, 2, 3), (1,)):
+        path.write_bytes(rewound.log(*numbers))
+        assert bare("ingest").code == 0
+    turns = [line for line in bare("show", rewound.SESSION).out.splitlines() if line.startswith("── turn")]
+    assert [line.endswith("  rewound") for line in turns] == [False, True, True]
+    told = json.loads(bare("show", rewound.SESSION, "--json").out)["turns"]
+    assert [turn["rewound"] for turn in told] == [False, True, True]
+
+
+def test_helpers_that_are_at_work_at_once_are_named(bare: Shell) -> None:
+    (log,) = (CASES / "copilot/helpers-at-once").rglob("events.jsonl")
+    shutil.copytree(log.parent, bare.home / ".copilot/session-state" / log.parent.name)
+    assert bare("ingest").code == 0
+    for options in ((), ("--full",)):
+        shown = bare("show", "fc7a4387", *options).out
+        for letter in "ABC":
+            assert f"Subagent prompt: Run child-{letter} sleep command\n" in shown
+            assert f"Subagent: Run child-{letter} sleep command\n         child-{letter}-done\n" in shown
+
+
+def test_the_summary_of_a_task_is_shown_once(bare: Shell) -> None:
+    (log,) = (CASES / "copilot/autopilot").rglob("events.jsonl")
+    shutil.copytree(log.parent, bare.home / ".copilot/session-state" / log.parent.name)
+    assert bare("ingest").code == 0
+    said = "Created loop1.txt, loop2.txt, and loop3.txt in the current directory"
+    uid = json.loads(bare("list", "--all", "--json").out)[0]["uid"]
+    assert bare("show", uid).out.count(said) == 1
+    assert bare("show", uid, "--full").out.count(said) > 1
+
+
+def of_codex(bare: Shell, *records: tuple[str, dict[str, Any]]) -> str:
+    """What is shown of a session of these records, whose numbers begin at 2."""
+    path = bare.home / f".codex/sessions/2026/05/01/rollout-2026-05-01T10-00-00-{SESSION}.jsonl"
+    path.parent.mkdir(parents=True)
+    whole = ("session_meta", {"id": SESSION, "cwd": "/p"}), *records
+    lines = [{"timestamp": "2026-05-01T10:00:00.000Z", "type": kind, "payload": each} for kind, each in whole]
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    assert bare("ingest").code == 0
+    return bare("show", SESSION).out
+
+
+def test_what_a_persons_command_printed_is_shown_without_its_wrapping(bare: Shell) -> None:
+    def ran(command: str, code: int, printed: str) -> tuple[str, dict[str, Any]]:
+        result = f"Exit code: {code}\nDuration: 0.0313 seconds\nOutput:\n{printed}"
+        told = f"<command>\n{command}\n</command>\n<result>\n{result}\n</result>"
+        text = f"<user_shell_command>\n{told}\n</user_shell_command>"
+        return "response_item", {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+    shown = of_codex(bare, ran("ls", 0, "a.py"), ran("exit 3", 3, ""), ran("true", 0, ""))
+    assert [line.rstrip() for line in shown.splitlines()[2:]] == [
+        "@2     Command: ! ls", "@2       a.py", "@3     Command: ! exit 3", "@3       Exit code: 3",
+        "@4     Command: ! true", "@4       (nothing)",
+    ]  # fmt: skip
+    assert "Duration: 0.0313 seconds" in bare("show", SESSION, "--full").out
+
+
+def test_what_a_helper_sends_is_shown_in_its_lines(bare: Shell) -> None:
+    words = "Message Type: FINAL_ANSWER\nPayload:\nTwo files."
+    message = {"type": "agent_message", "author": "/root/count", "content": [{"type": "text", "text": words}]}
+    shown = of_codex(bare, ("response_item", message))
+    assert "@2     Message from /root/count\n         Message Type: FINAL_ANSWER\n" in shown
+    assert "         Two files.\n" in shown

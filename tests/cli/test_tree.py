@@ -207,6 +207,8 @@ def test_a_session_that_is_shown_says_which_turns_are_off_the_branch(forked: Ben
         ("second", True),
         ("third", False),
     ]
+    shown = [line for line in ok(forked, "show", "S1").stdout.splitlines() if line.startswith("── turn")]
+    assert [line.endswith("  rewound") for line in shown] == [False, True, False]
 
 
 def test_without_any_session_it_is_said(bench: Bench) -> None:

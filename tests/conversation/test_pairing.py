@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backstory.conversation.pairing import HELD_MAX, results_below_calls
-from backstory.model import AssistantText, Event, Thinking, ToolCall, ToolResult, UserMessage
+import pytest
+
+from backstory.conversation.pairing import HELD_MAX, results_below_calls, told_once
+from backstory.model import AssistantText, Event, Hook, Thinking, ToolCall, ToolResult, UserMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +53,11 @@ def test_what_comes_one_after_the_other_stays_as_it_is() -> None:
 def test_a_result_does_not_come_up_past_what_was_said_and_names_its_call() -> None:
     said: Item = AssistantText(text="meanwhile"), 1
     assert ordered(call("a"), said, call("b"), result("b"), result("a")) == ["A", "AssistantText", "B", "b", "A:a"]
+
+
+def test_what_a_helper_says_names_the_call_that_it_is_at_work_by() -> None:
+    said: Item = Hook(tool_use_id="a", name="subagent", output="…"), 1
+    assert ordered(call("a"), call("b"), said, result("b"), result("a")) == ["A", "a", "B", "b", "A:Hook"]
 
 
 def test_a_result_in_another_turn_stays_in_that_and_names_its_call() -> None:
@@ -99,3 +106,30 @@ def test_a_call_with_its_result_is_shown_at_once() -> None:
 
     shown = results_below_calls(going_on(), lambda each: each[0], lambda each: each[1])
     assert [words(next(shown)[0][0]), words(next(shown)[0][0])] == ["A", "a"]
+
+
+ENDED = ToolCall(tool_use_id="e", tool_name="task_complete", input={"summary": "1\n2\n3\n4"})
+RESULT = ToolResult(tool_use_id="e", tool_name="task_complete", content="1\n2\n3\n  (+1 more)")
+ANSWER = AssistantText(text="1\n2\n3\n4")
+BARE = ToolCall(tool_use_id="e", tool_name="task_complete")
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ((ENDED, RESULT, ANSWER), [BARE, ANSWER]),
+        ((ENDED, ANSWER), [BARE, ANSWER]),
+        ((ENDED, RESULT), [BARE, RESULT]),
+        ((ENDED, RESULT, AssistantText(text="And more.")), [BARE, RESULT, AssistantText(text="And more.")]),
+        (
+            (ENDED, ToolResult(tool_use_id="e", content="Refused.")),
+            [ENDED, ToolResult(tool_use_id="e", content="Refused.")],
+        ),
+        ((ENDED, Thinking(text="…"), ANSWER), [ENDED, Thinking(text="…"), ANSWER]),
+        ((ENDED,), [ENDED]),
+        ((ANSWER, ANSWER), [ANSWER, ANSWER]),
+    ],
+)
+def test_what_a_model_says_as_it_ends_a_task_is_told_once(told: tuple[Event, ...], shown: list[Event]) -> None:
+    pairs = [(event, None) for event in told]
+    assert [event for event, _ in told_once(pairs, lambda each: each, lambda _, event: event)] == shown

@@ -10,6 +10,9 @@ from backstory.derive.essence import changed_lines, essence, without_terminal_co
 from backstory.model import Tool, ToolCall
 
 PATCH = "*** Begin Patch\n*** Add File: new.md\n+# New\n*** Update File: notes.txt\n@@\n-alpha\n+beta\n*** End Patch"
+FIRST = "*** Begin Patch\n*** Add File: new.md\n+# New\n*** End Patch"
+SECOND = "*** Begin Patch\n*** Update File: notes.txt\n@@\n-alpha\n+beta\n*** End Patch"
+DIFF = "--- notes.txt\n+++ notes.txt\n@@ -1 +1 @@\n-alpha\n+beta\n"
 IN_CODE = PATCH.replace("\n", "\\n")
 
 
@@ -94,11 +97,51 @@ def test_an_edit_that_takes_away_or_puts_in_says_only_that() -> None:
 def test_several_edits_and_patches_say_their_lines_in_order() -> None:
     edits = [{"old_string": "a", "new_string": "b"}, {"old_string": "c", "new_string": "d"}]
     assert [line for _, line in changed_lines(call("MultiEdit", edits=edits))] == ["a", "b", "c", "d"]
-    lines = [("+", "# New"), ("-", "alpha"), ("+", "beta")]
-    assert list(changed_lines(call("apply_patch", patch=PATCH))) == lines
-    assert list(changed_lines(call("exec", input=f'text(await tools.apply_patch("{IN_CODE}"));'))) == lines
+    lines = [("-", "alpha"), ("+", "beta")]
+    one = "*** Begin Patch\n*** Update File: n\n@@\n-alpha\n+beta\n*** End Patch"
+    assert list(changed_lines(call("apply_patch", patch=one))) == lines
     diff = "--- a\n+++ b\n@@ -1 +1 @@\n-alpha\n+beta"
-    assert list(changed_lines(call("edit", changes={"/n": {"unified_diff": diff}}))) == lines[1:]
+    assert list(changed_lines(call("edit", changes={"/n": {"unified_diff": diff}}))) == lines
+
+
+OF_BOTH = [("", "new.md"), ("+", "# New"), ("", "notes.txt"), ("-", "alpha"), ("+", "beta")]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"patch": PATCH},
+        {"input": PATCH},
+        {"command": ["apply_patch", PATCH]},
+        {"command": ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCH}\nEOF\n"]},
+        {"cmd": f'apply_patch "{PATCH}"'},
+        {"input": f'text(await tools.apply_patch("{IN_CODE}"));'},
+        {"input": f"await tools.apply_patch(`{FIRST}`); await tools.apply_patch(`{SECOND}`)"},
+        {"changes": {"new.md": {"type": "add", "content": "# New\n"}, "notes.txt": {"unified_diff": DIFF}}},
+        {"changes": [{"path": "new.md", "content": "# New"}, {"path": "notes.txt", "diff": DIFF}]},
+    ],
+)
+def test_lines_of_several_files_stand_below_the_name_of_theirs(given: dict[str, Any]) -> None:
+    made = call("apply_patch", **given)
+    assert list(changed_lines(made)) == OF_BOTH
+    assert essence(made).rpartition("patch ")[2] == "new.md, notes.txt"
+
+
+def test_a_command_that_only_speaks_of_a_patch_is_shown_as_it_is() -> None:
+    made = call("Bash", command="grep '*** Begin Patch' log; echo '*** Add File: a'")
+    assert (essence(made), list(changed_lines(made))) == (made.input["command"], [])
+
+
+def test_of_several_files_in_one_folder_only_the_first_is_told_with_it() -> None:
+    changes = {"/w/new.md": {"type": "add", "content": "a"}, "/w/notes.txt": {"type": "delete", "content": "b"}}
+    made = call("apply_patch", Tool.EDIT, "/w/new.md", changes=changes)
+    assert essence(made) == "/w/new.md, notes.txt"
+    assert list(changed_lines(made)) == [("", "/w/new.md"), ("+", "a"), ("", "/w/notes.txt"), ("-", "b")]
+
+
+def test_a_line_that_begins_with_more_of_these_signs_is_a_line_like_others() -> None:
+    patch = "*** Begin Patch\n*** Update File: a.sql\n@@\n--- old\n+++ new\n*** End Patch"
+    assert list(changed_lines(call("apply_patch", patch=patch))) == [("-", "-- old"), ("+", "++ new")]
 
 
 @pytest.mark.parametrize(

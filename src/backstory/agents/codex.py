@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import _jsonl, _numbers, _usage_of_totals
+from backstory.agents import _bare_records, _jsonl, _numbers, _usage_of_totals
 from backstory.agents._typed_commands import typed_command
 from backstory.agents.contract import Agent, Ending, LogRoot, SteerState, Streamed
 from backstory.conversation.context import strip_context, told_as
@@ -142,9 +142,6 @@ _STARTS = ("task_started", "turn_started")
 _ROLES_ASKING = ("user", "developer", "system")
 
 _OURS = re.compile(rb'"type"\s*:\s*"(?:session_meta|turn_context|response_item|event_msg|compacted|world_state)"')
-_EARLY = re.compile(rb'\s*\{"(?:id|record_type|type)"\s*:')
-_EARLY_META = re.compile(rb'\s*\{"id"\s*:\s*"([^"\\]+)"\s*,\s*"timestamp"\s*:\s*"[^"]*"\s*,\s*"(?:instructions|git)"')
-"""The first line of the first builds' logs, whose records stand bare in their lines."""
 _PAYLOAD = re.compile(rb'"payload"\s*:')
 _META = re.compile(rb'"type"\s*:\s*"session_meta"')
 _ID = re.compile(rb'"id"\s*:\s*"([^"\\]+)"')
@@ -321,7 +318,7 @@ class Logs:
         return path.name.startswith("rollout-") and path.name.endswith(_jsonl.ENDINGS)
 
     def identify(self, path: Path, head: bytes) -> LogIdentity | None:
-        if early := _EARLY_META.match(head):
+        if early := _bare_records.META.match(head):
             return LogIdentity(native_id=early.group(1).decode("utf-8", "replace"))
         if not (_OURS.search(head) and _PAYLOAD.search(head)):
             return None
@@ -422,13 +419,14 @@ class Reader:
 
     def _early(self, record: _Record, line: bytes) -> _Record:
         """A record of the first builds, which stands bare in its line, as today's would say it."""
-        if record.payload is not None or not _EARLY.match(line):
+        if record.payload is not None or not _bare_records.BARE.match(line):
             return record
         try:
             payload = msgspec.json.decode(line, type=_Payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return record
         if record.type:
+            self._state.session.cwd = self._state.session.cwd or _bare_records.cwd_in(line) or None
             return _Record(type="response_item", timestamp=record.timestamp, payload=payload)
         kind = "session_meta" if isinstance(payload.id, str) else "world_state"
         return _Record(type=kind, timestamp=record.timestamp, payload=payload)

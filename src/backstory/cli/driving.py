@@ -18,8 +18,9 @@ from backstory.model import Permissions
 from backstory.runs.lease import is_held
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.queued import leave, still_waiting, texts_for
-from backstory.runs.runner import INTERRUPT_S, LOCK_S, POLL_S, Request, Runner
+from backstory.runs.runner import LOCK_S, POLL_S, Request, Runner
 from backstory.runs.spool import MARKER, SPOOLS, waiting
+from backstory.runs.stopping import INTERRUPT_S
 from backstory.runs.stream import Shown, is_installed
 from backstory.store import open_store
 from backstory.store.costs import of_turn, price_table

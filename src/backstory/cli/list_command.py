@@ -9,6 +9,7 @@ import click
 from backstory.cli import output
 from backstory.cli.app import Found
 from backstory.cli.options import json_option, store_option
+from backstory.derive.naming import NO_PROMPT
 from backstory.errors import RunUnreadable
 from backstory.model import Outcome
 from backstory.runs.spool import SPOOLS, waiting
@@ -167,7 +168,7 @@ def _row(found: Found, outcome: str | None, cost: Cost) -> tuple[str, ...]:
     return (
         MARKS.get(outcome or "", ("", ""))[0],
         session.shown_number or session.uid[:12],
-        f"{mark_of(found)}{session.shown_title}",
+        f"{mark_of(found)}{session.shown_title or NO_PROMPT}",
         ", ".join(session.agents),
         _project(session.shown_project),
         output.local(session.last_active) or output.UNKNOWN,

@@ -253,8 +253,11 @@ MONEY_MARKS: dict[str, str] = {"computed": "~", "lower bound": "≥ "}
 
 
 def duration(ms: int | None) -> str:
-    """A duration as a person reads it: ``12.3 s``, ``4 min``, ``2.5 h``."""
-    if ms is None or not math.isfinite(ms):
+    """A duration as a person reads it: ``12.3 s``, ``4 min``, ``2.5 h``.
+
+    Of a prompt that nobody answered the first moment is the last, and that is no duration.
+    """
+    if not ms or not math.isfinite(ms):
         return ""
     if ms < 60_000:
         return f"{ms / 1000:.1f} s"

@@ -29,6 +29,7 @@ import click
 
 from backstory.cli import output
 from backstory.cli.options import json_option, moment, readable, since_option, store_option, until_option
+from backstory.derive.naming import NO_PROMPT
 from backstory.search.query import Excerpt, Findings, find, find_exact, find_listed, find_pattern
 from backstory.store import Filter
 from backstory.store.search import BY_SCORE, BY_TIME, ROLES, SCOPE_WEIGHT, terms
@@ -229,7 +230,7 @@ def _tell(found: Excerpt) -> None:
     told = "  ".join(each for each in facts if each)
     label = f"{_label(session)} @{found.stored.seq}"
     room = output.width() - output.columns(f"{label}    {told}")
-    title = output.one_line(found.shown.shown_title or session.shown_title, max(room, TITLE_COLUMNS_LEAST))
+    title = output.one_line(found.shown.shown_title or session.shown_title or NO_PROMPT, max(room, TITLE_COLUMNS_LEAST))
     output.data(f"{output.style(label, fg='yellow')}  {title}  {output.style(output.clean(told), dim=True)}")
     output.data(f"    {_marked(found.snippet, found.marks)}")
 

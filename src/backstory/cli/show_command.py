@@ -16,11 +16,11 @@ from backstory.cli.app import now_ms
 from backstory.cli.list_command import MARKS, costs_of, mark_of, outcome_of, session_as_json
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import RECORD, SEQ_MAX, find, meant
-from backstory.conversation.compact import compact_event
-from backstory.conversation.pairing import results_below_calls
-from backstory.conversation.tree import get_ancestry
+from backstory.conversation.compact import compact_event, without_wrapping
+from backstory.conversation.pairing import results_below_calls, told_once
 from backstory.derive.essence import changed_lines, essence, is_path, without_terminal_codes
 from backstory.derive.index_text import char_len
+from backstory.derive.naming import NO_PROMPT
 from backstory.derive.notices import noted, why
 from backstory.derive.pricing import UNKNOWN, Cost
 from backstory.errors import BackstoryError, RecordNotFound
@@ -45,8 +45,11 @@ WINDOW = 500
 RESULT_LINES = 6
 CHANGED_LINES = 6
 """Of an edit so many lines are shown without ``--full``."""
+_COLOURS = {"+": "green", "-": "red"}
 EMPTY_NOTICES = frozenset({"No response requested."})
 """What an agent notes in place of an answer that nobody asked for."""
+OF_HELPERS = ("subagent", "message from ")
+"""How notes of what helpers are told and say begin."""
 NEIGHBOURS = 2
 """So many records before and after the one that is asked for."""
 RECORDS_BEFORE = 100
@@ -73,6 +76,7 @@ def command(
 
     With @N that record: what it is, what it says (all of it with --full), and two records before and after. After a
     search on a terminal its words are marked there. Without SESSION the one last active here.
+    A turn marked "rewound" was left behind by a rewind or another branch, one marked "removed" by `branch rm`.
     A run that goes on, or that is over and not stored yet, is shown as far as it has come. In JSON its turn has
     "live": "running" or "waiting", and its events have "live": true and no number yet.
     """
@@ -110,8 +114,8 @@ def command(
         more = (live_event_as_json(event, number, full=full) for number, run in live.items() for event in run.events())
         output.json_lines(head, "events", chain((event_as_json(*each) for each in events), more))
         return
-    removed = {uid for uid, each in in_tree.items() if each["removed"]}
-    lines = _lines(found, turns, removed, costs, events, full=full, thinking=thinking or full)
+    gone = {uid: name for name in ("rewound", "removed") for uid, each in in_tree.items() if each[name]}
+    lines = _lines(found, turns, gone, costs, events, full=full, thinking=thinking or full)
     coming = (
         _live_lines(number, run, costs[run.turn.uid], full=full, thinking=thinking or full)
         for number, run in live.items()
@@ -171,11 +175,9 @@ def _neighbours(stored: list[StoredEvent], form: Callable[[StoredEvent], Event],
 
 
 def _in_tree(found: Found) -> dict[str, dict[str, Any]]:
-    """Of each turn by its uid whether it is off the current branch, and when it was removed."""
-    turns = found.store.tree(found.session, removed=True)
-    here = found.store.leaf(found.session)
-    path = {turn.uid for turn in get_ancestry(turns, here.uid)} if here is not None else set[str]()
-    return {turn.uid: {"rewound": turn.uid not in path, "removed": output.iso(turn.removed)} for turn in turns}
+    """Of each turn by its uid whether it was left behind, and when it was removed."""
+    turns, rewound = found.store.tree(found.session, removed=True), found.store.rewound(found.session)
+    return {turn.uid: {"rewound": turn.uid in rewound, "removed": output.iso(turn.removed)} for turn in turns}
 
 
 class LiveRun:
@@ -336,8 +338,8 @@ def _children(found: Found) -> list[dict[str, Any]]:
 def _head(found: Found) -> Iterator[str]:
     """What a session is called, and what is known of it as a whole."""
     session = found.session
-    called = f"{session.shown_number or ''} {session.shown_title}".strip()
-    yield output.style(output.one_line(called or session.uid, output.width()), bold=True)
+    called = f"{session.shown_number or ''} {session.shown_title or NO_PROMPT}".strip()
+    yield output.style(output.one_line(called, output.width()), bold=True)
     where = session.project or session.cwd or session.worktree
     (cost,) = costs_of([found])
     money = output.money(cost) if cost.low_usd is not None else ""
@@ -353,7 +355,7 @@ def _head(found: Found) -> Iterator[str]:
 def _lines(
     found: Found,
     turns: dict[int, Turn],
-    removed: set[str],
+    gone: dict[str, str],
     costs: dict[str, Cost],
     events: Iterator[tuple[StoredEvent, Event, int | None]],
     *,
@@ -363,10 +365,14 @@ def _lines(
     yield from _head(found)
     current: int | None = 0
     unknown = 0
-    for (stored, event, number), answered in results_below_calls(events, lambda each: each[1], lambda each: each[2]):
+    shown = results_below_calls(events, lambda each: each[1], lambda each: each[2])
+    if not full:
+        shown = told_once(shown, lambda each: each[1], lambda each, event: (each[0], event, each[2]))
+    for (stored, event, number), answered in shown:
         if number != current and number is not None:
-            gone = output.style("  removed", fg="red") if turns[number].uid in removed else ""
-            yield from ("", _turn_line(number, turns[number], costs.get(turns[number].uid, UNKNOWN)) + gone)
+            cost, mark = costs.get(turns[number].uid, UNKNOWN), gone.get(turns[number].uid)
+            marked = output.style(f"  {mark}", fg="red" if mark == "removed" else "yellow") if mark else ""
+            yield from ("", _turn_line(number, turns[number], cost) + marked)
         current = number
         if isinstance(event, model.Unknown) and not full:
             unknown += 1
@@ -434,7 +440,7 @@ def _output_tokens(turn: Turn) -> str:
 def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.ToolCall | None = None) -> Iterator[str]:
     """An event as lines for a terminal, with its record's number if it has one yet.
 
-    ``answered``: the call that a result belongs to, where it does not stand right above.
+    ``answered``: the call that a result belongs to, where it does not stand right above; or a helper's words.
     """
     at = "      " if seq is None else output.style(f"@{seq:<5}", dim=True)
     match event:
@@ -459,20 +465,23 @@ def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.To
             return
         case model.Plan():
             yield from _noted(at, f"Plan: {event.name}", event.content, None)
-        case model.Hook(name=name, output=text) if full or name.startswith("subagent"):
+        case model.Hook(name=name, output=text) if full or name.startswith(OF_HELPERS):
             # What a subagent was asked and answered is no hook's word to the person reading.
-            yield from _noted(at, name.capitalize() if name.startswith("subagent") else f"Hook: {name}", text, full)
+            head = f"{name[:1].upper()}{name[1:]}" if name.startswith(OF_HELPERS) else f"Hook: {name}"
+            about = f": {call_words(answered, output.width() - 12 - len(head))}" if answered else ""
+            yield from _noted(at, head + about, text, full)
         case model.Command(name=name, output=text) if text.strip():
             # What it printed is a record of its own with most agents, and stands below it then.
             if name:
                 yield from _noted(at, f"Command: {name}", text, full)
             else:
-                yield from _result_lines(at, model.ToolResult(content=text.strip("\n")), None, full=full)
+                printed = text if full else without_wrapping(text)
+                yield from _result_lines(at, model.ToolResult(content=printed.strip("\n")), None, full=full)
         case model.Retry() if not full:
             number = f" {event.attempt}" if event.attempt else ""
             yield from _told(at, f"Retry{number}", why(event.message))
         case model.Hook() if not full:
-            yield from _told(at, "Hook", f"{event.name} {noted(event.output)}")
+            yield from _told(at, "Hook", f"{event.name} · {noted(event.output)}")
         case _:
             yield from _told(at, event.kind, " ".join(str(value) for value in msgspec.to_builtins(event).values()))
 
@@ -503,9 +512,10 @@ def _call_lines(at: str, call: model.ToolCall, *, full: bool) -> Iterator[str]:
     shown = changed if full else changed[:CHANGED_LINES]
     for sign, line in shown:
         text = line if full else output.one_line(line, output.width() - 11, keep_blanks=True)
-        yield f"         {output.style(f'{sign} {text}', fg='green' if sign == '+' else 'red')}"
-    if len(shown) < len(changed):
-        yield output.style(f"         (+{len(changed) - len(shown)} more changed; --full shows them)", dim=True)
+        # What has no sign is the name of the file whose lines come next.
+        yield f"         {output.style(f'{sign} {text}', fg=_COLOURS[sign]) if sign else text}"
+    if left := sum(bool(sign) for sign, _ in changed[len(shown) :]):
+        yield output.style(f"         (+{left} more changed; --full shows them)", dim=True)
     if full:
         yield from _indented(msgspec.json.format(msgspec.json.encode(call.input), indent=2).decode())
 

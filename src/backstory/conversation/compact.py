@@ -25,12 +25,14 @@ REMINDER = "<system-reminder>"
 _HEADER_STARTS = ("Chunk ID: ", "Exit code: ", "Script ", "Wall time")
 _HEADER = re.compile(
     r"(?:(?:Chunk ID: [^\n]*|Script (?:completed|failed|running)[^\n]*"
-    r"|Wall time:? [\d.]+ seconds|Exit code: -?\d+|Process (?:exited with code|running with session ID) -?\d+"
+    r"|(?:Wall time:?|Duration:) [\d.]+ seconds|Exit code: -?\d+"
+    r"|Process (?:exited with code|running with session ID) -?\d+"
     r"|(?:Original token count|Total output lines): \d+)\n){1,8}Output:(?:\n+|\Z)"
 )
 """What some agents put before the output of a command, a patch, a script, or another's tool."""
+_LASTED = re.compile(r"^(?:Wall time|Duration)", re.MULTILINE)
 _PLAIN_HEADER = re.compile(
-    r"(?:Chunk|Wall|Original|Total|Output)|Script completed|(?:Exit|Process exited with) code:? 0$"
+    r"(?:Chunk|Wall|Duration|Original|Total|Output)|Script completed|(?:Exit|Process exited with) code:? 0$"
 )
 """Its lines that say nothing to a person: the command went well."""
 _TRAILER = re.compile(r"\s*<shellId: \S+ completed with exit code 0>\s*\Z")
@@ -81,7 +83,7 @@ def without_wrapping(content: str) -> str:
     'Exit code: 1\\nno such file'
     """
     head = _HEADER.match(content) if content.startswith(_HEADER_STARTS) else None
-    if head and "Wall time" in head.group():
+    if head and _LASTED.search(head.group()):
         telling = [line for line in head.group().splitlines() if line and not _PLAIN_HEADER.match(line)]
         content = "\n".join([*telling, content[head.end() :]])
     if content.startswith(_ERROR_MARKS[0]):

@@ -1,14 +1,18 @@
-"""Results below their calls, also where an agent made several calls at once. Pure: an order for events, nothing else.
+"""Results below their calls, also where an agent made several calls at once; what is said again, once. Pure.
 
 A result comes up to its call as long as nobody said anything between the two; otherwise it stays where it is, and is
-given together with the call that it answers.
+given together with the call that it answers. What a helper says stays where it is, and comes with the call by which the
+helper is at work.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from backstory.model import KindClass, Thinking, ToolCall, ToolResult, kinds_of
+import msgspec
+
+from backstory.conversation.compact import compact_result
+from backstory.model import AssistantText, Hook, KindClass, Thinking, ToolCall, ToolResult, kinds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +24,9 @@ HELD_MAX = 500
 CALLS_KNOWN_MAX = 1_000
 SAID = tuple(each for each in kinds_of(KindClass.SAID) if each is not Thinking)
 """What was said, by a person, the model, or about both, keeps its place among calls and results."""
+
+SUMMING_UP = frozenset({"task_complete"})
+"""Tools by which a model says that it is done. What it says is told again as their result, and as its answer."""
 
 T = TypeVar("T")
 
@@ -39,7 +46,10 @@ class _Held(Generic[T]):
 def results_below_calls(
     items: Iterable[T], event_of: Callable[[T], Event], turn_of: Callable[[T], object]
 ) -> Iterator[tuple[T, ToolCall | None]]:
-    """All items, each result right below its call; one that stands elsewhere comes with the call that it answers."""
+    """All items, each result right below its call; one that stands elsewhere comes with the call that it answers.
+
+    A helper's words come with the call by which it is at work.
+    """
     held: list[_Held[T]] = []
     known: dict[str, ToolCall] = {}
     turn: object = None
@@ -60,10 +70,47 @@ def results_below_calls(
                     call.results.append(item)
                 else:
                     held.append(_Held(item, answers=known.get(event.tool_use_id) if event.tool_use_id else None))
+            case Hook(tool_use_id=call_id) if call_id:
+                held.append(_Held(item, answers=known.get(call_id)))
             case _:
                 held.append(_Held(item))
         yield from _released(held, next((n for n, each in enumerate(held) if each.waits), len(held)))
     yield from _released(held, len(held))
+
+
+def told_once(
+    pairs: Iterable[tuple[T, ToolCall | None]], event_of: Callable[[T], Event], with_event: Callable[[T, Event], T]
+) -> Iterator[tuple[T, ToolCall | None]]:
+    """What ``results_below_calls`` gives, without the words of a call, and the result, that the next event repeats."""
+    held: tuple[T, ToolCall | None] | None = None
+    call = ToolCall(tool_name="")
+    for pair in pairs:
+        event = event_of(pair[0])
+        if held is not None and _repeats(event, call):
+            if event_of(held[0]) is call:
+                yield with_event(held[0], msgspec.structs.replace(call, input={})), None
+        elif held is not None:
+            yield held
+        held = pair
+        if isinstance(event, ToolCall) and event.tool_name in SUMMING_UP:
+            call = event
+        elif not isinstance(event, ToolResult) or not _is_of(event, call):
+            yield pair
+            held = None
+    if held is not None:
+        yield held
+
+
+def _repeats(event: Event, call: ToolCall) -> bool:
+    """Whether an event says what a call says."""
+    said = call.input.get("summary") if isinstance(call.input, dict) else None
+    match event:
+        case ToolResult(content=content) if isinstance(said, str) and _is_of(event, call):
+            return content in (said, compact_result(event.tool_name, event.tool, said))
+        case AssistantText(text=text):
+            return text == said
+        case _:
+            return False
 
 
 def _is_of(result: ToolResult, call: ToolCall) -> bool:

@@ -34,6 +34,11 @@ _NAMED = (
 _STRING = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`)"""
 _COMMAND_IN_CODE = re.compile(rf"""\b(?:cmd|command)["']?\s*:\s*{_STRING}""", re.DOTALL)
 _META_IN_CODE = re.compile(rf"""\b(?:description|name)["']?\s*:\s*{_STRING}""", re.DOTALL)
+_PATCH = "*** Begin Patch"
+_PATCHES = re.compile(r"(\bapply_?patch)\s+(?:<<-?\s*['\"]?\w+['\"]?\s+|['\"])?(?=\*\*\* Begin Patch)")
+"""A command that applies a patch, up to it."""
+_PIECE = re.compile(r"^@@", re.MULTILINE)
+_SIGNS = ("+", "-")
 _PATCHED = re.compile(r"\*\*\* (?:Update|Add|Delete) File: ((?:(?!\\n)[^\r\n\"'`])+)")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
@@ -52,7 +57,7 @@ def essence(call: ToolCall) -> str:
     """
     given = call.input if isinstance(call.input, dict) else {"input": call.input}
     if command := next((text for key in _COMMANDS if (text := _text(given.get(key)))), ""):
-        return command
+        return _without_patch(command)
     for special in (_of_code, _of_patch, _of_lists, _of_task, _of_plan):
         if found := special(given):
             return found
@@ -70,7 +75,10 @@ def is_path(call: ToolCall) -> bool:
 
 
 def changed_lines(call: ToolCall) -> Iterator[tuple[str, str]]:
-    """The lines that an edit takes away (``-``) and puts there (``+``), in order, without those that stay."""
+    """The lines that an edit takes away (``-``) and puts there (``+``), in order, without those that stay.
+
+    Of an edit of several files the path of each comes before its lines, without a sign.
+    """
     given = call.input if isinstance(call.input, dict) else {}
     edits = given.get("edits")
     for each in [given, *(edits if isinstance(edits, list) else [])]:
@@ -78,10 +86,12 @@ def changed_lines(call: ToolCall) -> Iterator[tuple[str, str]]:
             old, new = (_first_text(each, keys) for keys in (_OLD_KEYS, _NEW_KEYS))
             if old or new:
                 yield from _difference(old.split("\n") if old else [], new.split("\n") if new else [])
-    for patch in _patches(given):
-        for line in patch.split("\n"):
-            if line[:1] in ("+", "-") and not line.startswith(("+++ ", "--- ")):
-                yield line[0], line[1:]
+    files = [*(found for patch in _patches(given) for found in _files_of(patch)), *_files_changed(given)]
+    are_several = len({path for path, _ in files}) > 1
+    for path, lines in files:
+        if are_several:
+            yield "", path
+        yield from lines
 
 
 def without_terminal_codes(text: str) -> str:
@@ -111,7 +121,7 @@ def _first_text(given: dict[str, Any], keys: tuple[str, ...]) -> str:
 def _of_code(given: dict[str, Any]) -> str:
     """A script that calls other tools: the commands in it, and the files that it patches."""
     code = _first_text(given, CODE_KEYS)[:SCANNED_CHARS_MAX]
-    if not code or code.lstrip().startswith("*** Begin Patch"):
+    if not code or code.lstrip().startswith(_PATCH):
         return ""
     commands = [_unquoted(found) for found in _COMMAND_IN_CODE.findall(code)]
     patched = _patched_in(code)
@@ -123,22 +133,76 @@ def _of_code(given: dict[str, Any]) -> str:
 
 
 def _of_patch(given: dict[str, Any]) -> str:
-    return next((found for patch in _patches(given) if (found := _patched_in(patch))), "")
+    patched = next((found for patch in _patches(given) if (found := _patched_in(patch))), "")
+    paths = [path for path, _ in _files_changed(given)]
+    return patched or (_listed(paths) if len(paths) > 1 else "")
 
 
 def _patches(given: dict[str, Any]) -> Iterator[str]:
     """The patches in an input, as text with line ends of its own."""
-    for key in ("patch", "patchText", "patch_text", *CODE_KEYS):
-        text = given.get(key)
-        if isinstance(text, str) and "*** Begin Patch" in text:
-            for literal in re.findall(_STRING, text[:SCANNED_CHARS_MAX]) if key in CODE_KEYS else ():
-                if "*** Begin Patch" in literal:
-                    text = _unquoted(literal)
-            yield text[text.find("*** Begin Patch") :]
+    for key in (*_COMMANDS, "patch", "patchText", "patch_text", *CODE_KEYS):
+        text = _text(given.get(key))
+        if _PATCH in text and (key not in _COMMANDS or _PATCHES.search(text)):
+            is_script = key in CODE_KEYS and not text.lstrip().startswith(_PATCH)
+            literals = re.findall(_STRING, text[:SCANNED_CHARS_MAX]) if is_script else []
+            yield from [_unquoted(each) for each in literals if _PATCH in each] or [text]
+
+
+def _without_patch(command: str) -> str:
+    """A command that applies a patch by the names of the files in place of the patch.
+
+    >>> _without_patch("cd w && apply_patch <<'EOF'\\n*** Begin Patch\\n*** Add File: a.md\\n+A\\n*** End Patch\\nEOF")
+    'cd w && apply_patch a.md'
+    """
+    found = _PATCHES.search(command)
+    patched = _patched_in(command[found.end() :]) if found else ""
+    return f"{command[: found.end(1)]} {patched}" if found and patched else command
+
+
+def _files_of(patch: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """The files of a patch, each with its changed lines."""
+    path, lines = "", list[tuple[str, str]]()
+    for line in patch[patch.find(_PATCH) :].split("\n"):
+        if header := _PATCHED.match(line):
+            if path:
+                yield path, lines
+            path, lines = header.group(1).strip(), []
+        elif line[:1] in _SIGNS:
+            lines.append((line[0], line[1:]))
+    if path or lines:
+        yield path, lines
+
+
+def _files_changed(given: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """The files that an agent says it changed, each with its changed lines: of a new one all that is in it."""
     changes = given.get("changes")
-    for each in changes.values() if isinstance(changes, dict) else changes if isinstance(changes, list) else ():
-        if isinstance(each, dict) and isinstance(diff := each.get("unified_diff") or each.get("diff"), str):
-            yield diff
+    named = changes.items() if isinstance(changes, dict) else []
+    listed = [("", each) for each in changes] if isinstance(changes, list) else []
+    for path, each in [*named, *listed]:
+        if isinstance(each, dict):
+            yield path or _text(each.get("path")), list(_lines_changed(each))
+
+
+def _lines_changed(change: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    diff, content = change.get("unified_diff") or change.get("diff"), change.get("content")
+    if isinstance(diff, str):
+        # What stands above the first piece names the files.
+        pieces = _PIECE.search(diff)
+        lines = diff[pieces.start() if pieces else 0 :].split("\n")
+        yield from ((line[0], line[1:]) for line in lines if line[:1] in _SIGNS)
+    elif isinstance(content, str):
+        sign = "-" if change.get("type") == "delete" else "+"
+        yield from ((sign, line) for line in content.removesuffix("\n").split("\n"))
+
+
+def _listed(paths: list[str]) -> str:
+    """Paths with what the others share with the first told once.
+
+    >>> _listed(["/w/new.md", "/w/a/notes.txt", "/x/b"])
+    '/w/new.md, a/notes.txt, /x/b'
+    """
+    folder = paths[0].rpartition("/")[0] + "/"
+    return ", ".join([paths[0], *(path.removeprefix(folder) for path in paths[1:])])
 
 
 def _patched_in(text: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+NO_PROMPT = "(no prompt)"
+"""What a session is listed as in which nobody asked for anything: one that its agent goes on with by itself."""
 SHORT_CHARS = 16
 """A line that is shorter says too little: what follows it is read with it."""
 _HANDED_OVER = re.compile(r"implement (?:the following|this) plan:?", re.IGNORECASE)

@@ -14,7 +14,7 @@ from backstory import agents
 from backstory.derive.essence import essence
 from backstory.errors import StoreDamaged
 from backstory.ingest.record_source import record_source
-from backstory.model import Event, LogIdentity, Tool, ToolCall, ToolResult, encoded
+from backstory.model import Event, Hook, LogIdentity, Tool, ToolCall, ToolResult, encoded
 from backstory.store.logs import API, STREAM
 
 if TYPE_CHECKING:
@@ -132,7 +132,9 @@ def _has_lines(call: ToolCall) -> bool:
 
 
 def _with_call(event: Event, compact: Event) -> Event:
-    """A result's tool and path stand in its call's record, which the compact form remembers."""
+    """What stands in another record, and the compact form remembers: a result's tool and path, a helper's call."""
+    if isinstance(event, Hook) and isinstance(compact, Hook):
+        return msgspec.structs.replace(event, tool_use_id=compact.tool_use_id)
     if isinstance(event, ToolResult) and isinstance(compact, ToolResult):
         return msgspec.structs.replace(
             event, tool_name=compact.tool_name, tool=compact.tool, file_path=compact.file_path

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from backstory import agents
-from backstory.errors import StoreDamaged, in_words, is_for_one_only
+from backstory.errors import StoreDamaged, is_for_one_only
 from backstory.ingest import unread
 from backstory.ingest.databases import ROWS_OF, Done, Rows, Unread, sessions_without_logs
 from backstory.ingest.discover import Candidate, discover
@@ -28,14 +28,15 @@ from backstory.ingest.matching import (
     start_of,
     whose_log,
 )
-from backstory.ingest.report import REASONS, Problem, Report, Tally, told_in_words
+from backstory.ingest.notes import Notes
+from backstory.ingest.report import Problem, Report
 from backstory.ingest.reported import is_reported, reported_logs
 from backstory.ingest.sidecars import gather, tell_again
 from backstory.ingest.sources import Reading, job_of, kept_candidate, place_of, relpath, rows_candidate, source_of
 from backstory.ingest.worker import Job, Outcome, Worker, WorkerLost, outcomes
 from backstory.model import LogIdentity
 from backstory.projects.git import project_key, worktree_root
-from backstory.store import SeenPlace, append, codec
+from backstory.store import append, codec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
@@ -114,31 +115,19 @@ def read_reported(store: Store, log: Log) -> None:
     _Ingest(store, frozenset(), lambda done, total: None).read_reported(log)
 
 
-class _Ingest:
+class _Ingest(Notes):
     def __init__(self, store: Store, running: Set[tuple[str, str]], progress: Callable[[int, int], None]) -> None:
-        self.store, self._running = store, running
-        self.report = Report()
+        super().__init__(store)
+        self._running = running
         self._progress = progress
-        self._places = store.places()
         self._pending: list[tuple[Reading, Outcome, RecordBatch]] = []
         self._worker: Worker | None = None
         self._handed: deque[Reading] = deque()
         self._pending_bytes = 0
         self._again: list[Candidate] = []
-        self._new_places: list[SeenPlace] = []
-        self._moved: list[tuple[int, str, str]] = []
         self._untold = {log.id for log in store.untold_logs()}
         self._tried: set[int] = set()
         """Logs that were read once more because something of them is kept as bytes only."""
-        self._failed: set[str] = set()
-        """Paths of what could not be stored."""
-        self._ctimes: dict[str, int] = {}
-        """Of files that are as they were, as far as an earlier version noted it."""
-        self._not_understood: dict[str, str] = {}
-        """Of each file that is kept though not all of it is understood, why that is."""
-        self._read_now: dict[str, int] = {}
-        """The log's id of each path that was read, or compared, in this ingest."""
-        self._sessions: dict[str, set[tuple[int, bool]]] = {}
         self._done = self._to_do = 0
 
     def run(self, candidates: list[Candidate]) -> None:
@@ -212,37 +201,6 @@ class _Ingest:
         except Exception as refused:
             self._note_failure(str(self.store.path), refused)
 
-    def _remember(self) -> None:
-        """Note the files that were looked at; where that fails, each by itself."""
-        places, moved = self._new_places, self._moved
-        self._new_places, self._moved = [], []
-        if not places and not moved:
-            return
-        try:
-            self.store.remember_places(places, moved)
-        except Exception as refused:
-            if not is_for_one_only(refused):
-                raise
-            for place in places:
-                self._alone(place.path, lambda place=place: self.store.remember_places([place]))  # type: ignore[misc]
-            for each in moved:
-                self._alone(each[1], lambda each=each: self.store.remember_places([], [each]))  # type: ignore[misc]
-
-    def _alone(self, path: str, work: Callable[[], object]) -> None:
-        """Do something for one file; what goes wrong is that file's alone."""
-        try:
-            work()
-        except Exception as refused:
-            self._note_failure(path, refused)
-
-    def _note_failure(self, path: str, refused: Exception, more: str = "") -> None:
-        """List what went wrong with one log; raises what concerns the store itself."""
-        if not is_for_one_only(refused):
-            raise refused
-        self._failed.add(path)
-        reason = in_words(refused)
-        self.report.errors.append(Problem(path, f"{more} ({reason})" if more else reason))
-
     def read_databases(
         self, agents: Sequence[Agent], environ: Mapping[str, str], home: Path, places: Sequence[Path]
     ) -> None:
@@ -294,11 +252,6 @@ class _Ingest:
         self.report.gave_nothing += problems
         self.report.gave_nothing += [Problem(path, reason) for path, reason in gathered.known_problems]
 
-    def _log_id(self, each: Candidate) -> int | None:
-        """The id of the log that a file is kept as."""
-        seen = self._places.get(each.path)
-        return self._read_now.get(each.path, seen.log_id if seen is not None else None)
-
     def _read_all(self, changed: list[Candidate]) -> None:
         for each in changed:
             self._read(each)
@@ -306,26 +259,6 @@ class _Ingest:
             self._collect()
         self._flush()
         self._end_worker()
-
-    def _is_as_it_was(self, each: Candidate) -> bool:
-        seen = self._places.get(each.path)
-        if seen is None or (seen.size, seen.mtime_ns, seen.inode, seen.device) != (
-            each.size, each.mtime_ns, each.inode, each.device,
-        ):  # fmt: skip
-            return False
-        if seen.ctime_ns is None and each.ctime_ns is not None:
-            self._ctimes[each.path] = each.ctime_ns
-        elif seen.ctime_ns != each.ctime_ns:
-            # It may have been written to, and got its size and time back.
-            return False
-        if seen.log_id is None and not seen.reason:
-            # Its session was deleted by another program, which leaves no tombstone.
-            return False
-        if seen.log_id is not None and seen.reason:
-            self._not_understood[each.path] = seen.reason
-        elif seen.reason:
-            self.report.gave_nothing.append(Problem(each.path, REASONS.get(seen.reason, seen.reason)))
-        return True
 
     def _read(self, each: Candidate) -> None:
         try:
@@ -652,27 +585,3 @@ class _Ingest:
         gone = [log for log in older if log.path == each.path or not Path(log.path).exists()]
         if lacks_nothing := repeated_by(self.store, new, gone):
             self.store.drop_logs(lacks_nothing, in_favour_of=new.id)
-
-    def _gave_nothing(self, each: Candidate, reason: str) -> None:
-        self._not_understood.pop(each.path, None)
-        self._new_places.append(place_of(each, None, reason))
-        self.report.gave_nothing.append(Problem(each.path, REASONS[reason]))
-
-    def _place(self, each: Candidate, log_id: int) -> None:
-        self._read_now[each.path] = log_id
-        self._new_places.append(place_of(each, log_id, self._why(each)))
-
-    def _why(self, each: Candidate) -> str | None:
-        """Why a file is kept, but not understood or not whole; None for one that is both."""
-        return self._not_understood.get(each.path) or None
-
-    def _tally(self, agent: str) -> Tally:
-        return self.report.by_agent.setdefault(agent, Tally())
-
-    def _sum_up(self) -> None:
-        told = ((path, reason) for path, reason in sorted(self._not_understood.items()) if reason)
-        self.report.not_understood = [Problem(path, told_in_words(reason)) for path, reason in told]
-        for agent, touched in self._sessions.items():
-            new = {session for session, is_new in touched if is_new}
-            self._tally(agent).sessions_new = len(new)
-            self._tally(agent).sessions_updated = len({session for session, _ in touched} - new)

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import select
-import shutil
-import signal
 import subprocess
-import threading
 import time
 from contextlib import closing, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -43,6 +39,7 @@ from backstory.runs.queued import settle, still_waits
 from backstory.runs.spool import MARKER, ORPHAN_S, SPOOLS, Run, Spool, waiting
 from backstory.runs.stdin_pipe import StdinPipe
 from backstory.runs.steering import Steering
+from backstory.runs.stopping import EndOf, Stopping
 from backstory.runs.stream import Followed, Shown, SpooledRun, append_run, native_id, program, run_part
 from backstory.store import Store, open_store
 from backstory.store.queue import Kind
@@ -59,12 +56,6 @@ POLL_S = 0.025
 READ_BYTES = 1024 * 1024
 LOCK_S = 2.0
 """So long a session's lock is waited for."""
-LOOK_S = 1.0
-DISK_BYTES_LEAST = 64 * 1024 * 1024
-"""With less room on the disk an agent is stopped, so that what it said can still be stored."""
-INTERRUPTS_MAX = 2
-INTERRUPT_S = 5.0
-"""So long an agent may take to stop when asked; then it is ended with all that it started."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -299,7 +290,7 @@ class Runner:
         command = _command(agent, steer if feed is not None else None, executable, request, run.native_id)
         with (
             Whereabouts(store.path) as whereabouts,
-            _Stopping(Spool(self._home / SPOOLS / run.turn_uid), request.silence_s) as stopping,
+            Stopping(Spool(self._home / SPOOLS / run.turn_uid), request.silence_s) as stopping,
             nullcontext() if feed is None else closing(feed),
         ):
             spool = Spool.begin(self._home / SPOOLS, run, prefix + request.prompt)
@@ -312,9 +303,8 @@ class Runner:
             # The agent needs its time to begin, so this costs none.
             self._let_home_know(store, session)
             import_module("backstory.derive.deriver")  # needed to store what it says
-            if process is None:
-                ended = Exit(was_cancelled=True)
-            else:
+            ended = Exit(was_cancelled=True)
+            if process is not None:
                 reader = stream_reader(agents.load(request.agent))
                 is_known = listeners.is_known(self._home, executable)
                 steering = _steering(hold, spool, feed, steer, reader, self._now, is_known=is_known)
@@ -452,13 +442,13 @@ class Runner:
         spool: Spool,
         process: subprocess.Popen[bytes],
         reader: StreamReader,
-        stopping: _Stopping,
+        stopping: Stopping,
         steering: Steering | None,
         show: Callable[[Shown], None],
     ) -> Exit:
         """Show what comes until the agent has ended; what it left running is ended with it."""
         outputs = [Followed(spool.stdout, reader, is_error=False), Followed(spool.stderr, reader, is_error=True)]
-        with _Ending(process.pid) as ending:
+        with EndOf(process.pid) as ending:
             while process.poll() is None:
                 came = False
                 for output in outputs:
@@ -504,7 +494,7 @@ def _steering(
     return Steering(hold, spool, feed, steer, state, now, is_known=is_known)
 
 
-def _steered(steering: Steering, stopping: _Stopping, show: Callable[[Shown], None]) -> bool:
+def _steered(steering: Steering, stopping: Stopping, show: Callable[[Shown], None]) -> bool:
     """Tell the agent what has come, unless it was asked to stop, and show what it has taken up; whether it has any."""
     if stopping.was_asked:
         steering.end()
@@ -512,88 +502,6 @@ def _steered(steering: Steering, stopping: _Stopping, show: Callable[[Shown], No
     for event in taken:
         show(Shown([event]))
     return bool(taken)
-
-
-class _Ending:
-    """Waits a while, but no longer than a process lives, where the system tells of its end."""
-
-    def __init__(self, pid: int) -> None:
-        self._files: list[int] = []
-        with suppress(AttributeError, OSError):
-            self._files = [os.pidfd_open(pid)]
-
-    def __enter__(self) -> _Ending:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in self._files:
-            os.close(file)
-
-    def wait(self, seconds: float) -> None:
-        """Wait, at most so long; at once when the process is over."""
-        select.select(self._files, [], [], seconds)
-
-
-class _Stopping:
-    """When and how hard an agent is stopped: asked first, ended when it does not listen."""
-
-    def __init__(self, spool: Spool, silence_s: float) -> None:
-        self._spool, self._silence_s = spool, silence_s
-        self._last_word = self._last_look = time.monotonic()
-        self._asked: float | None = None
-        self._interrupts = 0
-        self._is_stopping = False
-        self._before: Any = None
-
-    def __enter__(self) -> _Stopping:
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._interrupted)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _interrupted(self, _number: int, _frame: object) -> None:
-        # Heard at once, also while nobody reads our output; raised only when the agent has been ended already, because
-        # an exception could strike anywhere.
-        self._interrupts += 1
-        if self._is_stopping:
-            # Heard while the one before is still seen to: ending an agent must not be broken off.
-            return
-        if self._interrupts > INTERRUPTS_MAX:
-            raise KeyboardInterrupt
-        self._is_stopping = True
-        try:
-            self._stop(time.monotonic())
-        finally:
-            self._is_stopping = False
-
-    @property
-    def was_asked(self) -> bool:
-        """Whether the agent was asked to stop."""
-        return self._asked is not None
-
-    def look(self, *, came: bool) -> None:
-        """Note whether something came; act on silence, on a full disk, and on an agent that does not listen."""
-        now = time.monotonic()
-        self._last_word = now if came else self._last_word
-        if self._asked is not None and now - self._asked > INTERRUPT_S:
-            self._spool.kill()
-        elif self._asked is None and 0 < self._silence_s < now - self._last_word:
-            self._stop(now, f"Stopped: it said nothing for {self._silence_s:.0f} s (the setting run.silence_s).")
-        elif self._asked is None and now - self._last_look > LOOK_S:
-            self._last_look = now
-            if shutil.disk_usage(self._spool.folder).free < DISK_BYTES_LEAST:
-                self._stop(now, "Stopped: the disk is nearly full.")
-
-    def _stop(self, now: float, why: str = "") -> None:
-        """Ask it to stop; the second time, end it."""
-        if self._asked is not None:
-            self._spool.kill()
-            return
-        self._asked = now
-        self._spool.cancel(why)
 
 
 def _context(store: Store, session: Session, request: Request, agent: RunPart, after: Point | None) -> str:

@@ -11,6 +11,7 @@ from backstory.store import (
     derived_tables,
     erasing,
     events,
+    retelling,
 )
 from backstory.store.branches import Named, Place, TreeTurn
 from backstory.store.database import id_of
@@ -34,6 +35,10 @@ class Branching(Maintenance):
         ``pruned``: also what is left of those that were pruned since, which is where they were.
         """
         return self._read(lambda db: branches.of_session(db, id_of(session), removed=removed, pruned=pruned))
+
+    def rewound(self, session: Session | int) -> frozenset[str]:
+        """The uids of the turns that a rewind, or another branch, left behind."""
+        return self._read(lambda db: retelling.rewound(db, id_of(session)))
 
     def leaf(self, session: Session | int) -> Point | None:
         """The record that the next prompt follows; None in a session without turns."""

@@ -31,7 +31,7 @@ from backstory.model import PARTIAL, Relation, Tokens
 from backstory.store import claims, kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import apsw
 
@@ -136,6 +136,10 @@ class Costs:
             marked = self._db.execute("select cost_usd from main.sessions where id = ?", (session_id,)).get
             return cost_of(Tokens(), None, reported=marked)
         return total(each.cost for each in found if each.counts)
+
+    def sessions(self, wanted: Iterable[int]) -> dict[int, Cost]:
+        """What these sessions cost, each with its subagents."""
+        return {each: self.session(each) for each in wanted}
 
     def _turns(self, session_id: int) -> list[TurnCost]:
         is_included = self._is_included(session_id)

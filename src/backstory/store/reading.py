@@ -156,12 +156,7 @@ class Reading(Database):
     def session_costs(self, sessions: Iterable[Session | int]) -> dict[int, Cost]:
         """What sessions cost with their subagents, by their ids; a copied turn counts where it was first."""
         table, wanted = costs.price_table(self.prices_file), [id_of(each) for each in sessions]
-
-        def read(db: apsw.Connection) -> dict[int, Cost]:
-            asked = costs.Costs(db, table, estimates=False)
-            return {each: asked.session(each) for each in wanted}
-
-        return self._read(read)
+        return self._read(lambda db: costs.Costs(db, table, estimates=False).sessions(wanted))
 
     def turn_numbers(self, session: Session | int) -> dict[int, int]:
         """The number (1, 2, …) of each of a session's turns, by the id that events name."""

@@ -42,6 +42,13 @@ def test_a_result_has_the_name_and_the_path_of_its_call() -> None:
     assert (found.content, found.is_error) == ("no", True)
 
 
+def test_a_search_for_tools_gives_their_names() -> None:
+    call = {"type": "tool_use", "id": "t1", "name": "ToolSearch", "input": {"query": "select:Ask,Tell"}}
+    named = [{"type": "tool_reference", "tool_name": name} for name in ("Ask", "Tell")]
+    given = {"type": "tool_result", "tool_use_id": "t1", "content": named}
+    assert only(said(assistant(call), user([given])), ToolResult).content == "Ask\nTell"
+
+
 def test_a_plan_that_was_put_before_the_user_is_a_plan_too() -> None:
     assert only(said(user("go"), PLAN, result("User has approved your plan.", "t1")), Plan).content == "# Do it"
 

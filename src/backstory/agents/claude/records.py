@@ -84,12 +84,11 @@ def plain_text(value: Any) -> str:
     if isinstance(value, list):
         return "\n".join(plain_text(each) for each in value)
     if isinstance(value, dict):
-        if isinstance(value.get("text"), str):
-            return str(value["text"])
+        for key in ("text", "tool_name" if value.get("type") == "tool_reference" else "message"):
+            if isinstance(value.get(key), str):
+                return str(value[key])
         if value.get("type") in ("image", "document"):
             return f"[{value['type']}]"
-        if isinstance(value.get("message"), str):
-            return str(value["message"])
     return encoded(value).decode()
 
 

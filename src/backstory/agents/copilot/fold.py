@@ -15,6 +15,7 @@ from backstory.agents import (
     _numbers,
     _token_sums,
 )
+from backstory.agents.copilot.helpers import Helpers
 from backstory.agents.copilot.places import NAME
 from backstory.agents.copilot.tools import (
     EDITOR_COMMANDS,
@@ -69,6 +70,7 @@ class State(Struct, kw_only=True):
     turn: Turn | None = None
     turns_seen: int = 0
     calls: dict[str, Call] = field(default_factory=dict)
+    helpers: Helpers = field(default_factory=Helpers)
     has_prompts: bool = False
     """Whether the session has begun to be used since it was started: until then, choosing a model switches none."""
     selected: str | None = None

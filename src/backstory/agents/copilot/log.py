@@ -212,7 +212,7 @@ class Reader(DocumentFold, RowFold):
             self._note_title(kind, data)
             return []
         if record.agent_id or data.get("parentToolCallId"):
-            events = self._aside(kind, data)
+            events = self._state.helpers.named(self._aside(kind, data), kind, data, record.agent_id)
         else:
             events = self._own(kind, data, as_text(record.id), at, seq)
             self._close(kind, data, events, at)

@@ -1,0 +1,16 @@
+"""Records of an agent's first builds, which stand bare in their lines. What they say of the session as a whole."""
+
+from __future__ import annotations
+
+import re
+
+BARE = re.compile(rb'\s*\{"(?:id|record_type|type)"\s*:')
+META = re.compile(rb'\s*\{"id"\s*:\s*"([^"\\]+)"\s*,\s*"timestamp"\s*:\s*"[^"]*"\s*,\s*"(?:instructions|git)"')
+"""The first line of such a log."""
+_CWD = re.compile(rb"<environment_context>\s*(?:\\n\s*)*(?:<cwd>|Current working directory: )([^<\\\"]+)")
+
+
+def cwd_in(line: bytes) -> str:
+    """The folder that a session is at work in: only what the model is told of its surroundings says it."""
+    found = _CWD.search(line)
+    return found.group(1).decode("utf-8", "replace").strip() if found else ""

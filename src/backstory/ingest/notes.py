@@ -1,0 +1,115 @@
+"""What an ingest finds out of files: which are as they were, which gave nothing and why, what could not be stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backstory.errors import in_words, is_for_one_only
+from backstory.ingest.report import REASONS, Problem, Report, Tally, told_in_words
+from backstory.ingest.sources import place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from backstory.ingest.discover import Candidate
+    from backstory.store import SeenPlace, Store
+
+
+class Notes:
+    """The notes of one ingest: its report, and the files that the next one need not open."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.report = Report()
+        self._places = store.places()
+        self._new_places: list[SeenPlace] = []
+        self._moved: list[tuple[int, str, str]] = []
+        self._failed: set[str] = set()
+        """Paths of what could not be stored."""
+        self._ctimes: dict[str, int] = {}
+        """Of files that are as they were, as far as an earlier version noted it."""
+        self._not_understood: dict[str, str] = {}
+        """Of each file that is kept though not all of it is understood, why that is."""
+        self._read_now: dict[str, int] = {}
+        """The log's id of each path that was read, or compared, in this ingest."""
+        self._sessions: dict[str, set[tuple[int, bool]]] = {}
+
+    def _is_as_it_was(self, each: Candidate) -> bool:
+        seen = self._places.get(each.path)
+        if seen is None or (seen.size, seen.mtime_ns, seen.inode, seen.device) != (
+            each.size, each.mtime_ns, each.inode, each.device,
+        ):  # fmt: skip
+            return False
+        if seen.ctime_ns is None and each.ctime_ns is not None:
+            self._ctimes[each.path] = each.ctime_ns
+        elif seen.ctime_ns != each.ctime_ns:
+            # It may have been written to, and got its size and time back.
+            return False
+        if seen.log_id is None and not seen.reason:
+            # Its session was deleted by another program, which leaves no tombstone.
+            return False
+        if seen.log_id is not None and seen.reason:
+            self._not_understood[each.path] = seen.reason
+        elif seen.reason:
+            self.report.gave_nothing.append(Problem(each.path, REASONS.get(seen.reason, seen.reason)))
+        return True
+
+    def _log_id(self, each: Candidate) -> int | None:
+        """The id of the log that a file is kept as."""
+        seen = self._places.get(each.path)
+        return self._read_now.get(each.path, seen.log_id if seen is not None else None)
+
+    def _place(self, each: Candidate, log_id: int) -> None:
+        self._read_now[each.path] = log_id
+        self._new_places.append(place_of(each, log_id, self._why(each)))
+
+    def _why(self, each: Candidate) -> str | None:
+        """Why a file is kept, but not understood or not whole; None for one that is both."""
+        return self._not_understood.get(each.path) or None
+
+    def _gave_nothing(self, each: Candidate, reason: str) -> None:
+        self._not_understood.pop(each.path, None)
+        self._new_places.append(place_of(each, None, reason))
+        self.report.gave_nothing.append(Problem(each.path, REASONS[reason]))
+
+    def _alone(self, path: str, work: Callable[[], object]) -> None:
+        """Do something for one file; what goes wrong is that file's alone."""
+        try:
+            work()
+        except Exception as refused:
+            self._note_failure(path, refused)
+
+    def _note_failure(self, path: str, refused: Exception, more: str = "") -> None:
+        """List what went wrong with one log; raises what concerns the store itself."""
+        if not is_for_one_only(refused):
+            raise refused
+        self._failed.add(path)
+        reason = in_words(refused)
+        self.report.errors.append(Problem(path, f"{more} ({reason})" if more else reason))
+
+    def _tally(self, agent: str) -> Tally:
+        return self.report.by_agent.setdefault(agent, Tally())
+
+    def _remember(self) -> None:
+        """Note the files that were looked at; where that fails, each by itself."""
+        places, moved = self._new_places, self._moved
+        self._new_places, self._moved = [], []
+        if not places and not moved:
+            return
+        try:
+            self.store.remember_places(places, moved)
+        except Exception as refused:
+            if not is_for_one_only(refused):
+                raise
+            for place in places:
+                self._alone(place.path, lambda place=place: self.store.remember_places([place]))  # type: ignore[misc]
+            for each in moved:
+                self._alone(each[1], lambda each=each: self.store.remember_places([], [each]))  # type: ignore[misc]
+
+    def _sum_up(self) -> None:
+        told = ((path, reason) for path, reason in sorted(self._not_understood.items()) if reason)
+        self.report.not_understood = [Problem(path, told_in_words(reason)) for path, reason in told]
+        for agent, touched in self._sessions.items():
+            new = {session for session, is_new in touched if is_new}
+            self._tally(agent).sessions_new = len(new)
+            self._tally(agent).sessions_updated = len({session for session, _ in touched} - new)

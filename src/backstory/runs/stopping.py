@@ -1,0 +1,104 @@
+"""How an agent is stopped: asked first, ended when it does not listen. Ctrl-C, silence and a full disk stop it."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from backstory.runs.spool import Spool
+
+LOOK_S = 1.0
+DISK_BYTES_LEAST = 64 * 1024 * 1024
+"""With less room on the disk an agent is stopped, so that what it said can still be stored."""
+INTERRUPTS_MAX = 2
+INTERRUPT_S = 5.0
+"""So long an agent may take to stop when asked; then it is ended with all that it started."""
+
+
+class EndOf:
+    """Waits a while, but no longer than a process lives, where the system tells of its end."""
+
+    def __init__(self, pid: int) -> None:
+        self._files: list[int] = []
+        with suppress(AttributeError, OSError):
+            self._files = [os.pidfd_open(pid)]
+
+    def __enter__(self) -> EndOf:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files:
+            os.close(file)
+
+    def wait(self, seconds: float) -> None:
+        """Wait, at most so long; at once when the process is over."""
+        select.select(self._files, [], [], seconds)
+
+
+class Stopping:
+    """When and how hard an agent is stopped: asked first, ended when it does not listen."""
+
+    def __init__(self, spool: Spool, silence_s: float) -> None:
+        self._spool, self._silence_s = spool, silence_s
+        self._last_word = self._last_look = time.monotonic()
+        self._asked: float | None = None
+        self._interrupts = 0
+        self._is_stopping = False
+        self._before: Any = None
+
+    def __enter__(self) -> Stopping:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._interrupted)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _interrupted(self, _number: int, _frame: object) -> None:
+        # Heard at once, also while nobody reads our output; raised only when the agent has been ended already, because
+        # an exception could strike anywhere.
+        self._interrupts += 1
+        if self._is_stopping:
+            # Heard while the one before is still seen to: ending an agent must not be broken off.
+            return
+        if self._interrupts > INTERRUPTS_MAX:
+            raise KeyboardInterrupt
+        self._is_stopping = True
+        try:
+            self._stop(time.monotonic())
+        finally:
+            self._is_stopping = False
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether the agent was asked to stop."""
+        return self._asked is not None
+
+    def look(self, *, came: bool) -> None:
+        """Note whether something came; act on silence, on a full disk, and on an agent that does not listen."""
+        now = time.monotonic()
+        self._last_word = now if came else self._last_word
+        if self._asked is not None and now - self._asked > INTERRUPT_S:
+            self._spool.kill()
+        elif self._asked is None and 0 < self._silence_s < now - self._last_word:
+            self._stop(now, f"Stopped: it said nothing for {self._silence_s:.0f} s (the setting run.silence_s).")
+        elif self._asked is None and now - self._last_look > LOOK_S:
+            self._last_look = now
+            if shutil.disk_usage(self._spool.folder).free < DISK_BYTES_LEAST:
+                self._stop(now, "Stopped: the disk is nearly full.")
+
+    def _stop(self, now: float, why: str = "") -> None:
+        """Ask it to stop; the second time, end it."""
+        if self._asked is not None:
+            self._spool.kill()
+            return
+        self._asked = now
+        self._spool.cancel(why)
