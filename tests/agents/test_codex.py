@@ -747,6 +747,42 @@ def test_an_unknown_type_is_an_event_and_counted(line: bytes, kind: str) -> None
     assert what.unknown == {kind: 1}
 
 
+CALLED = ToolCall(tool_use_id="c1", tool_name="shell", tool=Tool.SHELL)
+
+
+@pytest.mark.parametrize(
+    ("line", "said_by_it"),
+    [
+        (response("message", id=5, role="assistant", content="ok", phase={}), AssistantText(text="ok")),
+        (response("function_call", call_id="c1", name="shell", arguments=7), CALLED),
+        (event("error", message="no", codex_error_info=[1]), Error(message="no")),
+        (event("task_complete", turn_id=FIRST, error=3, duration_ms=9), Complete(success=True, duration_ms=9)),
+        (event("item_completed", item={"type": "Error", "id": [], "message": "no"}), Error(message="no")),
+        (record("compacted", {"message": {"text": "all"}}), Compacted()),
+    ],
+    ids=["an id", "arguments", "a code", "an error", "an item's id", "a summary"],
+)
+def test_a_field_of_another_shape_is_as_if_it_were_not_told(line: bytes, said_by_it: Event) -> None:
+    what = said(meta(), task(FIRST), typed("go"), line)
+    assert what.events[-1][-1] == said_by_it
+    assert what.unknown == {}
+
+
+def test_of_a_session_whose_origin_has_another_shape_the_rest_is_read() -> None:
+    what = said(meta(git={"branch": 5, "repository_url": "https://a.example/b"}, source={"subagent": [1]}))
+    assert (what.session.branch, what.session.repository) == (None, "https://a.example/b")
+    assert (what.identity.native_id, what.identity.relation) == (THREAD, None)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [event("error").replace(b'"error"', b"5"), event("item_completed", item={"type": None}), record("event_msg", [])],  # type: ignore[arg-type]
+    ids=["a type", "an item's type", "a payload"],
+)
+def test_what_has_a_type_that_is_no_word_is_unknown(line: bytes) -> None:
+    assert said(meta(), line).unknown == {"not JSON": 1}
+
+
 def test_the_state_stays_small_however_long_the_log() -> None:
     lines = [meta()]
     for number in range(3_000):

@@ -78,7 +78,7 @@ def test_the_next_prompt_goes_on_with_what_was_just_continued(bench: Bench) -> N
 
 
 def test_a_session_read_from_a_log_goes_on_in_its_own_agent(bench: Bench) -> None:
-    uid = read_log(bench, f"{codex.NAME}/tools")
+    uid = read_log(bench, f"{codex.AGENT.name}/tools")
     refused = bench.backstory("run", "-S", uid, "go on", environ={"PATH": str(bench.bin)})
     assert refused.returncode == 69
-    assert codex.NAME in refused.stderr
+    assert codex.AGENT.name in refused.stderr

@@ -1,0 +1,275 @@
+"""What a thread comes to, record by record: its tasks, turns and their tree, calls, tokens."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct, field
+
+from backstory import ids
+from backstory.agents import _numbers
+from backstory.agents.codex.places import NAME
+from backstory.agents.codex.prompts import IDE_CONTEXT
+from backstory.agents.codex.records import EventMsg, ResponseItem, TokenUsageInfo, TurnContext
+from backstory.agents.codex.tools import TOOLS, call_of, output_of
+from backstory.agents.codex.usage import Usage, added_to
+from backstory.conversation.context import strip_context, told_as
+from backstory.model import (
+    AssistantText,
+    Error,
+    Event,
+    LogIdentity,
+    Outcome,
+    Plan,
+    Relation,
+    SessionFacts,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Unknown,
+    UserMessage,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CALLS_OPEN_MAX = 2_000
+_PATH_MAX = 200
+_TELLINGS_MAX = 200
+_OVER_MAX = 200
+
+
+class Call(Struct):
+    """A call whose result is still to come."""
+
+    name: str
+    tool: str
+    path: str | None = None
+    failed: bool = False
+
+
+class State(Struct, kw_only=True):
+    """What a reader needs to go on: bounded, whatever the log's size."""
+
+    session: SessionFacts = field(default_factory=SessionFacts)
+    thread: str | None = None
+    has_copies: bool = False
+    has_events: bool = False
+    model: str | None = None
+    task: str | None = None
+    task_root: str | None = None
+    """The turn that a task is a part of, such as the review that it makes."""
+    tells_tasks: bool = False
+    task_prompts: int = 0
+    task_error: str | None = None
+    tellings: dict[str, dict[str, int]] = field(default_factory=dict)
+    turn: Turn | None = None
+    turn_task: str | None = None
+    turns_seen: int = 0
+    path: list[tuple[str, int]] = field(default_factory=list)
+    totals: Usage | None = None
+    over: list[str] = field(default_factory=list)
+    """The last tasks that ended in this log: one that begins again is a copy, written by a fork in the same file."""
+    is_copy: bool = False
+    path_copied: list[tuple[str, int]] = field(default_factory=list)
+    """The path as it was when copies began."""
+    untold: list[tuple[str, int]] = field(default_factory=list)
+    """What the model was sent as the user's words, and how many images, while no other record tells the prompt."""
+    calls: dict[str, Call] = field(default_factory=dict)
+
+
+_state_decoder = msgspec.json.Decoder(State)
+
+
+class Fold:
+    """The state of a log that is read, and what records do to it."""
+
+    def __init__(self, identity: LogIdentity, state: bytes | None) -> None:
+        self._is_helper = identity.relation == Relation.SUBAGENT
+        self._native_id = identity.native_id
+        self._state = _state_decoder.decode(state) if state else State()
+        self._touched: dict[str, Turn] = {}
+        self.unknown: dict[str, int] = Counter()
+
+    @property
+    def session(self) -> SessionFacts:
+        return self._state.session
+
+    def touched(self) -> Iterator[Turn]:
+        turns, self._touched = self._touched, {}
+        return iter(turns.values())
+
+    def state(self) -> bytes:
+        turn = self._state.turn
+        # The prompt of a turn that has begun is in the store already.
+        turn = msgspec.structs.replace(turn, prompt="") if turn else None
+        return msgspec.json.encode(msgspec.structs.replace(self._state, turn=turn))
+
+    # tasks and calls ------------------------------------------------------------------------------------------
+
+    def _begin_task(self, told: TurnContext | EventMsg) -> None:
+        state, task = self._state, told.turn_id or None
+        state.tells_tasks = True
+        is_told_again = task in state.over and isinstance(told, EventMsg)
+        if task is None or task != state.task or is_told_again:
+            state.task, state.task_prompts, state.task_error, state.tellings = task, 0, None, {}
+            state.task_root = told.root_turn_id or None
+            state.untold, state.is_copy = [], task in state.over
+            if state.is_copy:
+                self._follow_copy(ids.turn_uid(NAME, task or ""))
+
+    def _tool_call(self, item: ResponseItem) -> ToolCall:
+        name, given, path = call_of(item)
+        call_id = item.call_id or item.id or ""
+        tool = TOOLS.get(item.name or name, Tool.OTHER)
+        self._state.calls[call_id] = Call(name, tool, path)
+        if len(self._state.calls) > _CALLS_OPEN_MAX:
+            self._state.calls.pop(next(iter(self._state.calls)))
+        return ToolCall(tool_use_id=call_id, tool_name=name, tool=tool, file_path=path, input=given)
+
+    def _tool_result(self, item: ResponseItem) -> ToolResult:
+        call_id = item.call_id or ""
+        call = self._state.calls.pop(call_id, None) or Call("", "")
+        content, failed = output_of(item.tools if item.output is None else item.output)
+        return ToolResult(
+            tool_use_id=call_id,
+            tool_name=call.name,
+            tool=call.tool,
+            file_path=call.path,
+            content=content,
+            is_error=failed or call.failed,
+        )
+
+    def _note_failure(self, call_id: str, failed: bool) -> None:
+        if failed and call_id in self._state.calls:
+            self._state.calls[call_id].failed = True
+
+    def _end_turn(self, told: EventMsg, outcome: Outcome, duration_ms: int | None) -> Turn | None:
+        """The turn that a task's end is about; none when the task had no prompt of its own."""
+        turn, ours = self._state.turn, self._state.turn_task
+        if told.turn_id is not None:
+            self._state.over = [*self._state.over, told.turn_id][-_OVER_MAX:]
+        root = self._state.task_root if ours == self._state.task else None
+        if turn is None or not (told.turn_id is None or ours is None or told.turn_id in (ours, root)):
+            return None
+        turn.outcome, turn.duration_ms = outcome, duration_ms
+        return turn
+
+    def _note_tokens(self, info: TokenUsageInfo | None) -> None:
+        if info is None or info.total_token_usage is None:
+            return
+        state, total = self._state, info.total_token_usage
+        before, state.totals = state.totals, total
+        if before is None or total.spent() < before.spent():
+            # Another count begins, and its first total may hold what a parent spent.
+            grown = info.last_token_usage or total
+        else:
+            grown = total.since(before)
+        if state.turn is not None and (grown.spent() or state.turn.tokens_source is None):
+            state.turn.tokens = added_to(state.turn.tokens, grown, info.last_token_usage)
+            state.turn.tokens_source = "reported"
+
+    # turns and their tree -------------------------------------------------------------------------------------
+
+    def _prompt(self, channel: str, text: str, images: int, at: int | None, seq: int) -> Event | None:
+        """Begin a turn, unless another channel has told this prompt of the task already."""
+        text = strip_context(IDE_CONTEXT.sub("", text))
+        shown = "\n".join([text] * bool(text.strip()) + ["[image]"] * images)
+        if not shown or self._is_repeated(channel, text.strip()):
+            return None
+        prompt, event = told_as(shown)
+        self._begin_turn(prompt, at, seq)
+        return event
+
+    def _is_repeated(self, channel: str, text: str) -> bool:
+        # Counted per channel: the same words typed twice are two prompts, told twice each.
+        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+        tellings = self._state.tellings
+        counts = tellings.setdefault(digest, {})
+        most = max(counts.values(), default=0)
+        counts[channel] = counts.get(channel, 0) + 1
+        if len(tellings) > _TELLINGS_MAX:
+            tellings.pop(next(iter(tellings)))
+        return counts[channel] <= most
+
+    def _begin_turn(self, prompt: str, at: int | None, seq: int) -> None:
+        state = self._state
+        state.task_prompts, state.turns_seen = state.task_prompts + 1, state.turns_seen + 1
+        native_id = state.task or f"{self._native_id}/{state.turns_seen}"
+        if state.task and state.task_prompts > 1:
+            native_id = f"{state.task}/{state.task_prompts}"
+        uid = ids.turn_uid(NAME, native_id)
+        self._leave_turn()
+        state.session.leaf, state.path_copied = None, []
+        # A turn that is told again, as copies are, keeps its place.
+        again = next((place for place, (known, _) in enumerate(state.path) if known == uid), len(state.path))
+        del state.path[again:]
+        parent = state.path[-1] if state.path else (None, None)
+        state.path = [*state.path, (uid, seq)][-_PATH_MAX:]
+        state.turn_task = state.task
+        state.turn = Turn(
+            uid=uid,
+            agent=NAME,
+            native_id=native_id,
+            first_seq=seq,
+            last_seq=seq,
+            parent_uid=parent[0],
+            parent_seq=parent[1],
+            prompt=prompt,
+            model=state.model,
+            started=at,
+        )
+
+    def _leave_turn(self) -> None:
+        """Note in the path where the turn ended that a new one follows, unless a rollback took it off."""
+        turn, path = self._state.turn, self._state.path
+        if turn is not None and path and path[-1][0] == turn.uid:
+            path[-1] = (turn.uid, turn.last_seq)
+
+    def _follow_copy(self, uid: str) -> None:
+        """A fork goes on behind the last turn that it copied."""
+        self._leave_turn()
+        state = self._state
+        state.path_copied = state.path_copied or list(state.path)
+        place = next((place for place, (known, _) in enumerate(state.path_copied) if known == uid), None)
+        if place is not None:
+            state.path = state.path_copied[: place + 1]
+            state.session.leaf = None if state.turn is not None and state.turn.uid == uid else state.path[-1]
+
+    def _roll_back(self, turns: Any) -> None:
+        self._leave_turn()
+        count = _numbers.count(turns, "num_turns") or 0
+        if count > 0:
+            del self._state.path[-count:]
+            self._state.session.leaf = self._state.path[-1] if self._state.path else None
+
+    def _turn_at(self, seq: int) -> Turn | None:
+        turn = self._state.turn
+        if turn is not None:
+            turn.last_seq = seq
+            self._touched[turn.uid] = turn
+        return turn
+
+    def _close(self, turn: Turn, last: Event, at: int | None) -> None:
+        state = self._state
+        if at is not None and state.task == state.turn_task:
+            turn.ended = at if turn.ended is None else max(turn.ended, at)
+        if state.tells_tasks:
+            return
+        # A log that tells no tasks tells how a turn ended by the last thing said.
+        match last:
+            case AssistantText() | Plan():
+                turn.outcome = Outcome.COMPLETED
+            case Error(code=code) if code != "interrupted":
+                turn.outcome = Outcome.FAILED
+            case ToolCall() | ToolResult() | Thinking() | UserMessage():
+                turn.outcome = None
+
+    def _unknown(self, kind: str) -> Unknown:
+        self.unknown[kind] = self.unknown.get(kind, 0) + 1
+        return Unknown(type=kind)

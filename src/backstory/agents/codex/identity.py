@@ -1,0 +1,69 @@
+"""Whose log a file is: the thread, and the one that it was forked or spawned from."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from backstory.agents import _jsonl
+from backstory.agents.codex import bare_records
+from backstory.agents.codex.records import SessionMeta, SessionMetaLine, Source, SubAgent, ThreadSpawn, records_on
+from backstory.model import LogIdentity, Relation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_OURS = re.compile(rb'"type"\s*:\s*"(?:session_meta|turn_context|response_item|event_msg|compacted|world_state)"')
+_PAYLOAD = re.compile(rb'"payload"\s*:')
+_META = re.compile(rb'"type"\s*:\s*"session_meta"')
+_ID = re.compile(rb'"id"\s*:\s*"([^"\\]+)"')
+_FORKED_FROM = re.compile(rb'"forked_from_id"\s*:\s*"([^"\\]+)"')
+_REVIEW_OF = re.compile(rb'"parent_thread_id"\s*:\s*"([^"\\]+)".*?"source"\s*:\s*\{\s*"subagent"\s*:\s*"')
+_SPAWNED_BY = re.compile(rb'"thread_spawn"\s*:\s*\{[^{}]*?"parent_thread_id"\s*:\s*"([^"\\]+)"')
+_FILE_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+
+
+def identify(path: Path, head: bytes) -> LogIdentity | None:
+    if early := bare_records.META.match(head):
+        return LogIdentity(native_id=early.group(1).decode("utf-8", "replace"))
+    if not (_OURS.search(head) and _PAYLOAD.search(head)):
+        return None
+    meta = _first_meta(head)
+    in_name = _FILE_ID.search(_jsonl.stem(path))
+    native_id = meta.id or (in_name.group() if in_name else _jsonl.stem(path))
+    if spawned_by := _spawned_by(meta):
+        return LogIdentity(native_id=native_id, parent_native_id=spawned_by, relation=Relation.SUBAGENT)
+    if meta.forked_from_id:
+        return LogIdentity(native_id=native_id, parent_native_id=meta.forked_from_id, relation=Relation.FORK)
+    return LogIdentity(native_id=native_id)
+
+
+def _first_meta(head: bytes) -> SessionMeta:
+    """What the first session_meta says, and no later one: a fork repeats its parent's after its own."""
+    line = next((line for line in _jsonl.lines_in(head) if _META.search(line)), b"")
+    try:
+        record = records_on(line)[0]
+    except _jsonl.NotJson:
+        # Its instructions may be longer than the head; what names the thread comes before them.
+        spawned_by = _word(_SPAWNED_BY.search(line) or _REVIEW_OF.search(line))
+        return SessionMeta(
+            id=_word(_ID.search(line, max(line.find(b'"payload"'), 0))),
+            forked_from_id=_word(_FORKED_FROM.search(line)),
+            source=Source(SubAgent(ThreadSpawn(spawned_by))),
+        )
+    return record.payload if isinstance(record, SessionMetaLine) else SessionMeta()
+
+
+def _spawned_by(meta: SessionMeta) -> str | None:
+    """The thread that spawned this one; a review names it beside its source, which is no more than a word."""
+    match meta.source:
+        case Source(subagent=str()):
+            return meta.parent_thread_id
+        case Source(subagent=SubAgent(thread_spawn=ThreadSpawn(parent_thread_id=spawned_by))):
+            return spawned_by
+        case _:
+            return None
+
+
+def _word(found: re.Match[bytes] | None) -> str | None:
+    return found.group(1).decode("utf-8", "replace") if found else None
