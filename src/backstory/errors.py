@@ -591,7 +591,8 @@ class StoreOutdated(BackstoryError):
     def __init__(self, path: Path) -> None:
         super().__init__(
             f"{path} has the tables of an earlier version. Bring it up to date with "
-            f"`backstory reindex --store {path}`, or the machine's own store with `backstory ingest`."
+            f"`backstory reindex --derived --store {path}`, or the machine's own store with `backstory ingest`. "
+            f"Where it cannot be written, do so with a copy: `backstory backup --store {path} FILE`."
         )
 
 

@@ -19,6 +19,7 @@ from backstory.export.full_form import FullForms
 from backstory.model import UserMessage
 from backstory.store import open_store, readonly
 from tests.support import make_golden
+from tests.support.machines import SMALL
 from tests.support.one_of_each import OUTPUT, fill
 from tests.support.shell import Shell
 
@@ -156,6 +157,7 @@ def test_an_older_store_is_asked_after_what_the_error_says_was_done(bare: Shell)
     told = bare("--store", old, "sql", "select 1")
     refused(told, 65, "an earlier version")
     (advised,) = re.findall(r"`backstory (reindex .*?)`", told.err)
+    bare.put(*SMALL)
     assert bare(*advised.split()).code == 0
     assert bare("--store", old, "sql", "--csv", "select count(*) from sessions").out == "count(*)\r\n2\r\n"
 

@@ -160,6 +160,29 @@ def test_a_store_that_an_earlier_version_derived_is_derived_by_the_next_ingest(t
     assert looked_up(old, "select value from meta where key = 'derived_version'") == [(str(derived_tables.VERSION),)]
 
 
+def test_what_an_earlier_version_derived_of_a_log_that_grew_since_is_derived_anew(machine: Machine) -> None:
+    data = case("claude/tools")
+    half = data.rindex(b"\n", 0, len(data) - 1) + 1
+    path = machine.put("claude/tools", data[:half])
+    machine.read()
+    tampered(machine, "update logs set derived = 1", *(f"delete from {table}" for table in EMPTIED))
+    path.write_bytes(data)
+    machine.read()
+    reindex(machine.store, now=NOW, only_stale=True)
+    derived = machine.content()
+    reindex(machine.store, now=NOW)
+    assert differences(derived, machine.content()) == []
+
+
+def test_what_is_copied_out_of_a_store_that_was_brought_forward_is_derived_anew(tmp_path: Path) -> None:
+    old, copy = make_golden.derived_earlier(tmp_path / "old.bks"), tmp_path / "copy.bks"
+    with open_store(old, now=lambda: NOW) as project, open_store(copy, now=lambda: NOW) as home:
+        project.make_ready()
+        assert home.catch_up(project) == 2
+        assert reindex(home, now=NOW, only_stale=True).sessions == 2
+    assert looked_up(copy, "select file_path, action from session_files") == [("/f.py", "read")]
+
+
 def test_a_reindex_that_was_killed_is_finished_by_the_next(machine: Machine) -> None:
     for name in SMALL:
         machine.put(name)

@@ -173,6 +173,19 @@ def test_what_was_copied_into_a_session_of_a_person_holds_no_leaves(machine: Mac
     assert machine.store.session(copy.uid).title is None
 
 
+def test_what_goes_on_from_a_session_is_not_called_by_what_another_ones_log_says(machine: Machine) -> None:
+    read(machine, about=LOGS["about"], teller=LOGS["teller"])
+    goes_on = machine.store.continue_session(machine.store, session(machine, "about").uid)
+    machine.store.remove(session(machine, "teller"))
+    assert machine.store.session(goes_on.uid).title is None
+
+
+def test_what_goes_on_from_a_session_is_called_as_its_own_log_says(machine: Machine) -> None:
+    read(machine, about=lines(*talk("a1", "a2", "a3", "a4"), AI_TITLE), teller=LOGS["teller"])
+    goes_on = machine.store.continue_session(machine.store, session(machine, "about").uid)
+    assert goes_on.title == "Its own"
+
+
 def test_a_reindex_notes_nothing_twice(machine: Machine) -> None:
     read(machine, **LOGS)
     tables = ("record_ids", "summaries", "summary_leaves", "lent_titles")

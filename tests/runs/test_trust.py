@@ -241,6 +241,20 @@ def test_a_clone_with_a_draft_of_the_schema_is_told_so_and_keeps_it(bench: Bench
     assert bench.store.path.read_bytes() == content
 
 
+def test_an_ingest_beside_a_store_that_cannot_be_read_tells_of_it_and_goes_on(bench: Bench) -> None:
+    bench.store.path.parent.mkdir()
+    shutil.copy(GOLDEN / "store-v2.bks", bench.store.path)
+    (problem,) = rows(bench, "ingest")["errors"]
+    assert problem["path"] == str(bench.store.path)
+    assert "a draft of the schema" in problem["reason"]
+
+
+def test_of_a_known_store_that_cannot_be_read_an_ingest_in_its_project_tells_once(original: Bench) -> None:
+    original.store.path.write_bytes(b"no store")
+    done = ok(original.backstory("ingest"))
+    assert done.stderr.count("is not a backstory store") == 1
+
+
 def test_a_store_that_an_earlier_version_derived_is_read_and_can_be_trusted(bench: Bench) -> None:
     bench.store.path.parent.mkdir()
     derived_earlier(bench.store.path)
@@ -399,6 +413,26 @@ def test_an_index_that_reads_something_else_is_not_asked(clone: Clone) -> None:
         "create virtual table search_index using fts5(x, content='words')",
     )  # fmt: skip
     assert "search index" in clone.backstory("search", "--store", str(clone.store.path), "x").stderr
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update meta set value = 'three' where key = 'schema_version'",
+        "update meta set value = x'ff00' where key = 'schema_version'",
+        f"update meta set value = '{'9' * 5_000}' where key = 'schema_version'",
+        "delete from meta where key = 'store_id'",
+        "alter table meta rename column value to other",
+    ],
+)
+def test_what_does_not_say_what_it_is_is_no_store(clone: Clone, statement: str) -> None:
+    change(clone.store.path, statement)
+    content = bytes_of(clone)
+    refused = clone.backstory("list")
+    assert refused.returncode == 65
+    assert "is not a backstory store" in refused.stderr
+    assert "is not a backstory store" in rows(clone, "ingest")["errors"][0]["reason"]
+    assert bytes_of(clone) == content
 
 
 def test_its_triggers_are_taken_out_before_anything_is_written(clone: Clone) -> None:

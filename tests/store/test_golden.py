@@ -5,15 +5,17 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 import apsw
 import pytest
 
 from backstory import errors
+from backstory.cli.app import App
 from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, Complete, Init, Plan, Thinking, ToolCall, ToolResult, UserMessage
-from backstory.store import Store, migrate, open_store
+from backstory.store import Store, connection, migrate, open_store
 from tests.support import make_golden
 
 if TYPE_CHECKING:
@@ -189,6 +191,29 @@ def test_a_refused_draft_says_what_is_read_again_and_how_to_get_the_rest(draft: 
 # what comes after -------------------------------------------------------------------------------------------------
 
 
+def bring_four(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a fourth schema with a column more."""
+    monkeypatch.setattr(migrate, "SCHEMA_VERSION", 4)
+    monkeypatch.setattr(migrate, "MIGRATIONS", {4: "alter table turns add column mood text not null default 'calm';"})
+
+
+def refused_below(kept: Path, opened: Callable[[Path], apsw.Connection], path: Path) -> apsw.Connection:
+    """Open a store to write, but for one that lies where that cannot be."""
+    if path == kept:
+        raise errors.StoreReadOnly(path)
+    return opened(path)
+
+
+def a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[App, Path]:
+    """A project with a store of the third schema, where the fourth is in force."""
+    project = tmp_path / "project"
+    path = project / ".backstory" / "sessions.bks"
+    path.parent.mkdir(parents=True)
+    shutil.copy(make_golden.GOLDEN / "store-v3.bks", path)
+    bring_four(monkeypatch)
+    return App({"HOME": str(tmp_path), "BACKSTORY_HOME": str(tmp_path / "home")}, project), path
+
+
 def test_a_migration_adds_a_column_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = tmp_path / "copy.bks"
     shutil.copy(make_golden.GOLDEN / "store-v3.bks", copy)
@@ -231,6 +256,96 @@ def test_an_older_store_that_may_not_be_written_is_refused_unchanged(
         with pytest.raises(errors.StoreOutdated):
             store.sessions()
     assert copy.read_bytes() == content
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True], ids=["at rest", "beside a journal"])
+def test_an_older_store_of_a_clone_is_refused_unchanged_and_stays_a_strangers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_interrupted: bool
+) -> None:
+    app, path = a_project(tmp_path, monkeypatch)
+    content = path.read_bytes()
+    if is_interrupted:
+        path.with_name(path.name + "-journal").touch()
+    assert app.stores == [app.project_store]
+    assert app.project_store.is_elsewhere
+    with pytest.raises(errors.StoreOutdated):
+        app.project_store.sessions()
+    assert path.read_bytes() == content
+
+
+def test_an_older_store_of_a_project_of_ours_stays_ours_and_is_brought_forward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, path = a_project(tmp_path, monkeypatch)
+    with open_store(path) as store:
+        app.known_projects.remember(store)
+    with app.project_store as store:
+        assert not store.is_elsewhere
+        assert len(store.sessions()) == 2
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("select distinct mood from turns").fetchall() == [("calm",)]
+
+
+def test_an_older_store_is_verified_when_it_was_brought_forward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "copy.bks"
+    shutil.copy(make_golden.GOLDEN / "store-v3.bks", copy)
+    with closing(sqlite3.connect(copy)) as db:
+        db.execute("alter table logs drop column told_to")
+    monkeypatch.setattr(migrate, "SCHEMA_VERSION", 4)
+    monkeypatch.setattr(migrate, "MIGRATIONS", {4: "alter table logs add column told_to integer;"})
+    with open_store(copy) as store:
+        assert store.verify().problems == []
+
+
+def test_an_older_store_that_another_process_brings_forward_first_is_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "copy.bks"
+    shutil.copy(make_golden.GOLDEN / "store-v3.bks", copy)
+    bring_four(monkeypatch)
+    look, others = migrate.is_current, [copy]
+
+    def look_and_lose(db: apsw.Connection, path: Path) -> bool:
+        found = look(db, path)
+        while others:
+            with open_store(others.pop()) as faster:
+                faster.make_ready()
+        return found
+
+    monkeypatch.setattr(migrate, "is_current", look_and_lose)
+    with open_store(copy) as store:
+        assert len(store.sessions()) == 2
+    assert others == []
+
+
+def test_what_a_later_version_derived_is_not_stamped_down(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.bks"
+    shutil.copy(make_golden.GOLDEN / "store-v3.bks", copy)
+    later = str(migrate.DERIVED_VERSION + 10)
+    with closing(sqlite3.connect(copy)) as db, db:
+        db.execute("update meta set value = ? where key = 'derived_version'", (later,))
+    with open_store(copy) as store:
+        store.append_events(store.session("S1"), [UserMessage(content="thanks")])
+        assert store.execute_read_only("select count(*) from sessions").rows == [(2,)]
+    with closing(sqlite3.connect(copy)) as db:
+        assert db.execute("select value from meta where key = 'derived_version'").fetchone() == (later,)
+
+
+def test_an_older_store_where_nothing_can_be_written_is_read_as_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, copy = tmp_path / "kept.bks", tmp_path / "copy.bks"
+    shutil.copy(make_golden.GOLDEN / "store-v3.bks", kept)
+    bring_four(monkeypatch)
+    monkeypatch.setattr(connection, "open_writer", partial(refused_below, kept, connection.open_writer))
+    with open_store(kept) as store:
+        with pytest.raises(errors.StoreOutdated, match="backstory backup --store"):
+            store.sessions()
+        store.backup(copy)
+    with open_store(copy) as store:
+        assert len(store.sessions()) == 2
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

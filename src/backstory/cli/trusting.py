@@ -123,10 +123,16 @@ def take_elsewhere(app: App) -> list[Problem]:
     The store is not trusted by that, and nothing that is known here is changed.
     """
     store, home = app.project_store, app.machine_store
-    if not store.is_elsewhere or not store.exists or app.verdict() == Verdict.MACHINE:
+    if not store.is_elsewhere or not store.exists:
         return []
     from backstory.ingest.report import Problem
 
+    try:
+        if app.verdict() == Verdict.MACHINE:
+            return []
+    except BackstoryError as refused:
+        # Of one that is known the exchange with projects told already.
+        return [] if app.known_projects.is_noted(store.path) else [Problem(str(store.path), str(refused))]
     told = Taken(elsewhere=str(store.path), project=app.project_key, folder=str(app.project_folder))
     taken, problems, conflicts = 0, list[Problem](), list[str]()
     for uid in _uids(store, problems):

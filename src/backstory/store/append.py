@@ -285,14 +285,16 @@ def _note_told(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
     logs.insert_runs(db, log_id, batch.runs)
     if batch.tail_run is not None:
         logs.insert_run(db, log_id, batch.tail_run)
+    # What an earlier version derived of a log stays to be derived anew when more of the log comes.
     db.execute(
-        "update logs set first_hash = ?, parsed_to = ?, tail_seq = ?, state = ?, pending = ?, derived = ?, "
+        "update logs set first_hash = ?, parsed_to = ?, tail_seq = ?, state = ?, pending = ?, "
+        "derived = min(?, iif(parsed_to = 0, ?, derived)), "
         "told_to = case when told_to is not null and ? < read_to then ? end where id = ?",
         (
             batch.first_hash, batch.parsed_to, batch.tail_seq,
             codec.pack_chunk(batch.state) if batch.kind == FILE else None,
-            codec.pack_chunk(batch.pending) if batch.pending else None, derived_tables.VERSION, batch.read_to,
-            batch.read_to, log_id,
+            codec.pack_chunk(batch.pending) if batch.pending else None, derived_tables.VERSION,
+            derived_tables.VERSION, batch.read_to, batch.read_to, log_id,
         ),
     )  # fmt: skip
 

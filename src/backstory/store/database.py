@@ -128,7 +128,7 @@ class Database:
         if self._reader is None and self._writer is None and connection.is_interrupted(self.path):
             # Opening it undoes what there is of a first transaction that was cut off.
             try:
-                self._reading_connection()
+                connection.open_reader(self.path).close()
             except errors.StoreNotFound:
                 return False
             except errors.BackstoryError:
@@ -138,7 +138,9 @@ class Database:
     @property
     def id(self) -> str:
         """The store's own id, kept in the file."""
-        return self._read(lambda db: str(db.execute("select value from meta where key = 'store_id'").get))
+        # Whose a store is is asked before it may be brought forward.
+        is_open = self._reader is not None
+        return self._read(lambda db: migrate.id_of(db, self.path)) if is_open else migrate.store_id(self.path)
 
     def begin_as(self, store_id: str) -> None:
         """Have a store that is not there yet begin with this id."""
@@ -249,7 +251,10 @@ class Database:
         """Migrate an older store before it is read: what reads it knows today's tables only."""
         if self.refuses_writes or self.is_elsewhere:
             raise errors.StoreOutdated(self.path)
-        self._writing_connection()
+        try:
+            self._writing_connection()
+        except errors.StoreReadOnly as refused:
+            raise errors.StoreOutdated(self.path) from refused
 
     def _writing_connection(self) -> apsw.Connection:
         if self.refuses_writes:

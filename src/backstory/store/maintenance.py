@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,6 @@ from backstory.store import (
     connection,
     erasing,
     logs,
-    migrate,
     retelling,
     sessions,
     verify,
@@ -77,13 +77,9 @@ class Maintenance(Ingesting):
     def verify(self, progress: Callable[[int, int], None] = lambda done, total: None) -> Verified:
         """Check everything that can be checked; see ``store/verify.py``."""
         # A connection of its own: what FTS5 remembers of the index in another is not renewed for this check.
-        db = connection.open_reader(self.path)
-        try:
-            with connection.translated(self.path):
-                migrate.schema_version(db, self.path)
-                return verify.verify(db, progress)
-        finally:
-            db.close()
+        self._reading_connection()
+        with closing(connection.open_reader(self.path)) as db, connection.translated(self.path):
+            return verify.verify(db, progress)
 
     def backup(self, target: Path) -> int:
         """Copy the store as it is now into a single new file; gives its size in bytes."""

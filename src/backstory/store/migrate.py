@@ -1,16 +1,18 @@
 """From any released schema to today's, and no further: a newer store is refused, never stamped down.
 
-A changed ground table is a migration; a changed derived table raises ``derived_version``.
+A changed table is a migration, also one of what is derived: ``derived.sql`` only makes what lacks. A new derived table,
+and another content of one, raises ``derived_version``.
 """
 
 from __future__ import annotations
 
+import re
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backstory import errors
-from backstory.store import codec, derived_tables, erasing
-from backstory.store.connection import APPLICATION_ID
+from backstory.store import codec, connection, derived_tables, erasing
 
 if TYPE_CHECKING:
     import apsw
@@ -31,9 +33,9 @@ def schema_version(db: apsw.Connection, path: Path) -> int:
 
     Raises NotAStore when it has none, StoreTooNew when it is beyond ours, StoreTooOld when it is before the first.
     """
-    known = db.execute("select count(*) from sqlite_schema where name = 'meta'").get
-    found: Any = db.execute(_VERSION).fetchone() if known else None
-    if found is None:
+    is_told = db.execute("select count(*) = 2 from pragma_table_info('meta') where name in ('key', 'value')").get
+    found: Any = db.execute(_VERSION).fetchone() if is_told else None
+    if found is None or not _NUMBER.fullmatch(str(found[0])):
         raise errors.NotAStore(path, "it has no schema version")
     version, is_draft = int(found[0]), bool(found[1])
     if version > SCHEMA_VERSION:
@@ -43,24 +45,42 @@ def schema_version(db: apsw.Connection, path: Path) -> int:
     return version
 
 
+_NUMBER = re.compile("[0-9]{1,9}")
 # Drafts of the first schema had its number already, and a table under a name that no store has had since.
 _VERSION = """
 select value, exists (select 1 from sqlite_schema where name = 'companions') from meta where key = 'schema_version'
 """
 
 
+def store_id(path: Path) -> str:
+    """The id of the store at ``path``, read as it is; raises what opening a store and ``schema_version`` raise."""
+    with closing(connection.open_reader(path)) as db, connection.translated(path):
+        schema_version(db, path)
+        return id_of(db, path)
+
+
+def id_of(db: apsw.Connection, path: Path) -> str:
+    """The id of a store that is open; raises NotAStore where there is none."""
+    found = db.execute("select value from meta where key = 'store_id'").get
+    if found is None:
+        raise errors.NotAStore(path, "it has no id")
+    return str(found)
+
+
 def is_current(db: apsw.Connection, path: Path) -> bool:
     """Whether a store has today's tables; raises as ``schema_version`` does."""
     if schema_version(db, path) != SCHEMA_VERSION:
         return False
-    return bool(db.execute("select value = ? from meta where key = 'derived_version'", (str(DERIVED_VERSION),)).get)
+    # What a later version derived has the tables that we know: it is not stamped down.
+    at_least = "select cast(value as integer) >= ? from meta where key = 'derived_version'"
+    return bool(db.execute(at_least, (DERIVED_VERSION,)).get)
 
 
 def begin(db: apsw.Connection, store_id: str) -> None:
     """Make today's tables in an empty file, inside the caller's transaction."""
     for name in ("schema.sql", "derived.sql"):
         db.execute(Path(__file__).with_name(name).read_text("utf-8"))
-    db.execute(f"pragma application_id = {APPLICATION_ID}")
+    db.execute(f"pragma application_id = {connection.APPLICATION_ID}")
     db.executemany(
         "insert into meta(key, value) values (?, ?)",
         [
@@ -85,4 +105,5 @@ def upgrade(db: apsw.Connection, path: Path) -> None:
         db.execute("update meta set value = ? where key = 'schema_version'", (str(version),))
     # Tables of what can be derived are made where they lack; reading a log anew fills them.
     db.execute(Path(__file__).with_name("derived.sql").read_text("utf-8"))
-    db.execute("update meta set value = ? where key = 'derived_version'", (str(DERIVED_VERSION),))
+    raised = "update meta set value = ?1 where key = 'derived_version' and cast(value as integer) < ?1"
+    db.execute(raised, (DERIVED_VERSION,))

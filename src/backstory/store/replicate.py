@@ -166,6 +166,12 @@ def continue_from(db: apsw.Connection, source: str, uid: str, new: Continuation)
         "update sessions set name = '', parent_id = (select p.id from sessions p where p.uid = ?) where id = ?",
         (uid, session_id),
     )
+    # A summary's title is the words of another log, and goes when that one is removed.
+    db.execute(
+        "update sessions set title = null where id = ? and exists "
+        f"(select 1 from {source}.lent_titles where session_id = ?)",
+        (session_id, old),
+    )
     _copy_content(db, source, old, session_id, kind=f"'{COPY}' || replace(kind, '{COPY}', '')")
     if new.worktree is not None:
         db.execute("update sessions set worktree = ?, root = null where id = ?", (new.worktree, session_id))
@@ -235,7 +241,12 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
     told = db.execute(f"select value from {source}.meta where key = 'derived_version'").get
     if told == str(derived_tables.VERSION):
         _copy_derived(db, source, old, new)
-        db.execute("update logs set derived = ? where session_id = ?", (derived_tables.VERSION, new))
+        # A store that was brought forward may still hold what an earlier version derived.
+        db.execute(
+            f"update logs set derived = (select min(min(derived), ?) from {source}.logs where session_id = ?) "
+            "where session_id = ?",
+            (derived_tables.VERSION, old, new),
+        )
 
 
 def _copy_events(
