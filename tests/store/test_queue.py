@@ -8,6 +8,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import apsw
@@ -19,7 +20,7 @@ from backstory.store.queue import STALE_MS, Kind, Options, Owner, Queue, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
 
 NOW = 1_800_000_000_000
 HERE = Owner(session_uid="S", pid=41, host="here", started=NOW, heartbeat=NOW)
@@ -405,6 +406,29 @@ def test_an_empty_file_that_a_kill_left_is_begun(queue: Queue) -> None:
     queue.path.touch()
     assert queue.texts() == []
     queue.add([text("a")])
+    assert uids(queue) == ["a"]
+
+
+@pytest.mark.parametrize("is_begun_anew", [False, True])
+def test_a_file_that_is_removed_while_it_is_opened_is_not_taken_for_one_that_cannot_be_written(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, is_begun_anew: bool
+) -> None:
+    access, removed = os.access, list[int]()
+
+    def removes_first(path: Path, mode: int) -> bool:
+        if Path(path) == queue.path and not removed:
+            removed.append(1)
+            queue.path.unlink()
+            told = access(path, mode)
+            if is_begun_anew:
+                queue.path.touch()
+            return told
+        return access(path, mode)
+
+    queue.path.touch()
+    monkeypatch.setattr(os, "access", removes_first)
+    queue.add([text("a")])
+    assert removed == [1]
     assert uids(queue) == ["a"]
 
 

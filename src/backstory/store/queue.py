@@ -399,8 +399,12 @@ class Queue:
             yield self._db
 
     def _is_same(self) -> bool:
+        return self._is_at(self._inode)
+
+    def _is_at(self, inode: int | None) -> bool:
+        """Whether the file of our name is the one with this inode."""
         try:
-            return self.path.stat().st_ino == self._inode
+            return self.path.stat().st_ino == inode
         except OSError:
             return False
 
@@ -419,7 +423,20 @@ class Queue:
         if not begin and told.st_size == 0:
             return None
         how = apsw.SQLITE_OPEN_READWRITE if os.access(self.path, os.W_OK) else apsw.SQLITE_OPEN_READONLY
-        db = apsw.Connection(str(self.path), flags=how)
+        try:
+            db = apsw.Connection(str(self.path), flags=how)
+        except apsw.CantOpenError:
+            if self._is_at(told.st_ino):
+                raise
+            db = None
+        is_another = os.access(self.path, os.W_OK) or not self._is_at(told.st_ino)
+        if db is None or (how == apsw.SQLITE_OPEN_READONLY and is_another):
+            # Removed, empty, since we looked: that it could not be opened, or be written, says nothing of it.
+            if db is not None:
+                db.close()
+            if begin:
+                raise _Moved
+            return None
         db.set_busy_timeout(BRIEF_MS)
         # What was taken out of the queue must not stay in its file, and what another made of it must not act.
         db.execute("pragma secure_delete = 1; pragma trusted_schema = 0")
