@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import msgspec
 import pytest
 
-from backstory.agents import claude
 from backstory.agents.contract import Exit
 from backstory.model import (
     AssistantText,
@@ -35,9 +34,6 @@ from backstory.model import (
 )
 from tests.support.reading import CASES, case_told
 from tests.support.streaming import STREAMS, expectations, ran, recorded, runnable, runs, stream_reviewed
-
-if TYPE_CHECKING:
-    from backstory.agents.contract import RunPart
 
 AGENTS = ("claude", "codex")
 ID = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
@@ -209,7 +205,7 @@ def test_a_command_line_never_resumes_and_takes_its_prompt_from_stdin(
 
 
 def test_claudes_command_line() -> None:
-    words = claude.Runs().command("claude", model="opus", permissions=Permissions.EDIT, native_id=ID)
+    words = runnable("claude").command("claude", model="opus", permissions=Permissions.EDIT, native_id=ID)
     assert " ".join(words) == (
         "claude -p --verbose --output-format stream-json --include-partial-messages"
         f" --session-id {ID} --model opus --permission-mode acceptEdits"
@@ -231,10 +227,10 @@ def test_a_command_line_belongs_to_its_caller(agent: str) -> None:
 
 
 def test_only_claude_is_given_its_id() -> None:
-    runners: list[RunPart] = [claude.Runs(), runnable("codex")]
+    runners = [runnable("claude"), runnable("codex")]
     given, none = [runner.native_id(bytes(range(16))) for runner in runners]
     assert (none, UUID(given).version) == (None, 4)
-    assert claude.Runs().native_id(bytes(range(16))) == given
+    assert runnable("claude").native_id(bytes(range(16))) == given
 
 
 USED = Tokens(input=3600, output=245, cache_read=20600, cache_write=2000, largest_input=5480)

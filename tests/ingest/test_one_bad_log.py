@@ -9,7 +9,8 @@ import apsw
 import pytest
 
 from backstory import agents, errors, ids
-from backstory.agents import claude
+from backstory.agents.claude.log import Logs
+from backstory.agents.claude.reader import Reader
 from backstory.ingest import ingest as ingesting
 from backstory.ingest import worker
 from backstory.ingest.reindex import reindex
@@ -236,14 +237,14 @@ def test_a_log_of_several_slices_that_cannot_be_stored_half_way_is_kept_whole(
 def test_a_record_that_its_adapter_fails_at_is_kept_and_the_others_are_read(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written, read = write_three(machine), claude.Reader._record
+    written, read = write_three(machine), Reader._record
 
-    def fails(self: claude.Reader, record: Any, at: int | None, seq: int) -> Any:
+    def fails(self: Reader, record: Any, at: int | None, seq: int) -> Any:
         if record.uuid == "guilty-2":
             raise KeyError("usage")
         return read(self, record, at, seq)
 
-    monkeypatch.setattr(claude.Reader, "_record", fails)
+    monkeypatch.setattr(Reader, "_record", fails)
     report = machine.read()
     assert listed(report) == {GUILTY: "kept, but not all of it could be understood (KeyError: 'usage')"}
     assert report.unknown_records == {"failed at": 1}
@@ -265,20 +266,20 @@ def test_a_log_whose_reader_fails_is_kept_as_bytes_and_told_when_it_works(
     written, untouched = write_three(machine), another()
     write_three(untouched)
     untouched.read()
-    whole, identify = getattr(claude.Reader, name), claude.Logs.identify
+    whole, identify = getattr(Reader, name), Logs.identify
     guilty: list[bool] = []
 
-    def looked_at(self: claude.Logs, path: Any, head: bytes) -> Any:
+    def looked_at(self: Logs, path: Any, head: bytes) -> Any:
         guilty[:] = [GUILTY in path.name]
         return identify(self, path, head)
 
-    def fails(self: claude.Reader, *values: Any) -> Any:
+    def fails(self: Reader, *values: Any) -> Any:
         if guilty[0]:
             raise AttributeError("no such thing")
         return whole(self, *values)
 
-    monkeypatch.setattr(claude.Logs, "identify", looked_at)
-    monkeypatch.setattr(claude.Reader, name, fails)
+    monkeypatch.setattr(Logs, "identify", looked_at)
+    monkeypatch.setattr(Reader, name, fails)
     report = machine.read()
     reason = "its bytes are kept, but not what they say (AttributeError: no such thing)"
     assert listed(report) == {GUILTY: reason}
@@ -293,14 +294,14 @@ def test_an_adapter_that_fails_at_the_look_of_a_log_leaves_that_log_out(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_three(machine)
-    identify = claude.Logs.identify
+    identify = Logs.identify
 
-    def fails(self: claude.Logs, path: Any, head: bytes) -> Any:
+    def fails(self: Logs, path: Any, head: bytes) -> Any:
         if GUILTY in path.name:
             raise IndexError("out of range")
         return identify(self, path, head)
 
-    monkeypatch.setattr(claude.Logs, "identify", fails)
+    monkeypatch.setattr(Logs, "identify", fails)
     assert listed(machine.read()) == {GUILTY: "IndexError: out of range"}
     monkeypatch.undo()
     assert machine.read().errors == []

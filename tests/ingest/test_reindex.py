@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
-from backstory.agents import claude
+from backstory.agents.claude import tools
 from backstory.ingest.reindex import reindex
 from backstory.store import derived_tables, open_store
 from tests.support import make_golden
@@ -107,7 +107,7 @@ def test_an_adapter_that_learned_something_tells_it_of_old_logs(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.put("claude/tools")
-    monkeypatch.setattr(claude, "TOOLS", {})
+    monkeypatch.setattr(tools, "TOOLS", {})
     machine.read()
     monkeypatch.undo()
     told = [each for each in machine.store.events(1) if each.kind == "ToolCall"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
-from backstory.agents import claude
+from backstory.agents.claude.stream import StreamReader
 from backstory.errors import SessionDiverged
 from backstory.model import UserMessage
 from backstory.runs.runner import Runner
@@ -295,8 +295,8 @@ def test_a_run_whose_output_its_adapter_fails_at_is_stored_with_what_it_said(
     with open_store(home.parent / "project.bks", now=lambda: NOW) as store, open_store(home / "store.db") as machine:
         session = store.create_session()
         left(home, store, session, "guilty")
-        monkeypatch.setattr(claude.StreamReader, "_assistant", lambda *_: 1 / 0)
-        monkeypatch.setattr(claude.StreamReader, "ended", lambda *_: 1 / 0)
+        monkeypatch.setattr(StreamReader, "_assistant", lambda *_: 1 / 0)
+        monkeypatch.setattr(StreamReader, "ended", lambda *_: 1 / 0)
         assert Runner(home, machine, {}, lambda: NOW).take_up() == 1
         assert [each.kind for each in store.events(session)] == ["UserMessage", "Unknown", "Complete", "Error"]
         (turn,) = store.turns(session)

@@ -1,4 +1,4 @@
-"""Other tools' logs. One module or package per agent, found by its name: it is its own registration.
+"""Other tools' logs. A package per agent, found by its name: it is its own registration.
 
 ``names()`` lists the agents without importing any; ``load(name)`` imports one. A package elsewhere adds its
 own through the entry point group ``backstory.agents`` (name = the agent, value = a module with ``AGENT``).

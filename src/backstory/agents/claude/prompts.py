@@ -7,7 +7,7 @@ import re
 from backstory.conversation.context import strip_context
 from backstory.model import Command, Error, Event, Hook
 
-_WRAPPED = re.compile(r"<(ide_opened_file|ide_selection|system-reminder)>.*?</\1>\s*", re.DOTALL)
+_CLIENT_CONTEXT = re.compile(r"<(ide_opened_file|ide_selection|system-reminder)>.*?</\1>\s*", re.DOTALL)
 _TAG = re.compile(r"</?[a-z-]+>")
 _NOTIFICATIONS = (
     "<task-notification>", "<agent-notification>", "<user-prompt-submit-hook>", "<local-command-caveat>",
@@ -16,13 +16,13 @@ _COMMAND_NAME = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
 _COMMAND_ARGS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 
 
-def not_typed(text: str) -> Event | None:
+def untyped_event(text: str) -> Event | None:
     """The event for text in the user's place that the user did not type, or None for a prompt."""
     start = text.lstrip()
     if start.startswith("[Request interrupted by user"):
         return Error(message=start, code="interrupted")
     if start.startswith(("<command-name>", "<local-command-", "<bash-input>", "<bash-stdout>", "<bash-stderr>")):
-        return command(text)
+        return command_event(text)
     if start.startswith("Operation stopped by hook:"):
         return Hook(name="stopped", output=start)
     if start.startswith(_NOTIFICATIONS):
@@ -30,17 +30,18 @@ def not_typed(text: str) -> Event | None:
     return None
 
 
-def typed(text: str) -> str:
+def typed_prompt(text: str) -> str:
     """A prompt as it was typed: without what the editor, the client or a carried on session put before it."""
-    return _command_prompt(text) or strip_context(_WRAPPED.sub("", text))
+    return _expanded_command(text) or strip_context(_CLIENT_CONTEXT.sub("", text))
 
 
-def is_summary(text: str) -> bool:
-    """Whether a text is what the client told the model of a conversation in place of it."""
+def is_compaction_summary(text: str) -> bool:
+    """Whether a text is the summary that the client gave the model in place of a conversation."""
     return text.startswith("This session is being continued from a previous conversation")
 
 
-def command(text: str) -> Command:
+def command_event(text: str) -> Command:
+    """What the client ran by itself, or what it printed."""
     name = _COMMAND_NAME.search(text)
     if name:
         args = _COMMAND_ARGS.search(text)
@@ -51,7 +52,7 @@ def command(text: str) -> Command:
     return Command(name="", output=_TAG.sub("", text).strip())
 
 
-def _command_prompt(text: str) -> str | None:
+def _expanded_command(text: str) -> str | None:
     """A command that expands to a prompt, as it was typed: ``/review 12``. The agent's own commands do not."""
     if not text.lstrip().startswith("<command-message>"):
         return None

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from backstory.agents import claude
-from backstory.agents._usage_of_messages import Usage, larger, of_run, one_more, tokens_of
-from backstory.model import LogIdentity, Tokens
+from backstory.agents.claude.usage import Usage, add_record, larger_counts, tokens_of, tokens_of_run
+from backstory.model import Tokens
 
 
 def usage(written: int = 0, short: Any = None, long: Any = None, *, input_: int = 10) -> Usage:
@@ -24,7 +23,7 @@ def counted(*messages: Usage) -> Tokens:
     """What several messages come to, one record each."""
     tokens = Tokens()
     for each in messages:
-        _, tokens = one_more(tokens, None, each)
+        _, tokens = add_record(tokens, None, each)
     return tokens
 
 
@@ -51,8 +50,8 @@ def test_a_value_in_the_periods_place_spoils_no_other_count() -> None:
 
 
 def test_records_of_one_message_count_once() -> None:
-    before, tokens = one_more(Tokens(), None, usage(10, 0, 10))
-    after, same = one_more(tokens, before, usage(10, 0, 10))
+    before, tokens = add_record(Tokens(), None, usage(10, 0, 10))
+    after, same = add_record(tokens, before, usage(10, 0, 10))
     assert (after, same) == (before, tokens)
     assert (tokens.cache_write_1h, tokens.largest_input) == (10, 20)
 
@@ -63,26 +62,20 @@ def test_the_largest_request_holds_what_came_from_caches_and_went_into_them() ->
 
 def test_a_log_that_goes_on_from_a_version_that_knew_less_stays_unknown() -> None:
     tokens = Tokens(input=10, output=1, cache_read=0, cache_write=4)
-    now, more = one_more(tokens, (10, 1, 0, 4), usage(6, 0, 6))
+    now, more = add_record(tokens, (10, 1, 0, 4), usage(6, 0, 6))
     assert now == (10, 1, 0, 6, 6)
     assert (more.cache_write, more.cache_write_1h, more.largest_input) == (6, None, None)
-
-
-def test_a_state_of_a_version_that_knew_less_is_read() -> None:
-    state = b'{"usage": {"m/": [10, 1, 0, 4]}}'
-    reader = claude.Reader(LogIdentity(native_id="s"), state, lambda: ())
-    assert reader._state.usage == {"m/": (10, 1, 0, 4)}
 
 
 def test_of_a_run_the_messages_tell_the_largest_request_unless_one_was_not_streamed() -> None:
     messages = [Tokens(input=10, cache_write=5, cache_write_1h=5), Tokens(input=20, cache_write=0, cache_write_1h=0)]
     same = Tokens(input=30, cache_write=5, cache_write_1h=5)
-    assert of_run(messages, [same]) == Tokens(input=30, cache_write=5, cache_write_1h=5, largest_input=20)
-    more = of_run(messages, [Tokens(input=90, cache_write=50)])
+    assert tokens_of_run(messages, [same]) == Tokens(input=30, cache_write=5, cache_write_1h=5, largest_input=20)
+    more = tokens_of_run(messages, [Tokens(input=90, cache_write=50)])
     assert more == Tokens(input=90, cache_write=50)
 
 
 def test_of_two_countings_the_period_is_that_of_the_larger() -> None:
     start, end = Tokens(input=5, cache_write=7, cache_write_1h=7), Tokens(output=9)
-    assert larger(start, end) == Tokens(input=5, output=9, cache_write=7, cache_write_1h=7)
-    assert larger(start, Tokens(cache_write=8)).cache_write_1h is None
+    assert larger_counts(start, end) == Tokens(input=5, output=9, cache_write=7, cache_write_1h=7)
+    assert larger_counts(start, Tokens(cache_write=8)).cache_write_1h is None

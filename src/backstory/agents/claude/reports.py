@@ -6,7 +6,7 @@ Put together again it is the record that the subagent's own log would have.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
@@ -14,12 +14,15 @@ from msgspec import Struct, field
 from backstory.agents import _jsonl
 from backstory.model import encoded
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 MARK = b'"agent_progress"'
-"""Stands in every record that reports of a subagent, and hardly anywhere else."""
+"""In every record that reports a subagent, and hardly anywhere else."""
 _ID_CHARS_MAX = 64
 
 
-class _Said(Struct, rename="camel"):
+class _Message(Struct, rename="camel"):
     type: str = ""
     uuid: str | None = None
     timestamp: Any = None
@@ -31,7 +34,7 @@ class _Said(Struct, rename="camel"):
 class _Progress(Struct, rename="camel"):
     type: str = ""
     agent_id: str = ""
-    message: _Said | None = None
+    message: _Message | None = None
 
 
 class _Line(Struct, rename="camel"):
@@ -44,7 +47,7 @@ class _Line(Struct, rename="camel"):
 
 
 class _Record(Struct, rename="camel", omit_defaults=True):
-    """A record of the subagent's own log. Its time stands first, before all that it was told."""
+    """A record of the subagent's own log. Its time stands first, before what the agent was given."""
 
     timestamp: Any = None
     type: str = ""
@@ -63,8 +66,19 @@ class _Record(Struct, rename="camel", omit_defaults=True):
 _decoder = msgspec.json.Decoder(_Line)
 
 
+class Reports:
+    """See ``contract.ReportPart``."""
+
+    def reported(self, line: bytes) -> list[tuple[str, bytes]]:
+        return reported(line)
+
+    def own_logs(self, path: Path, subagent: str) -> list[Path]:
+        inside = path.parent if path.parent.name == "subagents" else path.with_suffix("") / "subagents"
+        return [folder / f"agent-{subagent}{ending}" for folder in (inside, path.parent) for ending in _jsonl.ENDINGS]
+
+
 def reported(line: bytes) -> list[tuple[str, bytes]]:
-    """The subagents, by their ids, that a line reports of, each with the record that it repeats."""
+    """The subagents, by their ids, that a line reports, each with the record that it repeats."""
     if MARK not in line:
         return []
     try:
@@ -72,31 +86,33 @@ def reported(line: bytes) -> list[tuple[str, bytes]]:
     except _jsonl.NotJson:
         return []
     return [
-        (each.data.agent_id, _record(each, each.data.message)) for each in records if each.data.message and _is(each)
+        (each.data.agent_id, _record(each, each.data.message))
+        for each in records
+        if each.data.message and _is_report(each)
     ]
 
 
-def _is(record: _Line) -> bool:
+def _is_report(record: _Line) -> bool:
     """Whether a record is a report, of a subagent whose id can be a part of a file's name."""
     name = record.data.agent_id
     is_name = 0 < len(name) <= _ID_CHARS_MAX and name.isascii() and name.replace("-", "").replace("_", "").isalnum()
     return record.type == "progress" and record.data.type == "agent_progress" and is_name
 
 
-def _record(line: _Line, said: _Said) -> bytes:
+def _record(line: _Line, message: _Message) -> bytes:
     return encoded(
         _Record(
-            timestamp=said.timestamp,
-            type=said.type,
+            timestamp=message.timestamp,
+            type=message.type,
             session_id=line.session_id,
             agent_id=line.data.agent_id,
             is_sidechain=True,
             cwd=line.cwd,
             git_branch=line.git_branch,
             version=line.version,
-            uuid=said.uuid,
-            request_id=said.request_id,
-            message=said.message,
-            tool_use_result=said.tool_use_result,
+            uuid=message.uuid,
+            request_id=message.request_id,
+            message=message.message,
+            tool_use_result=message.tool_use_result,
         )
     )

@@ -49,27 +49,27 @@ def _held_for_an_hour(periods: object, written: int | None) -> int | None:
     return long if short + long == written else None
 
 
-def one_more(tokens: Tokens, before: Counted | None, usage: Usage) -> tuple[Counted, Tokens]:
+def add_record(tokens: Tokens, before: Counted | None, usage: Usage) -> tuple[Counted, Tokens]:
     """What a message counted and a turn's tokens after one more record of it; ``before``: what it counted so far."""
     written, written_1h = usage.cache_creation_input_tokens or 0, usage.cache_write_1h
     read = usage.cache_read_input_tokens or 0
-    told = (usage.input_tokens or 0, usage.output_tokens or 0, read, written, written_1h or 0)
-    if told == before:
-        return told, tokens
+    counted = (usage.input_tokens or 0, usage.output_tokens or 0, read, written, written_1h or 0)
+    if counted == before:
+        return counted, tokens
     # What was kept of a log that goes on may come from a version that knew nothing of the periods.
-    known = (*(before or ()), 0, 0, 0, 0, 0)[: len(told)]
-    now = tuple(map(max, known, told))
+    known = (*(before or ()), 0, 0, 0, 0, 0)[: len(counted)]
+    now = tuple(map(max, known, counted))
     if before is not None and now == known:
         return now, tokens
     grown = [new - old for new, old in zip(now, known, strict=True)]
     known_1h = tokens.cache_write_1h if tokens.cache_write else 0
-    is_told = known_1h is not None and (not written or written_1h is not None)
+    is_known_1h = known_1h is not None and (not written or written_1h is not None)
     return now, Tokens(
         input=added(tokens.input, grown[0]),
         output=added(tokens.output, grown[1]),
         cache_read=added(tokens.cache_read, grown[2]),
         cache_write=added(tokens.cache_write, grown[3]),
-        cache_write_1h=added(known_1h, grown[4]) if is_told else None,
+        cache_write_1h=added(known_1h, grown[4]) if is_known_1h else None,
         largest_input=_numbers.largest_input(tokens, now[0] + now[2] + now[3]),
     )
 
@@ -85,7 +85,7 @@ def tokens_of(usage: Usage) -> Tokens:
     )
 
 
-def larger(one: Tokens, other: Tokens) -> Tokens:
+def larger_counts(one: Tokens, other: Tokens) -> Tokens:
     """Of two countings of the same the larger of each number."""
     tokens = Tokens(
         input=_max(one.input, other.input),
@@ -101,7 +101,7 @@ def larger(one: Tokens, other: Tokens) -> Tokens:
     return tokens
 
 
-def of_run(messages: Iterable[Tokens], results: Iterable[Tokens]) -> Tokens | None:
+def tokens_of_run(messages: Iterable[Tokens], results: Iterable[Tokens]) -> Tokens | None:
     """What a run used, by its messages, a request each, and by its results.
 
     Messages miss the requests that were not streamed; results miss the answers that were cut off. Neither counts
@@ -111,17 +111,17 @@ def of_run(messages: Iterable[Tokens], results: Iterable[Tokens]) -> Tokens | No
     for each in requests:
         each.largest_input = _whole_input(each)
     sums = [reduce(_plus, each) for each in (requests, list(results)) if each]
-    return reduce(larger, sums) if sums else None
+    return reduce(larger_counts, sums) if sums else None
 
 
 def _plus(one: Tokens, other: Tokens) -> Tokens:
-    is_told = all(each.cache_write_1h is not None or not each.cache_write for each in (one, other))
+    is_known_1h = all(each.cache_write_1h is not None or not each.cache_write for each in (one, other))
     return Tokens(
         input=_added(one.input, other.input),
         output=_added(one.output, other.output),
         cache_read=_added(one.cache_read, other.cache_read),
         cache_write=_added(one.cache_write, other.cache_write),
-        cache_write_1h=_added(one.cache_write_1h, other.cache_write_1h) if is_told else None,
+        cache_write_1h=_added(one.cache_write_1h, other.cache_write_1h) if is_known_1h else None,
         largest_input=_max(one.largest_input, other.largest_input),
     )
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct, field
 
 MARK = b'"bashEditDiff"'
-"""Stands in every result that tells of them."""
+"""In every result that lists such files."""
 
 
 class _ChangedFile(Struct):
@@ -20,14 +20,14 @@ class _Diff(Struct):
     changed: list[str] = field(default_factory=list, name="changedFiles")
 
 
-class _Ran(Struct):
+class _ShellResult(Struct):
     diff: _Diff = field(default_factory=_Diff, name="bashEditDiff")
 
 
-def changes(told: bytes) -> dict[str, str]:
+def changes(tool_use_result: bytes) -> dict[str, str]:
     """What a result of the shell says was done to each path: ``create``, ``edit`` or ``delete``."""
     try:
-        seen = msgspec.json.decode(told, type=_Ran).diff
+        seen = msgspec.json.decode(tool_use_result, type=_ShellResult).diff
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     found = dict.fromkeys(seen.changed, "edit")

@@ -1,0 +1,15 @@
+"""Claude Code: its logs, what they report of subagents, what lies beside them, and runs, which can be steered."""
+
+from __future__ import annotations
+
+from backstory.agents.claude.log import Logs
+from backstory.agents.claude.places import NAME
+from backstory.agents.claude.reports import Reports
+from backstory.agents.claude.run import Runs
+from backstory.agents.claude.sidecars import Sidecars
+from backstory.agents.claude.steer import Steering
+from backstory.agents.contract import Agent
+
+AGENT = Agent(
+    name=NAME, title="Claude Code", log=Logs(), reports=Reports(), sidecars=Sidecars(), run=Runs(), steer=Steering()
+)

@@ -1,0 +1,104 @@
+"""The blocks of messages: what the model said, the tools that it called, and their results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backstory.agents.claude import changed_files, kinds
+from backstory.agents.claude.records import Block, plain_text
+from backstory.agents.claude.tools import PLAN_TOOL, REFUSED_BY_USER, answers, refusal, tool_of
+from backstory.model import AssistantText, Event, Plan, Thinking, ToolCall, ToolResult, Unknown, UserMessage
+
+if TYPE_CHECKING:
+    from backstory.agents.claude.records import Content
+
+_CALLS_OPEN_MAX = 2_000
+_PLANS_OPEN_MAX = 4
+
+
+class Blocks:
+    """Turns blocks into events. A call is remembered until its result comes."""
+
+    def __init__(self, calls: dict[str, tuple[str, str | None]], plans: dict[str, str]) -> None:
+        """``calls``: names and paths of calls without a result; ``plans``: plans of such calls; both by call id."""
+        self._calls = calls
+        self._plans = plans
+        self.unknown: dict[str, int] = Counter()
+
+    def count_unknown(self, kind: str) -> Unknown:
+        self.unknown[kind] = self.unknown.get(kind, 0) + 1
+        return Unknown(type=kind)
+
+    def answer(self, content: Content) -> list[Event]:
+        """What a message of the model holds."""
+        if isinstance(content, str):
+            return [AssistantText(text=content)] if content.strip() else []
+        events: list[Event] = []
+        for block in content or ():
+            events += self._answer_block(Block(type="text", text=block) if isinstance(block, str) else block)
+        return events
+
+    def results(self, content: Content, tool_use_result: msgspec.Raw) -> list[Event]:
+        """The results of tools in a message in the user's place; ``tool_use_result`` repeats them in more detail."""
+        events: list[Event] = []
+        if isinstance(content, list):
+            for block in content:
+                if isinstance(block, Block) and block.type == "tool_result":
+                    events += self._result(block, bytes(tool_use_result))
+        return events
+
+    def _answer_block(self, block: Block) -> list[Event]:
+        match block.type:
+            case "text":
+                return [AssistantText(text=block.text)] if block.text and block.text.strip() else []
+            case "thinking":
+                return [Thinking(text=block.thinking)] if block.thinking else []
+            case "tool_use" | "server_tool_use" | "mcp_tool_use":
+                return [self._tool_call(block)]
+            case kind if kind.endswith("_tool_result"):
+                return [self._tool_result(block)]
+            case kind if kind in kinds.KEPT_BLOCKS:
+                return []
+            case kind:
+                return [self.count_unknown(f"assistant/{kind}")]
+
+    def _tool_call(self, block: Block) -> ToolCall:
+        given = block.input if isinstance(block.input, dict) else {}
+        path = given.get("file_path") or given.get("notebook_path") or given.get("path")
+        name, path = block.name or "", path if isinstance(path, str) else None
+        self._calls[block.id or ""] = (name, path)
+        if len(self._calls) > _CALLS_OPEN_MAX:
+            self._calls.pop(next(iter(self._calls)))
+        plan = given.get("plan")
+        if name == PLAN_TOOL and isinstance(plan, str):
+            self._plans[block.id or ""] = plan
+            if len(self._plans) > _PLANS_OPEN_MAX:
+                self._plans.pop(next(iter(self._plans)))
+        return ToolCall(tool_use_id=block.id or "", tool_name=name, tool=tool_of(name), file_path=path, input=given)
+
+    def _result(self, block: Block, tool_use_result: bytes) -> list[Event]:
+        """A tool's result, what the user said in it, and the plan that the call put before the user."""
+        result = self._tool_result(block)
+        if changed_files.MARK in tool_use_result:
+            result = msgspec.structs.replace(result, changes=changed_files.changes(tool_use_result))
+        words = refusal(result) if result.is_error else "\n".join(answers(result, tool_use_result))
+        events: list[Event] = [result, UserMessage(content=words)] if words.strip() else [result]
+        plan = self._plans.pop(result.tool_use_id, None)
+        if plan is not None and (not result.is_error or REFUSED_BY_USER in result.content):
+            # A call that failed showed its plan to nobody.
+            events.append(Plan(name=PLAN_TOOL, content=plan))
+        return events
+
+    def _tool_result(self, block: Block) -> ToolResult:
+        name, path = self._calls.pop(block.tool_use_id or "", ("", None))
+        return ToolResult(
+            tool_use_id=block.tool_use_id or "",
+            tool_name=name,
+            tool=tool_of(name) if name else "",
+            file_path=path,
+            content=plain_text(block.content),
+            is_error=bool(block.is_error),
+        )

@@ -1,0 +1,48 @@
+"""What is kept of a log that goes on, so that reading what was appended costs no more than that."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct, field
+
+from backstory.agents import _latency
+from backstory.agents.claude.usage import Counted
+from backstory.model import SessionFacts, Turn
+
+
+class State(Struct, kw_only=True):
+    """What a reader needs to go on: bounded, whatever the log's size."""
+
+    session: SessionFacts = field(default_factory=SessionFacts)
+    title_rank: int = 0
+    turn: Turn | None = None
+    turns_seen: int = 0
+    usage: dict[str, Counted] = field(default_factory=dict)
+    """What the last messages of the turn counted so far, by message and request."""
+    unfinished: dict[str, bool] = field(default_factory=dict)
+    """Messages of the turn whose final count has not come, in order; some of them, where there are many."""
+    finished: list[str] = field(default_factory=list)
+    """The last messages of the turn whose final count has come."""
+    calls: dict[str, tuple[str, str | None]] = field(default_factory=dict)
+    """Names and paths of calls that have no result yet, by their ids."""
+    last_anchor: str | None = None
+    recent: dict[str, str | None] = field(default_factory=dict)
+    """The anchors of the last records, by their uuids; see ``turns.Anchors``."""
+    heads: dict[str, tuple[str | None, int | None]] = field(default_factory=dict)
+    """The uid and last record of the turn that prompts after an anchor follow."""
+    last_total_cost: float | None = field(default=None, name="cost_seen")
+    """The session's running total when it was last logged."""
+    latency: _latency.Total = field(default_factory=_latency.Total)
+    plans: dict[str, str] = field(default_factory=dict)
+    """Plans whose calls have no result yet, by their ids."""
+    queued: list[str] = field(default_factory=list)
+    """Words typed while the agent works, which it was not yet given."""
+    given: list[str] = field(default_factory=list, name="told")
+    """The last of those that it was given during a turn; newer builds log them a second time."""
+    absorbed: list[str] = field(default_factory=list)
+    """The ids of words that it was given so, which the log will hold later."""
+    command: tuple[str, str, int | None] | None = None
+    """A command's uuid, as typed, and when: a prompt if the model is given what follows it."""
+
+
+state_decoder = msgspec.json.Decoder(State)

@@ -1,0 +1,264 @@
+"""What a run prints while it goes on, and what it came to.
+
+A run is ``claude -p`` with ``stream-json``: the blocks of messages are those of the log, but a message's true usage
+is only in its ``stream_event`` records. One run may tell several ``init`` and ``result`` records, and ends when the
+process does. Cost is a running total; the usage of a result is its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from backstory.agents import _jsonl, _numbers
+from backstory.agents.claude import kinds, prompts, steer
+from backstory.agents.claude.blocks import Blocks
+from backstory.agents.claude.records import Message, plain_text, text_of
+from backstory.agents.claude.stream_records import Delta, StreamEvent, StreamRecord, stream_decoder
+from backstory.agents.claude.usage import Usage, larger_counts, tokens_of, tokens_of_run
+from backstory.agents.contract import Ending, SteerState, Streamed
+from backstory.bounds import added
+from backstory.model import Compacted, Complete, Error, Event, Hook, Init, Outcome, Retry, Tokens
+
+if TYPE_CHECKING:
+    from backstory.agents.contract import Exit
+
+_ACKNOWLEDGES = "msg_lifecycle_v1"
+"""Among the capabilities of a version that says which messages it takes up."""
+_MAX_TURNS = "max_turns"
+_STDERR_LINES_KEPT_MAX = 20
+_SIGNAL_EXIT_CODE_MIN = 129
+
+
+class StreamReader:
+    """Understands the output of one run. See ``contract.StreamReader``."""
+
+    def __init__(self) -> None:
+        # Messages hold the same blocks as in a log.
+        self._blocks = Blocks({}, {})
+        self.native_id: str | None = None
+        self.unknown: dict[str, int] = self._blocks.unknown
+        self._has_begun = False
+        self._model: str | None = None
+        self._message_id = ""
+        self._messages: dict[str, Tokens] = {}
+        self._results: list[StreamRecord] = []
+        self._stop_reason: str | None = None
+        self._has_shown_error = False
+        self._was_interrupted = self._is_compacted = False
+        self.steering = SteerState()
+        self._stderr_tail: deque[str] = deque(maxlen=_STDERR_LINES_KEPT_MAX)
+
+    def read(self, line: bytes) -> Streamed:
+        if not line.strip():
+            return Streamed([])
+        try:
+            records = _jsonl.decode(line, stream_decoder)
+        except _jsonl.NotJson:
+            return Streamed([(0, self._not_a_record(line))])
+        slots: list[Event | None] = []
+        for record in records:
+            self.native_id = self.native_id or record.session_id
+            self._note_steering(record)
+            if record.type != "stream_event":
+                slots += self._record(record)
+        events = [(part, event) for part, event in enumerate(slots) if event is not None]
+        deltas = [record for record in records if record.type == "stream_event"]
+        return Streamed(events, takes_number=len(deltas) < len(records), delta="".join(map(self._delta_of, deltas)))
+
+    def stderr(self, line: bytes) -> list[Event]:
+        if text := line.decode("utf-8", "replace").strip():
+            self._stderr_tail.append(text)
+        return []
+
+    def ended(self, exit: Exit) -> Ending:
+        outcome = self._outcome(exit)
+        tokens = self._tokens()
+        costs = [each.total_cost_usd for each in self._results if each.total_cost_usd is not None]
+        durations = [each.duration_ms for each in self._results if each.duration_ms is not None]
+        return Ending(
+            outcome=outcome,
+            error=self._error_message(exit) if outcome in (Outcome.FAILED, Outcome.CRASHED) else None,
+            duration_ms=added(*durations) if durations else None,
+            # A running total of the process, like the cost. Requests that failed are not in it, so zero is not known.
+            api_latency_ms=max((each.duration_api_ms or 0 for each in self._results), default=0) or None,
+            stop_reason=self._final_stop_reason(),
+            model=self._model,
+            tokens=tokens or Tokens(),
+            tokens_source="reported" if tokens else None,
+            cost_usd=costs[-1] if costs else None,
+            cost_source="reported" if costs else None,
+        )
+
+    # records ------------------------------------------------------------------------------------------------
+
+    def _record(self, record: StreamRecord) -> list[Event | None]:
+        if record.parent_tool_use_id:
+            # A subagent has a log of its own.
+            return []
+        events = self._main_record(record)
+        if self._is_compacted and record.type in ("assistant", "user", "result"):
+            # Its summary was not printed. Behind what a record says, so that this stays at its part.
+            self._is_compacted, events = False, [*events, Compacted()]
+        return events
+
+    def _main_record(self, record: StreamRecord) -> list[Event | None]:
+        match record.type:
+            case "assistant":
+                return [*self._assistant(record)]
+            case "user":
+                return [*self._user(record)]
+            case "system":
+                return self._system(record)
+            case "result":
+                record.duration_ms = _numbers.count(record.duration_ms, "duration_ms")
+                record.duration_api_ms = _numbers.count(record.duration_api_ms, "api_latency_ms")
+                record.total_cost_usd = _numbers.amount(record.total_cost_usd, "cost_usd")
+                self._results.append(record)
+                return [
+                    Complete(
+                        success=not record.is_error, duration_ms=record.duration_ms, cost_usd=record.total_cost_usd
+                    )
+                ]
+            case kind:
+                return (
+                    [] if kind in kinds.KEPT_STREAM else [self._blocks.count_unknown(kind or "record without a type")]
+                )
+
+    def _note_steering(self, record: StreamRecord) -> None:
+        """Note what a record says about messages to the running agent."""
+        state = self.steering
+        if record.type in ("assistant", "stream_event", "user", "result"):
+            state.is_deaf = not state.acknowledges
+        match record.type:
+            case "result":
+                state.is_idle = True
+            case "assistant" | "stream_event" | "user":
+                state.is_idle = False
+            case "system" if record.subtype == "init":
+                state.is_idle = False
+                state.acknowledges = isinstance(record.capabilities, list) and _ACKNOWLEDGES in record.capabilities
+                state.is_deaf = not state.acknowledges
+            case "command_lifecycle" if steer.is_own(record.command_uuid or ""):
+                state.is_idle = state.is_idle and record.state not in ("queued", "started")
+                if record.state == "started" and record.command_uuid not in state.acknowledged:
+                    state.acknowledged.append(record.command_uuid or "")
+
+    def _assistant(self, record: StreamRecord) -> list[Event]:
+        message = _message_of(record)
+        self._was_interrupted = False
+        is_synthetic = message.model == "<synthetic>"
+        if record.is_api_error_message or (is_synthetic and record.error):
+            self._has_shown_error = True
+            return [Error(message=text_of(message.content), code=str(record.api_error_status or record.error or ""))]
+        if is_synthetic and isinstance(record.local_command_source, str):
+            return [prompts.command_event(record.local_command_source)]
+        if is_synthetic:
+            text = text_of(message.content)
+            return [Hook(name="notice", output=text)] if text else []
+        self._model = message.model or self._model
+        return self._blocks.answer(message.content)
+
+    def _user(self, record: StreamRecord) -> list[Event]:
+        content = _message_of(record).content
+        events = self._blocks.results(content, record.tool_use_result)
+        text = text_of(content)
+        if not text.strip():
+            return events
+        if record.is_synthetic:
+            if not (self._is_compacted or prompts.is_compaction_summary(text)):
+                return events
+            self._is_compacted = False
+            return [*events, Compacted(summary=text)]
+        # The prompt itself is not repeated here, so no word in the user's place was typed.
+        aside = prompts.untyped_event(text) or Hook(name="context", output=text)
+        self._was_interrupted = isinstance(aside, Error)
+        return [*events, aside]
+
+    def _system(self, record: StreamRecord) -> list[Event | None]:
+        match record.subtype or "":
+            case "init":
+                first, self._has_begun = not self._has_begun, True
+                self._model = self._model or record.model
+                init = Init(cwd=record.cwd or "", model=record.model or "", version=record.claude_code_version or "")
+                return [init if first else None]
+            case "api_retry":
+                message = " ".join(str(each) for each in (record.error_status, plain_text(record.error)) if each)
+                return [Retry(attempt=_numbers.count(record.attempt, "attempt") or 0, message=message)]
+            case "compact_boundary":
+                # The summary comes next.
+                self._is_compacted = True
+                return []
+            case kind:
+                return [] if kind in kinds.KEPT_STREAM_SYSTEM else [self._blocks.count_unknown(f"system/{kind}")]
+
+    def _delta_of(self, record: StreamRecord) -> str:
+        """Note what a part of an answer says about the whole; its text, if it has any."""
+        event = record.event or StreamEvent()
+        if record.parent_tool_use_id:
+            return ""
+        if event.message is not None:
+            self._message_id = event.message.id or ""
+            self._note_usage(event.message.usage)
+        self._note_usage(event.usage)
+        delta = event.delta or Delta()
+        self._stop_reason = delta.stop_reason or self._stop_reason
+        return (delta.text or "") if delta.type == "text_delta" else ""
+
+    def _not_a_record(self, line: bytes) -> Event:
+        text = line.decode("utf-8", "replace").strip()
+        return self._blocks.count_unknown("not JSON") if text.startswith("{") else Hook(name="stdout", output=text)
+
+    # what it came to ----------------------------------------------------------------------------------------
+
+    def _outcome(self, exit: Exit) -> Outcome:
+        last = self._results[-1] if self._results else None
+        was_stopped = exit.was_cancelled or (last is None and self._was_interrupted)
+        if was_stopped or (last is not None and (last.terminal_reason or "").startswith("aborted")):
+            return Outcome.CANCELLED
+        if last is not None and last.is_error:
+            return Outcome.FAILED
+        if exit.signal is not None or (exit.code or 0) >= _SIGNAL_EXIT_CODE_MIN:
+            return Outcome.CRASHED
+        if exit.code != 0:
+            return Outcome.FAILED
+        # A run that was stopped early enough ends with code 0 and says nothing.
+        return Outcome.COMPLETED if last is not None else Outcome.CRASHED
+
+    def _final_stop_reason(self) -> str | None:
+        """The reason of the last answer; a command that the client ran by itself had none."""
+        answers = [each for each in self._results if not each.local_command] or self._results
+        if not answers:
+            return self._stop_reason
+        return _MAX_TURNS if answers[-1].terminal_reason == _MAX_TURNS else answers[-1].stop_reason
+
+    def _error_message(self, exit: Exit) -> str | None:
+        if self._has_shown_error:
+            return None
+        last = self._results[-1] if self._results else StreamRecord()
+        message = (plain_text(last.errors) or plain_text(last.result)) if last.is_error else ""
+        return message or "\n".join(self._stderr_tail) or _describe(exit)
+
+    def _note_usage(self, usage: Usage | None) -> None:
+        if usage is not None:
+            before = self._messages.get(self._message_id, Tokens())
+            self._messages[self._message_id] = larger_counts(before, tokens_of(usage))
+
+    def _tokens(self) -> Tokens | None:
+        """The main thread's tokens."""
+        results = (each.usage for each in self._results if each.usage and not _is_cut_off(each))
+        return tokens_of_run(self._messages.values(), map(tokens_of, results))
+
+
+def _message_of(record: StreamRecord) -> Message:
+    return record.message if isinstance(record.message, Message) else Message()
+
+
+def _is_cut_off(result: StreamRecord) -> bool:
+    """Whether a result counts 0 tokens because its answer was cut off, though they were paid."""
+    usage = result.usage or Usage()
+    return (result.terminal_reason or "").startswith("aborted") and not (usage.input_tokens or usage.output_tokens)
+
+
+def _describe(exit: Exit) -> str:
+    return f"signal {exit.signal}" if exit.signal is not None else f"exit code {exit.code}"
