@@ -44,19 +44,9 @@ if TYPE_CHECKING:
 @store_option
 @click.pass_context
 def command(
-    ctx: click.Context,
-    prompt: tuple[str, ...],
-    agent: str | None,
-    model: str | None,
-    is_new: bool,
-    name: str | None,
-    wanted: str | None,
-    at: str | None,
-    permissions: str | None,
-    cwd: Path | None,
-    if_busy: str | None,
-    as_json: bool,
-) -> None:
+    ctx: click.Context, prompt: tuple[str, ...], agent: str | None, model: str | None, is_new: bool, name: str | None,
+    wanted: str | None, at: str | None, permissions: str | None, cwd: Path | None, if_busy: str | None, as_json: bool,
+) -> None:  # fmt: skip
     """Run PROMPT, or what comes on stdin, in an agent. The session so far goes along, whichever agent it was.
 
     Without -n, --name or -S it goes on with the session last active here. A first word such as @12 means that the

@@ -101,16 +101,8 @@ def command(
     costs = found.store.turn_costs(found.session)
     costs |= {run.turn.uid: of_turn(run.turn, price_table(found.store.prices_file)) for run in runs}
     if as_json:
-        head = {
-            "session": session_as_json(found.session, outcome_of(found), costs_of([found])[0])
-            | {"conflict": found.is_conflict, "children": _children(found)},
-            "turns": [
-                turn_as_json(number, each, costs.get(each.uid, UNKNOWN)) | in_tree.get(each.uid, {})
-                for number, each in turns.items()
-                if turn in (None, number)
-            ]
-            + [live_turn_as_json(number, run, costs[run.turn.uid]) for number, run in live.items()],
-        }
+        shown = {number: each for number, each in turns.items() if turn in (None, number)}
+        head = _head_as_json(found, shown, in_tree, live, costs)
         more = (live_event_as_json(event, number, full=full) for number, run in live.items() for event in run.events())
         output.json_lines(head, "events", chain((event_as_json(*each) for each in events), more))
         return
@@ -121,6 +113,20 @@ def command(
         for number, run in live.items()
     )
     output.pages(chain(lines, chain.from_iterable(coming)))
+
+
+def _head_as_json(
+    found: Found, turns: dict[int, Turn], in_tree: dict[str, Any], live: dict[int, LiveRun], costs: dict[str, Cost]
+) -> dict[str, Any]:
+    session = session_as_json(found.session, outcome_of(found), costs_of([found])[0])
+    stored = [
+        turn_as_json(number, each, costs.get(each.uid, UNKNOWN)) | in_tree.get(each.uid, {})
+        for number, each in turns.items()
+    ]
+    return {
+        "session": session | {"conflict": found.is_conflict, "children": _children(found)},
+        "turns": stored + [live_turn_as_json(number, run, costs[run.turn.uid]) for number, run in live.items()],
+    }
 
 
 def _show_record(app: App, found: Found, named: str, searched: str | None, *, full: bool, as_json: bool) -> None:
@@ -466,17 +472,13 @@ def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.To
         case model.Plan():
             yield from _noted(at, f"Plan: {event.name}", event.content, None)
         case model.Hook(name=name, output=text) if full or name.startswith(OF_HELPERS):
-            # What a subagent was asked and answered is no hook's word to the person reading.
-            head = f"{name[:1].upper()}{name[1:]}" if name.startswith(OF_HELPERS) else f"Hook: {name}"
-            about = f": {call_words(answered, output.width() - 12 - len(head))}" if answered else ""
-            yield from _noted(at, head + about, text, full)
-        case model.Command(name=name, output=text) if text.strip():
+            yield from _noted(at, _hook_head(name, answered), text, full)
+        case model.Command(name=name, output=text) if text.strip() and name:
+            yield from _noted(at, f"Command: {name}", text, full)
+        case model.Command(output=text) if text.strip():
             # What it printed is a record of its own with most agents, and stands below it then.
-            if name:
-                yield from _noted(at, f"Command: {name}", text, full)
-            else:
-                printed = text if full else without_wrapping(text)
-                yield from _result_lines(at, model.ToolResult(content=printed.strip("\n")), None, full=full)
+            printed = text if full else without_wrapping(text)
+            yield from _result_lines(at, model.ToolResult(content=printed.strip("\n")), None, full=full)
         case model.Retry() if not full:
             number = f" {event.attempt}" if event.attempt else ""
             yield from _told(at, f"Retry{number}", why(event.message))
@@ -484,6 +486,13 @@ def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.To
             yield from _told(at, "Hook", f"{event.name} · {noted(event.output)}")
         case _:
             yield from _told(at, event.kind, " ".join(str(value) for value in msgspec.to_builtins(event).values()))
+
+
+def _hook_head(name: str, answered: model.ToolCall | None) -> str:
+    # What a subagent was asked and answered is no hook's word to the person reading.
+    head = f"{name[:1].upper()}{name[1:]}" if name.startswith(OF_HELPERS) else f"Hook: {name}"
+    about = f": {call_words(answered, output.width() - 12 - len(head))}" if answered else ""
+    return head + about
 
 
 def _told(at: str, head: str, text: str) -> Iterator[str]:
