@@ -201,6 +201,39 @@ def test_a_result_has_all_of_its_output(machine: Machine, project: Path) -> None
     assert full.content == output
 
 
+def test_results_of_one_call_on_two_branches_both_have_its_tool(machine: Machine, project: Path) -> None:
+    file = AhFile(project / ".ah" / f"{SESSION}.db")
+    file.user("Look", parent=None)
+    asked_at = file.answer(call("bash", "toolu_1", command="ls"))
+    file.message("user", result("toolu_1", "one nest"))
+    file.message("user", result("toolu_1", "two nests"), parent=asked_at)
+    read(machine, project)
+    assert [each.tool_name for each in said(machine, ToolResult)] == ["bash", "bash"]
+
+
+def test_more_branches_than_are_remembered_lose_only_the_oldest_turns_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ah.log, "TURNS_OPEN_MAX", 2)
+    lines = [b'{"table":"session","row":{"id":"s"}}']
+    for n in range(3):
+        text = b'[{"block_type":"text","content":"prompt %d"}]' % n
+        lines.append(b'{"table":"messages","row":{"id":"p%d","role":"user","seq":0},"blocks":%s}' % (n, text))
+    for n in range(3):
+        row = b'{"id":"a%d","parent_id":"p%d","role":"assistant","seq":1,"model":"m"}' % (n, n)
+        lines.append(b'{"table":"messages","row":%s,"blocks":[]}' % row)
+    found = told("ah", b"\n".join(lines)).in_order()
+    assert [(turn.prompt, turn.last_seq, turn.model) for turn in found] == [
+        ("prompt 0", 2, None),
+        ("prompt 1", 6, "m"),
+        ("prompt 2", 7, "m"),
+    ]
+
+
+def test_prompts_without_ids_in_two_sessions_are_two_turns() -> None:
+    prompt = b'{"table":"messages","row":{"role":"user"},"blocks":[{"block_type":"text","content":"Hello"}]}'
+    first, second = (told("ah", b'{"table":"session","row":{"id":"%s"}}\n%s' % (own, prompt)) for own in (b"a", b"b"))
+    assert first.turns.keys().isdisjoint(second.turns)
+
+
 def test_what_no_version_wrote_is_unknown_and_counted() -> None:
     lines = [
         b'{"table":"session","row":{"id":"s"}}',

@@ -379,6 +379,13 @@ def test_a_prompt_that_only_the_model_was_sent_is_a_prompt() -> None:
     ]
 
 
+def test_of_two_prompts_that_only_the_model_was_sent_both_turns_are_there() -> None:
+    what = said(meta(), task(FIRST), user("go"), user("and quickly"), answer("ok"))
+    first, second = sorted(what.turns.values(), key=lambda turn: turn.native_id)
+    assert [first.prompt, second.prompt] == ["go", "and quickly"]
+    assert second.parent_uid == first.uid
+
+
 def test_a_prompt_that_is_told_after_the_models_copy_of_it_is_told_once() -> None:
     assert said(meta(), task(FIRST), user("go"), typed("go"), answer("ok")).prompts() == ["go"]
 

@@ -11,9 +11,10 @@ import pytest
 from backstory import agents
 from backstory.agents.conformance import behaviour_faults, check, log_faults, output_faults, part_faults
 from backstory.agents.contract import Exit, SidecarContent, SteerState, Streamed
+from backstory.agents.turn_fold import TurnState
 from backstory.model import AssistantText, LogIdentity, Parsed, Unknown, UserMessage
 from tests.agents import example
-from tests.agents.example import AGENT, Logs, Reader, State
+from tests.agents.example import AGENT, Logs, Reader
 from tests.support.reading import cases, log_of
 from tests.support.streaming import STREAMS
 
@@ -128,14 +129,14 @@ def test_messages_are_for_agents_that_can_be_run() -> None:
 class Otherwise(Logs):
     """The logs of the smallest agent, read by another reader."""
 
-    def __init__(self, make: Callable[[State], Reader]) -> None:
+    def __init__(self, make: type[Reader]) -> None:
         self._make = make
 
     def reader(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> LogReader:  # type: ignore[override]
-        return self._make(msgspec.json.decode(state, type=State) if state else State())
+        return self._make("example", identity, state, TurnState)
 
 
-def faults_of(make: Callable[[State], Any]) -> list[str]:
+def faults_of(make: type[Reader]) -> list[str]:
     agent = msgspec.structs.replace(AGENT, log=Otherwise(make))
     return [*part_faults(agent), *log_faults(agent, RECORDED)]
 
@@ -174,7 +175,7 @@ def test_a_state_that_changes_by_being_stored_is_named() -> None:
     assert "log.reader: a reader made from its state after record 1 has another one" in faults_of(Growing)
 
 
-def changed(change: Callable[[Parsed], Parsed]) -> Callable[[State], Reader]:
+def changed(change: Callable[[Parsed], Parsed]) -> type[Reader]:
     class Changed(Reader):
         def read(self, line: bytes, seq: int) -> Parsed:
             parsed = super().read(line, seq)

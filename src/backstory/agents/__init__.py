@@ -2,7 +2,7 @@
 
 ``names()`` lists the agents without importing any; ``load(name)`` imports one. A package elsewhere adds its
 own through the entry point group ``backstory.agents`` (name = the agent, value = a module with ``AGENT``).
-``contract`` says what an agent is, ``conformance`` tests one.
+``contract`` says what an agent is, ``turn_fold`` is what readers of logs do alike, ``conformance`` tests one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backstory.agents.contract import Agent
 
 ENTRY_POINTS = "backstory.agents"
-SHARED = frozenset({"bounded", "conformance", "contract", "lines"})
+SHARED = frozenset({"bounded", "conformance", "contract", "lines", "turn_fold"})
 """Modules here that are no agents, beside those whose names begin with an underscore."""
 
 

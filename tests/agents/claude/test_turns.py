@@ -34,6 +34,11 @@ def test_a_turn_follows_the_turn_before() -> None:
     assert first.parent_uid is None
 
 
+def test_of_two_prompts_glued_together_on_one_line_both_turns_are_there() -> None:
+    glued = user("one", "u1") + user("two", "u2", "u1")
+    assert sorted(turn.prompt for turn in said(glued).turns.values()) == ["one", "two"]
+
+
 def test_two_prompts_after_the_same_answer_are_two_branches() -> None:
     first, second, third = said(
         user("a", "p1"), answer("1", "a1", "p1"), user("b", "p2", "a1"), answer("2", "a2", "p2"), user("c", "p3", "a1")

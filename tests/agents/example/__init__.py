@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from backstory import ids
 from backstory.agents.contract import Agent, LogRoot
-from backstory.model import AssistantText, Event, LogIdentity, Parsed, SessionFacts, Turn, Unknown, UserMessage
+from backstory.agents.turn_fold import TurnFold, TurnState, lengthen
+from backstory.model import AssistantText, Event, LogIdentity, Parsed, UserMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 
@@ -21,11 +22,6 @@ class Record(Struct):
     role: str
     text: str
     at: str
-
-
-class State(Struct):
-    session: SessionFacts = field(default_factory=SessionFacts)
-    turn: Turn | None = None
 
 
 class Logs:
@@ -39,7 +35,7 @@ class Logs:
         return LogIdentity(native_id=path.stem) if record_in(head.partition(b"\n")[0]) else None
 
     def reader(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> Reader:
-        return Reader(msgspec.json.decode(state, type=State) if state else State())
+        return Reader("example", identity, state, TurnState)
 
     def is_whole(self, line: bytes) -> bool:
         return record_in(line) is not None
@@ -49,40 +45,19 @@ class Logs:
         return record.id if record else None
 
 
-class Reader:
-    def __init__(self, state: State) -> None:
-        self._state, self.session = state, state.session
-        self.unknown: dict[str, int] = {}
-        self._touched: dict[str, Turn] = {}
-
+class Reader(TurnFold[TurnState]):
     def read(self, line: bytes, seq: int) -> Parsed:
         record = record_in(line)
         if record is None or record.role not in ("user", "assistant"):
-            self.unknown["record"] = self.unknown.get("record", 0) + 1
-            return Parsed(None, [(0, Unknown(type="record"))], None)
-        at, event = ids.parse_time_ms(record.at), self._event(record, seq)
-        if turn := self._state.turn:
-            turn.last_seq, turn.ended = seq, at
-            self._touched[turn.uid] = turn
+            return Parsed(None, [(0, self.unknown.emit("record"))], None)
+        at = ids.parse_time_ms(record.at)
+        event: Event = AssistantText(text=record.text)
+        if record.role == "user":
+            self._begin_turn(record.id, record.text, at, seq)
+            event = UserMessage(content=record.text)
+        if turn := self._turn_at(seq):
+            lengthen(turn, at)
         return Parsed(at, [(0, event)], turn)
-
-    def _event(self, record: Record, seq: int) -> Event:
-        if record.role == "assistant":
-            return AssistantText(text=record.text)
-        before, uid = self._state.turn, ids.turn_uid("example", record.id)
-        turn = Turn(uid=uid, agent="example", native_id=record.id, prompt=record.text, first_seq=seq)
-        if before is not None:
-            turn.parent_uid, turn.parent_seq = before.uid, before.last_seq
-        turn.started = ids.parse_time_ms(record.at)
-        self._state.turn = turn
-        return UserMessage(content=record.text)
-
-    def touched(self) -> Iterator[Turn]:
-        turns, self._touched = self._touched, {}
-        return iter(turns.values())
-
-    def state(self) -> bytes:
-        return msgspec.json.encode(self._state)
 
 
 def record_in(line: bytes) -> Record | None:

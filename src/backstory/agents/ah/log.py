@@ -15,15 +15,14 @@ from __future__ import annotations
 
 import base64
 import re
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
 
-from backstory import ids
 from backstory.agents import _jsonl, _numbers
 from backstory.agents.ah import files, rows
+from backstory.agents.turn_fold import OpenCall, TurnFold, TurnState, lengthen, without_prompt
 from backstory.bounds import added
 from backstory.conversation.context import strip_context
 from backstory.model import (
@@ -38,13 +37,11 @@ from backstory.model import (
     Outcome,
     Parsed,
     Retry,
-    SessionFacts,
     Tokens,
     Tool,
     ToolCall,
     ToolResult,
     Turn,
-    Unknown,
     UserMessage,
     encoded,
 )
@@ -79,7 +76,6 @@ _IMAGE = '{"__image__":'
 MESSAGES_KNOWN_MAX = 20_000
 """So many messages back a fork is known to begin; one from before that begins at a root."""
 TURNS_OPEN_MAX = 32
-_CALLS_OPEN_MAX = 2_000
 _PATH_MAX = 1_000
 _NUMBER_MAX = 2**53
 
@@ -100,25 +96,14 @@ class _Message(Struct, array_like=True):
     depth: int
 
 
-class _Call(Struct, array_like=True):
-    """A call whose result is still to come; a result does not say what tool it is of."""
-
-    name: str
-    tool: str
-    path: str | None = None
-
-
-class _State(Struct, kw_only=True):
+class _State(TurnState, kw_only=True):
     """What a reader needs to go on: bounded, whatever the log's size."""
 
-    session: SessionFacts = field(default_factory=SessionFacts)
     messages: dict[str, _Message] = field(default_factory=dict)
-    turns: dict[str, Turn] = field(default_factory=dict)
-    """The turns that messages may still come to."""
+    earlier: dict[str, Turn] = field(default_factory=dict)
+    """The turns before the last that messages may still come to."""
     tips: dict[str, int] = field(default_factory=dict)
-    """The last message's record of each of them."""
-    calls: dict[str, _Call] = field(default_factory=dict)
-    last_turn: str | None = None
+    """The last message's record of each turn that messages may still come to."""
     last_message: str | None = None
     counted: tuple[str, int | None, int | None] = ("", None, None)
     """The answer whose tokens were taken from itself, until the event of its call tells more; and these."""
@@ -128,7 +113,6 @@ class _State(Struct, kw_only=True):
 
 _decoder = msgspec.json.Decoder(_Line)
 _any_decoder = msgspec.json.Decoder()
-_state_decoder = msgspec.json.Decoder(_State)
 
 
 class Logs:
@@ -150,7 +134,7 @@ class Logs:
         return LogIdentity(native_id=own or path.name.rpartition("#")[2])
 
     def reader(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> Reader:
-        return Reader(state)
+        return Reader(NAME, identity, state, _State)
 
     def is_whole(self, line: bytes) -> bool:
         return _jsonl.is_whole(line)
@@ -208,43 +192,27 @@ class SessionExport:
         return files.files_of(session, NAME, FOLDER)
 
 
-class Reader:
+class Reader(TurnFold[_State]):
     """Folds one session. See ``contract.LogReader``."""
 
-    def __init__(self, state: bytes | None) -> None:
-        self._state = _state_decoder.decode(state) if state else _State()
-        self._touched: dict[str, Turn] = {}
-        self.unknown: dict[str, int] = Counter()
-
-    @property
-    def session(self) -> SessionFacts:
-        return self._state.session
-
-    def touched(self) -> Iterator[Turn]:
-        turns, self._touched = self._touched, {}
-        return iter(turns.values())
-
-    def state(self) -> bytes:
-        # The prompt of a turn that has begun is in the store already.
-        turns = {uid: msgspec.structs.replace(turn, prompt="") for uid, turn in self._state.turns.items()}
-        return msgspec.json.encode(msgspec.structs.replace(self._state, turns=turns))
+    def _storable(self) -> _State:
+        earlier = {uid: without_prompt(turn) for uid, turn in self._state.earlier.items()}
+        return msgspec.structs.replace(super()._storable(), earlier=earlier)
 
     def read(self, line: bytes, seq: int) -> Parsed:
         found = _record(line)
         if found is None or not isinstance(found.row, dict):
-            return Parsed(None, [(0, self._unknown("not JSON"))], None)
+            return Parsed(None, [(0, self.unknown.emit("not JSON"))], None)
         table, row = _text(found.table), found.row
         at = rows.at_ms(row.get("created_at"), row.get("id"))
         at = at if at is not None else _numbers.time_ms(_text(found.timestamp) or row.get("created_at"))
         if table == rows.MESSAGES:
             turn, events = self._message(found, row, at, seq)
         else:
-            turn = self._state.turns.get(self._turn_of(_text(row.get("message_id"))) or "")
+            turn = self._turn_of(_text(row.get("message_id")))
             events = self._beside(table, row, turn)
-        if turn is not None:
-            turn.last_seq = max(turn.last_seq, seq)
-            if turn.uid in self._state.turns:
-                self._touched[turn.uid] = turn
+        if turn is not None and self._open_turn(turn.uid) is not None:
+            self._touch(turn, seq)
         return Parsed(at, list(enumerate(events)), turn)
 
     # messages -----------------------------------------------------------------------------------------------
@@ -261,7 +229,7 @@ class Reader:
         else:
             events = [event for block in blocks for event in self._block(block, role)]
         if turn is not None:
-            turn.ended = at if turn.ended is None else max(turn.ended, at or 0)
+            lengthen(turn, at)
         if role == "assistant":
             events += self._answered(turn, native_id, row)
         self._remember(native_id, seq, turn, depth)
@@ -276,39 +244,34 @@ class Reader:
         if parent is None or parent.turn_uid is None:
             return None
         # Of a turn that began long ago only the name is known.
-        return self._state.turns.get(parent.turn_uid) or Turn(uid=parent.turn_uid, agent=NAME)
+        return self._open_turn(parent.turn_uid) or Turn(uid=parent.turn_uid, agent=NAME)
+
+    def _open_turn(self, uid: str | None) -> Turn | None:
+        """The turn called so, while messages may still come to it."""
+        last = self._state.turn
+        return last if last is not None and last.uid == uid else self._state.earlier.get(uid or "")
 
     def _begin(self, native_id: str, prompt: str, parent: _Message | None, at: int | None, seq: int) -> Turn:
-        state = self._state
-        turn = Turn(
-            uid=ids.turn_uid(NAME, native_id or f"{seq}"),
-            agent=NAME,
-            native_id=native_id,
-            first_seq=seq,
-            last_seq=seq,
-            parent_uid=parent.turn_uid if parent is not None else None,
-            parent_seq=self._behind(parent) if parent is not None else None,
-            prompt=prompt,
-            started=at,
-            ended=at,
-        )
-        state.turns[turn.uid], state.last_turn = turn, turn.uid
-        while len(state.turns) > TURNS_OPEN_MAX:
-            oldest = next(iter(state.turns))
-            del state.turns[oldest]
-            state.tips.pop(oldest, None)
-        return turn
+        earlier, last = self._state.earlier, self._state.turn
+        if last is not None:
+            earlier[last.uid] = last
+        if len(earlier) >= TURNS_OPEN_MAX:
+            oldest = next(iter(earlier))
+            del earlier[oldest]
+            self._state.tips.pop(oldest, None)
+        follows = (parent.turn_uid, self._behind(parent)) if parent is not None else (None, None)
+        return self._begin_turn(native_id, prompt, at, seq, follows)
 
     def _behind(self, message: _Message) -> int:
         """The record that what follows a message follows: of a turn's last one all that the turn still told."""
-        turn = self._state.turns.get(message.turn_uid or "")
+        turn = self._open_turn(message.turn_uid)
         is_last = turn is not None and self._state.tips.get(turn.uid) == message.seq
         return turn.last_seq if turn is not None and is_last else message.seq
 
     def _remember(self, native_id: str, seq: int, turn: Turn | None, depth: int) -> None:
         messages = self._state.messages
         messages[native_id] = _Message(seq, turn.uid if turn is not None else None, depth)
-        if turn is not None and turn.uid in self._state.turns:
+        if turn is not None and self._open_turn(turn.uid) is not None:
             self._state.tips[turn.uid] = seq
         self._state.session.leaf = None
         self._state.last_message = native_id
@@ -345,35 +308,28 @@ class Reader:
             case "tool_result":
                 return [self._result(block)]
             case kind:
-                return [self._unknown(f"block {kind}")]
+                return [self.unknown.emit(f"block {kind}")]
 
     def _called(self, block: dict[str, Any]) -> ToolCall:
         name, given = _text(block.get("tool_name")), _given(block.get("tool_input"))
         path = _text(given.get("path"))[:_PATH_MAX] or None
         call_id, tool = _text(block.get("tool_id")), TOOLS.get(name, Tool.OTHER)
-        self._state.calls[call_id] = _Call(name, tool, path)
-        if len(self._state.calls) > _CALLS_OPEN_MAX:
-            del self._state.calls[next(iter(self._state.calls))]
-        return ToolCall(tool_use_id=call_id, tool_name=name, tool=tool, file_path=path, input=given)
+        return self._state.calls.open(call_id, name, tool, path, given)
 
     def _result(self, block: dict[str, Any]) -> ToolResult:
         call_id = _text(block.get("tool_id"))
-        call = self._state.calls.get(call_id) or _Call(_text(block.get("tool_name")), "")
+        # A fork may hold another result of the same call, so it stays open.
+        call = self._state.calls.by_id.get(call_id) or OpenCall(_text(block.get("tool_name")))
         output = _plain(block.get("tool_output"))
-        return ToolResult(
-            tool_use_id=call_id,
-            tool_name=call.name,
-            tool=call.tool,
-            file_path=call.path,
-            content="[image]" if output.startswith(_IMAGE) else output,
-            is_error=block.get("is_error") == 1,
-        )
+        content = "[image]" if output.startswith(_IMAGE) else output
+        return call.result(call_id, content, is_error=block.get("is_error") == 1)
 
     # all else -----------------------------------------------------------------------------------------------
 
-    def _turn_of(self, message_id: str) -> str | None:
+    def _turn_of(self, message_id: str) -> Turn | None:
+        """The turn of a message; the last one where that is not known."""
         found = self._state.messages.get(message_id)
-        return found.turn_uid if found is not None else self._state.last_turn
+        return self._state.turn if found is None else self._open_turn(found.turn_uid)
 
     def _beside(self, table: str, row: dict[str, Any], turn: Turn | None) -> list[Event]:
         """What records that are no messages say."""
@@ -394,7 +350,7 @@ class Reader:
             case rows.CONSUMED | rows.CONVERSATIONS:
                 return []
             case _:
-                return [self._unknown(f"{table} without a message" if table == rows.BLOCKS else table)]
+                return [self.unknown.emit(f"{table} without a message" if table == rows.BLOCKS else table)]
 
     def _known(self, key: str, value: Any) -> list[Event]:
         if key == rows.NAME:
@@ -435,7 +391,7 @@ class Reader:
             case "state_change" | "tool_call_end" | "compaction_triggered" | "compaction_complete":
                 pass
             case kind:
-                return [self._unknown(f"event {kind}")]
+                return [self.unknown.emit(f"event {kind}")]
         return []
 
     def _call_ended(self, said: dict[str, Any], message_id: str, turn: Turn | None) -> None:
@@ -464,10 +420,6 @@ class Reader:
         if turn is not None:
             turn.outcome, turn.stop_reason = outcome, stop or turn.stop_reason
         return Complete(success=outcome == Outcome.COMPLETED)
-
-    def _unknown(self, kind: str) -> Unknown:
-        self.unknown[kind] = self.unknown.get(kind, 0) + 1
-        return Unknown(type=kind)
 
 
 def _record(line: bytes) -> _Line | None:

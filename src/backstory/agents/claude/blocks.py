@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,27 +9,21 @@ import msgspec
 from backstory.agents.claude import changed_files, kinds
 from backstory.agents.claude.records import Block, plain_text
 from backstory.agents.claude.tools import PLAN_TOOL, REFUSED_BY_USER, answers, refusal, tool_of
-from backstory.model import AssistantText, Event, Plan, Thinking, ToolCall, ToolResult, Unknown, UserMessage
+from backstory.model import AssistantText, Event, Plan, Thinking, ToolCall, ToolResult, UserMessage
 
 if TYPE_CHECKING:
     from backstory.agents.claude.records import Content
+    from backstory.agents.turn_fold import OpenCalls, UnknownCounts
 
-_CALLS_OPEN_MAX = 2_000
 _PLANS_OPEN_MAX = 4
 
 
 class Blocks:
     """Turns blocks into events. A call is remembered until its result comes."""
 
-    def __init__(self, calls: dict[str, tuple[str, str | None]], plans: dict[str, str]) -> None:
-        """``calls``: names and paths of calls without a result; ``plans``: plans of such calls; both by call id."""
-        self._calls = calls
-        self._plans = plans
-        self.unknown: dict[str, int] = Counter()
-
-    def count_unknown(self, kind: str) -> Unknown:
-        self.unknown[kind] = self.unknown.get(kind, 0) + 1
-        return Unknown(type=kind)
+    def __init__(self, calls: OpenCalls, plans: dict[str, str], unknown: UnknownCounts) -> None:
+        """``plans``: the plans of open calls, by the ids of these."""
+        self._calls, self._plans, self._unknown = calls, plans, unknown
 
     def answer(self, content: Content) -> list[Event]:
         """What a message of the model holds."""
@@ -63,21 +56,18 @@ class Blocks:
             case kind if kind in kinds.KEPT_BLOCKS:
                 return []
             case kind:
-                return [self.count_unknown(f"assistant/{kind}")]
+                return [self._unknown.emit(f"assistant/{kind}")]
 
     def _tool_call(self, block: Block) -> ToolCall:
         given = block.input if isinstance(block.input, dict) else {}
         path = given.get("file_path") or given.get("notebook_path") or given.get("path")
         name, path = block.name or "", path if isinstance(path, str) else None
-        self._calls[block.id or ""] = (name, path)
-        if len(self._calls) > _CALLS_OPEN_MAX:
-            self._calls.pop(next(iter(self._calls)))
         plan = given.get("plan")
         if name == PLAN_TOOL and isinstance(plan, str):
             self._plans[block.id or ""] = plan
             if len(self._plans) > _PLANS_OPEN_MAX:
                 self._plans.pop(next(iter(self._plans)))
-        return ToolCall(tool_use_id=block.id or "", tool_name=name, tool=tool_of(name), file_path=path, input=given)
+        return self._calls.open(block.id or "", name, tool_of(name), path, given)
 
     def _result(self, block: Block, tool_use_result: bytes) -> list[Event]:
         """A tool's result, what the user said in it, and the plan that the call put before the user."""
@@ -93,12 +83,5 @@ class Blocks:
         return events
 
     def _tool_result(self, block: Block) -> ToolResult:
-        name, path = self._calls.pop(block.tool_use_id or "", ("", None))
-        return ToolResult(
-            tool_use_id=block.tool_use_id or "",
-            tool_name=name,
-            tool=tool_of(name) if name else "",
-            file_path=path,
-            content=plain_text(block.content),
-            is_error=bool(block.is_error),
-        )
+        call_id = block.tool_use_id or ""
+        return self._calls.close(call_id).result(call_id, plain_text(block.content), is_error=bool(block.is_error))

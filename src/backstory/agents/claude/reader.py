@@ -11,11 +11,13 @@ from backstory import ids
 from backstory.agents import _jsonl, _numbers
 from backstory.agents.claude import kinds, prompts, reports
 from backstory.agents.claude.blocks import Blocks
+from backstory.agents.claude.places import NAME
 from backstory.agents.claude.queued import Queue
 from backstory.agents.claude.records import Message, Record, plain_text, record_decoder, text_of
 from backstory.agents.claude.spending import Spending
-from backstory.agents.claude.state import State, state_decoder
-from backstory.agents.claude.turns import Anchors, Turns
+from backstory.agents.claude.state import State
+from backstory.agents.claude.turns import Anchors, note_end, parent_of_prompt
+from backstory.agents.turn_fold import TurnFold
 from backstory.conversation.context import told_as
 from backstory.model import (
     AssistantText,
@@ -30,14 +32,11 @@ from backstory.model import (
     Plan,
     Relation,
     Retry,
-    SessionFacts,
     UserMessage,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from backstory.model import Turn
+    from collections.abc import Callable, Iterable
 
 _TITLE_RANK = {"summary": 1, "ai-title": 2, "agent-name": 3, "custom-title": 4}
 _MAX_TURNS = "max_turns"
@@ -48,51 +47,38 @@ _CLIENT_NOTICE = re.compile(
 )
 
 
-class Reader:
+class Reader(TurnFold[State]):
     """Folds one log. See ``contract.LogReader``."""
 
     def __init__(self, identity: LogIdentity, stored: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> None:
+        super().__init__(NAME, identity, stored, State)
         self._is_subagent = identity.relation == Relation.SUBAGENT
-        self._state = state_decoder.decode(stored) if stored else State()
-        self._turns = Turns(identity.native_id, self._state)
         self._anchors = Anchors(self._state, (lambda: _anchors_in(earlier(), identity)) if stored else None)
-        self._blocks = Blocks(self._state.calls, self._state.plans)
+        self._blocks = Blocks(self._state.calls, self._state.plans, self.unknown)
         self._queue = Queue(self._state)
-        self._spending = Spending(self._turns)
+        self._spending = Spending(self._state)
         self._has_reports = False
         self._record_ids: list[str] = []
         self._summaries: list[FoundSummary] = []
-        self.unknown: dict[str, int] = self._blocks.unknown
 
-    @property
-    def session(self) -> SessionFacts:
-        return self._state.session
-
-    def touched(self) -> Iterator[Turn]:
-        return self._turns.touched()
-
-    def state(self) -> bytes:
-        turn = self._state.turn
-        # The prompt of a turn that has begun is in the store already.
-        turn = msgspec.structs.replace(turn, prompt="") if turn else None
-        recent = self._anchors.recent()
-        return msgspec.json.encode(msgspec.structs.replace(self._state, recent=recent, turn=turn))
+    def _storable(self) -> State:
+        return msgspec.structs.replace(super()._storable(), recent=self._anchors.recent())
 
     def read(self, line: bytes, seq: int) -> Parsed:
         self._has_reports, self._record_ids, self._summaries = False, [], []
         try:
             records = _jsonl.decode(line, record_decoder)
         except _jsonl.NotJson:
-            return Parsed(None, [(0, self._blocks.count_unknown("not JSON"))], self._turns.extend_to(seq))
+            return Parsed(None, [(0, self.unknown.emit("not JSON"))], self._turn_at(seq))
         at, events = None, []
         for record in records:
             at = _numbers.time_ms(record.timestamp)
             events += self._record(record, at, seq)
-        turn = self._turns.extend_to(seq)
+        turn = self._turn_at(seq)
         # A plan follows the result that shows its call did not fail, and ends nothing.
         ending = [event for event in events if not isinstance(event, Plan)]
         if turn is not None and ending:
-            self._turns.note_end(turn, ending, at)
+            note_end(turn, ending, at)
         return Parsed(
             at, list(enumerate(events)), turn, summaries=self._summaries, record_ids=self._record_ids,
             has_reports=self._has_reports,
@@ -111,13 +97,17 @@ class Reader:
         anchor = self._anchors.above(record.parent_uuid)
         if self._state.turn is None and record.type == "assistant" and not record.is_sidechain:
             # A log may begin in the midst of a conversation whose prompt it does not hold.
-            self._turns.begin("", "", at, seq, anchor)
+            self._begin_prompt("", "", at, seq, anchor)
         events = self._conversation(record, at, seq, anchor)
         is_aside = record.is_sidechain and not self._is_subagent
         begins = self._state.turn is not before or (bool(events) and isinstance(events[0], UserMessage))
         is_anchor = (begins or record.type == "assistant") and not is_aside
         self._anchors.note(record.uuid, record.uuid if is_anchor else anchor)
         return events
+
+    def _begin_prompt(self, native_id: str, prompt: str, at: int | None, seq: int, anchor: str | None) -> None:
+        self._begin_turn(native_id, prompt, at, seq, parent_of_prompt(self._state, anchor))
+        self._state.usage, self._state.unfinished, self._state.finished = {}, {}, []
 
     def _note_session(self, record: Record) -> None:
         session = self._state.session
@@ -146,7 +136,7 @@ class Reader:
             return self._system(record)
         if kind == "progress" and reports.MARK in bytes(record.data):
             self._has_reports = True
-        return [] if kind in kinds.KEPT else [self._blocks.count_unknown(kind or "record without a type")]
+        return [] if kind in kinds.KEPT else [self.unknown.emit(kind or "record without a type")]
 
     def _note_title(self, kind: str, title: Any) -> None:
         if isinstance(title, str) and title.strip() and _TITLE_RANK[kind] >= self._state.title_rank:
@@ -219,7 +209,7 @@ class Reader:
         if self._queue.is_given_here(record):
             # Words that the agent was given while it worked belong to the turn that goes on.
             return [event]
-        self._turns.begin(record.uuid or "", prompt, at, seq, anchor)
+        self._begin_prompt(record.uuid or "", prompt, at, seq, anchor)
         return [event]
 
     def _expansion(self, record: Record, text: str, seq: int, anchor: str | None) -> list[Event]:
@@ -227,7 +217,7 @@ class Reader:
         if self._state.command is None or not text.strip() or text.lstrip().startswith(_NOT_AN_EXPANSION):
             return []
         (native_id, typed, at), self._state.command = self._state.command, None
-        self._turns.begin(native_id, typed, at, seq, anchor)
+        self._begin_prompt(native_id, typed, at, seq, anchor)
         return [UserMessage(content=typed)]
 
     def _attachment(self, record: Record, at: int | None, seq: int, anchor: str | None) -> list[Event]:
@@ -248,7 +238,7 @@ class Reader:
                 (given[key] for key in ("content", "stdout", "stderr", "blockingError") if given.get(key)), ""
             )
             return [Hook(name=str(given.get("hookName", kind)), output=plain_text(output))] if output else []
-        return [] if kind in kinds.KEPT_ATTACHMENTS else [self._blocks.count_unknown(f"attachment/{kind}")]
+        return [] if kind in kinds.KEPT_ATTACHMENTS else [self.unknown.emit(f"attachment/{kind}")]
 
     def _system(self, record: Record) -> list[Event]:
         kind = record.subtype or ""
@@ -266,7 +256,7 @@ class Reader:
             if duration_ms is not None:
                 # Hooks that let the agent go on, and queued words, end a turn more than once.
                 self._state.turn.duration_ms = (self._state.turn.duration_ms or 0) + duration_ms
-        return [] if kind in kinds.KEPT_SYSTEM else [self._blocks.count_unknown(f"system/{kind}")]
+        return [] if kind in kinds.KEPT_SYSTEM else [self.unknown.emit(f"system/{kind}")]
 
 
 def _anchors_in(lines: Iterable[bytes], identity: LogIdentity) -> dict[str, str | None]:

@@ -11,7 +11,7 @@ from backstory.model import PARTIAL
 
 if TYPE_CHECKING:
     from backstory.agents.claude.records import Message, Record
-    from backstory.agents.claude.turns import Turns
+    from backstory.agents.claude.state import State
     from backstory.model import Turn
 
 _MESSAGES_OPEN_MAX = 16
@@ -20,9 +20,8 @@ _MESSAGES_OPEN_MAX = 16
 class Spending:
     """Adds to the turn that goes on."""
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
-        self._state = turns.state
+    def __init__(self, state: State) -> None:
+        self._state = state
 
     def note_answer(self, record: Record, message: Message) -> None:
         turn = self._state.turn
@@ -68,10 +67,8 @@ class Spending:
             before = 0.0 if self._state.turns_seen == 1 else None
         if before is not None and total >= before:
             turn.cost_usd, turn.cost_source = (turn.cost_usd or 0.0) + (total - before), "reported"
-            self._turns.touch(turn)
 
     def note_total_latency(self, total_ms: int | None) -> None:
         turn, lasted_ms = self._state.turn, self._state.latency.grown_ms(total_ms, self._state.turns_seen)
         if turn is not None and lasted_ms is not None:
             turn.api_latency_ms = lasted_ms
-            self._turns.touch(turn)

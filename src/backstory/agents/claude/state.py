@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import msgspec
-from msgspec import Struct, field
+from msgspec import field
 
 from backstory.agents import _latency
 from backstory.agents.claude.usage import Counted
-from backstory.model import SessionFacts, Turn
+from backstory.agents.turn_fold import TurnState
 
 
-class State(Struct, kw_only=True):
+class State(TurnState, kw_only=True):
     """What a reader needs to go on: bounded, whatever the log's size."""
 
-    session: SessionFacts = field(default_factory=SessionFacts)
     title_rank: int = 0
-    turn: Turn | None = None
-    turns_seen: int = 0
     usage: dict[str, Counted] = field(default_factory=dict)
     """What the last messages of the turn counted so far, by message and request."""
     unfinished: dict[str, bool] = field(default_factory=dict)
     """Messages of the turn whose final count has not come, in order; some of them, where there are many."""
     finished: list[str] = field(default_factory=list)
     """The last messages of the turn whose final count has come."""
-    calls: dict[str, tuple[str, str | None]] = field(default_factory=dict)
-    """Names and paths of calls that have no result yet, by their ids."""
     last_anchor: str | None = None
     recent: dict[str, str | None] = field(default_factory=dict)
     """The anchors of the last records, by their uuids; see ``turns.Anchors``."""
@@ -43,6 +37,3 @@ class State(Struct, kw_only=True):
     """The ids of words that it was given so, which the log will hold later."""
     command: tuple[str, str, int | None] | None = None
     """A command's uuid, as typed, and when: a prompt if the model is given what follows it."""
-
-
-state_decoder = msgspec.json.Decoder(State)

@@ -17,11 +17,13 @@ from backstory.agents.claude.records import Message, plain_text, text_of
 from backstory.agents.claude.stream_records import Delta, StreamEvent, StreamRecord, stream_decoder
 from backstory.agents.claude.usage import Usage, larger_counts, tokens_of, tokens_of_run
 from backstory.agents.contract import Ending, SteerState, Streamed
+from backstory.agents.turn_fold import OpenCalls, UnknownCounts
 from backstory.bounds import added
 from backstory.model import Compacted, Complete, Error, Event, Hook, Init, Outcome, Retry, Tokens
 
 if TYPE_CHECKING:
-    from backstory.agents.contract import Exit
+    from backstory.agents.turn_fold import OpenCalls, UnknownCounts
+from backstory.agents.contract import Exit
 
 _ACKNOWLEDGES = "msg_lifecycle_v1"
 """Among the capabilities of a version that says which messages it takes up."""
@@ -35,9 +37,9 @@ class StreamReader:
 
     def __init__(self) -> None:
         # Messages hold the same blocks as in a log.
-        self._blocks = Blocks({}, {})
+        self.unknown = UnknownCounts()
+        self._blocks = Blocks(OpenCalls(), {}, self.unknown)
         self.native_id: str | None = None
-        self.unknown: dict[str, int] = self._blocks.unknown
         self._has_begun = False
         self._model: str | None = None
         self._message_id = ""
@@ -121,9 +123,7 @@ class StreamReader:
                     )
                 ]
             case kind:
-                return (
-                    [] if kind in kinds.KEPT_STREAM else [self._blocks.count_unknown(kind or "record without a type")]
-                )
+                return [] if kind in kinds.KEPT_STREAM else [self.unknown.emit(kind or "record without a type")]
 
     def _note_steering(self, record: StreamRecord) -> None:
         """Note what a record says about messages to the running agent."""
@@ -190,7 +190,7 @@ class StreamReader:
                 self._is_compacted = True
                 return []
             case kind:
-                return [] if kind in kinds.KEPT_STREAM_SYSTEM else [self._blocks.count_unknown(f"system/{kind}")]
+                return [] if kind in kinds.KEPT_STREAM_SYSTEM else [self.unknown.emit(f"system/{kind}")]
 
     def _delta_of(self, record: StreamRecord) -> str:
         """Note what a part of an answer says about the whole; its text, if it has any."""
@@ -207,7 +207,7 @@ class StreamReader:
 
     def _not_a_record(self, line: bytes) -> Event:
         text = line.decode("utf-8", "replace").strip()
-        return self._blocks.count_unknown("not JSON") if text.startswith("{") else Hook(name="stdout", output=text)
+        return self.unknown.emit("not JSON") if text.startswith("{") else Hook(name="stdout", output=text)
 
     # what it came to ----------------------------------------------------------------------------------------
 

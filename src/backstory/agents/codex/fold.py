@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import msgspec
-from msgspec import Struct, field
+from msgspec import field
 
 from backstory import ids
 from backstory.agents import _numbers
@@ -16,6 +14,7 @@ from backstory.agents.codex.prompts import IDE_CONTEXT
 from backstory.agents.codex.records import EventMsg, ResponseItem, TokenUsageInfo, TurnContext
 from backstory.agents.codex.tools import TOOLS, call_of, output_of
 from backstory.agents.codex.usage import Usage, added_to
+from backstory.agents.turn_fold import TurnFold, TurnState, lengthen
 from backstory.conversation.context import strip_context, told_as
 from backstory.model import (
     AssistantText,
@@ -25,38 +24,22 @@ from backstory.model import (
     Outcome,
     Plan,
     Relation,
-    SessionFacts,
     Thinking,
     Tool,
     ToolCall,
     ToolResult,
     Turn,
-    Unknown,
     UserMessage,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-_CALLS_OPEN_MAX = 2_000
 _PATH_MAX = 200
 _TELLINGS_MAX = 200
 _OVER_MAX = 200
 
 
-class Call(Struct):
-    """A call whose result is still to come."""
-
-    name: str
-    tool: str
-    path: str | None = None
-    failed: bool = False
-
-
-class State(Struct, kw_only=True):
+class State(TurnState, kw_only=True):
     """What a reader needs to go on: bounded, whatever the log's size."""
 
-    session: SessionFacts = field(default_factory=SessionFacts)
     thread: str | None = None
     has_copies: bool = False
     has_events: bool = False
@@ -68,9 +51,7 @@ class State(Struct, kw_only=True):
     task_prompts: int = 0
     task_error: str | None = None
     tellings: dict[str, dict[str, int]] = field(default_factory=dict)
-    turn: Turn | None = None
     turn_task: str | None = None
-    turns_seen: int = 0
     path: list[tuple[str, int]] = field(default_factory=list)
     totals: Usage | None = None
     over: list[str] = field(default_factory=list)
@@ -80,35 +61,14 @@ class State(Struct, kw_only=True):
     """The path as it was when copies began."""
     untold: list[tuple[str, int]] = field(default_factory=list)
     """What the model was sent as the user's words, and how many images, while no other record tells the prompt."""
-    calls: dict[str, Call] = field(default_factory=dict)
 
 
-_state_decoder = msgspec.json.Decoder(State)
-
-
-class Fold:
+class Fold(TurnFold[State]):
     """The state of a log that is read, and what records do to it."""
 
     def __init__(self, identity: LogIdentity, state: bytes | None) -> None:
+        super().__init__(NAME, identity, state, State)
         self._is_helper = identity.relation == Relation.SUBAGENT
-        self._native_id = identity.native_id
-        self._state = _state_decoder.decode(state) if state else State()
-        self._touched: dict[str, Turn] = {}
-        self.unknown: dict[str, int] = Counter()
-
-    @property
-    def session(self) -> SessionFacts:
-        return self._state.session
-
-    def touched(self) -> Iterator[Turn]:
-        turns, self._touched = self._touched, {}
-        return iter(turns.values())
-
-    def state(self) -> bytes:
-        turn = self._state.turn
-        # The prompt of a turn that has begun is in the store already.
-        turn = msgspec.structs.replace(turn, prompt="") if turn else None
-        return msgspec.json.encode(msgspec.structs.replace(self._state, turn=turn))
 
     # tasks and calls ------------------------------------------------------------------------------------------
 
@@ -127,27 +87,16 @@ class Fold:
         name, given, path = call_of(item)
         call_id = item.call_id or item.id or ""
         tool = TOOLS.get(item.name or name, Tool.OTHER)
-        self._state.calls[call_id] = Call(name, tool, path)
-        if len(self._state.calls) > _CALLS_OPEN_MAX:
-            self._state.calls.pop(next(iter(self._state.calls)))
-        return ToolCall(tool_use_id=call_id, tool_name=name, tool=tool, file_path=path, input=given)
+        return self._state.calls.open(call_id, name, tool, path, given)
 
     def _tool_result(self, item: ResponseItem) -> ToolResult:
         call_id = item.call_id or ""
-        call = self._state.calls.pop(call_id, None) or Call("", "")
         content, failed = output_of(item.tools if item.output is None else item.output)
-        return ToolResult(
-            tool_use_id=call_id,
-            tool_name=call.name,
-            tool=call.tool,
-            file_path=call.path,
-            content=content,
-            is_error=failed or call.failed,
-        )
+        return self._state.calls.close(call_id).result(call_id, content, is_error=failed)
 
     def _note_failure(self, call_id: str, failed: bool) -> None:
-        if failed and call_id in self._state.calls:
-            self._state.calls[call_id].failed = True
+        if failed and (call := self._state.calls.by_id.get(call_id)):
+            call.has_failed = True
 
     def _end_turn(self, told: EventMsg, outcome: Outcome, duration_ms: int | None) -> Turn | None:
         """The turn that a task's end is about; none when the task had no prompt of its own."""
@@ -183,7 +132,7 @@ class Fold:
         if not shown or self._is_repeated(channel, text.strip()):
             return None
         prompt, event = told_as(shown)
-        self._begin_turn(prompt, at, seq)
+        self._begin_prompt(prompt, at, seq)
         return event
 
     def _is_repeated(self, channel: str, text: str) -> bool:
@@ -197,33 +146,21 @@ class Fold:
             tellings.pop(next(iter(tellings)))
         return counts[channel] <= most
 
-    def _begin_turn(self, prompt: str, at: int | None, seq: int) -> None:
+    def _begin_prompt(self, prompt: str, at: int | None, seq: int) -> None:
         state = self._state
-        state.task_prompts, state.turns_seen = state.task_prompts + 1, state.turns_seen + 1
-        native_id = state.task or f"{self._native_id}/{state.turns_seen}"
+        state.task_prompts += 1
+        native_id = state.task or f"{self._native_id}/{state.turns_seen + 1}"
         if state.task and state.task_prompts > 1:
             native_id = f"{state.task}/{state.task_prompts}"
-        uid = ids.turn_uid(NAME, native_id)
         self._leave_turn()
+        turn = self._begin_turn(native_id, prompt, at, seq)
+        turn.model, state.turn_task = state.model, state.task
         state.session.leaf, state.path_copied = None, []
         # A turn that is told again, as copies are, keeps its place.
-        again = next((place for place, (known, _) in enumerate(state.path) if known == uid), len(state.path))
+        again = next((place for place, (known, _) in enumerate(state.path) if known == turn.uid), len(state.path))
         del state.path[again:]
-        parent = state.path[-1] if state.path else (None, None)
-        state.path = [*state.path, (uid, seq)][-_PATH_MAX:]
-        state.turn_task = state.task
-        state.turn = Turn(
-            uid=uid,
-            agent=NAME,
-            native_id=native_id,
-            first_seq=seq,
-            last_seq=seq,
-            parent_uid=parent[0],
-            parent_seq=parent[1],
-            prompt=prompt,
-            model=state.model,
-            started=at,
-        )
+        turn.parent_uid, turn.parent_seq = state.path[-1] if state.path else (None, None)
+        state.path = [*state.path, (turn.uid, seq)][-_PATH_MAX:]
 
     def _leave_turn(self) -> None:
         """Note in the path where the turn ended that a new one follows, unless a rollback took it off."""
@@ -248,17 +185,10 @@ class Fold:
             del self._state.path[-count:]
             self._state.session.leaf = self._state.path[-1] if self._state.path else None
 
-    def _turn_at(self, seq: int) -> Turn | None:
-        turn = self._state.turn
-        if turn is not None:
-            turn.last_seq = seq
-            self._touched[turn.uid] = turn
-        return turn
-
     def _close(self, turn: Turn, last: Event, at: int | None) -> None:
         state = self._state
-        if at is not None and state.task == state.turn_task:
-            turn.ended = at if turn.ended is None else max(turn.ended, at)
+        if state.task == state.turn_task:
+            lengthen(turn, at)
         if state.tells_tasks:
             return
         # A log that tells no tasks tells how a turn ended by the last thing said.
@@ -269,7 +199,3 @@ class Fold:
                 turn.outcome = Outcome.FAILED
             case ToolCall() | ToolResult() | Thinking() | UserMessage():
                 turn.outcome = None
-
-    def _unknown(self, kind: str) -> Unknown:
-        self.unknown[kind] = self.unknown.get(kind, 0) + 1
-        return Unknown(type=kind)

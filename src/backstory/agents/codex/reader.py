@@ -62,7 +62,7 @@ class Reader(Fold):
         try:
             records = records_on(line)
         except _jsonl.NotJson:
-            return Parsed(None, [(0, self._unknown("not JSON"))], self._turn_at(seq))
+            return Parsed(None, [(0, self.unknown.emit("not JSON"))], self._turn_at(seq))
         at, slots, untold = None, list[Event | None](), list[Event | None]()
         for record in records:
             at = _numbers.time_ms(record.timestamp)
@@ -93,7 +93,7 @@ class Reader(Fold):
             case CompactedLine(payload=compacted):
                 return [Compacted(summary=compacted.message or "")]
             case _:
-                return [] if record.type in KEPT else [self._unknown(record.type or "record without a type")]
+                return [] if record.type in KEPT else [self.unknown.emit(record.type or "record without a type")]
 
     def _copied(self, record: Record) -> list[Event | None]:
         """A record that a fork repeats in the same log says nothing new, but counts are told from its totals on."""
@@ -159,7 +159,7 @@ class Reader(Fold):
             case kind if kind.endswith("_output"):
                 return [self._tool_result(item)]
             case kind:
-                return [] if kind in KEPT_RESPONSES else [self._unknown(f"response_item/{kind}")]
+                return [] if kind in KEPT_RESPONSES else [self.unknown.emit(f"response_item/{kind}")]
 
     def _message(self, item: ResponseItem, at: int | None, seq: int) -> list[Event | None]:
         match item.role:
@@ -171,7 +171,7 @@ class Reader(Fold):
             case "developer" | "system":
                 return []
             case role:
-                return [self._unknown(f"response_item/message/{role}")]
+                return [self.unknown.emit(f"response_item/message/{role}")]
 
     def _doubled_prompt(self, item: ResponseItem, text: str, images: int, at: int | None, seq: int) -> Event | None:
         """The model's copy of a prompt counts only where nothing else tells it: in old logs, and in copied turns."""
@@ -231,7 +231,7 @@ class Reader(Fold):
             case kind if kind in KEPT_EVENTS:
                 self._note_failure(told.call_id or "", event_failed(told))
             case _:
-                return [self._unknown(f"event_msg/{kind}")]
+                return [self.unknown.emit(f"event_msg/{kind}")]
         return []
 
     def _item(self, item: TurnItem, at: int | None, seq: int) -> list[Event | None]:
@@ -241,7 +241,7 @@ class Reader(Fold):
         if item.type == "Error":
             return [Error(message=item.message or "")]
         if item.type not in KEPT_ITEMS:
-            return [self._unknown(f"event_msg/item_completed/{item.type}")]
+            return [self.unknown.emit(f"event_msg/item_completed/{item.type}")]
         # What a script of the model's calls is told by its item alone; all other items repeat a response_item.
         if (item.id or "").startswith("exec-") and (nested := nested_call(item)):
             return [*nested]

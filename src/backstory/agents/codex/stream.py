@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter, deque
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +21,7 @@ from backstory.agents.codex.tools import TOOLS, arguments_of
 from backstory.agents.codex.usage import Usage, added_to
 from backstory.agents.codex.values import plain_text
 from backstory.agents.contract import Ending, SteerState, Streamed
+from backstory.agents.turn_fold import UnknownCounts
 from backstory.model import (
     AssistantText,
     Complete,
@@ -36,7 +37,6 @@ from backstory.model import (
     Tool,
     ToolCall,
     ToolResult,
-    Unknown,
 )
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class StreamReader:
     def __init__(self) -> None:
         self.native_id: str | None = None
         self.steering: SteerState | None = None
-        self.unknown: dict[str, int] = Counter()
+        self.unknown = UnknownCounts()
         self._calls: set[str] = set()
         self._completed = False
         self._failed = False
@@ -162,12 +162,12 @@ class StreamReader:
                 self._completed, self._usage = True, record.usage or self._usage
                 return [Complete(success=True)]
             case kind:
-                return [] if kind in KEPT_STREAM else [self._unknown(kind or "record without a type")]
+                return [] if kind in KEPT_STREAM else [self.unknown.emit(kind or "record without a type")]
 
     def _started(self, item: _Item) -> list[Event | None]:
         call = _call_told(item)
         if call is None:
-            return [] if item.type in KEPT_STREAM_ITEMS else [self._unknown(f"item/{item.type}")]
+            return [] if item.type in KEPT_STREAM_ITEMS else [self.unknown.emit(f"item/{item.type}")]
         self._calls.add(call.tool_use_id)
         return [call]
 
@@ -188,7 +188,7 @@ class StreamReader:
     def _call_done(self, item: _Item) -> list[Event | None]:
         call = _call_told(item)
         if call is None:
-            return [] if item.type in KEPT_STREAM_ITEMS else [self._unknown(f"item/{item.type}")]
+            return [] if item.type in KEPT_STREAM_ITEMS else [self.unknown.emit(f"item/{item.type}")]
         was_told = call.tool_use_id in self._calls
         self._calls.discard(call.tool_use_id)
         result = ToolResult(
@@ -211,11 +211,7 @@ class StreamReader:
 
     def _not_a_record(self, line: bytes) -> Event:
         text = line.decode("utf-8", "replace").strip()
-        return self._unknown("not JSON") if text.startswith("{") else Hook(name="stdout", output=text)
-
-    def _unknown(self, kind: str) -> Unknown:
-        self.unknown[kind] = self.unknown.get(kind, 0) + 1
-        return Unknown(type=kind)
+        return self.unknown.emit("not JSON") if text.startswith("{") else Hook(name="stdout", output=text)
 
     # what it came to ----------------------------------------------------------------------------------------
 

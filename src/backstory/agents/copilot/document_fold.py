@@ -34,7 +34,7 @@ class DocumentFold(Fold):
         """A record of a document: what stands in it of its two lists, and what it says of the session."""
         state, found = self._state, document.piece(record)
         if found is None:
-            return Parsed(None, [(0, self._unknown("not JSON"))], self._touch(seq))
+            return Parsed(None, [(0, self.unknown.emit("not JSON"))], self._turn_at(seq))
         at, events = as_time_ms(found.rest.get("startTime")), list[Event | None]()
         self._note_document(found.rest)
         if found.messages and not state.has_timeline:
@@ -43,13 +43,13 @@ class DocumentFold(Fold):
             state.has_timeline, state.messages = True, []
             at = (as_time_ms(entry.get("timestamp")) if isinstance(entry, dict) else None) or at
             events += self._entry(entry if isinstance(entry, dict) else {}, at, seq)
-            self._touch(seq)
+            self._turn_at(seq)
         if found.is_end and not state.has_timeline:
             messages, state.messages = state.messages, []
             for message in messages:
                 events += self._message(message, seq)
-                self._touch(seq)
-        return Parsed(at, [(part, event) for part, event in enumerate(events) if event is not None], self._touch(seq))
+                self._turn_at(seq)
+        return Parsed(at, [(part, event) for part, event in enumerate(events) if event is not None], self._turn_at(seq))
 
     def _keep_messages(self, messages: list[Any], size: int) -> None:
         self._state.messages_bytes += size
@@ -77,7 +77,7 @@ class DocumentFold(Fold):
             case "error":
                 events = [Error(message=text)]
             case _:
-                events = [self._unknown(kind or "entry without a type")]
+                events = [self.unknown.emit(kind or "entry without a type")]
         self._note_entry(kind, [each for each in events if each is not None], at)
         return events
 
@@ -86,7 +86,7 @@ class DocumentFold(Fold):
         prompt = typed if typed.strip() else attachments_in(entry.get("imageAttachments"))
         if not prompt:
             return hooks("context", text)
-        self._begin_turn(as_text(entry.get("id")), prompt, at, seq)
+        self._begin_prompt(as_text(entry.get("id")), prompt, at, seq)
         self._note_document({})
         return [UserMessage(content=prompt)]
 
@@ -121,7 +121,7 @@ class DocumentFold(Fold):
                 prompt = strip_context(_ADDED.sub("", text)).strip()
                 if not prompt:
                     return hooks("context", text)
-                self._begin_turn("", prompt, None, seq)
+                self._begin_prompt("", prompt, None, seq)
                 return [UserMessage(content=prompt)]
             case "assistant":
                 said: list[Event] = [AssistantText(text=text)] if text else []
@@ -137,4 +137,4 @@ class DocumentFold(Fold):
             case "system" | "developer":
                 return []
             case _:
-                return [self._unknown("message without a role")]
+                return [self.unknown.emit("message without a role")]

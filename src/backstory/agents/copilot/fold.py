@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import field
 
-from backstory import ids
 from backstory.agents import (
     _latency,
     _numbers,
@@ -27,6 +25,7 @@ from backstory.agents.copilot.tools import (
     result_text,
 )
 from backstory.agents.copilot.values import as_text, tokens_in
+from backstory.agents.turn_fold import TurnFold, TurnState, lengthen
 from backstory.bounds import added
 from backstory.model import (
     Command,
@@ -38,38 +37,16 @@ from backstory.model import (
     LogIdentity,
     ModelSwitch,
     Plan,
-    SessionFacts,
     Thinking,
     Tokens,
     Tool,
-    ToolCall,
-    ToolResult,
-    Turn,
     Unknown,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
-
-_CALLS_OPEN_MAX = 2_000
-
-
-class Call(Struct, array_like=True):
-    """A call whose result is still to come."""
-
-    name: str
-    tool: str
-    path: str | None = None
-
-
-class State(Struct, kw_only=True):
+class State(TurnState, kw_only=True):
     """What a reader needs to go on: bounded, whatever the log's size."""
 
-    session: SessionFacts = field(default_factory=SessionFacts)
-    turn: Turn | None = None
-    turns_seen: int = 0
-    calls: dict[str, Call] = field(default_factory=dict)
     helpers: Helpers = field(default_factory=Helpers)
     has_prompts: bool = False
     """Whether the session has begun to be used since it was started: until then, choosing a model switches none."""
@@ -95,39 +72,14 @@ class State(Struct, kw_only=True):
 
 
 _BESIDE = (Hook, Command, Init, ModelSwitch, Compacted, Unknown)
-_state_decoder = msgspec.json.Decoder(State)
 
 
-class Fold:
+class Fold(TurnFold[State]):
     """What is known of a session, whatever its records look like. See ``contract.LogReader``."""
 
     def __init__(self, identity: LogIdentity, state: bytes | None) -> None:
-        self._native_id = identity.native_id
-        self._state = _state_decoder.decode(state) if state else State()
-        self._touched: dict[str, Turn] = {}
+        super().__init__(NAME, identity, state, State)
         self._refs: list[FoundRef] = []
-        self.unknown: dict[str, int] = Counter()
-
-    @property
-    def session(self) -> SessionFacts:
-        return self._state.session
-
-    def touched(self) -> Iterator[Turn]:
-        turns, self._touched = self._touched, {}
-        return iter(turns.values())
-
-    def state(self) -> bytes:
-        turn = self._state.turn
-        # The prompt of a turn that has begun is in the store already.
-        turn = msgspec.structs.replace(turn, prompt="") if turn else None
-        return msgspec.json.encode(msgspec.structs.replace(self._state, turn=turn))
-
-    def _touch(self, seq: int) -> Turn | None:
-        turn = self._state.turn
-        if turn is not None:
-            turn.last_seq = seq
-            self._touched[turn.uid] = turn
-        return turn
 
     def _note_place(self, context: Any) -> None:
         if isinstance(context, dict):
@@ -143,23 +95,11 @@ class Fold:
         self._state.selected, self._state.routed = model, None
         return [ModelSwitch(model=model)] if self._state.has_prompts else []
 
-    def _begin_turn(self, native_id: str, prompt: str, at: int | None, seq: int) -> None:
-        state, before = self._state, self._state.turn
-        state.turns_seen += 1
-        state.turns_counted += 1
+    def _begin_prompt(self, native_id: str, prompt: str, at: int | None, seq: int) -> None:
+        self._state.turns_counted += 1
         # A prompt may come while the agent works: then it goes on working, for this one.
-        state.has_answered, state.has_prompts = False, True
-        state.turn = Turn(
-            uid=ids.turn_uid(NAME, native_id or f"{self._native_id}/{state.turns_seen}"),
-            agent=NAME,
-            native_id=native_id,
-            first_seq=seq,
-            last_seq=seq,
-            parent_uid=before.uid if before else None,
-            parent_seq=before.last_seq if before else None,
-            prompt=prompt,
-            started=at,
-        )
+        self._state.has_answered, self._state.has_prompts = False, True
+        self._begin_turn(native_id, prompt, at, seq)
 
     def _thinking(self, kind: str, text: str) -> list[Event]:
         """What was thought, unless the last thinking is the same, told by a record of the other kind."""
@@ -186,7 +126,7 @@ class Fold:
     def _started(self, data: dict[str, Any]) -> list[Event]:
         """A call that no answer asked for, such as one that code of the model's makes."""
         call_id = as_text(data.get("toolCallId"))
-        if call_id in self._state.calls:
+        if call_id in self._state.calls.by_id:
             return []
         return self._call(call_id, as_text(data.get("toolName")), data.get("arguments"))
 
@@ -195,36 +135,25 @@ class Fold:
         tool, path = TOOLS.get(name, Tool.OTHER), path_in(given)
         if name == "str_replace_editor":
             tool = EDITOR_COMMANDS.get(as_text(given.get("command")), tool)
-        calls = self._state.calls
-        calls[call_id] = Call(name, tool, path)
-        if len(calls) > _CALLS_OPEN_MAX:
-            calls.pop(next(iter(calls)))
-        call = ToolCall(tool_use_id=call_id, tool_name=name, tool=tool, file_path=path, input=given)
+        call = self._state.calls.open(call_id, name, tool, path, given)
         plan = as_text(given.get("summary")) if name == "exit_plan_mode" else ""
         return [call, Plan(name=name, content=plan)] if plan else [call]
 
     def _result(self, data: dict[str, Any]) -> Event:
         call_id = as_text(data.get("toolCallId"))
-        call = self._state.calls.pop(call_id, None) or Call("", "")
+        call = self._state.calls.close(call_id)
         content = result_text(data)
         if data.get("isUserRequested") is True:
             return Command(name="", output=content)
-        return ToolResult(
-            tool_use_id=call_id,
-            tool_name=call.name,
-            tool=call.tool,
-            file_path=call.path or edited_path(data.get("fileEdits")),
-            content=content,
-            is_error=data.get("success") is False or exit_code_of(data, call.tool, content) != 0,
-        )
+        call.path = call.path or edited_path(data.get("fileEdits"))
+        is_error = data.get("success") is False or exit_code_of(data, call.tool, content) != 0
+        return call.result(call_id, content, is_error=is_error)
 
     def _note_end(self, events: list[Event], at: int | None) -> None:
         turn = self._state.turn
         # What comes when a turn is over, such as a warning or another model, does not make it longer.
-        if turn is None or at is None or not events:
-            return
-        if not all(isinstance(each, _BESIDE) for each in events):
-            turn.ended = at if turn.ended is None else max(turn.ended, at)
+        if turn is not None and not all(isinstance(each, _BESIDE) for each in events):
+            lengthen(turn, at)
 
     def _note_receipt(self, usage: Any) -> None:
         if not isinstance(usage, dict):
@@ -301,7 +230,3 @@ class Fold:
         lasted_ms, turn = _numbers.count(told, "api_latency_ms"), self._state.turn
         if lasted_ms is not None and turn is not None:
             turn.api_latency_ms = added(lasted_ms, turn.api_latency_ms)
-
-    def _unknown(self, kind: str) -> Unknown:
-        self.unknown[kind] = self.unknown.get(kind, 0) + 1
-        return Unknown(type=kind)

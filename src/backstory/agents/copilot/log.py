@@ -195,7 +195,7 @@ class Reader(DocumentFold, RowFold):
             return self._document(line, seq)
         records, is_torn = records_on(line)
         self._refs = []
-        at, events = None, [self._unknown("not JSON")] if is_torn else list[Event]()
+        at, events = None, [self.unknown.emit("not JSON")] if is_torn else list[Event]()
         for record in records:
             at = as_time_ms(record.timestamp)
             if record.table is not None and isinstance(record.row, dict):
@@ -203,8 +203,8 @@ class Reader(DocumentFold, RowFold):
             else:
                 events += self._record(record, at, seq)
             # A line that lost its end may hold several prompts.
-            self._touch(seq)
-        return Parsed(at, list(enumerate(events)), self._touch(seq), self._refs)
+            self._turn_at(seq)
+        return Parsed(at, list(enumerate(events)), self._turn_at(seq), self._refs)
 
     def _record(self, record: Line, at: int | None, seq: int) -> list[Event]:
         kind, data = as_text(record.type), record.data if isinstance(record.data, dict) else {}
@@ -321,7 +321,7 @@ class Reader(DocumentFold, RowFold):
                 return []
             case _:
                 is_kept = kind in KEPT or kind.startswith(KEPT_PREFIX)
-                return [] if is_kept else [self._unknown(kind or "record without a type")]
+                return [] if is_kept else [self.unknown.emit(kind or "record without a type")]
 
     def _begin_session(self, data: dict[str, Any]) -> Init:
         state, context = self._state, data.get("context")
@@ -362,7 +362,7 @@ class Reader(DocumentFold, RowFold):
         prompt = typed if typed.strip() else attached
         if not prompt:
             return hooks("context", text)
-        self._begin_turn(native_id, prompt, at, seq)
+        self._begin_prompt(native_id, prompt, at, seq)
         return [UserMessage(content=prompt)]
 
     def _answer(self, kind: str, data: dict[str, Any]) -> list[Event]:

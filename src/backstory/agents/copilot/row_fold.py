@@ -42,7 +42,7 @@ class RowFold(Fold):
             case "turns":
                 prompt, answer = as_text(row.get("user_message")), as_text(row.get("assistant_response"))
                 if prompt.strip():
-                    self._begin_turn(f"{self._native_id}/{as_number(row.get('turn_index'))}", prompt, at, seq)
+                    self._begin_prompt(f"{self._native_id}/{as_number(row.get('turn_index'))}", prompt, at, seq)
                 said: list[Event] = [UserMessage(content=prompt)] if prompt.strip() else []
                 return [*said, AssistantText(text=answer)] if answer.strip() else said
             case "session_files":
@@ -70,7 +70,7 @@ class RowFold(Fold):
         kind, value = as_text(row.get("ref_type")), row.get("ref_value")
         named = as_text(value) or (str(value) if as_number(value) is not None else "")
         if kind not in REF_TYPES or not named:
-            return [self._unknown(f"session_refs of type {kind}")]
+            return [self.unknown.emit(f"session_refs of type {kind}")]
         uid = ids.turn_uid(NAME, f"{self._native_id}/{as_number(row.get('turn_index'))}")
         turn = self._state.turn
         where = At(seq, 0, uid if turn is not None and turn.uid == uid else None, at)
