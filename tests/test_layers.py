@@ -32,7 +32,7 @@ MAY_IMPORT = {
 }
 IMPURE = {"os", "io", "pathlib", "time", "random", "socket", "subprocess"}
 HOMES: dict[str, str | tuple[str, ...]] = {
-    "apsw": ("store/", "agents/_foreign.py", "sqlite_memory.py"), "zstandard": "store/codec.py", "click": "cli/",
+    "apsw": ("store/", "agents/foreign.py", "sqlite_memory.py"), "zstandard": "store/codec.py", "click": "cli/",
     "rich": "cli/", "tomlkit": "config.py", "platformdirs": "cli/", "watchfiles": "ingest/watch.py",
 }  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -52,16 +52,8 @@ def name(path: Path) -> str:
 
 
 KNOWN = {name(path) for path in MODULES}
-OWN = {
-    agent: [
-        path
-        for path in MODULES
-        if path.is_relative_to(AGENTS / agent)
-        or (path.parent == AGENTS and f"{path.stem}_".lstrip("_").startswith(f"{agent}_"))
-    ]
-    for agent in names()
-}
-"""The modules of each agent: its package, or its file with those whose names begin like it."""
+OWN = {agent: [path for path in MODULES if path.is_relative_to(AGENTS / agent)] for agent in names()}
+"""The modules of each agent: its package."""
 
 
 @cache

@@ -46,7 +46,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
         agents.load("copycat")
 
 
-@pytest.mark.parametrize("name", ["_jsonl", *sorted(agents.SHARED)])
+@pytest.mark.parametrize("name", ["jsonl", "contract", "turn_fold", "lines"])
 def test_a_module_that_agents_share_is_no_agent(name: str) -> None:
     assert name not in agents.names()
     with pytest.raises(UnknownAgent):
@@ -58,10 +58,10 @@ def test_an_agent_goes_by_the_name_of_its_file(name: str) -> None:
     assert agents.load(name).name == name
 
 
-@pytest.mark.parametrize("place", ["novel.py", "novel/__init__.py"])
-def test_a_new_agent_is_one_module_or_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    (tmp_path / place).parent.mkdir(exist_ok=True)
-    (tmp_path / place).write_text(
+def test_a_new_agent_is_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "novel").mkdir()
+    (tmp_path / "shared.py").write_text("")
+    (tmp_path / "novel" / "__init__.py").write_text(
         "from backstory.agents.contract import Agent\nAGENT = Agent(name='novel', title='Novel', log=None)\n"
     )
     monkeypatch.setattr(agents, "__file__", str(tmp_path / "__init__.py"))

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backstory import agents
-from backstory.agents import _foreign, ah
+from backstory.agents import ah, foreign
 from backstory.agents.contract import SessionRows
 from backstory.ingest import databases
 from backstory.ingest.databases import Done, Rows, Unread, row_log_name
@@ -69,12 +69,12 @@ def hot_journal(database: Path, other: Path | None) -> Path:
     size = struct.unpack(">H", data[16:18])[0]
     page, nonce = data[:size], 7
     checksum = nonce + sum(page[at] for at in range(size - 200, 0, -200))
-    journal = (_foreign.JOURNAL_MAGIC + struct.pack(">5I", 1, nonce, len(data) // size, 512, size)).ljust(512, b"\0")
+    journal = (foreign.JOURNAL_MAGIC + struct.pack(">5I", 1, nonce, len(data) // size, 512, size)).ljust(512, b"\0")
     journal += struct.pack(">I", 1) + page + struct.pack(">I", checksum & 0xFFFFFFFF)
     if other is not None:
         name = os.fsencode(other)
         journal += struct.pack(">I", 0x40000000 // size + 1) + name + struct.pack(">2I", len(name), sum(name))
-        journal += _foreign.JOURNAL_MAGIC
+        journal += foreign.JOURNAL_MAGIC
     path = database.with_name(f"{database.name}-journal")
     path.write_bytes(journal)
     return path
@@ -127,15 +127,15 @@ def test_what_a_settled_journal_still_names_is_of_no_interest(machine: Machine, 
 @pytest.mark.parametrize(
     ("first", "last", "asked"),
     [
-        (b"", b"", _foreign.Journal.NOTHING),
-        (b"\0" * 8, _foreign.JOURNAL_MAGIC, _foreign.Journal.NOTHING),
-        (_foreign.JOURNAL_MAGIC, b"\0" * 8, _foreign.Journal.ROLLBACK),
-        (_foreign.JOURNAL_MAGIC, _foreign.JOURNAL_MAGIC, _foreign.Journal.ANOTHER_FILE),
-        (b"anything", _foreign.JOURNAL_MAGIC, _foreign.Journal.ANOTHER_FILE),
+        (b"", b"", foreign.Journal.NOTHING),
+        (b"\0" * 8, foreign.JOURNAL_MAGIC, foreign.Journal.NOTHING),
+        (foreign.JOURNAL_MAGIC, b"\0" * 8, foreign.Journal.ROLLBACK),
+        (foreign.JOURNAL_MAGIC, foreign.JOURNAL_MAGIC, foreign.Journal.ANOTHER_FILE),
+        (b"anything", foreign.JOURNAL_MAGIC, foreign.Journal.ANOTHER_FILE),
     ],
 )
-def test_a_journals_ends_say_what_it_asks_for(first: bytes, last: bytes, asked: _foreign.Journal) -> None:
-    assert _foreign.asks_for(first, last) is asked
+def test_a_journals_ends_say_what_it_asks_for(first: bytes, last: bytes, asked: foreign.Journal) -> None:
+    assert foreign.asks_for(first, last) is asked
 
 
 # what is read -------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def test_texts_of_two_bytes_a_letter_are_read(machine: Machine) -> None:
 def test_a_value_that_is_too_large_is_left_out_and_told(
     machine: Machine, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_foreign, "VALUE_BYTES_MAX", 10_000)
+    monkeypatch.setattr(foreign, "VALUE_BYTES_MAX", 10_000)
     changed(
         database, f"update turns set user_message = '{'x' * 10_001}' where session_id = '{LOST}' and turn_index = 1"
     )
@@ -217,7 +217,7 @@ def test_a_value_that_is_too_large_is_left_out_and_told(
 def test_a_value_that_is_too_large_costs_a_tree_only_that(
     machine: Machine, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_foreign, "VALUE_BYTES_MAX", 10_000)
+    monkeypatch.setattr(foreign, "VALUE_BYTES_MAX", 10_000)
     file = project / ".ah" / f"{SESSION}.db"
     changed(file, f"update content_blocks set content = '{'x' * 10_001}' where rowid = 1")
     assert reasons(read_all(machine, project)) == {f"{SESSION}.db#{SESSION}": "1 value of more than 0 MB left out"}
@@ -227,7 +227,7 @@ def test_a_value_that_is_too_large_costs_a_tree_only_that(
 def test_a_session_that_is_too_large_is_told_and_the_others_are_read(
     machine: Machine, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_foreign, "SESSION_BYTES_MAX", 50_000)
+    monkeypatch.setattr(foreign, "SESSION_BYTES_MAX", 50_000)
     for turn in range(9):
         changed(
             database,
@@ -247,7 +247,7 @@ def test_a_database_that_takes_too_long_is_told_and_the_others_are_read(
         "with recursive c(x) as (select 10 union all select x + 1 from c limit 20000)"
         f"insert into turns(session_id, turn_index, user_message) select '{LOST}', x, 'again' from c",
     )
-    monkeypatch.setattr(_foreign, "COMPUTING_S_MAX", 0.0)
+    monkeypatch.setattr(foreign, "COMPUTING_S_MAX", 0.0)
     assert reasons(read(machine)) == {database.name: "to read it took longer than 0 s"}
     monkeypatch.undo()
     assert read_all(machine, project).errors == []
@@ -257,7 +257,7 @@ def test_a_database_that_takes_too_long_is_told_and_the_others_are_read(
 def test_more_memory_than_it_may_have_is_told(
     machine: Machine, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_foreign, "HEAP_BYTES", 100_000)
+    monkeypatch.setattr(foreign, "HEAP_BYTES", 100_000)
     changed(database, f"update turns set user_message = '{'x' * 300_000}'")
     assert {"memory" in reason for reason in reasons(read(machine)).values()} == {True}
 
@@ -452,7 +452,7 @@ def test_a_database_that_was_not_read_whole_is_looked_at_again(
     machine: Machine, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed(database, f"update turns set user_message = '{'x' * 90_000}' where session_id = '{LOST}'")
-    monkeypatch.setattr(_foreign, "SESSION_BYTES_MAX", 90_000)
+    monkeypatch.setattr(foreign, "SESSION_BYTES_MAX", 90_000)
     assert [problem.path for problem in read(machine).errors] == [f"{database}#{LOST}"]
     monkeypatch.undo()
     assert read(machine).errors == []

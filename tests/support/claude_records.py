@@ -13,13 +13,13 @@ from backstory.model import (
 from tests.support.reading import Told, told
 
 SESSION = "0ddba11-0000-4000-8000-000000000000"
-_numbers = itertools.count(1)
+numbers = itertools.count(1)
 
 
 def record(type_: str, uuid: str = "", parent: str | None = None, **more: Any) -> bytes:
     """A record of a conversation; without a parent it follows the one before it."""
     more = {"sessionId": SESSION, "timestamp": "2026-11-21T21:00:00.000Z", **more}
-    more |= {"type": type_, "uuid": uuid or f"u{next(_numbers)}", "parentUuid": parent}
+    more |= {"type": type_, "uuid": uuid or f"u{next(numbers)}", "parentUuid": parent}
     return json.dumps(more).encode()
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from backstory.agents.contract import Agent
 
 ENTRY_POINTS = "backstory.agents"
-SHARED = frozenset({"bounded", "conformance", "contract", "lines", "turn_fold"})
-"""Modules here that are no agents, beside those whose names begin with an underscore."""
 
 
 def names() -> list[str]:
@@ -55,8 +53,8 @@ def _agent_of(module: object, name: str) -> Agent:
 
 
 def _own() -> set[str]:
-    found = (each.name for each in pkgutil.iter_modules([str(Path(__file__).parent)]))
-    return {name for name in found if not name.startswith("_") and name not in SHARED}
+    # What several of them share is a module beside the packages.
+    return {each.name for each in pkgutil.iter_modules([str(Path(__file__).parent)]) if each.ispkg}
 
 
 @cache

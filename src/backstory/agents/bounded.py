@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backstory import bounds
-from backstory.agents import _numbers
+from backstory.agents import numbers
 from backstory.agents.contract import Streamed
 from backstory.bounds import OUT_OF_RANGE
 from backstory.errors import AgentCannotRun
@@ -74,14 +74,14 @@ class _BoundedLogReader(_Counted):
 
     def read(self, line: bytes, seq: int) -> Parsed:
         names: list[str] = []
-        before = _numbers.met.set(names)
+        before = numbers.met.set(names)
         try:
             parsed = self._read(line, seq)
         finally:
-            _numbers.met.reset(before)
+            numbers.met.reset(before)
         events, at = _fitting_events(parsed.events, names), parsed.at
         if at is not None and not 0 <= at <= bounds.TIME_MAX_MS:
-            names.append(_numbers.TIME)
+            names.append(numbers.TIME)
             at = None
         if names:
             self._count(names)
@@ -116,11 +116,11 @@ class _BoundedStreamReader(_Counted):
 
     def read(self, line: bytes) -> Streamed:
         names: list[str] = []
-        before = _numbers.met.set(names)
+        before = numbers.met.set(names)
         try:
             streamed = self._read(line)
         finally:
-            _numbers.met.reset(before)
+            numbers.met.reset(before)
         events = _fitting_events(streamed.events, names)
         if names:
             self._count(names)

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import _jsonl
+from backstory.agents import jsonl
 from backstory.agents.ah import rows
 from backstory.agents.contract import SessionFile
 from backstory.agents.lines import LineReader
@@ -193,7 +193,7 @@ def _lines(logs: Sequence[KeptLog]) -> Iterator[_Line]:
         reader = LineReader()
         for data in log.read():
             for _, _, line in reader.lines(data):
-                yield from _jsonl.decode(line, _decoder) if line is not None else ()
+                yield from jsonl.decode(line, _decoder) if line is not None else ()
 
 
 def write_kept(path: Path, logs: Sequence[KeptLog], called: str | None = None) -> dict[str, int]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct, field
 
-from backstory.agents import _jsonl, _numbers
+from backstory.agents import jsonl, numbers
 from backstory.agents.ah import files, rows
 from backstory.agents.turn_fold import OpenCall, TurnFold, TurnState, lengthen, without_prompt
 from backstory.bounds import added
@@ -126,7 +126,7 @@ class Logs:
         return False
 
     def identify(self, path: Path, head: bytes) -> LogIdentity | None:
-        records = list(filter(None, map(_record, _jsonl.lines_in(head))))
+        records = list(filter(None, map(_record, jsonl.lines_in(head))))
         if not any(_is_ours(each) for each in records):
             return None
         row = records[0].row if records[0].table == rows.SESSION else None
@@ -137,7 +137,7 @@ class Logs:
         return Reader(NAME, identity, state, _State)
 
     def is_whole(self, line: bytes) -> bool:
-        return _jsonl.is_whole(line)
+        return jsonl.is_whole(line)
 
     def native_id_of(self, line: bytes) -> str | None:
         found = _record(line)
@@ -205,7 +205,7 @@ class Reader(TurnFold[_State]):
             return Parsed(None, [(0, self.unknown.emit("not JSON"))], None)
         table, row = _text(found.table), found.row
         at = rows.at_ms(row.get("created_at"), row.get("id"))
-        at = at if at is not None else _numbers.time_ms(_text(found.timestamp) or row.get("created_at"))
+        at = at if at is not None else numbers.time_ms(_text(found.timestamp) or row.get("created_at"))
         if table == rows.MESSAGES:
             turn, events = self._message(found, row, at, seq)
         else:
@@ -282,8 +282,8 @@ class Reader(TurnFold[_State]):
         """What an answer's own columns say: how it ended, who gave it, and what it cost until its event tells more."""
         stop = _text(row.get("stop_reason"))
         told = (
-            _numbers.count(row.get("input_tokens"), "input_tokens"),
-            _numbers.count(row.get("output_tokens"), "output_tokens"),
+            numbers.count(row.get("input_tokens"), "input_tokens"),
+            numbers.count(row.get("output_tokens"), "output_tokens"),
         )
         if turn is not None:
             turn.stop_reason, turn.model = stop or turn.stop_reason, _text(row.get("model")) or turn.model
@@ -424,8 +424,8 @@ class Reader(TurnFold[_State]):
 
 def _record(line: bytes) -> _Line | None:
     try:
-        return _jsonl.decode(line, _decoder)[0]
-    except _jsonl.NotJson:
+        return jsonl.decode(line, _decoder)[0]
+    except jsonl.NotJson:
         return None
 
 
@@ -518,7 +518,7 @@ def _text(value: Any) -> str:
 
 
 def _told_count(row: dict[str, Any], name: str) -> int | None:
-    return _numbers.count(row.get(name), name)
+    return numbers.count(row.get(name), name)
 
 
 def _number(value: Any) -> int | None:

@@ -22,14 +22,14 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents._foreign import TooLarge, left_out, opened
 from backstory.agents.contract import SessionRows, UnreadableDatabase, UnreadRows
+from backstory.agents.foreign import TooLarge, left_out, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from backstory.agents._foreign import ForeignDatabase, Row
+    from backstory.agents.foreign import ForeignDatabase, Row
 
 SESSION, CONTEXT, MESSAGES, BLOCKS, EVENTS = "session", "context", "messages", "content_blocks", "events"
 QUEUE, CONSUMED, CONVERSATIONS, ITERATIONS = "queue_messages", "queue_consumed", "conversations", "work_iterations"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from backstory.agents import _jsonl
+from backstory.agents import jsonl
 from backstory.agents.claude.places import is_log, log_roots
 from backstory.agents.claude.reader import Reader
 from backstory.agents.claude.records import record_decoder
@@ -42,7 +42,7 @@ class Logs:
             return None
         # A subagent that only its parent's log reports has the parent's path with ``#`` and its own id behind it.
         name, _, subagent = path.name.partition("#")
-        stem = _jsonl.stem(path.with_name(name))
+        stem = jsonl.stem(path.with_name(name))
         if subagent and not stem.startswith("agent-"):
             return LogIdentity(native_id=f"{stem}/{subagent}", parent_native_id=stem, relation=Relation.SUBAGENT)
         if not stem.startswith("agent-"):
@@ -61,10 +61,10 @@ class Logs:
         return Reader(identity, state, earlier)
 
     def is_whole(self, line: bytes) -> bool:
-        return _jsonl.is_whole(line)
+        return jsonl.is_whole(line)
 
     def native_id_of(self, line: bytes) -> str | None:
         try:
-            return _jsonl.decode(line, record_decoder)[0].uuid
-        except _jsonl.NotJson:
+            return jsonl.decode(line, record_decoder)[0].uuid
+        except jsonl.NotJson:
             return None

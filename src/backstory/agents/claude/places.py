@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.agents import _jsonl
+from backstory.agents import jsonl
 from backstory.agents.contract import LogRoot
 
 if TYPE_CHECKING:
@@ -20,4 +20,4 @@ def log_roots(environ: Mapping[str, str], home: Path) -> list[LogRoot]:
 
 
 def is_log(path: Path) -> bool:
-    return path.name.endswith(_jsonl.ENDINGS) and path.name != "journal.jsonl"
+    return path.name.endswith(jsonl.ENDINGS) and path.name != "journal.jsonl"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backstory import ids
-from backstory.agents import _jsonl, _numbers
+from backstory.agents import jsonl, numbers
 from backstory.agents.claude import kinds, prompts, reports
 from backstory.agents.claude.blocks import Blocks
 from backstory.agents.claude.places import NAME
@@ -67,12 +67,12 @@ class Reader(TurnFold[State]):
     def read(self, line: bytes, seq: int) -> Parsed:
         self._has_reports, self._record_ids, self._summaries = False, [], []
         try:
-            records = _jsonl.decode(line, record_decoder)
-        except _jsonl.NotJson:
+            records = jsonl.decode(line, record_decoder)
+        except jsonl.NotJson:
             return Parsed(None, [(0, self.unknown.emit("not JSON"))], self._turn_at(seq))
         at, events = None, []
         for record in records:
-            at = _numbers.time_ms(record.timestamp)
+            at = numbers.time_ms(record.timestamp)
             events += self._record(record, at, seq)
         turn = self._turn_at(seq)
         # A plan follows the result that shows its call did not fail, and ends nothing.
@@ -129,8 +129,8 @@ class Reader(TurnFold[State]):
         if kind == "queue-operation":
             return self._queue.read(record)
         if kind == "cost-state":
-            self._spending.note_total_cost(_numbers.amount(record.total_cost_usd, "cost_usd"))
-            self._spending.note_total_latency(_numbers.count(record.total_api_duration, "api_latency_ms"))
+            self._spending.note_total_cost(numbers.amount(record.total_cost_usd, "cost_usd"))
+            self._spending.note_total_latency(numbers.count(record.total_api_duration, "api_latency_ms"))
             return []
         if kind == "system":
             return self._system(record)
@@ -244,7 +244,7 @@ class Reader(TurnFold[State]):
         kind = record.subtype or ""
         if kind == "api_error":
             return [
-                Retry(attempt=_numbers.count(record.retry_attempt, "attempt") or 0, message=plain_text(record.error))
+                Retry(attempt=numbers.count(record.retry_attempt, "attempt") or 0, message=plain_text(record.error))
             ]
         if kind == "local_command":
             return [prompts.command_event(plain_text(record.content))]
@@ -252,7 +252,7 @@ class Reader(TurnFold[State]):
             problems = record.hook_errors or []
             return [Hook(name="Stop", output=plain_text(problems))] if problems else []
         if kind == "turn_duration" and self._state.turn is not None:
-            duration_ms = _numbers.count(record.duration_ms, "duration_ms")
+            duration_ms = numbers.count(record.duration_ms, "duration_ms")
             if duration_ms is not None:
                 # Hooks that let the agent go on, and queued words, end a turn more than once.
                 self._state.turn.duration_ms = (self._state.turn.duration_ms or 0) + duration_ms

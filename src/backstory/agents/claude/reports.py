@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct, field
 
-from backstory.agents import _jsonl
+from backstory.agents import jsonl
 from backstory.model import encoded
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Reports:
 
     def own_logs(self, path: Path, subagent: str) -> list[Path]:
         inside = path.parent if path.parent.name == "subagents" else path.with_suffix("") / "subagents"
-        return [folder / f"agent-{subagent}{ending}" for folder in (inside, path.parent) for ending in _jsonl.ENDINGS]
+        return [folder / f"agent-{subagent}{ending}" for folder in (inside, path.parent) for ending in jsonl.ENDINGS]
 
 
 def reported(line: bytes) -> list[tuple[str, bytes]]:
@@ -82,8 +82,8 @@ def reported(line: bytes) -> list[tuple[str, bytes]]:
     if MARK not in line:
         return []
     try:
-        records = _jsonl.decode(line, _decoder)
-    except _jsonl.NotJson:
+        records = jsonl.decode(line, _decoder)
+    except jsonl.NotJson:
         return []
     return [
         (each.data.agent_id, _record(each, each.data.message))

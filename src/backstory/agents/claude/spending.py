@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from backstory.agents import _numbers
+from backstory.agents import numbers
 from backstory.agents.claude.usage import Usage, add_record
 from backstory.model import PARTIAL
 
@@ -29,7 +29,7 @@ class Spending:
             return
         turn.model = message.model or turn.model
         turn.stop_reason = message.stop_reason or turn.stop_reason
-        cost_usd = _numbers.amount(record.cost_usd, "cost_usd")
+        cost_usd = numbers.amount(record.cost_usd, "cost_usd")
         if cost_usd is not None:
             turn.cost_usd, turn.cost_source = (turn.cost_usd or 0.0) + cost_usd, "reported"
         if message.usage is not None:

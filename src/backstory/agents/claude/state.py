@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from backstory.agents import _latency
+from backstory.agents import latency
 from backstory.agents.claude.usage import Counted
 from backstory.agents.turn_fold import TurnState
 
@@ -26,7 +26,7 @@ class State(TurnState, kw_only=True):
     """The uid and last record of the turn that prompts after an anchor follow."""
     last_total_cost: float | None = field(default=None, name="cost_seen")
     """The session's running total when it was last logged."""
-    latency: _latency.Total = field(default_factory=_latency.Total)
+    latency: latency.Total = field(default_factory=latency.Total)
     plans: dict[str, str] = field(default_factory=dict)
     """Plans whose calls have no result yet, by their ids."""
     queued: list[str] = field(default_factory=list)

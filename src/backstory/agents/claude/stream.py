@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from backstory.agents import _jsonl, _numbers
+from backstory.agents import jsonl, numbers
 from backstory.agents.claude import kinds, prompts, steer
 from backstory.agents.claude.blocks import Blocks
 from backstory.agents.claude.records import Message, plain_text, text_of
@@ -55,8 +55,8 @@ class StreamReader:
         if not line.strip():
             return Streamed([])
         try:
-            records = _jsonl.decode(line, stream_decoder)
-        except _jsonl.NotJson:
+            records = jsonl.decode(line, stream_decoder)
+        except jsonl.NotJson:
             return Streamed([(0, self._not_a_record(line))])
         slots: list[Event | None] = []
         for record in records:
@@ -113,9 +113,9 @@ class StreamReader:
             case "system":
                 return self._system(record)
             case "result":
-                record.duration_ms = _numbers.count(record.duration_ms, "duration_ms")
-                record.duration_api_ms = _numbers.count(record.duration_api_ms, "api_latency_ms")
-                record.total_cost_usd = _numbers.amount(record.total_cost_usd, "cost_usd")
+                record.duration_ms = numbers.count(record.duration_ms, "duration_ms")
+                record.duration_api_ms = numbers.count(record.duration_api_ms, "api_latency_ms")
+                record.total_cost_usd = numbers.amount(record.total_cost_usd, "cost_usd")
                 self._results.append(record)
                 return [
                     Complete(
@@ -184,7 +184,7 @@ class StreamReader:
                 return [init if first else None]
             case "api_retry":
                 message = " ".join(str(each) for each in (record.error_status, plain_text(record.error)) if each)
-                return [Retry(attempt=_numbers.count(record.attempt, "attempt") or 0, message=message)]
+                return [Retry(attempt=numbers.count(record.attempt, "attempt") or 0, message=message)]
             case "compact_boundary":
                 # The summary comes next.
                 self._is_compacted = True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import field
 
-from backstory.agents import _numbers
+from backstory.agents import numbers
 from backstory.bounds import added
 from backstory.model import Tokens
 
@@ -22,13 +22,13 @@ Counted = tuple[int, ...]
 """Of one message: input, output, read from a cache, written to one, and of that what is held for an hour."""
 
 
-class Usage(_numbers.Counts):
+class Usage(numbers.Counts):
     """The usage of a message, or of a result."""
 
-    input_tokens: _numbers.Count = None
-    output_tokens: _numbers.Count = None
-    cache_read_input_tokens: _numbers.Count = None
-    cache_creation_input_tokens: _numbers.Count = None
+    input_tokens: numbers.Count = None
+    output_tokens: numbers.Count = None
+    cache_read_input_tokens: numbers.Count = None
+    cache_creation_input_tokens: numbers.Count = None
     cache_write_1h: Any = field(default=None, name="cache_creation")
     """When it is read, the part that is held for an hour; None where the periods do not add up to what was written."""
 
@@ -70,7 +70,7 @@ def add_record(tokens: Tokens, before: Counted | None, usage: Usage) -> tuple[Co
         cache_read=added(tokens.cache_read, grown[2]),
         cache_write=added(tokens.cache_write, grown[3]),
         cache_write_1h=added(known_1h, grown[4]) if is_known_1h else None,
-        largest_input=_numbers.largest_input(tokens, now[0] + now[2] + now[3]),
+        largest_input=numbers.largest_input(tokens, now[0] + now[2] + now[3]),
     )
 
 

@@ -12,17 +12,17 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import UNSET, Struct
 
-from backstory.agents import _jsonl
+from backstory.agents import jsonl
 
 S = TypeVar("S", bound=Struct)
 
 
 def decode_fitting(line: bytes, decoder: msgspec.json.Decoder[S]) -> list[S]:
-    """The records on a line, as ``_jsonl.decode``, but for fields that do not fit. Raises NotJson."""
+    """The records on a line, as ``jsonl.decode``, but for fields that do not fit. Raises NotJson."""
     try:
         return [decoder.decode(line)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return [fitted(each, decoder.type) for each in _jsonl.patiently(line)]
+        return [fitted(each, decoder.type) for each in jsonl.patiently(line)]
 
 
 def fitted(given: dict[str, Any], kind: type[S]) -> S:
@@ -32,7 +32,7 @@ def fitted(given: dict[str, Any], kind: type[S]) -> S:
     except (msgspec.ValidationError, RecursionError):
         told = [(name, _fitted_value(given[key], type_)) for name, key, type_ in _fields(kind) if key in given]
     if ("type", UNSET) in told:
-        raise _jsonl.NotJson("a type that is no word")
+        raise jsonl.NotJson("a type that is no word")
     return kind(**{name: value for name, value in told if value is not UNSET})
 
 

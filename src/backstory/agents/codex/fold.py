@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import field
 
 from backstory import ids
-from backstory.agents import _numbers
+from backstory.agents import numbers
 from backstory.agents.codex.places import NAME
 from backstory.agents.codex.prompts import IDE_CONTEXT
 from backstory.agents.codex.records import EventMsg, ResponseItem, TokenUsageInfo, TurnContext
@@ -180,7 +180,7 @@ class Fold(TurnFold[State]):
 
     def _roll_back(self, turns: Any) -> None:
         self._leave_turn()
-        count = _numbers.count(turns, "num_turns") or 0
+        count = numbers.count(turns, "num_turns") or 0
         if count > 0:
             del self._state.path[-count:]
             self._state.session.leaf = self._state.path[-1] if self._state.path else None

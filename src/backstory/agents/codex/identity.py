@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from backstory.agents import _jsonl
+from backstory.agents import jsonl
 from backstory.agents.codex import bare_records
 from backstory.agents.codex.records import SessionMeta, SessionMetaLine, Source, SubAgent, ThreadSpawn, records_on
 from backstory.model import LogIdentity, Relation
@@ -29,8 +29,8 @@ def identify(path: Path, head: bytes) -> LogIdentity | None:
     if not (_OURS.search(head) and _PAYLOAD.search(head)):
         return None
     meta = _first_meta(head)
-    in_name = _FILE_ID.search(_jsonl.stem(path))
-    native_id = meta.id or (in_name.group() if in_name else _jsonl.stem(path))
+    in_name = _FILE_ID.search(jsonl.stem(path))
+    native_id = meta.id or (in_name.group() if in_name else jsonl.stem(path))
     if spawned_by := _spawned_by(meta):
         return LogIdentity(native_id=native_id, parent_native_id=spawned_by, relation=Relation.SUBAGENT)
     if meta.forked_from_id:
@@ -40,10 +40,10 @@ def identify(path: Path, head: bytes) -> LogIdentity | None:
 
 def _first_meta(head: bytes) -> SessionMeta:
     """What the first session_meta says, and no later one: a fork repeats its parent's after its own."""
-    line = next((line for line in _jsonl.lines_in(head) if _META.search(line)), b"")
+    line = next((line for line in jsonl.lines_in(head) if _META.search(line)), b"")
     try:
         record = records_on(line)[0]
-    except _jsonl.NotJson:
+    except jsonl.NotJson:
         # Its instructions may be longer than the head; what names the thread comes before them.
         spawned_by = _word(_SPAWNED_BY.search(line) or _REVIEW_OF.search(line))
         return SessionMeta(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from backstory.agents import _jsonl
+from backstory.agents import jsonl
 from backstory.agents.codex.identity import identify
 from backstory.agents.codex.places import is_log, log_roots
 from backstory.agents.codex.reader import Reader
@@ -44,13 +44,13 @@ class Logs:
         return Reader(identity, state)
 
     def is_whole(self, line: bytes) -> bool:
-        return _jsonl.is_whole(line)
+        return jsonl.is_whole(line)
 
     def native_id_of(self, line: bytes) -> str | None:
         """Ids that Codex or the model's server drew at random; a short one may come twice in a log."""
         try:
             record = records_on(line)[0]
-        except _jsonl.NotJson:
+        except jsonl.NotJson:
             return None
         given = record.payload.id if isinstance(record, ResponseLine) else None
         return given if given is not None and _UNIQUE_ID.match(given) else None

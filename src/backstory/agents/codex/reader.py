@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from backstory.agents import _jsonl, _numbers
+from backstory.agents import jsonl, numbers
 from backstory.agents.codex.fold import Fold
 from backstory.agents.codex.kinds import KEPT, KEPT_EVENTS, KEPT_ITEMS, KEPT_RESPONSES
 from backstory.agents.codex.prompts import is_synthetic, typed, typed_command
@@ -61,11 +61,11 @@ class Reader(Fold):
     def read(self, line: bytes, seq: int) -> Parsed:
         try:
             records = records_on(line)
-        except _jsonl.NotJson:
+        except jsonl.NotJson:
             return Parsed(None, [(0, self.unknown.emit("not JSON"))], self._turn_at(seq))
         at, slots, untold = None, list[Event | None](), list[Event | None]()
         for record in records:
-            at = _numbers.time_ms(record.timestamp)
+            at = numbers.time_ms(record.timestamp)
             untold += self._untold_prompts(record, at, seq)
             slots += self._record(record, at, seq)
         # From a copy to the next prompt records make no turn longer.
@@ -252,7 +252,7 @@ class Reader(Fold):
         error = TurnError(told.error) if isinstance(told.error, str) else told.error or TurnError()
         before, message = self._state.task_error, error.message or ""
         failed = bool(told.error) or (before is not None and not told.last_agent_message)
-        duration_ms = _numbers.count(told.duration_ms, "duration_ms")
+        duration_ms = numbers.count(told.duration_ms, "duration_ms")
         self._end_turn(told, Outcome.FAILED if failed else Outcome.COMPLETED, duration_ms)
         events: list[Event | None] = [Complete(success=not failed, duration_ms=duration_ms)]
         if told.error:
@@ -262,7 +262,7 @@ class Reader(Fold):
 
     def _aborted(self, told: EventMsg) -> Error:
         reason = told.reason or ""
-        duration_ms = _numbers.count(told.duration_ms, "duration_ms")
+        duration_ms = numbers.count(told.duration_ms, "duration_ms")
         # A helper's log closes the copy of its parent's turn like this, though that turn went on.
         is_seal = self._state.has_copies and duration_ms is None
         turn = None if is_seal else self._end_turn(told, Outcome.CANCELLED, duration_ms)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, field
 
-from backstory.agents import _jsonl, _numbers
+from backstory.agents import jsonl, numbers
 from backstory.agents.codex import bare_records
 from backstory.agents.codex.fitting import decode_fitting, fitted
 from backstory.agents.codex.usage import Usage
@@ -157,9 +157,9 @@ class EventMsg(Struct):
     error: TurnError | str | None = None
     codex_error_info: dict[str, Any] | str | None = None
     last_agent_message: str | None = None
-    duration_ms: _numbers.Count = None
+    duration_ms: numbers.Count = None
     reason: str | None = None
-    num_turns: _numbers.Count = None
+    num_turns: numbers.Count = None
     thread_name: str | None = None
     exit_code: int | None = None
     success: bool | None = None
@@ -225,7 +225,7 @@ def records_on(line: bytes) -> list[Record]:
         return [_decoder.decode(line)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # Of another type, of the first builds, or odd.
-        return [_read_again(each, line) for each in _jsonl.decode(line, _other_decoder)]
+        return [_read_again(each, line) for each in jsonl.decode(line, _other_decoder)]
 
 
 def _read_again(record: OtherLine, line: bytes) -> Record:
@@ -236,7 +236,7 @@ def _read_again(record: OtherLine, line: bytes) -> Record:
     kind = _LINES.get(record.type)
     if kind is None:
         return record
-    given = {} if is_bare else _jsonl.patiently(payload)[0]
+    given = {} if is_bare else jsonl.patiently(payload)[0]
     return fitted({"type": record.type, "timestamp": record.timestamp, "payload": given}, kind)
 
 

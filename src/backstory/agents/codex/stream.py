@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from backstory.agents import _jsonl
+from backstory.agents import jsonl
 from backstory.agents.codex.fitting import decode_fitting, fitted
 from backstory.agents.codex.kinds import KEPT_STREAM, KEPT_STREAM_ITEMS
 from backstory.agents.codex.records import ItemResult, TurnError
@@ -109,7 +109,7 @@ class StreamReader:
             return Streamed([])
         try:
             records = decode_fitting(line, _decoder)
-        except _jsonl.NotJson:
+        except jsonl.NotJson:
             return Streamed([(0, self._not_a_record(line))])
         slots: list[Event | None] = []
         for record in records:

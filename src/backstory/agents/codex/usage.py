@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from backstory.agents import _numbers
+from backstory.agents import numbers
 from backstory.bounds import added
 from backstory.model import Tokens
 
 
-class Usage(_numbers.Counts):
+class Usage(numbers.Counts):
     """The usage of one request, or of several."""
 
-    input_tokens: _numbers.Count = None
-    cached_input_tokens: _numbers.Count = None
-    cache_write_input_tokens: _numbers.Count = None
-    output_tokens: _numbers.Count = None
-    reasoning_output_tokens: _numbers.Count = None
+    input_tokens: numbers.Count = None
+    cached_input_tokens: numbers.Count = None
+    cache_write_input_tokens: numbers.Count = None
+    output_tokens: numbers.Count = None
+    reasoning_output_tokens: numbers.Count = None
 
     def spent(self) -> int:
         """All tokens; those from a cache are input, too, and reasoning is output."""
@@ -43,7 +43,7 @@ def added_to(tokens: Tokens, more: Usage, last: Usage | None = None) -> Tokens:
         cache_read=added(tokens.cache_read, cached),
         cache_write=tokens.cache_write if written is None else added(tokens.cache_write, written),
         reasoning=added(tokens.reasoning, more.reasoning_output_tokens),
-        largest_input=_numbers.largest_input(tokens, (more.input_tokens or 0) if is_one else None),
+        largest_input=numbers.largest_input(tokens, (more.input_tokens or 0) if is_one else None),
     )
 
 

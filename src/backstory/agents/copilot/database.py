@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.agents import (
-    _jsonl,
+    jsonl,
 )
 from backstory.agents.copilot import rows
 from backstory.agents.copilot.log import Logs
@@ -32,5 +32,5 @@ class Databases:
 
     def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows | UnreadRows]:
         folder = database.with_name(FOLDER)
-        here = {_jsonl.stem(log) if log.is_file() else log.name for log in entries_of(folder) if holds_log(log)}
+        here = {jsonl.stem(log) if log.is_file() else log.name for log in entries_of(folder) if holds_log(log)}
         return rows.sessions_in(copy, here)

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import _jsonl
+from backstory.agents import jsonl
 
 _ROOT_KEYS = frozenset({"sessionId", "startTime", "chatMessages", "timeline", "selectedModel"})
 _BOM = b"\xef\xbb\xbf"
@@ -87,8 +87,8 @@ def piece(record: bytes) -> Piece | None:
         text = b"{" + text[1:].lstrip().removeprefix(b",")
     for ending in (b"", b"]}"):
         try:
-            (found,) = _jsonl.decode(text + ending, _any)
-        except (_jsonl.NotJson, ValueError):
+            (found,) = jsonl.decode(text + ending, _any)
+        except (jsonl.NotJson, ValueError):
             continue
         if goes_on or (isinstance(found, dict) and not _ROOT_KEYS.isdisjoint(found)):
             return _of_root(found, is_end=not ending)

@@ -9,9 +9,9 @@ import msgspec
 from msgspec import field
 
 from backstory.agents import (
-    _latency,
-    _numbers,
-    _token_sums,
+    latency,
+    numbers,
+    token_sums,
 )
 from backstory.agents.copilot.helpers import Helpers
 from backstory.agents.copilot.places import NAME
@@ -64,7 +64,7 @@ class State(TurnState, kw_only=True):
     counted: Tokens = field(default_factory=Tokens)
     """What was given to turns since that total was told."""
     turns_counted: int = 0
-    latency: _latency.Total = field(default_factory=_latency.Total)
+    latency: latency.Total = field(default_factory=latency.Total)
     messages: list[Any] = field(default_factory=list)
     """A document's messages, for as long as it has told no timeline."""
     messages_bytes: int = 0
@@ -168,7 +168,7 @@ class Fold(TurnFold[State]):
 
     def _note_answer_tokens(self, data: dict[str, Any]) -> None:
         """The output tokens of a request that has no receipt; each of its records may tell them."""
-        output = _numbers.count(data.get("outputTokens"), "outputTokens")
+        output = numbers.count(data.get("outputTokens"), "outputTokens")
         if output is None or self._state.has_receipts:
             return
         key = as_text(data.get("apiCallId")) or as_text(data.get("messageId"))
@@ -196,13 +196,13 @@ class Fold(TurnFold[State]):
         state, total = self._state, Tokens()
         for each in metrics.values():
             usage = each.get("usage") if isinstance(each, dict) else None
-            total = _token_sums.sum_of(total, tokens_in(usage)) if isinstance(usage, dict) else total
-        grown = _token_sums.since(total, state.total, state.counted)
-        total_ms = _numbers.count(latency_ms, "api_latency_ms")
+            total = token_sums.sum_of(total, tokens_in(usage)) if isinstance(usage, dict) else total
+        grown = token_sums.since(total, state.total, state.counted)
+        total_ms = numbers.count(latency_ms, "api_latency_ms")
         lasted_ms = state.latency.grown_ms(total_ms, state.turns_seen, is_anew=grown is total)
         if not state.has_receipts:
             self._give_latency(lasted_ms)
-        rest = _token_sums.above_zero(_token_sums.difference(grown, state.counted))
+        rest = token_sums.above_zero(token_sums.difference(grown, state.counted))
         if any(msgspec.structs.astuple(rest)):
             self._give(rest)
             if state.turn is not None and state.turn.model is None and len(metrics) == 1:
@@ -216,17 +216,17 @@ class Fold(TurnFold[State]):
         state.total, state.counted, state.turns_counted = total, Tokens(), 0
 
     def _count(self, tokens: Tokens) -> None:
-        self._state.counted = _token_sums.sum_of(self._state.counted, tokens)
+        self._state.counted = token_sums.sum_of(self._state.counted, tokens)
         self._give(tokens)
 
     def _give(self, tokens: Tokens) -> None:
         turn = self._state.turn
         if turn is not None:
-            turn.tokens = _token_sums.sum_of(turn.tokens, tokens)
+            turn.tokens = token_sums.sum_of(turn.tokens, tokens)
             turn.tokens_source = turn.tokens_source or "reported"
 
     def _give_latency(self, told: Any) -> None:
         """Add how long the model took for a request to the turn that it was for."""
-        lasted_ms, turn = _numbers.count(told, "api_latency_ms"), self._state.turn
+        lasted_ms, turn = numbers.count(told, "api_latency_ms"), self._state.turn
         if lasted_ms is not None and turn is not None:
             turn.api_latency_ms = added(lasted_ms, turn.api_latency_ms)

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any
 
 from backstory import ids
 from backstory.agents import (
-    _jsonl,
-    _latency,
+    jsonl,
+    latency,
 )
 from backstory.agents.contract import LogRoot
 from backstory.agents.copilot import document, rows
@@ -114,9 +114,9 @@ class Logs:
     def is_log(self, path: Path) -> bool:
         if is_document(path):
             return True
-        if not path.name.endswith(_jsonl.ENDINGS):
+        if not path.name.endswith(jsonl.ENDINGS):
             return False
-        stem = _jsonl.stem(path)
+        stem = jsonl.stem(path)
         # A session's own files may be named like anything, so only these two places count.
         if path.parent.name == FOLDER:
             return _FILE_ID.match(stem) is not None
@@ -125,7 +125,7 @@ class Logs:
     def identify(self, path: Path, head: bytes) -> LogIdentity | None:
         if is_document(path):
             return _identify_document(path, head)
-        lines = list(_jsonl.lines_in(head))
+        lines = list(jsonl.lines_in(head))
         if DATABASE in path.name and (of_row := next(filter(None, map(rows.session_of, lines[:1])), None)):
             return LogIdentity(native_id=of_row)
         if not any(map(is_ours, lines)):
@@ -134,7 +134,7 @@ class Logs:
         if not start and b"\n" not in head and len(head) < ids.HEAD_BYTES:
             # A first record that is torn may still say whose it is.
             return None
-        stem = _jsonl.stem(path)
+        stem = jsonl.stem(path)
         own = as_text(start.get("sessionId")) or (path.parent.name if stem == LOG else stem)
         parent = as_text(start.get("detachedFromSpawningParentSessionId"))
         if not parent:
@@ -147,14 +147,14 @@ class Logs:
     def is_whole(self, line: bytes) -> bool:
         if document.is_record(line):
             return document.is_closed(line)
-        return _jsonl.is_whole(line)
+        return jsonl.is_whole(line)
 
     def native_id_of(self, line: bytes) -> str | None:
         if document.is_record(line):
             return document.native_id_of(line)
         try:
-            return as_text(_jsonl.decode(line, _decoder)[0].id) or None
-        except _jsonl.NotJson:
+            return as_text(jsonl.decode(line, _decoder)[0].id) or None
+        except jsonl.NotJson:
             return None
 
 
@@ -330,7 +330,7 @@ class Reader(DocumentFold, RowFold):
         state.selected, state.routed, state.has_prompts = as_text(data.get("selectedModel")) or None, None, False
         # Several processes may have written to one file, each counting from zero.
         state.total, state.counted, state.turns_counted, state.has_receipts = Tokens(), Tokens(), 0, False
-        state.latency = _latency.Total(0, state.turns_seen)
+        state.latency = latency.Total(0, state.turns_seen)
         cwd = as_text(context.get("cwd")) if isinstance(context, dict) else ""
         return Init(cwd=cwd, model=state.selected or "", version=state.session.agent_version or "")
 

@@ -6,7 +6,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from backstory.agents import (
-    _jsonl,
+    jsonl,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +43,6 @@ def entries_of(folder: Path) -> list[Path]:
 
 def holds_log(entry: Path) -> bool:
     """Whether an entry of the sessions' folder is a log, or has one."""
-    if entry.name.endswith(_jsonl.ENDINGS):
+    if entry.name.endswith(jsonl.ENDINGS):
         return True
-    return any((entry / f"{LOG}{ending}").exists() for ending in _jsonl.ENDINGS)
+    return any((entry / f"{LOG}{ending}").exists() for ending in jsonl.ENDINGS)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory.agents import (
-    _jsonl,
+    jsonl,
 )
 from backstory.agents.copilot.values import as_text
 
@@ -41,13 +41,13 @@ _decoder = msgspec.json.Decoder(Line)
 def records_on(line: bytes) -> tuple[list[Line], bool]:
     """The records on a line, and whether something there is none: all of it, or a torn record before whole ones."""
     try:
-        return _jsonl.decode(line, _decoder), False
-    except _jsonl.NotJson:
+        return jsonl.decode(line, _decoder), False
+    except jsonl.NotJson:
         pass
     for found in islice(_START.finditer(line, 1), _STARTS_TRIED_MAX):
         try:
-            return _jsonl.decode(line[found.start() :], _decoder), True
-        except _jsonl.NotJson:
+            return jsonl.decode(line[found.start() :], _decoder), True
+        except jsonl.NotJson:
             continue
     return [], True
 

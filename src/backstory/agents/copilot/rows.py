@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backstory import ids
-from backstory.agents._foreign import TooLarge, left_out, opened
 from backstory.agents.contract import SessionRows, UnreadableDatabase, UnreadRows
+from backstory.agents.foreign import TooLarge, left_out, opened
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
     from pathlib import Path
 
-    from backstory.agents._foreign import ForeignDatabase, Row
+    from backstory.agents.foreign import ForeignDatabase, Row
 
 VERSION_MAX = 8
 SECTIONS = ("overview", "history", "work_done", "technical_details", "important_files", "next_steps")

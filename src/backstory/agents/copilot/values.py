@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from backstory.agents import (
-    _numbers,
+    numbers,
 )
 from backstory.model import (
     Event,
@@ -77,11 +77,11 @@ def as_number(value: Any) -> int | None:
 
 
 def as_time_ms(value: Any) -> int | None:
-    return _numbers.time_ms(value)
+    return numbers.time_ms(value)
 
 
 def tokens_in(usage: dict[str, Any]) -> Tokens:
-    told, output, read, written, reasoning = (_numbers.count(usage.get(name), name) for name in _USAGE)
+    told, output, read, written, reasoning = (numbers.count(usage.get(name), name) for name in _USAGE)
     return Tokens(
         # What came from the cache, or went into it, is counted as input too.
         input=None if told is None else max(told - (read or 0) - (written or 0), 0),
