@@ -115,6 +115,18 @@ def test_a_big_dependency_has_one_home(package: str) -> None:
     assert {each for each in using if not each.startswith(HOMES[package])} == set()
 
 
+def rooms_known_by(room: str) -> set[str]:
+    known = {each for path in IN_ROOMS if path.is_relative_to(SOURCE / room) for each in imports(path)}
+    return {each.split(".")[1] for each in known if each.startswith("backstory.")} & ROOMS.keys() - {room}
+
+
+def test_no_two_rooms_know_each_other() -> None:
+    rooms = {room: rooms_known_by(room) for room in ROOMS}
+    while ready := {room for room, known in rooms.items() if not known}:
+        rooms = {room: known - ready for room, known in rooms.items() if room not in ready}
+    assert rooms == {}
+
+
 def test_no_imports_go_in_a_circle() -> None:
     needed = {name(path): imports(path, module_level=True) & KNOWN - {name(path)} for path in MODULES}
     while ready := {module for module, wanted in needed.items() if not wanted}:

@@ -73,7 +73,7 @@ def _follow(app: App, only: Sequence[str], *, explain: bool, as_json: bool) -> N
         _agents(app, only),
         environ=app.environ,
         user_home=app.user_home,
-        runner=Runner(app.home, app.machine_store, app.environ, now_ms),
+        runs=Runner(app.home, app.machine_store, app.environ, now_ms),
         home=app.home,
         is_machine_store=app.home_store is app.machine_store,
         read_all=lambda: read_logs(app, only, quietly=is_following),

@@ -11,7 +11,7 @@ import os
 import stat
 import time
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -21,14 +21,13 @@ from backstory.ingest.discover import NEVER_KEPT, Candidate, SidecarFile, shown
 from backstory.ingest.ingest import ingest_these
 from backstory.ingest.report import Report
 from backstory.projects.registry import POINTERS, noted
-from backstory.runs.spool import SPOOLS, waiting
 from backstory.store import append
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from backstory.agents.contract import Agent, LogRoot
-    from backstory.runs.runner import Runner
+    from backstory.projects.registry import KnownProjects
     from backstory.store import Store
 
 STEP_MS = 100
@@ -81,6 +80,21 @@ class Changed(Struct, kw_only=True):
     """Those of the changed files that are folders."""
 
 
+class RunsBeside(Protocol):
+    """The runs of a machine, whose own logs are not read while they go on."""
+
+    projects: KnownProjects
+
+    def running(self) -> set[tuple[str, str]]:
+        """(agent, its own id of the session) of every run that is not stored yet."""
+
+    def spooled(self) -> list[tuple[str, bool]]:
+        """Every run that is not stored yet, by name, and whether its agent lives."""
+
+    def take_up(self, report: Callable[[str], None]) -> int:
+        """Store the runs that are over; says how many."""
+
+
 class Watch:
     """Follows the logs of some agents. ``read_all`` is a whole ingest; ``say`` is told of troubles, each once."""
 
@@ -91,13 +105,13 @@ class Watch:
         *,
         environ: Mapping[str, str],
         user_home: Path,
-        runner: Runner,
+        runs: RunsBeside,
         home: Path,
         is_machine_store: bool,
         read_all: Callable[[], Report],
         say: Callable[[str], None],
     ) -> None:
-        self._store, self._runner, self._home = store, runner, home
+        self._store, self._machine_runs, self._home = store, runs, home
         self._is_machine_store = is_machine_store
         self._read_all, self._tell = read_all, say
         self._spots = [Spot(agent, place) for agent in agents for place in agent.log.roots(environ, user_home)]
@@ -194,7 +208,7 @@ class Watch:
         began = time.monotonic()
         # What is left of a store that was deleted or replaced is nobody's.
         self._store.close()
-        runs, running = _state_of_runs(self._home), self._runner.running()
+        runs, running = self._state_of_runs(), self._machine_runs.running()
         report = self._read_all()
         self._runs = runs
         took = time.monotonic() - began
@@ -211,7 +225,7 @@ class Watch:
         """Read what changed, and nothing else."""
         paths, clock = self._pending | self._early, time.monotonic()
         found = changed(paths, self._spots)
-        running = self._runner.running()
+        running = self._machine_runs.running()
         report = ingest_these(self._store, found.logs, running=running)
         self._pending = _refused(report)
         self._early = found.early if len(found.early) <= EARLY_MAX else set()
@@ -233,18 +247,23 @@ class Watch:
     def _look_at_runs(self) -> None:
         """Take up runs that died and exchange with project stores, if anything about them is not as it was."""
         self._runs_at = time.monotonic() + RUNS_S
-        runs = _state_of_runs(self._home)
+        runs = self._state_of_runs()
         if runs != self._runs:
             if self._is_machine_store:
-                self._runner.take_up(self._say)
-                self._runner.projects.exchange(self._say)
+                self._machine_runs.take_up(self._say)
+                self._machine_runs.projects.exchange(self._say)
             self._was_written()
         self._runs = runs
-        if self._held_for <= self._runner.running():
+        if self._held_for <= self._machine_runs.running():
             return
         self._pending |= self._held
         self._is_all_due |= self._is_all_held
         self._held, self._held_for, self._is_all_held = set(), set(), False
+
+    def _state_of_runs(self) -> tuple[object, ...]:
+        """What changes when there is a run to take up, or something to exchange with a project's store."""
+        stores = [(note.name, _changed_ns(Path(place.path))) for note, place in noted(self._home / POINTERS)]
+        return self._machine_runs.spooled(), stores
 
     def _was_written(self) -> None:
         self._close_at = time.monotonic() + OPEN_S
@@ -487,12 +506,6 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def _refused(report: Report) -> set[str]:
     """The logs that another process changed again and again while they were read."""
     return {each.path for each in report.errors if each.reason == append.STALE}
-
-
-def _state_of_runs(home: Path) -> tuple[object, ...]:
-    """What changes when there is a run to take up, or something to exchange with a project's store."""
-    spools = [(spool.folder.name, spool.is_alive) for spool in waiting(home / SPOOLS)]
-    return spools, [(note.name, _changed_ns(Path(place.path))) for note, place in noted(home / POINTERS)]
 
 
 def _changed_ns(store: Path) -> int:

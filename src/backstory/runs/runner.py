@@ -266,6 +266,10 @@ class Runner:
                     found.add((run.agent, native))
         return found
 
+    def spooled(self) -> list[tuple[str, bool]]:
+        """Every run that is not stored yet, by name, and whether its agent lives."""
+        return [(spool.folder.name, spool.is_alive) for spool in waiting(self._home / SPOOLS)]
+
     def _left(self, spool: Spool, run: Run) -> SpooledRun:
         return SpooledRun(spool, run, exit_unseen(spool), min(spool.last_word_ms(), self._now()))
 
