@@ -20,6 +20,8 @@ from backstory.store import Filter, Store, open_store
 if TYPE_CHECKING:
     from tests.support.shell import Shell
 
+pytestmark = pytest.mark.slow
+
 CLICKS_USAGE, USAGE, NO_INPUT = 2, 64, 66
 LONG = "\n".join(f"line {n}" for n in range(3_000))
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -6,11 +6,15 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.support import rewound
 from tests.support.machines import CASES
 
 if TYPE_CHECKING:
     from tests.support.shell import Shell
+
+pytestmark = pytest.mark.slow
 
 SESSION = "3f2b8f5e-5a6b-4d5c-9d8f-0a1b2c3d4e5f"
 

@@ -26,6 +26,8 @@ from tests.support.shell import Shell
 if TYPE_CHECKING:
     from tests.support.shell import Done
 
+pytestmark = pytest.mark.slow
+
 DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "sql.md").read_text("utf-8")
 ODD = ["a|b", 'say "no"', "two\nlines", "tab\there", "<b>*x*</b>", "\x1b[31mred", "日本語", ""]
 

@@ -32,6 +32,8 @@ from tests.support.machines import Machine, claude_line, claude_log, lines
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 TABLES = ("messages", "content_blocks", "context", "events")
 IN_ONE_SESSION = ("tree", "checked-out", "checked-out-inside", "busy", "followups", "roots")
 """Cases whose file is one of those that are written."""

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 ALL = sorted(
     f"{each.parent.name}/{each.name}"
     for agent in ("claude", "codex")

@@ -35,6 +35,8 @@ from tests.support.machines import Machine, claude_line, claude_log, conversatio
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.slow
+
 WAIT_S = 120.0
 RUNS_ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="limits are set as Linux lets one")
 

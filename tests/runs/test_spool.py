@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from backstory.store import Session, Store
 
+pytestmark = pytest.mark.slow
+
 AGENT = """#!/bin/sh
 cat >/dev/null
 echo '{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"answered"}]}}'

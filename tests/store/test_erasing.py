@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tests.support.clock import Clock
 
+pytestmark = pytest.mark.slow
+
 SECRET = "qzxwvkjheron"
 TURNS = 60
 BOTH = pytest.mark.parametrize("shared", [False, True], ids=["project", "home"])

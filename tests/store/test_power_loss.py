@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from backstory.model import UserMessage
 from backstory.store import open_store
 from tests.support.clock import NOW
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
     from backstory.store import Store
     from tests.support.power import Power
+
+pytestmark = pytest.mark.slow
 
 PROMPTS = ("first", "second", "third")
 NAMES = ("one", "two", "three")
