@@ -75,7 +75,7 @@ class Reach:
         self._db, self._wanted, self._scopes = db, wanted, scopes
         self._claimed = claims.all_claimed(db)
         self._hidden = {*self._claimed, *wanted.without}
-        self._of_session, self._values = session_filter.conditions(db, wanted)
+        self._of_session, self._values = session_filter.conditions(wanted)
 
     # sessions ---------------------------------------------------------------------------------------------------
 

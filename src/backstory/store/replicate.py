@@ -288,12 +288,11 @@ def _copy_derived(db: apsw.Connection, source: str, old: int, new: int) -> None:
             f"from {source}.{table} x where x.session_id = ?2",
             (new, old),
         )
-    if db.execute(f"select count(*) from {source}.sqlite_schema where name = 'session_branches'").get:
-        db.execute(
-            "insert or ignore into session_branches(session_id, branch) select ?, branch "
-            f"from {source}.session_branches where session_id = ?",
-            (new, old),
-        )
+    db.execute(
+        "insert or ignore into session_branches(session_id, branch) select ?, branch "
+        f"from {source}.session_branches where session_id = ?",
+        (new, old),
+    )
     columns = (
         "checkpoint_number, seq, title, overview, history, work_done, technical_details, important_files, next_steps, "
         "created_at"

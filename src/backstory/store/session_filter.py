@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING
 from backstory.store import sessions
 
 if TYPE_CHECKING:
-    import apsw
-
     from backstory.store.search import Filter
 
 _REF = r"(?i)(?:(pr|issue|commit)[:\s#]?\s*)?(?:([\w.-]+(?:/[\w.-]+)+)[#!@])?[#!]?([0-9a-z]+|[a-z][a-z0-9]+-[0-9]+)"
 _HASH = re.compile(r"[0-9a-f]{4,64}")
 
 
-def conditions(db: apsw.Connection, wanted: Filter) -> tuple[list[str], list[object]]:
+def conditions(wanted: Filter) -> tuple[list[str], list[object]]:
     """Conditions on a session ``s``, with their values. When it ended is the events' to tell."""
     conditions, values = sessions.of_kind(project=wanted.project, folder=wanted.folder, agent=wanted.agent)
     if wanted.branch is not None:
-        sentence, bound = _of_branch(db, wanted.branch)
+        sentence, bound = _of_branch(wanted.branch)
         conditions.append(sentence)
         values += bound
     for told, condition in (
@@ -47,12 +45,9 @@ def _of_repository(told: str) -> tuple[str, list[object]]:
     return sentence, [name, told.rstrip("/").lower(), -len(ending), ending, -len(ending), ending]
 
 
-def _of_branch(db: apsw.Connection, told: str) -> tuple[str, list[object]]:
+def _of_branch(told: str) -> tuple[str, list[object]]:
     """Sessions that were on a git branch at any time."""
     fits = "branch glob ?" if "*" in told else "branch = ?"
-    # A store that an older version wrote knows the last branch only.
-    if not db.execute("select count(*) from sqlite_schema where name = 'session_branches'").get:
-        return f"s.{fits}", [told]
     return f"(s.{fits} or s.id in (select session_id from session_branches where {fits}))", [told, told]
 
 
