@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from backstory.agents.lines import BLANK, lines_of
+from backstory.lazy_regex import lazy_regex
 from backstory.model import encoded
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 ENDINGS = (".jsonl", ".jsonl.zst")
 _BOM = b"\xef\xbb\xbf"
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONE_SURROGATE = lazy_regex("[\ud800-\udfff]")
 
 
 class NotJson(ValueError):

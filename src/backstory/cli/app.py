@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ from backstory import config
 from backstory.cli import output
 from backstory.errors import AgentCannotRun, BackstoryError, NoHome, SessionAmbiguous, SessionNotFound, UnknownAgent
 from backstory.ids import session_identity
+from backstory.lazy_regex import lazy_regex
 from backstory.projects import git
 from backstory.projects.registry import KnownProjects
 from backstory.projects.trust import Verdict, in_conflict
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HOME_STORE = "store.db"
 PRICES = "prices.toml"
-NUMBERED = re.compile(r"[Ss][0-9]+")
+NUMBERED = lazy_regex(r"[Ss][0-9]+")
 
 
 class Found(Struct, frozen=True):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import shutil
 import sys
 import unicodedata
@@ -20,6 +19,7 @@ import click
 
 from backstory import bounds
 from backstory.cli import harmless
+from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ NO_TIME = "no time"
 _MARK = f"<{os.urandom(12).hex()}"
 """Stands for the beginning of a colour's code until it is written. It is another one in each process, so text that was
 written before cannot hold it."""
-_CODE = re.compile(f"{_MARK}[0-9;]*m")
+_CODE = lazy_regex(f"{_MARK}[0-9;]*m")
 
 
 def data(text: str = "") -> None:

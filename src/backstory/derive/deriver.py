@@ -7,7 +7,6 @@ read.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +18,7 @@ from backstory.derive.facts import Found, FoundCheckpoint, FoundResult, FoundTou
 from backstory.derive.file_touches import place, settle
 from backstory.derive.refs import WRITTEN_MAX, refs_in_call
 from backstory.derive.text_refs import refs_in_text
+from backstory.lazy_regex import lazy_regex
 from backstory.model import AssistantText, At, Compacted, FoundRef, Ref, ToolCall, ToolResult, UserMessage, encoded
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ WAITING_MAX = 200
 """So many calls may wait for their results; the oldest give way."""
 WAITING_INPUT_MAX = WRITTEN_MAX
 """A waiting call's input is kept up to about so many characters for each of its texts."""
-_EXIT = re.compile(
+_EXIT = lazy_regex(
     r"(?:\A|\n|<)(?:Process |Command |)(?:[Ee]xit(?:ed with)?(?: exit)? code:?|EXIT_CODE=) ?(-?\d{1,19})\b"
 )
 _EXIT_CHARS = 400

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from backstory.lazy_regex import lazy_regex
 from backstory.model import Ref
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Home(Struct, frozen=True):
     repository: str | None = None
 
 
-_REMOTE = re.compile(r"(?:[a-z+]+://(?:[^@/]*@)?([^/:]+(?::\d+)?)/|(?:[^@/:]+@)?([^/:]+\.[^/:]+):(?!//))(.+)", re.I)
+_REMOTE = lazy_regex(r"(?:[a-z+]+://(?:[^@/]*@)?([^/:]+(?::\d+)?)/|(?:[^@/:]+@)?([^/:]+\.[^/:]+):(?!//))(.+)", re.I)
 
 
 @lru_cache(maxsize=256)

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from backstory import errors, ids
+from backstory.lazy_regex import lazy_regex
 from backstory.store import schema
 
 if TYPE_CHECKING:
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     import apsw
 
 SEARCH_INDEX = "search_index"
-_TABLE = re.compile(r"^create (virtual )?table (?:if not exists )?(\w+)(.*?)\n\)[^\n]*;$", re.MULTILINE | re.DOTALL)
-_TRIGGER = re.compile(r"^create trigger (?:if not exists )?(\w+) (.*?\nend);$", re.MULTILINE | re.DOTALL)
-_IS_TRIGGER = re.compile(r"\W*create\W+(temp\w*\W+)?trigger\b", re.IGNORECASE)
-_STORED = re.compile(r"create trigger (\w+) (.*)", re.IGNORECASE | re.DOTALL)
-_COMMENT = re.compile(r"--[^\n]*")
+_TABLE = lazy_regex(r"^create (virtual )?table (?:if not exists )?(\w+)(.*?)\n\)[^\n]*;$", re.MULTILINE | re.DOTALL)
+_TRIGGER = lazy_regex(r"^create trigger (?:if not exists )?(\w+) (.*?\nend);$", re.MULTILINE | re.DOTALL)
+_IS_TRIGGER = lazy_regex(r"\W*create\W+(temp\w*\W+)?trigger\b", re.IGNORECASE)
+_STORED = lazy_regex(r"create trigger (\w+) (.*)", re.IGNORECASE | re.DOTALL)
+_COMMENT = lazy_regex(r"--[^\n]*")
 _GENERATED = f"last_native_id text generated always as ({schema.running_id_column()}) virtual"
 _DECLARED = {"integer": ("integer",), "real": ("real", "integer"), "text": ("text",), "blob": ("blob",)}
 """How values are kept of columns that are declared so, beside NULL."""

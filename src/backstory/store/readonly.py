@@ -19,6 +19,7 @@ import apsw
 from msgspec import Struct
 
 from backstory import errors, sqlite_memory
+from backstory.lazy_regex import lazy_regex
 from backstory.store import connection, kinds, migrate, sql_functions
 from backstory.store.claims import CLAIMED
 from backstory.store.costs import price_table
@@ -63,13 +64,13 @@ _CHANGING = frozenset({
     "alter", "analyze", "attach", "begin", "commit", "create", "delete", "detach", "drop", "end", "insert", "pragma",
     "reindex", "release", "replace", "rollback", "savepoint", "update", "vacuum",
 })  # fmt: skip
-_TOKEN = re.compile(
+_TOKEN = lazy_regex(
     r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|\[[^\]]*(?:\]|\Z)"""
     r"""|--[^\n]*|/\*.*?(?:\*/|\Z)|;|[^'"`\[;/-]+|.""",
     re.DOTALL,
 )
-_VIEW = re.compile(r"^-- (\w+): (.+)\ncreate temp view \1\(\n(.*?)^\) as\n", re.MULTILINE | re.DOTALL)
-_COLUMN = re.compile(r"^ +(\w+),? +-- (.+)$", re.MULTILINE)
+_VIEW = lazy_regex(r"^-- (\w+): (.+)\ncreate temp view \1\(\n(.*?)^\) as\n", re.MULTILINE | re.DOTALL)
+_COLUMN = lazy_regex(r"^ +(\w+),? +-- (.+)$", re.MULTILINE)
 
 
 class Answer(Struct, frozen=True, kw_only=True):
