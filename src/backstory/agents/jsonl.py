@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -52,6 +51,8 @@ def _converted(value: Any, kind: type[T]) -> T:
 
 def patiently(line: bytes) -> list[Any]:
     """The JSON objects on a line, read with every tolerance; raises NotJson when there is none or a rest."""
+    import json  # odd lines are rare
+
     text = line.removeprefix(_BOM).strip(b"\0 \t\r\n").decode("utf-8", "replace")
     scan, at, found = json.JSONDecoder(strict=False), 0, []
     try:

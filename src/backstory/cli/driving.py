@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from backstory import agents, model
 from backstory.cli import output
 from backstory.cli.app import now_ms
-from backstory.cli.repeating import command_for
 from backstory.conversation.tree import Point, get_ancestry
 from backstory.derive.pricing import Prices, PriceTable
 from backstory.errors import BackstoryError, ConfigBroken, NotQueuedNow, QueueBusy, SessionBusy, SessionElsewhere
@@ -226,6 +225,8 @@ class Driver:
             self._may_wait = False
             raise
         except QueueBusy as refused:
+            from backstory.cli.repeating import command_for
+
             app = self._app
             commands = [command_for(text, self.name, app.home, app.store_path) for text in texts]
             raise NotQueuedNow(refused, commands) from refused

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import sys
 import unicodedata
 from contextlib import contextmanager
@@ -202,6 +201,8 @@ def columns(text: str) -> int:
 
 def width() -> int:
     """Columns of the terminal; 100 when there is none."""
+    import shutil  # and the compressions that it knows
+
     return shutil.get_terminal_size((100, 24)).columns
 
 

@@ -9,7 +9,6 @@ import msgspec
 from backstory import model
 from backstory.cli import output
 from backstory.cli.list_command import MARKS
-from backstory.cli.show_command import call_words, event_lines
 from backstory.conversation.compact import without_wrapping
 from backstory.derive.essence import without_terminal_codes
 
@@ -118,6 +117,8 @@ class _TextPrinter:
             case model.ToolResult():
                 self._result(event)
             case _:
+                from backstory.cli.show_command import event_lines
+
                 self._error = event.message if isinstance(event, model.Error) else self._error
                 self._end_line()
                 for line in event_lines(None, event, full=False):
@@ -136,6 +137,8 @@ class _TextPrinter:
 
     def _call_line(self, mark: str, call: model.ToolCall) -> str:
         """A call, so that its result has room behind it."""
+        from backstory.cli.show_command import call_words  # a run without calls needs none of it
+
         name = output.one_line(call.tool_name, NAME_COLUMNS)
         room = max(output.width() * 6 // 10 - output.columns(name) - 5, TOLD_COLUMNS_LEAST)
         told = call_words(call, room)

@@ -21,7 +21,6 @@ from backstory.store.database import id_of
 from backstory.store.events import StoredEvent
 from backstory.store.logs import Log, SeenPlace
 from backstory.store.orphans import Orphan
-from backstory.store.readonly import Answer
 from backstory.store.replicate import Taken
 from backstory.store.replication import Replication
 from backstory.store.runs import RunStart
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from backstory.model import Event
 
 __all__ = [
-    "Answer", "Filter", "Found", "Log", "Named", "Orphan", "Place", "RecordBatch", "RunStart", "SeenPlace", "Session",
+    "Filter", "Found", "Log", "Named", "Orphan", "Place", "RecordBatch", "RunStart", "SeenPlace", "Session",
     "Store", "StoredEvent", "Taken", "TreeTurn", "Verified", "Workplace", "Written", "cleanup_orphans",
     "open_store",
 ]  # fmt: skip

@@ -11,7 +11,6 @@ from backstory.store import (
     copies,
     costs,
     events,
-    readonly,
     runs,
     search,
     sessions,
@@ -19,7 +18,6 @@ from backstory.store import (
 )
 from backstory.store.database import Database, id_of
 from backstory.store.events import StoredEvent
-from backstory.store.readonly import Answer
 from backstory.store.search import Filter, Found
 from backstory.store.sessions import Session
 
@@ -32,9 +30,12 @@ if TYPE_CHECKING:
     from backstory.conversation.tree import Point, Span
     from backstory.derive.pricing import Cost
     from backstory.model import Turn
+    from backstory.store.readonly import Answer
     from backstory.store.sql_functions import FullForm
 
-
+ROWS_MAX = 10_000
+"""So many rows of an answer to SQL are given, unless it is said otherwise."""
+TIMEOUT_S = 5.0
 _HAS = "select count(*) from sessions where uid = ?"
 
 
@@ -211,13 +212,15 @@ class Reading(Database):
     def execute_read_only(
         self,
         sql: str,
-        limit: int = readonly.ROWS_MAX,
+        limit: int = ROWS_MAX,
         *,
         parameters: Sequence[Any] = (),
-        timeout_s: float = readonly.TIMEOUT_S,
+        timeout_s: float = TIMEOUT_S,
         full_form: FullForm | None = None,
     ) -> Answer:
         """The answer to one reading SQL statement, over the views that docs/sql.md describes; see readonly.execute."""
+        from backstory.store import readonly  # what parses SQL and shell commands is needed by few
+
         return readonly.execute(
             self.path, sql, limit=limit, timeout_s=timeout_s, parameters=parameters, full_form=full_form,
             prices=self.prices_file,

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from backstory.store.sql_functions import FullForm
 
-ROWS_MAX = 10_000
-TIMEOUT_S = 5.0
 BYTES_MAX = 50_000_000
 """So much of an answer is kept in memory, counted with CELL_BYTES for each value beside its own length."""
 CELL_BYTES = 16
@@ -130,8 +128,8 @@ def execute(
     path: Path,
     sql: str,
     *,
-    limit: int = ROWS_MAX,
-    timeout_s: float = TIMEOUT_S,
+    limit: int,
+    timeout_s: float,
     parameters: Sequence[Any] = (),
     full_form: FullForm | None = None,
     value_bytes_max: int = VALUE_BYTES_MAX,

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import random
-import struct
 import sys
 import threading
 import time
@@ -91,6 +89,8 @@ class Patience:
                 f"{self._path} is locked by {self._holder()}. Waiting for up to {self._seconds:.0f} s; "
                 "Ctrl-C stops the wait."
             )
+        import random  # few ever wait
+
         # Not all who wait come back at the same moment.
         time.sleep(random.uniform(RETRY_S / 4, RETRY_S))
 
@@ -116,6 +116,8 @@ def holder_of(path: Path) -> Holder | None:
 
 def _packed() -> bytes:
     """``struct flock`` that asks who keeps us from writing."""
+    import struct
+
     start, length = LOCK_BYTES
     if sys.platform == "darwin":
         return struct.pack("qqihh", start, length, 0, fcntl.F_WRLCK, os.SEEK_SET)
@@ -124,6 +126,8 @@ def _packed() -> bytes:
 
 def _unpacked(told: bytes) -> int:
     """The process that ``struct flock`` tells of; 0 for none."""
+    import struct
+
     if sys.platform == "darwin":
         _, _, pid, kind, _ = struct.unpack("qqihh", told)
     else:

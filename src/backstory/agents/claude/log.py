@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from backstory.agents import jsonl
 from backstory.agents.claude.places import is_log, log_roots
-from backstory.agents.claude.reader import Reader
 from backstory.agents.claude.records import record_decoder
 from backstory.lazy_regex import lazy_regex
 from backstory.model import LogIdentity, Relation
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from backstory.agents.claude.reader import Reader
     from backstory.agents.contract import LogRoot
 
 _KEY_OF_A_RECORD = lazy_regex(rb'"(?:sessionId|leafUuid|parentUuid|messageId)"\s*:')
@@ -58,6 +58,8 @@ class Logs:
         return LogIdentity(native_id=native_id, parent_native_id=parent, relation=Relation.SUBAGENT)
 
     def reader(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> Reader:
+        from backstory.agents.claude.reader import Reader  # a run needs none
+
         return Reader(identity, state, earlier)
 
     def is_whole(self, line: bytes) -> bool:
