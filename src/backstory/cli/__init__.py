@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import importlib
 import io
 import os
@@ -49,6 +50,8 @@ COMMANDS = {
 NO_TEXT = 64
 INTERRUPTED = 130
 PIPE_CLOSED = 141
+GARBAGE_LOOK_EVERY = 100_000
+"""Garbage is looked for each time when so many objects are new: to import a command makes many, and no garbage."""
 
 
 class _ReaderGone(Exception):
@@ -111,6 +114,7 @@ def cli(
         raise click.exceptions.NoArgsIsHelpError(ctx)
     ctx.obj = App(os.environ, _current_folder(), store_path)
     ctx.obj.trusts = trust
+    ctx.call_on_close(ctx.obj.close)
     if is_said:
         from backstory.cli.followup_command import say_all
 
@@ -138,6 +142,7 @@ def main() -> None:
     from backstory.cli import output
     from backstory.errors import ClockUnusable
 
+    gc.set_threshold(GARBAGE_LOOK_EVERY)
     _have_standard_files()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that knows few letters gets the others as question marks.
@@ -160,6 +165,8 @@ def main() -> None:
         code = PIPE_CLOSED
     except Exception as failed:
         code = _refused(failed)
+    # The stores are closed; to look for garbage once more would take longer than many a command.
+    gc.freeze()
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -44,6 +44,12 @@ class App:
         self.trusts = False
         """Whether --trust was said."""
 
+    def close(self) -> None:
+        """Let go of the stores that were opened."""
+        for name in ("project_store", "home_store", "machine_store"):
+            if (store := self.__dict__.get(name)) is not None:
+                store.close()
+
     @cached_property
     def user_home(self) -> Path:
         """The user's home folder, as HOME says."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from backstory import errors, ids
 from backstory.lazy_regex import lazy_regex
-from backstory.store import schema
+from backstory.store import kinds, schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,12 +131,13 @@ def _is_index_ours(db: apsw.Connection) -> bool:
 
 def _counted(db: apsw.Connection, tables: list[str]) -> str | None:
     """A table with a column that is worked out from others, other than the one that ours have."""
-    for name in tables:
-        counted = [str(each) for (each,) in db.execute(
-            "select name from pragma_table_xinfo(?) where hidden in (2, 3)", (name,)
-        )]  # fmt: skip
-        if not counted:
-            continue
+    rows: list[Any] = db.execute(
+        "select asked.value, info.name from json_each(?) asked, pragma_table_xinfo(asked.value) info "
+        "where info.hidden in (2, 3)",
+        (kinds.json_list(tables),),
+    ).fetchall()
+    for name in dict.fromkeys(str(table) for table, _ in rows):
+        counted = [str(column) for table, column in rows if table == name]
         sql = str(db.execute("select sql from sqlite_schema where type = 'table' and lower(name) = ?", (name,)).get)
         if counted != ["last_native_id"] or _GENERATED not in _plain(_COMMENT.sub("", re.sub(r"/\*.*?\*/", "", sql))):
             return name

@@ -6,7 +6,6 @@ and another content of one, raises ``derived_version``.
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,13 +49,6 @@ _NUMBER = lazy_regex("[0-9]{1,9}")
 _VERSION = """
 select value, exists (select 1 from sqlite_schema where name = 'companions') from meta where key = 'schema_version'
 """
-
-
-def store_id(path: Path) -> str:
-    """The id of the store at ``path``, read as it is; raises what opening a store and ``schema_version`` raise."""
-    with closing(connection.open_reader(path)) as db, connection.translated(path):
-        schema_version(db, path)
-        return id_of(db, path)
 
 
 def id_of(db: apsw.Connection, path: Path) -> str:
