@@ -34,6 +34,7 @@ IMPURE = {"os", "io", "pathlib", "time", "random", "socket", "subprocess"}
 HOMES: dict[str, str | tuple[str, ...]] = {
     "apsw": ("store/", "agents/foreign.py", "sqlite_memory.py"), "zstandard": "store/codec.py", "click": "cli/",
     "rich": "cli/", "tomlkit": "config.py", "platformdirs": "cli/", "watchfiles": "ingest/watch.py",
+    "psutil": ("runs/process.py", "store/waiting.py"),
 }  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))
 IN_ROOMS = [path for path in MODULES if path not in (SOURCE / "__init__.py", SOURCE / "__main__.py")]

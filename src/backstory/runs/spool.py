@@ -216,10 +216,7 @@ class Spool:
         Where the system tells nothing of processes, only what the agent wrote is a sign.
         """
         found: list[object] = [each.stat().st_size for each in (self.stdout, self.stderr) if each.exists()]
-        for pid in self.family():
-            with suppress(OSError, IndexError, ValueError):
-                found.append(process.sign_of_work(pid))
-        return found
+        return [*found, *map(process.sign_of_work, self.family())]
 
     def cancel(self, why: str = "") -> None:
         """Ask the agent to stop, and note why; '' is a person's wish."""

@@ -137,9 +137,11 @@ def _unpacked(told: bytes) -> int:
 
 def _program(pid: int) -> str:
     """What a process runs: the program's name, for Python that of the module or script, and the first word behind."""
+    import psutil  # few ever wait
+
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
-    except OSError:
+        words = psutil.Process(pid).cmdline()
+    except psutil.Error:
         return ""
     names = [Path(word).name for word in words if not word.startswith("-")]
     if len(names) > 1 and names[0].startswith("python"):
@@ -149,7 +151,9 @@ def _program(pid: int) -> str:
 
 
 def _is_stopped(pid: int) -> bool:
+    import psutil
+
     try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] in "Tt"
-    except (OSError, IndexError):
+        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+    except psutil.Error:
         return False
