@@ -50,8 +50,6 @@ COMMANDS = {
 NO_TEXT = 64
 INTERRUPTED = 130
 PIPE_CLOSED = 141
-GARBAGE_LOOK_EVERY = 100_000
-"""Garbage is looked for each time when so many objects are new: to import a command makes many, and no garbage."""
 
 
 class _ReaderGone(Exception):
@@ -142,7 +140,6 @@ def main() -> None:
     from backstory.cli import output
     from backstory.errors import ClockUnusable
 
-    gc.set_threshold(GARBAGE_LOOK_EVERY)
     _have_standard_files()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that knows few letters gets the others as question marks.

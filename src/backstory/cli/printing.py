@@ -132,7 +132,7 @@ class _TextPrinter:
             is_begun = bool(told) and text.startswith(told)
             if not is_begun:
                 self._end_line()
-            self._print(text.removeprefix(told) if is_begun else text)
+            self._print((text.removeprefix(told) if is_begun else text) + "\n")
         self._end_line()
 
     def _call_line(self, mark: str, call: model.ToolCall) -> str:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PR, ISSUE, COMMIT = "pr", "issue", "commit"
+WRITTEN_MAX = 64 * 1024
+"""Addresses are looked for in the first so many characters of what a call writes."""
 
 
 class Named(Struct, frozen=True):

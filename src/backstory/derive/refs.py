@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from msgspec import Struct
 
 from backstory.derive import shell_parse
-from backstory.derive.ref_values import COMMIT, ISSUE, PR, Named, home_of, refs_of, unique
+from backstory.derive.ref_values import COMMIT, ISSUE, PR, WRITTEN_MAX, Named, home_of, refs_of, unique
 from backstory.derive.text_refs import API_PATH, KEY, in_urls, is_hash, refs_in_text, told_in
 from backstory.lazy_regex import lazy_regex
 from backstory.model import Tool, ToolCall, ToolResult
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.model import Ref
-
-WRITTEN_MAX = 64 * 1024
-"""Addresses are looked for in the first so many characters of what a call writes."""
 
 
 def refs_in_command(command: str, output: str, *, repository: str | None = None, host: str | None = None) -> list[Ref]:
