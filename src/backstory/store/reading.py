@@ -98,7 +98,7 @@ class Reading(Database):
         return self._told(self._read(get))
 
     def _told(self, session: Session) -> Session:
-        """A session as this store may tell it: what people elsewhere called it counts for nothing."""
+        """A session as this store may show it: what people elsewhere called it counts for nothing."""
         return msgspec.structs.replace(session, name="", elsewhere=str(self.path)) if self.is_elsewhere else session
 
     def context_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
@@ -171,7 +171,7 @@ class Reading(Database):
         return self._read(lambda db: turns.uid(db, turn_id))
 
     def edits_of(self, turn_uid: str, *, is_log: bool) -> list[StoredEvent]:
-        """A turn's calls that change files, in order: as the agent's own log or as a session of ours tells them."""
+        """A turn's calls that change files, in order: as in the agent's own log or in a session of ours."""
         return self._read(lambda db: events.edits(db, turn_uid, is_log=is_log))
 
     def event(self, event_id: int) -> StoredEvent | None:
