@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from backstory.conversation.context import ToldTurn, chars_at_least
+from backstory.conversation.context import TurnWithEvents, chars_at_least
 from backstory.conversation.tree import Point
 from backstory.derive.facts import Found
 from backstory.model import (
@@ -85,12 +85,14 @@ def edits(db: apsw.Connection, turn_uid: str, *, is_log: bool) -> list[StoredEve
     return [each for each in events if isinstance(each.event, ToolCall) and each.event.tool in (Tool.EDIT, Tool.WRITE)]
 
 
-def context_turns(db: apsw.Connection, session_id: int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
+def context_turns(
+    db: apsw.Connection, session_id: int, budget_chars: int, to: Point | None = None
+) -> list[TurnWithEvents]:
     """The turns that lead to a record (None: where the session goes on) with their events, oldest first.
 
     The last of them, so many that together they exceed ``budget_chars``; each up to where the next one follows it.
     """
-    given: list[ToldTurn] = []
+    given: list[TurnWithEvents] = []
     room, backwards = budget_chars, _Backwards(db, session_id)
     for turn_id, turn, cut in turns.upwards(db, session_id, to or branches.leaf(db, session_id)):
         events = backwards.of_turn(turn_id, turn.first_seq, cut)
@@ -99,7 +101,7 @@ def context_turns(db: apsw.Connection, session_id: int, budget_chars: int, to: P
             turn.outcome, turn.last_seq = None, cut
         # The turn itself has the prompt.
         given.append(
-            ToldTurn(turn=turn, events=events[1:] if events and isinstance(events[0], UserMessage) else events)
+            TurnWithEvents(turn=turn, events=events[1:] if events and isinstance(events[0], UserMessage) else events)
         )
         if room < 0:
             break
