@@ -86,18 +86,10 @@ def test_a_command_that_reads_imports_nothing_that_ingests_or_parses_sql(read_on
 
 def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell) -> None:
     modules = imported(read_once, "list")
-    assert (
-        ours(
-            modules,
-            "agents.claude",
-            "agents.contract",
-            "derive.deriver",
-            "derive.refs",
-            "derive.file_touches",
-            "search.",
-        )
-        == set()
-    )
+    derives = ours(modules, "derive.deriver", "derive.refs", "derive.file_touches")
+    searches = ours(modules, "search.", "store.search", "store.ranking")
+    assert (derives, searches, ours(modules, "agents.claude", "agents.contract")) == (set(), set(), set())
+    assert ours(modules, "runs.runner", "ingest.") == set()
     assert modules & (DEAR | {"subprocess"}) == set()
 
 
@@ -107,16 +99,24 @@ def test_a_run_without_calls_imports_only_its_agent_and_what_stores_an_answer(ma
     assert "backstory.agents.codex.stream" in modules
     assert of_others(modules) - DATABASE == set()
     others = ours(modules, "agents.ah", "agents.claude", "agents.copilot")
-    unneeded = ours(modules, "derive.refs", "derive.file_touches", "search.", "export.", "ingest.ingest")
+    unneeded = ours(
+        modules, "derive.refs", "derive.file_touches", "search.", "export.", "ingest.ingest", "store.search"
+    )
     assert (others, unneeded, ours(modules, "store.readonly", "store.sql_functions")) == (set(), set(), set())
     other_commands = {each for each in ours(modules, "cli.") if each.endswith("_command")}
     assert other_commands == {"backstory.cli.list_command"}
     assert modules & DEAR == set()
 
 
-def test_processes_are_looked_at_by_what_asks_for_them(machine: Shell) -> None:
+def test_a_list_of_what_does_not_run_needs_no_look_at_processes(machine: Shell) -> None:
     for words in (["list"], ["ps"], ["queue", "list"]):
         assert "psutil" not in imported(machine, *words)
+
+
+@pytest.mark.parametrize("words", [["list"], ["show", "nonesuch"]], ids=["done", "refused"])
+def test_a_command_closes_the_store_when_it_is_over(machine: Shell, words: list[str]) -> None:
+    assert (machine(*words).code == 0) == (words == ["list"])
+    assert [each.name for each in machine.store.parent.glob("store.db*")] == ["store.db"]
 
 
 def test_no_expression_is_compiled_before_it_is_used() -> None:

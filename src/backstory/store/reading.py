@@ -12,13 +12,11 @@ from backstory.store import (
     costs,
     events,
     runs,
-    search,
     sessions,
     turns,
 )
 from backstory.store.database import Database, id_of
 from backstory.store.events import StoredEvent
-from backstory.store.search import Filter, Found
 from backstory.store.sessions import Session
 
 if TYPE_CHECKING:
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
     from backstory.model import Turn
     from backstory.store.readonly import Answer
+    from backstory.store.search import Filter, Found
     from backstory.store.sql_functions import FullForm
 
 ROWS_MAX = 10_000
@@ -188,7 +187,7 @@ class Reading(Database):
         hits_per_session: int | None = 1,
         ranked: bool = True,
         near: bool = True,
-        sort: str = search.BY_SCORE,
+        sort: str = "score",
     ) -> Found:
         """The best hits of ``query``, so many of each session (None: all), ``limit`` at most.
 
@@ -196,7 +195,9 @@ class Reading(Database):
         sessions that were last active first. Not ``ranked``: every event that has the words (None: every event with a
         text), of the newest sessions first.
         """
-        asked = wanted or Filter()
+        from backstory.store import search  # most commands search for nothing
+
+        asked = wanted or search.Filter()
         if not ranked or query is None:
             return self._read(lambda db: search.every(db, query, asked, limit=limit))
         return self._read(
@@ -207,6 +208,8 @@ class Reading(Database):
 
     def sessions_named(self, wanted: Filter, *, limit: int = 20) -> Found:
         """The sessions that a filter lets through, the last active first, each by where it names the ref asked for."""
+        from backstory.store import search
+
         return self._read(lambda db: search.listed(db, wanted, limit=limit))
 
     def execute_read_only(
