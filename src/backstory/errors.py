@@ -575,12 +575,73 @@ class NothingRuns(BackstoryError):
 
 
 class PromptNotText(BackstoryError):
-    """A prompt with bytes that are no text."""
+    """A prompt with bytes that are no text. ``at``: the number of the first such byte of stdin."""
 
     exit_code = 65
 
+    def __init__(self, at: int | None = None) -> None:
+        if at is None:
+            super().__init__("The prompt is not UTF-8 text. Save it as UTF-8 and run it again; nothing was started.")
+            return
+        super().__init__(
+            f"What came on stdin is not UTF-8 text: byte {at} is the first wrong one. Nothing was started. Convert it "
+            "first, such as with `iconv -f latin1 -t utf-8`; if it is no text, put it in a file that the prompt names."
+        )
+
+
+class StdinTooLong(BackstoryError):
+    """More came on stdin than a prompt can hold."""
+
+    exit_code = 65
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(
+            f"More than {bytes_max // 1_000_000} MB came on stdin. Nothing was started. Put it in a file and name that "
+            "file in the prompt: the agent can read it piece by piece."
+        )
+
+
+class StdinUnreadable(BackstoryError):
+    """The system does not read what is on stdin."""
+
+    exit_code = 74
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"stdin cannot be read: {detail}. Nothing was started; --no-stdin runs the prompt without it.")
+
+
+class EditorMissing(BackstoryError):
+    """A prompt was to be typed in an editor, and nothing says in which, or that one is not there."""
+
+    exit_code = 69
+
+    def __init__(self, wanted: str | None) -> None:
+        why = f"there is no {wanted!r} on PATH" if wanted else "neither VISUAL nor EDITOR is set"
+        super().__init__(
+            f"There is no editor to write the prompt in: {why}. Set one, such as with `export EDITOR=nano`, or give "
+            "the prompt as an argument or on stdin."
+        )
+
+
+class EditorFailed(BackstoryError):
+    """The editor in which a prompt was to be typed ended with a failure."""
+
+    exit_code = 69
+
+    def __init__(self, editor: str, detail: str) -> None:
+        super().__init__(f"The editor failed, so nothing was run: {editor}: {detail}.")
+
+
+class PromptLeftEmpty(BackstoryError):
+    """A prompt was to be typed in an editor, and nothing was."""
+
+    exit_code = 64
+
     def __init__(self) -> None:
-        super().__init__("The prompt is not UTF-8 text. Save it as UTF-8 and run it again; nothing was started.")
+        super().__init__(
+            "The prompt was left empty, so nothing was run. (An editor that returns at once needs the option that "
+            "makes it wait, such as EDITOR='code --wait'.)"
+        )
 
 
 class StoreOutdated(BackstoryError):
