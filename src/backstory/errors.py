@@ -9,11 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
 REASON_CHARS_MAX = 200
 """So much is told of an error that is none of ours."""
+
+
+def nearest(word: str, known: Collection[str]) -> str | None:
+    """What was probably meant by a misspelt word."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, known, n=1, cutoff=0.7)), None)
 
 
 class BackstoryError(Exception):
@@ -303,7 +310,10 @@ class ConfigBroken(BackstoryError):
     exit_code = 78
 
     def __init__(self, path: Path, detail: str) -> None:
-        super().__init__(f"{path}: {detail}. Fix that line, or remove the file to go back to the defaults.")
+        super().__init__(
+            f"{path}: {detail}. Fix that line, or remove the file to go back to the defaults. `backstory config list` "
+            "shows what each setting may be."
+        )
 
 
 class UnknownSetting(BackstoryError):
@@ -312,7 +322,18 @@ class UnknownSetting(BackstoryError):
     exit_code = 64
 
     def __init__(self, key: str, known: Sequence[str]) -> None:
-        super().__init__(f"There is no setting {key!r}. Settings: {', '.join(known)}.")
+        near = nearest(key, known)
+        meant = f" Did you mean {near}?" if near else ""
+        super().__init__(f"There is no setting {key!r:.80}.{meant} Settings: {', '.join(known)}.")
+
+
+class SettingRefused(BackstoryError):
+    """A setting was given a value that it cannot have."""
+
+    exit_code = 64
+
+    def __init__(self, key: str, value: str, why: str) -> None:
+        super().__init__(f"{key} cannot be {value!r:.80}: {why}. Nothing was changed.")
 
 
 class SettingNotHere(BackstoryError):
