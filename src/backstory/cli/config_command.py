@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backstory.cli import output
-from backstory.cli.options import json_option
+from backstory.cli import Group, output
+from backstory.cli.options import SETTING, json_option
 from backstory.errors import AgentCannotRun, AgentMissing, ConfigBroken, UnknownAgent
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PROGRAM = "agents."
 
 
-@click.group("config")
+@click.group("config", cls=Group)
 def command() -> None:
     """Show and change settings."""
 
@@ -93,7 +93,7 @@ def _text(value: Any) -> str:
 
 
 @command.command("get")
-@click.argument("key")
+@click.argument("key", type=SETTING)
 @json_option
 @click.pass_obj
 def _get(app: App, key: str, as_json: bool) -> None:
@@ -106,7 +106,7 @@ def _get(app: App, key: str, as_json: bool) -> None:
 
 
 @command.command("set", context_settings={"ignore_unknown_options": True})
-@click.argument("key")
+@click.argument("key", type=SETTING)
 @click.argument("value")
 @click.option("--here", is_flag=True, help="For this project only: run.agent, run.silence_s, or a smaller context.")
 @click.pass_obj

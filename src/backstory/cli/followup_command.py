@@ -8,7 +8,7 @@ import click
 
 from backstory.cli import output
 from backstory.cli.app import Found
-from backstory.cli.options import store_option
+from backstory.cli.options import AGENT, SESSION_NAME, store_option
 from backstory.cli.prompt_input import PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import EmptyPrompt, PromptNotText, SessionBusy, SessionNotFound
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Which session words are for; unlike a run's, it must be there."""
     for option in (
-        click.option("--name", metavar="NAME", help="The session of this name."),
+        click.option("--name", type=SESSION_NAME, help="The session of this name."),
         click.option("--session", "-S", "wanted", metavar="SESSION", help="The session: S3, a name, a uid."),
         click.option("--no-run", is_flag=True, help="Only leave it: where nothing runs, start nothing."),
         click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines."),
@@ -39,7 +39,7 @@ def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command("followup")
 @click.argument("text", nargs=-1)
-@click.option("--agent", "-a", metavar="NAME", help="The agent to run it.  [default: that of the turn before]")
+@click.option("--agent", "-a", type=AGENT, help="The agent to run it.  [default: that of the turn before]")
 @click.option("--model", "-m", metavar="NAME", help="The model, in the agent's words.")
 @click.option("--permissions", type=click.Choice([each.value for each in Permissions]), help="What needs no asking.")
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False), help="Run it in this folder.")

@@ -11,7 +11,7 @@ from backstory.cli import output
 from backstory.cli.acting import here, own_session, ready_to_begin
 from backstory.cli.app import Found
 from backstory.cli.driving import Driver, request_for, runner_of
-from backstory.cli.options import store_option
+from backstory.cli.options import AGENT, SESSION_NAME, store_option
 from backstory.cli.points import RECORD, find, meant, tell_moved
 from backstory.cli.printing import printer_for
 from backstory.cli.prompt_input import PromptInput, input_options
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @click.command("run")
 @click.argument("prompt", nargs=-1)
-@click.option("--agent", "-a", metavar="NAME", help="The agent to run.  [default: the setting run.agent]")
+@click.option("--agent", "-a", type=AGENT, help="The agent to run.  [default: the setting run.agent]")
 @click.option("--model", "-m", metavar="NAME", help="The model, in the agent's words.")
 @click.option("--new", "-n", "is_new", is_flag=True, help="Begin a new session.")
-@click.option("--name", metavar="NAME", help="The session of this name; it is begun if there is none.")
+@click.option("--name", type=SESSION_NAME, help="The session of this name; it is begun if there is none.")
 @click.option("--session", "-S", "wanted", metavar="SESSION", help="The session to go on with: S3, a name, a uid.")
 @click.option("--at", metavar="POINT", help="Follow this record (@12) or branch (its name or number).")
 @click.option("--permissions", type=click.Choice([each.value for each in Permissions]), help="What needs no asking.")
