@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.cli import stdin
-from backstory.cli.editor import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from backstory.cli.app import App
+    from backstory.cli.editor import Draft
 
 READS_STDIN, EDITS = "backstory.reads_stdin", "backstory.edits"
 
@@ -47,12 +47,11 @@ class PromptInput:
     """The prompt of one command. Without words it is what comes on stdin, or what is written in an editor."""
 
     def __init__(self, ctx: click.Context) -> None:
-        app: App = ctx.obj
+        self._ctx = ctx
+        self._draft: Draft | None = None
         self._reads_stdin: bool | None = ctx.meta[READS_STDIN]
         self._edits: bool = ctx.meta[EDITS]
         self._edits_without_words = self._edits or (self._reads_stdin is not True and stdin.is_terminal())
-        self._draft = Draft(app.home, app.environ)
-        ctx.call_on_close(self._draft.tell)
 
     def has_more(self) -> bool:
         """Whether there is a prompt without any word."""
@@ -66,12 +65,22 @@ class PromptInput:
         typed = " ".join(words)
         if self._edits or (self._edits_without_words and not words):
             piped = self._beside()
-            return _joined(self._draft.write(typed, with_stdin=bool(piped.strip())), piped)
+            return _joined(self._written(typed, with_stdin=bool(piped.strip())), piped)
         return _joined(typed, self._beside()) if words else self._alone
 
     def stored(self) -> None:
         """The prompt is stored: its draft is not needed."""
-        self._draft.remove()
+        if self._draft is not None:
+            self._draft.remove()
+
+    def _written(self, typed: str, *, with_stdin: bool) -> str:
+        # Few prompts are written in an editor, and the others do not wait for what it needs.
+        from backstory.cli.editor import Draft
+
+        app: App = self._ctx.obj
+        self._draft = Draft(app.home, app.environ)
+        self._ctx.call_on_close(self._draft.tell)
+        return self._draft.write(typed, with_stdin=with_stdin)
 
     @cached_property
     def _alone(self) -> str:
