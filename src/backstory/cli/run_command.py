@@ -23,6 +23,7 @@ from backstory.store.queue import Options
 if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.cli.points import Meant
+    from backstory.runs.runner import Runner
     from backstory.store import Session, Store
 
 
@@ -50,8 +51,8 @@ def command(
 ) -> None:  # fmt: skip
     """Run PROMPT in an agent. The session so far goes along, whichever agent it was.
 
-    What is piped in follows PROMPT, or is the prompt: git diff | backstory run "Explain this". In a loop that reads a
-    pipe, use --no-stdin. Without both, on a terminal, or with --edit, the prompt is written in $VISUAL or $EDITOR.
+    What is piped in follows PROMPT, or is the prompt: git diff | backstory run "Explain this". In a loop over a pipe,
+    use --no-stdin. With --edit, or on a terminal without PROMPT, the prompt is written in $VISUAL or $EDITOR.
 
     Without -n, --name or -S it goes on with the session last active here. A first word such as @12 means that the
     prompt follows that record, as a branch of its own. Ctrl-C stops the agent, twice ends it.
@@ -64,9 +65,7 @@ def command(
     given = PromptInput(ctx)
     at, text = _point_and_prompt(prompt, at, given, is_new=is_new)
     may_act(app)
-    runner = runner_of(app)
-    runner.take_up(output.talk)
-    runner.cleanup_orphans(app.project_store, output.talk)
+    runner = _runner(app)
     fork = _fork(app, at, wanted or name) if at is not None else None
     asked = fork[0].session.uid if fork else wanted
     options = Options(
@@ -87,6 +86,14 @@ def command(
     code = driver.run_or_queue(request, options, if_busy, as_json=as_json)
     given.stored()
     ctx.exit(code)
+
+
+def _runner(app: App) -> Runner:
+    """What runs the prompt, when earlier runs that are over are stored."""
+    runner = runner_of(app)
+    runner.take_up(output.talk)
+    runner.cleanup_orphans(app.project_store, output.talk)
+    return runner
 
 
 def _check_session(*, is_new: bool, name: str | None, wanted: str | None) -> None:
