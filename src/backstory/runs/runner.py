@@ -29,7 +29,7 @@ from backstory.errors import (
     in_words,
     is_for_one_only,
 )
-from backstory.model import Permissions, Turn
+from backstory.model import Permissions, ToolCall, Turn
 from backstory.projects.registry import KnownProjects
 from backstory.projects.whereabouts import Whereabouts, file_at
 from backstory.runs import listeners
@@ -81,6 +81,8 @@ class Finished(Struct, frozen=True, kw_only=True):
     turn: Turn
     context_chars: int
     tools: int
+    refused: list[ToolCall]
+    """Calls that the agent's permissions refused."""
     error: str | None = None
     waits: str | None = None
     """Why it could not be stored yet; it waits in the spool for the next command."""
@@ -355,8 +357,9 @@ class Runner:
             waits = in_words(refused)
             told.read()
         return Finished(
-            turn=told.turn, context_chars=context_chars, tools=told.tools, error=told.error, waits=waits, moved=moved
-        )
+            turn=told.turn, context_chars=context_chars, tools=told.tools, refused=told.refused, error=told.error,
+            waits=waits, moved=moved,
+        )  # fmt: skip
 
     def _let_home_know(self, store: Store, session: Session) -> None:
         """A session is known to the machine's store at once: the project's may be gone before its first run ends."""

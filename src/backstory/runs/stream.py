@@ -56,6 +56,8 @@ class Shown(Struct, frozen=True):
 
     events: list[Event]
     delta: str = ""
+    is_of_stop: bool = False
+    """Whether the agent was asked to stop before, and these events may only say so."""
 
 
 def run_part(name: str) -> AgentRunPart:
@@ -186,6 +188,8 @@ class SpooledRun:
         """The uids of the messages that the agent took while it ran."""
         self.tools = 0
         """Calls of tools so far."""
+        self.refused: list[ToolCall] = []
+        """Calls that the agent's permissions refused, once all is read."""
         self.error: str | None = None
         """Why it failed, once all is read."""
         self.end_error: str | None = None
@@ -340,7 +344,7 @@ class SpooledRun:
             error = self._spool.why_cancelled or None
         if error is not None or ending.outcome != Outcome.FAILED:
             self.error = error
-        self.end_error = error
+        self.end_error, self.refused = error, ending.refused
         unfinished, success = "".join(self._unfinished), turn.outcome == Outcome.COMPLETED
         new: list[Event] = [AssistantText(text=unfinished)] if unfinished else []
         new += [Error(message=error)] if error is not None else []
