@@ -82,12 +82,12 @@ def test_a_tool_is_one_line_with_its_result(bench: Bench, width: int) -> None:
         call(2, "Grep", pattern="漢字" * 100), result(2, "no such folder", is_error=True),
         GOOD, NO_COLOR="1",
     )  # fmt: skip
-    bash, grep, end, rest = seen.split("\n")
+    bash, grep, between, end, rest = seen.split("\n")
     assert bash.startswith("  ● Bash cd /a/ver")
     assert " → 1 failed, " in bash
     assert re.search(r" ✗ no such fo", grep)
     assert max(columns(each) for each in (bash, grep)) <= width
-    assert (end, rest) == ("S1 ✓ 1.2 s · $0.04 · 2 tools · context 0 %", "")
+    assert (between, end, rest) == ("", "✓ S1 turn 1 · 1.2 s · $0.04 · 2 tools", "")
 
 
 def test_tools_that_run_side_by_side_have_their_results_named(bench: Bench) -> None:
@@ -125,10 +125,10 @@ def test_an_answer_that_was_streamed_in_part_is_told_to_its_end(bench: Bench) ->
 
 def test_why_it_failed_is_a_message_of_the_system(bench: Bench) -> None:
     seen = on_a_terminal(bench, 80, delta("half an ans"), {"stderr": "no network " * 20}, {"exit": 3}, NO_COLOR="1")
-    said, why, end, _ = seen.split("\n")
+    said, why, _, end, _ = seen.split("\n")
     assert said == "half an ans"
     assert why.strip() == f"! {'no network ' * 20}".strip()
-    assert re.match(r"S1 ✗ \d\.\d s · 0 tools · context 0 % · failed · no network .*…$", end)
+    assert re.match(r"✗ S1 turn 1 · \d\.\d s · failed · no network .*…$", end)
 
 
 def test_an_error_that_was_shown_is_not_shown_again(bench: Bench) -> None:

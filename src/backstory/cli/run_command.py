@@ -78,7 +78,8 @@ def command(
     session = _forked(app, *fork) if fork else _session(app, is_new=is_new, name=name, wanted=wanted)
     app.project_store.choose_session(session, app.worktree)
     runner.projects.remember(app.project_store)
-    driver = Driver(app, runner, app.project_store, session, printer_for(as_json=as_json))
+    was_chosen = fork is not None or wanted is not None or name is not None
+    driver = Driver(app, runner, app.project_store, session, printer_for(as_json=as_json, was_chosen=was_chosen))
     ctx.exit(driver.run_or_queue(request, options, if_busy, as_json=as_json))
 
 
@@ -153,7 +154,6 @@ def _session(app: App, *, is_new: bool, name: str | None, wanted: str | None) ->
     session = _last_here(app)
     if session is None:
         return _begun(app)
-    output.talk(f"{session.shown_number} {output.one_line(session.shown_title, 60)}".rstrip())
     return session
 
 

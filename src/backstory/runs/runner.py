@@ -40,7 +40,7 @@ from backstory.runs.spool import MARKER, ORPHAN_S, SPOOLS, Run, Spool, waiting
 from backstory.runs.stdin_pipe import StdinPipe
 from backstory.runs.steering import Steering
 from backstory.runs.stopping import EndOf, Stopping
-from backstory.runs.stream import Followed, Shown, SpooledRun, append_run, native_id, program, run_part
+from backstory.runs.stream import Followed, Shown, SpooledRun, append_run, marking_stop, native_id, program, run_part
 from backstory.store import Store, open_store
 from backstory.store.queue import Kind
 
@@ -455,6 +455,7 @@ class Runner:
     ) -> Exit:
         """Show what comes until the agent has ended; what it left running is ended with it."""
         outputs = [Followed(spool.stdout, reader, is_error=False), Followed(spool.stderr, reader, is_error=True)]
+        show = marking_stop(show, lambda: stopping.was_asked or spool.was_cancelled)
         with EndOf(process.pid) as ending:
             while process.poll() is None:
                 came = False
@@ -465,6 +466,7 @@ class Runner:
                 if steering is not None:
                     came = _steered(steering, stopping, show) or came
                 stopping.look(came=came)
+                show(Shown([]))
                 if not came:
                     ending.wait(POLL_S)
         spool.kill()
