@@ -20,6 +20,7 @@ import pytest
 from backstory.cli.output import columns
 from tests.support.bench import Bench
 from tests.support.going import DEADLINE_S, Going, delta
+from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 GOOD = {"result": True}
+RUN = ("run", "-a", "claude")
 LONG = "cd /a/very/long/path/to/some/project && python -m pytest -q tests/unit/test_something.py -k 'not slow'"
 ROWS = 40
 
@@ -192,3 +194,139 @@ def test_a_narrow_terminal_gets_the_columns_that_fit(bench: Bench, width: int, h
     lines = on_a_terminal(bench, width, words=("list",), NO_COLOR="1").splitlines()
     assert " ".join(lines[0].split()) == heads
     assert max(map(columns, lines)) <= width
+
+
+# before, and after -----------------------------------------------------------------------------------------------
+
+
+def lines_of(seen: str) -> list[str]:
+    return seen.rstrip("\n").split("\n")
+
+
+def test_a_run_that_continues_a_session_names_it_first(bench: Bench) -> None:
+    first = on_a_terminal(bench, 100, {"say": "Blue."}, GOOD, words=(*RUN, "Why is the sky blue?"), NO_COLOR="1")
+    assert lines_of(first)[0] == "Blue."
+    again = on_a_terminal(bench, 100, {"say": "Air."}, GOOD, words=(*RUN, "Why?"), NO_COLOR="1")
+    named = '↳ S1 "Why is the sky blue?" · turn 2 · claude'
+    assert lines_of(again)[0] == f"{named} · a new session: -n"
+    assert lines_of(again)[-1].startswith("✓ S1 turn 2 · ")
+    chosen = on_a_terminal(bench, 100, {"say": "Air."}, GOOD, words=(*RUN, "-S", "S1", "Why?"), NO_COLOR="1")
+    assert lines_of(chosen)[0] == named.replace("2", "3")
+
+
+@pytest.mark.parametrize("options", [("-n",), ("--json",)])
+def test_a_new_session_and_a_program_are_told_of_none(bench: Bench, options: tuple[str, ...]) -> None:
+    bench.run("first", GOOD)
+    assert "↳" not in on_a_terminal(bench, 100, {"say": "x"}, GOOD, words=(*RUN, *options, "second"))
+    assert "↳" not in bench.run("third", GOOD).stderr
+
+
+def denied(*calls: tuple[str, dict[str, str]]) -> dict[str, str]:
+    listed = [{"tool_name": tool, "tool_use_id": f"t{n}", "tool_input": given} for n, (tool, given) in enumerate(calls)]
+    return line({"type": "result", "subtype": "success", "is_error": False, "permission_denials": listed})
+
+
+EDIT = ("Edit", {"file_path": "calc.py"})
+BASH = ("Bash", {"command": "pytest -q"})
+
+
+@pytest.mark.parametrize(
+    ("calls", "options", "told"),
+    [
+        ((EDIT,), (), ["1 call was refused: Edit calc.py",
+                       '  allow edits: backstory run --permissions edit "…"',
+                       "  always: backstory config set run.permissions edit"]),
+        ((EDIT, BASH), (), ["2 calls were refused: Edit calc.py, Bash pytest -q",
+                            '  allow edits: backstory run --permissions edit "…"   (everything: all)',
+                            "  always: backstory config set run.permissions edit"]),
+        ((BASH,), (), ["1 call was refused: Bash pytest -q",
+                       '  allow everything: backstory run --permissions all "…"',
+                       "  always: backstory config set run.permissions all"]),
+        ((EDIT,), ("--permissions", "edit"), ["1 call was refused: Edit calc.py",
+                                              '  allow everything: backstory run --permissions all "…"',
+                                              "  always: backstory config set run.permissions all"]),
+        ((EDIT,), ("--permissions", "all"), ["1 call was refused: Edit calc.py"]),
+        ((EDIT,) * 6, ("--permissions", "all"), ["6 calls were refused: " + "Edit calc.py, " * 4 + "2 more"]),
+        ((), (), []),
+    ],
+)  # fmt: skip
+def test_what_was_refused_is_told_with_the_option_that_allows_it(
+    bench: Bench, calls: tuple[tuple[str, dict[str, str]], ...], options: tuple[str, ...], told: list[str]
+) -> None:
+    done = bench.run("go", {"say": "No."}, denied(*calls), options=options)
+    foot, *lines = done.stderr.splitlines()
+    assert lines == told
+    assert foot.endswith(f"0 tools, {len(calls)} refused") == bool(calls)
+
+
+def test_what_was_refused_is_a_list_in_json(bench: Bench) -> None:
+    done = bench.run("go", {"say": "No."}, denied(EDIT, BASH), options=("--json",))
+    assert json.loads(done.stdout.splitlines()[-1])["refused"] == [
+        {"tool": "Edit", "input": {"file_path": "calc.py"}}, {"tool": "Bash", "input": {"command": "pytest -q"}}
+    ]  # fmt: skip
+    assert json.loads(bench.run("go", GOOD, options=("--json",)).stdout.splitlines()[-1])["refused"] == []
+
+
+def test_records_that_nobody_understood_are_left_to_the_whole_session(bench: Bench) -> None:
+    done = bench.run("go", line({"type": "system", "subtype": "of_tomorrow"}), {"say": "Yes."}, GOOD)
+    assert done.stdout == "Yes.\n"
+    assert re.fullmatch(r"✓ S1 turn 1 · 1\.2 s · \$0\.04\n", done.stderr)
+    assert "system/of_tomorrow" in bench.backstory("show", "--full").stdout
+    assert "system/of_tomorrow" in bench.backstory("show", "--json").stdout
+
+
+def test_the_context_is_worth_a_word_from_a_tenth_on(bench: Bench) -> None:
+    bench.backstory("config", "set", "run.context_chars", "1000")
+    bench.run("go", {"say": "word " * 150}, GOOD)
+    assert re.search(r" · context \d\d %", bench.run("again", GOOD).stderr)
+    assert "context" not in bench.run("new", GOOD, options=("-n",)).stderr
+
+
+def test_a_failure_in_json_is_told_in_words(bench: Bench) -> None:
+    why = 'API Error: 400 {"type":"error","error":{"type":"invalid_request_error","message":"It is too long."}}'
+    failed = {"type": "result", "subtype": "success", "is_error": True, "result": why}
+    done = bench.run("go", line(failed), {"exit": 1})
+    assert done.stdout.strip() == "! API Error: 400 It is too long."
+    assert done.stderr.rstrip().endswith(" · failed · API Error: 400 It is too long.")
+
+
+# pagers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pager(bench: Bench) -> str:
+    """A pager that says that it was asked, and how."""
+    program = bench.root / "pager"
+    program.write_text('#!/bin/sh\necho "PAGED, LESS=$LESS"\ncat\n')
+    program.chmod(0o755)
+    return str(program)
+
+
+def seen_by_a_person(bench: Bench, *words: str, width: int = 80, rows: int = ROWS, **environ: str) -> str:
+    """What a terminal shows that is also where the keys are, without which there is no pager."""
+    command = [sys.executable, "-m", "backstory", *words]
+    with Terminal(command, bench.project, bench.environ([]) | environ, width=width, rows=rows) as terminal:
+        return terminal.end()
+
+
+def test_what_fits_the_terminal_needs_no_pager(bench: Bench, pager: str) -> None:
+    bench.run("go", {"say": "\n".join(f"line {n} " + "word " * 10 for n in range(8))}, GOOD)
+    assert "PAGED" not in seen_by_a_person(bench, "show", PAGER=pager)
+    # Its lines take several rows each of a narrower one.
+    assert "PAGED" in seen_by_a_person(bench, "show", PAGER=pager, width=20)
+    assert "PAGED" in seen_by_a_person(bench, "show", PAGER=pager, rows=10)
+
+
+def test_what_does_not_fit_is_paged_whole_as_git_does_it(bench: Bench, pager: str) -> None:
+    bench.run("go", {"say": "\n".join(f"line {n}" for n in range(ROWS))}, GOOD)
+    seen = seen_by_a_person(bench, "show", PAGER=pager)
+    assert "PAGED, LESS=FRX\n" in seen
+    assert all(f"line {n}\n" in seen for n in range(ROWS))
+    assert "LESS=-S\n" in seen_by_a_person(bench, "show", PAGER=pager, LESS="-S")
+    assert "PAGED" not in bench.backstory("show", environ={"PAGER": pager}).stdout
+
+
+def test_a_long_list_is_paged(bench: Bench, pager: str) -> None:
+    bench.run("go", GOOD)
+    assert "PAGED" not in seen_by_a_person(bench, "list", PAGER=pager)
+    assert "PAGED" in seen_by_a_person(bench, "list", PAGER=pager, rows=2)

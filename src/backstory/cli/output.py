@@ -14,6 +14,7 @@ import sys
 import unicodedata
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -97,13 +98,36 @@ def json_lines(head: dict[str, Any], name: str, items: Iterable[Any]) -> None:
 
 
 def pages(lines: Iterable[str]) -> None:
-    """Data that may be long: through a pager on a terminal, line by line elsewhere."""
-    if sys.stdout.isatty():
-        shown = (_for_stream(f"{line}\n", sys.stdout) for line in lines)
-        click.echo_via_pager(shown, color=None if _wants_colour(sys.stdout) else False)
-    else:
-        for line in lines:
-            data(line)
+    """Data that may be long: on a terminal that it does not fit through a pager, else line by line."""
+    lines = iter(lines)
+    if sys.stdout.isatty() and sys.stdin.isatty():
+        first, is_all = _screenful(lines)
+        if not is_all:
+            _page(chain(first, lines))
+            return
+        lines = iter(first)
+    for line in lines:
+        data(line)
+
+
+def _screenful(lines: Iterator[str]) -> tuple[list[str], bool]:
+    """As many lines as fit the terminal with a line left for the prompt, and one more; whether these are all."""
+    columns_wide, rows = shutil.get_terminal_size((100, 24))
+    found, used = [], 0
+    for line in lines:
+        found.append(line)
+        shown = _CODE.sub("", clean(line)).split("\n")
+        used += sum(max(-(-columns(each) // columns_wide), 1) for each in shown)
+        if used >= rows:
+            return found, False
+    return found, True
+
+
+def _page(lines: Iterable[str]) -> None:
+    """Show lines in the pager that the environment names; ``less`` behaves as git has it, unless told otherwise."""
+    os.environ.setdefault("LESS", "FRX")
+    shown = (_for_stream(f"{line}\n", sys.stdout) for line in lines)
+    click.echo_via_pager(shown, color=None if _wants_colour(sys.stdout) else False)
 
 
 def talk(text: str) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CALLS_NAMED_MAX = 4
 CALL_COLUMNS = 40
 _OF_EDITS = frozenset({Tool.EDIT, Tool.WRITE})
-_ALLOWED = {Permissions.EDIT: "Allow edits", Permissions.ALL: "Allow everything"}
+_ALLOWED = {Permissions.EDIT: "allow edits", Permissions.ALL: "allow everything"}
 
 
 def refusal_lines(refused: Sequence[ToolCall], permissions: Permissions) -> Iterator[str]:
@@ -24,19 +24,13 @@ def refusal_lines(refused: Sequence[ToolCall], permissions: Permissions) -> Iter
     if not refused:
         return
     named = [output.one_line(f"{each.tool_name} {call_words(each, CALL_COLUMNS)}", CALL_COLUMNS) for each in refused]
-    more = [f"{len(named) - CALLS_NAMED_MAX} more"] if len(named) > CALLS_NAMED_MAX else []
+    left = [f"{len(named) - CALLS_NAMED_MAX} more"] if len(named) > CALLS_NAMED_MAX else []
     count = "1 call was" if len(refused) == 1 else f"{len(refused)} calls were"
-    yield f"{count} refused: {', '.join([*named[:CALLS_NAMED_MAX], *more])}"
-    if (wanted := _allowing(refused, permissions)) is not None:
-        yield (
-            f'{_ALLOWED[wanted]}: backstory run --permissions {wanted} "…" · '
-            f"always: backstory config set run.permissions {wanted}"
-        )
-
-
-def _allowing(refused: Sequence[ToolCall], permissions: Permissions) -> Permissions | None:
-    """The least permissions that allow these calls; None where the run had all."""
+    yield f"{count} refused: {', '.join([*named[:CALLS_NAMED_MAX], *left])}"
     if permissions == Permissions.ALL:
-        return None
-    is_enough = permissions != Permissions.EDIT and all(call.tool in _OF_EDITS for call in refused)
-    return Permissions.EDIT if is_enough else Permissions.ALL
+        return
+    are_edits = [call.tool in _OF_EDITS for call in refused]
+    wanted = Permissions.EDIT if any(are_edits) and permissions != Permissions.EDIT else Permissions.ALL
+    more = "" if wanted == Permissions.ALL or all(are_edits) else "   (everything: all)"
+    yield f'  {_ALLOWED[wanted]}: backstory run --permissions {wanted} "…"{more}'
+    yield f"  always: backstory config set run.permissions {wanted}"
