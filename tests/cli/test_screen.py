@@ -19,10 +19,11 @@ import pytest
 
 from backstory.cli.output import columns
 from tests.support.bench import Bench
-from tests.support.going import DEADLINE_S, Going, delta
+from tests.support.going import DEADLINE_S, Going, delta, states, until
 from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.slow
@@ -330,3 +331,81 @@ def test_a_long_list_is_paged(bench: Bench, pager: str) -> None:
     bench.run("go", GOOD)
     assert "PAGED" not in seen_by_a_person(bench, "list", PAGER=pager)
     assert "PAGED" in seen_by_a_person(bench, "list", PAGER=pager, rows=2)
+
+
+# order ----------------------------------------------------------------------------------------------------------
+
+CODEX = """#!/bin/sh
+cat >/dev/null
+say() { echo '{"type":"item.completed","item":{"id":"i","type":"agent_message","text":"'"$1"'"}}'; }
+echo '{"type":"thread.started","thread_id":"t"}'
+say 'I try.'
+while [ ! -e ROOT/seen ]; do sleep 0.01; done
+echo '2026-11-22T00:31:54Z ERROR codex_core::tools::router: error=It did not fit.' >&2
+while [ ! -e ROOT/go ]; do sleep 0.01; done
+say 'I stop.'
+echo '{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}'
+"""
+IN_ORDER = ["I try.", "! It did not fit.", "I stop."]
+
+
+@pytest.fixture
+def stumbling(bench: Bench) -> Iterator[subprocess.Popen[str]]:
+    """A run of which an error on stderr came in the middle, shown so far, and at work."""
+    program = bench.bin / "codex"
+    program.write_text(CODEX.replace("ROOT", str(bench.root)))
+    program.chmod(0o755)
+    process = bench.start("run", "-a", "codex", "go")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "I try.\n"
+    (bench.root / "seen").touch()
+    assert process.stdout.readline().strip() == "! It did not fit."
+    yield process
+    (bench.root / "go").touch()
+    process.communicate(timeout=DEADLINE_S)
+
+
+def told_by_show(bench: Bench) -> list[str]:
+    shown = [each[7:].strip() for each in bench.backstory("show", "S1").stdout.splitlines()]
+    return [each for each in shown if each in IN_ORDER]
+
+
+def test_an_error_on_stderr_is_stored_where_it_was_shown(bench: Bench, stumbling: subprocess.Popen[str]) -> None:
+    (bench.root / "go").touch()
+    out, _ = stumbling.communicate(timeout=DEADLINE_S)
+    assert out.strip() == "I stop."
+    assert told_by_show(bench) == IN_ORDER
+    assert bench.store.verify().problems == []
+    before = bench.backstory("show", "S1", "--json").stdout
+    assert bench.backstory("reindex").returncode == 0
+    assert bench.backstory("show", "S1", "--json").stdout == before
+
+
+def test_of_a_run_whose_backstory_was_killed_the_order_is_known_as_far_as_it_saw(
+    bench: Bench, stumbling: subprocess.Popen[str]
+) -> None:
+    stumbling.kill()
+    stumbling.communicate(timeout=DEADLINE_S)
+    (bench.root / "go").touch()
+    until(lambda: told_by_show(bench) == IN_ORDER)
+    until(lambda: states(bench) in ([], ["waiting"]))
+    bench.backstory("ingest")
+    assert states(bench) == []
+    assert told_by_show(bench) == IN_ORDER
+
+
+@pytest.mark.parametrize(
+    "order", [b"", b"x y\n7\n\xff 1\n", b"0 0\n999999 999999\n", b"9" * 40 + b" 1\n", b"5 5\n3 3\n"]
+)
+def test_an_order_that_means_little_costs_nothing_else(
+    bench: Bench, stumbling: subprocess.Popen[str], order: bytes
+) -> None:
+    stumbling.kill()
+    stumbling.communicate(timeout=DEADLINE_S)
+    (spool,) = (bench.home / "spool").iterdir()
+    (spool / "order").write_bytes(order)
+    (bench.root / "go").touch()
+    until(lambda: states(bench) in ([], ["waiting"]))
+    bench.backstory("ingest")
+    assert sorted(told_by_show(bench)) == sorted(IN_ORDER)
+    assert bench.store.verify().problems == []

@@ -201,6 +201,7 @@ class LiveRun:
             (Followed(path, reader, is_error=is_error), _size(path) // READ_BYTES + 1)
             for path, is_error in ((spool.stdout, False), (spool.stderr, True))
         ]
+        self._order = spool.order()
         told = SpooledRun(spool, run, exit_unknown(spool), _last_written(spool))
         if not self.is_running:
             told.read()
@@ -223,6 +224,9 @@ class LiveRun:
             yield model.Error(message=self._error)
 
     def _shown(self) -> Iterator[Shown]:
+        for ends in self._order:
+            for (followed, _), end in zip(self._outputs, ends, strict=True):
+                yield from followed.before(end)
         for followed, reads in self._outputs:
             # So many as the output was long: an agent may write faster than a terminal reads.
             for _ in range(reads):

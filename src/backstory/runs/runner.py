@@ -458,11 +458,7 @@ class Runner:
         show = marking_stop(show, lambda: stopping.was_asked or spool.was_cancelled)
         with EndOf(process.pid) as ending:
             while process.poll() is None:
-                came = False
-                for output in outputs:
-                    for shown in output.new():
-                        came = True
-                        show(shown)
+                came = _show_new(outputs, spool, show)
                 if steering is not None:
                     came = _steered(steering, stopping, show) or came
                 stopping.look(came=came)
@@ -484,6 +480,19 @@ class Runner:
             signal=-code if code < 0 else None,
             was_cancelled=spool.was_cancelled,
         )
+
+
+def _show_new(outputs: list[Followed], spool: Spool, show: Callable[[Shown], None]) -> bool:
+    """Show what has come on both outputs, and note where errors stood; whether anything has."""
+    came = was_error = False
+    for output in outputs:
+        for shown in output.new():
+            came = True
+            was_error = was_error or (output is outputs[-1] and bool(shown.events))
+            show(shown)
+    if was_error:
+        spool.note_order(*(output.whole_to for output in outputs))
+    return came
 
 
 def _command(
