@@ -257,7 +257,9 @@ def test_what_was_refused_is_told_with_the_option_that_allows_it(
     done = bench.run("go", {"say": "No."}, denied(*calls), options=options)
     foot, *lines = done.stderr.splitlines()
     assert lines == told
-    assert foot.endswith(f"0 tools, {len(calls)} refused") == bool(calls)
+    assert foot.endswith(f" · {len(calls)} refused") == bool(calls)
+    tools = (call(1, "Bash", command="ls"), result(1, "x"))
+    assert (" · 1 tool, " in bench.run("go", *tools, denied(*calls)).stderr) == bool(calls)
 
 
 def test_what_was_refused_is_a_list_in_json(bench: Bench) -> None:

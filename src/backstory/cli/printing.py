@@ -212,11 +212,12 @@ class _TextPrinter:
         turn, error = finished.turn, finished.error or ""
         if error and error != self._error:
             self._event(model.Error(message=error))
-        refused = f", {len(finished.refused)} refused" if finished.refused else ""
+        calls = [f"{finished.tools} tool{'s' * (finished.tools != 1)}"] if finished.tools else []
+        calls += [f"{len(finished.refused)} refused"] if finished.refused else []
         facts = [
             output.duration(turn.duration_ms),
             "" if cost.low_usd is None else output.money(cost),
-            f"{finished.tools} tool{'s' * (finished.tools != 1)}{refused}" if finished.tools or refused else "",
+            ", ".join(calls),
             _meter(finished.context_chars, request.context_chars),
             turn.outcome if turn.outcome != model.Outcome.COMPLETED else "",
             output.one_line(why(error), max(output.width() // 2, TOLD_COLUMNS_LEAST)),

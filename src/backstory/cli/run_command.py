@@ -50,7 +50,7 @@ def command(
     """Run PROMPT, or what comes on stdin, in an agent. The session so far goes along, whichever agent it was.
 
     Without -n, --name or -S it goes on with the session last active here. A first word such as @12 means that the
-    prompt follows that record, as a branch of its own. Ctrl-C stops the agent, twice ends it.
+    prompt follows that record, as a branch of its own. Ctrl-C stops the agent; twice kills it.
 
     If a run of the session goes on already, PROMPT is left as a follow-up to it. What waits is run behind it.
     """

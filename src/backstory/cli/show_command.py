@@ -509,7 +509,7 @@ def _retry_line(at: str, retry: model.Retry) -> str:
     """Why a request failed, as far as it fits, and which try comes next."""
     of = f" of {retry.attempts_max}" if retry.attempts_max else ""
     again = f"trying again, {retry.attempt}{of}" if retry.attempt else "trying again"
-    room = output.width() - 20 - len(again)
+    room = output.width() - 11 - len(again)
     reason = output.one_line(without_terminal_codes(why(retry.message)).strip() or "no answer", room)
     return f"{at} {output.style(f'↻ {reason}, {again}', dim=True)}"
 
