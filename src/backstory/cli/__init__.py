@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import importlib
 import io
 import os
@@ -132,6 +133,7 @@ def cli(
         raise click.exceptions.NoArgsIsHelpError(ctx)
     ctx.obj = App(os.environ, _current_folder(), store_path)
     ctx.obj.trusts = trust
+    ctx.call_on_close(ctx.obj.close)
     if is_said:
         from backstory.cli.followup_command import say_all
 
@@ -181,6 +183,8 @@ def main() -> None:
         code = PIPE_CLOSED
     except Exception as failed:
         code = _refused(failed)
+    # The stores are closed; to look for garbage once more would take longer than many a command.
+    gc.freeze()
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ from backstory import config
 from backstory.cli import output
 from backstory.errors import AgentCannotRun, BackstoryError, NoHome, SessionAmbiguous, SessionNotFound, UnknownAgent
 from backstory.ids import session_identity
+from backstory.lazy_regex import lazy_regex
 from backstory.projects import git
 from backstory.projects.registry import KnownProjects
 from backstory.projects.trust import Verdict, in_conflict
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HOME_STORE = "store.db"
 PRICES = "prices.toml"
-NUMBERED = re.compile(r"[Ss][0-9]+")
+NUMBERED = lazy_regex(r"[Ss][0-9]+")
 
 
 class Found(Struct, frozen=True):
@@ -43,6 +43,12 @@ class App:
         self.environ, self.cwd, self.store_path = environ, cwd, store_path
         self.trusts = False
         """Whether --trust was said."""
+
+    def close(self) -> None:
+        """Let go of the stores that were opened."""
+        for name in ("project_store", "home_store", "machine_store"):
+            if (store := self.__dict__.get(name)) is not None:
+                store.close()
 
     @cached_property
     def user_home(self) -> Path:

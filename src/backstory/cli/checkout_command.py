@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import click
@@ -13,13 +12,14 @@ from backstory.cli.app import Found
 from backstory.cli.options import json_option, store_option
 from backstory.cli.points import find, locked, meant, session_option, shown, tell_home, tell_moved
 from backstory.cli.trusting import may_act, trust_option
+from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.conversation.tree import Point
 
 TOLD_COLUMNS = 60
-SESSION = re.compile(r"[Ss][1-9][0-9]*")
+SESSION = lazy_regex(r"[Ss][1-9][0-9]*")
 
 
 @click.command("checkout")

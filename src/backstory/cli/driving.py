@@ -11,7 +11,6 @@ from backstory import agents, model
 from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.keyboard import quiet_keyboard
-from backstory.cli.repeating import command_for
 from backstory.conversation.tree import Point, get_ancestry
 from backstory.derive.pricing import Prices, PriceTable
 from backstory.errors import BackstoryError, ConfigBroken, NotQueuedNow, QueueBusy, SessionBusy, SessionElsewhere
@@ -229,6 +228,8 @@ class Driver:
             self._may_wait = False
             raise
         except QueueBusy as refused:
+            from backstory.cli.repeating import command_for
+
             app = self._app
             commands = [command_for(text, self.name, app.home, app.store_path) for text in texts]
             raise NotQueuedNow(refused, commands) from refused
@@ -397,6 +398,8 @@ class Driver:
 
     def _cost(self, turn: model.Turn) -> Cost:
         """What a run cost. A file of prices that means nothing does not spoil what was run."""
+        if turn.cost_usd is not None:
+            return of_turn(turn, PriceTable(Prices()))
         try:
             return of_turn(turn, price_table(self._store.prices_file))
         except ConfigBroken as broken:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
-import shutil
 import sys
 import unicodedata
 from contextlib import contextmanager
@@ -21,6 +19,7 @@ import click
 
 from backstory import bounds
 from backstory.cli import harmless
+from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,7 +33,7 @@ NO_TIME = "no time"
 _MARK = f"<{os.urandom(12).hex()}"
 """Stands for the beginning of a colour's code until it is written. It is another one in each process, so text that was
 written before cannot hold it."""
-_CODE = re.compile(f"{_MARK}[0-9;]*m")
+_CODE = lazy_regex(f"{_MARK}[0-9;]*m")
 
 
 def data(text: str = "") -> None:
@@ -112,6 +111,8 @@ def pages(lines: Iterable[str]) -> None:
 
 def _screenful(lines: Iterator[str]) -> tuple[list[str], bool]:
     """As many lines as fit the terminal with a line left for the prompt, and one more; whether these are all."""
+    import shutil  # and the compressions that it knows
+
     columns_wide, rows = shutil.get_terminal_size((100, 24))
     found, used = [], 0
     for line in lines:
@@ -238,6 +239,8 @@ def columns(text: str) -> int:
 
 def width() -> int:
     """Columns of the terminal; 100 when there is none."""
+    import shutil  # and the compressions that it knows
+
     return shutil.get_terminal_size((100, 24)).columns
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from backstory.cli.list_command import listed
 from backstory.cli.options import readable, session_argument
 from backstory.conversation.tree import Point, Tree
 from backstory.errors import BranchNotFound, NoBranches, NoSessionHere, RecordNotFound, SessionBusy
+from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.store import Named, TreeTurn
 
-RECORD = re.compile(r"@([0-9]+)")
-NUMBER = re.compile(r"[0-9]+")
+RECORD = lazy_regex(r"@([0-9]+)")
+NUMBER = lazy_regex(r"[0-9]+")
 SEQ_MAX = (1 << 63) - 1
 SHOWN_COLUMNS = 60
 

@@ -9,8 +9,6 @@ import msgspec
 from backstory import model
 from backstory.cli import output
 from backstory.cli.list_command import MARKS
-from backstory.cli.refusing import refusal_lines
-from backstory.cli.show_command import call_words, event_lines
 from backstory.conversation.compact import without_wrapping
 from backstory.derive.essence import without_terminal_codes
 from backstory.derive.notices import why
@@ -156,6 +154,8 @@ class _TextPrinter:
             case model.ToolResult():
                 self._result(event)
             case _:
+                from backstory.cli.show_command import event_lines
+
                 self._error = event.message if isinstance(event, model.Error) else self._error
                 self._end_line()
                 for line in event_lines(None, event, full=False):
@@ -170,11 +170,13 @@ class _TextPrinter:
             is_begun = bool(told) and text.startswith(told)
             if not is_begun:
                 self._end_line()
-            self._print(text.removeprefix(told) if is_begun else text)
+            self._print((text.removeprefix(told) if is_begun else text) + "\n")
         self._end_line()
 
     def _call_line(self, mark: str, call: model.ToolCall) -> str:
         """A call, so that its result has room behind it."""
+        from backstory.cli.show_command import call_words  # a run without calls needs none of it
+
         name = output.one_line(call.tool_name, NAME_COLUMNS)
         room = max(output.width() * 6 // 10 - output.columns(name) - 5, TOLD_COLUMNS_LEAST)
         told = call_words(call, room)
@@ -223,8 +225,11 @@ class _TextPrinter:
             output.one_line(why(error), max(output.width() // 2, TOLD_COLUMNS_LEAST)),
         ]
         self._conclude(session, number, turn, " · ".join(fact for fact in facts if fact))
-        for line in refusal_lines(finished.refused, request.permissions):
-            output.talk(line)
+        if finished.refused:
+            from backstory.cli.refusing import refusal_lines
+
+            for line in refusal_lines(finished.refused, request.permissions):
+                output.talk(line)
 
     def end_elsewhere(self, session: Session, turn: model.Turn, tools: int, error: str | None, cost: Cost) -> None:
         self._end_line()

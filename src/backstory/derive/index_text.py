@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backstory import model
+from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -126,13 +127,13 @@ def _result_text(result: model.ToolResult) -> str:
     return result.content
 
 
-_LINE_NUMBER = re.compile(r"^ *\d+[→\t]", re.MULTILINE)
+_LINE_NUMBER = lazy_regex(r"^ *\d+[→\t]", re.MULTILINE)
 # Possessive, so that a word that is no identifier is read once.
-_IDENTIFIER = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]*+[a-z0-9]++[A-Z][A-Za-z0-9]*+|[A-Z]{2,}+[a-z]{2}[A-Za-z0-9]*+)")
+_IDENTIFIER = lazy_regex(r"(?<![A-Za-z0-9])(?:[A-Z]*+[a-z0-9]++[A-Z][A-Za-z0-9]*+|[A-Z]{2,}+[a-z]{2}[A-Za-z0-9]*+)")
 # Each way begins with the sign, which is rare, and then looks back for one letter.
-_SIGN = re.compile(r"\+\+(?<=[A-Za-z]\+\+)(?<![A-Za-z0-9]{2}\+\+)(?!\+)|#(?<=[A-Za-z]#)(?<![A-Za-z0-9]{2}#)(?![\w#])")
+_SIGN = lazy_regex(r"\+\+(?<=[A-Za-z]\+\+)(?<![A-Za-z0-9]{2}\+\+)(?!\+)|#(?<=[A-Za-z]#)(?<![A-Za-z0-9]{2}#)(?![\w#])")
 _SIGN_WORDS = {"++": "plusplus", "#": "sharp"}
-_PART = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+|[0-9]+")
+_PART = lazy_regex(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+|[0-9]+")
 
 
 @cache

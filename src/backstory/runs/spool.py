@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import shutil
 import signal
 import time
@@ -23,6 +22,7 @@ from msgspec import Struct
 
 from backstory.agents.lines import LineReader
 from backstory.errors import BackstoryError
+from backstory.lazy_regex import lazy_regex
 from backstory.runs import process
 from backstory.store.private import as_ours, make_private_folder, write_private
 
@@ -38,7 +38,7 @@ ORPHAN_S = 60.0
 """A spool without a run in it is what a runner left that died before it began; younger ones may be beginning."""
 
 
-_ORDER = re.compile(rb"(\d{1,18}) (\d{1,18})")
+_ORDER = lazy_regex(rb"(\d{1,18}) (\d{1,18})")
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -237,10 +237,7 @@ class Spool:
         Where the system tells nothing of processes, only what the agent wrote is a sign.
         """
         found: list[object] = [each.stat().st_size for each in (self.stdout, self.stderr) if each.exists()]
-        for pid in self.family():
-            with suppress(OSError, IndexError, ValueError):
-                found.append(process.sign_of_work(pid))
-        return found
+        return [*found, *map(process.sign_of_work, self.family())]
 
     def cancel(self, why: str = "") -> None:
         """Ask the agent to stop, and note why; '' is a person's wish."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backstory.model import Complete
 from backstory.store import erasing, events, orphans, sessions, titles
@@ -21,11 +21,9 @@ from backstory.store.database import id_of
 from backstory.store.events import StoredEvent
 from backstory.store.logs import Log, SeenPlace
 from backstory.store.orphans import Orphan
-from backstory.store.readonly import Answer
 from backstory.store.replicate import Taken
 from backstory.store.replication import Replication
 from backstory.store.runs import RunStart
-from backstory.store.search import Filter, Found
 from backstory.store.segments import reset_index, set_index
 from backstory.store.sessions import Session, Workplace
 from backstory.store.verify import Verified
@@ -36,14 +34,24 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.model import Event
+    from backstory.store.search import Filter, Found
 
 __all__ = [
-    "Answer", "Filter", "Found", "Log", "Named", "Orphan", "Place", "RecordBatch", "RunStart", "SeenPlace", "Session",
+    "Filter", "Found", "Log", "Named", "Orphan", "Place", "RecordBatch", "RunStart", "SeenPlace", "Session",
     "Store", "StoredEvent", "Taken", "TreeTurn", "Verified", "Workplace", "Written", "cleanup_orphans",
     "open_store",
 ]  # fmt: skip
 
 PROJECT_STORE = Path(".backstory") / "sessions.bks"
+
+
+def __getattr__(name: str) -> Any:
+    # Most commands search for nothing.
+    if name in ("Filter", "Found"):
+        from backstory.store import search
+
+        return getattr(search, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def open_store(

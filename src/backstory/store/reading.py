@@ -11,16 +11,12 @@ from backstory.store import (
     copies,
     costs,
     events,
-    readonly,
     runs,
-    search,
     sessions,
     turns,
 )
 from backstory.store.database import Database, id_of
 from backstory.store.events import StoredEvent
-from backstory.store.readonly import Answer
-from backstory.store.search import Filter, Found
 from backstory.store.sessions import Session
 
 if TYPE_CHECKING:
@@ -32,9 +28,13 @@ if TYPE_CHECKING:
     from backstory.conversation.tree import Point, Span
     from backstory.derive.pricing import Cost
     from backstory.model import Turn
+    from backstory.store.readonly import Answer
+    from backstory.store.search import Filter, Found
     from backstory.store.sql_functions import FullForm
 
-
+ROWS_MAX = 10_000
+"""So many rows of an answer to SQL are given, unless it is said otherwise."""
+TIMEOUT_S = 5.0
 _HAS = "select count(*) from sessions where uid = ?"
 
 
@@ -195,7 +195,7 @@ class Reading(Database):
         hits_per_session: int | None = 1,
         ranked: bool = True,
         near: bool = True,
-        sort: str = search.BY_SCORE,
+        sort: str = "score",
     ) -> Found:
         """The best hits of ``query``, so many of each session (None: all), ``limit`` at most.
 
@@ -203,7 +203,9 @@ class Reading(Database):
         sessions that were last active first. Not ``ranked``: every event that has the words (None: every event with a
         text), of the newest sessions first.
         """
-        asked = wanted or Filter()
+        from backstory.store import search  # most commands search for nothing
+
+        asked = wanted or search.Filter()
         if not ranked or query is None:
             return self._read(lambda db: search.every(db, query, asked, limit=limit))
         return self._read(
@@ -214,18 +216,22 @@ class Reading(Database):
 
     def sessions_named(self, wanted: Filter, *, limit: int = 20) -> Found:
         """The sessions that a filter lets through, the last active first, each by where it names the ref asked for."""
+        from backstory.store import search
+
         return self._read(lambda db: search.listed(db, wanted, limit=limit))
 
     def execute_read_only(
         self,
         sql: str,
-        limit: int = readonly.ROWS_MAX,
+        limit: int = ROWS_MAX,
         *,
         parameters: Sequence[Any] = (),
-        timeout_s: float = readonly.TIMEOUT_S,
+        timeout_s: float = TIMEOUT_S,
         full_form: FullForm | None = None,
     ) -> Answer:
         """The answer to one reading SQL statement, over the views that docs/sql.md describes; see readonly.execute."""
+        from backstory.store import readonly  # what parses SQL and shell commands is needed by few
+
         return readonly.execute(
             self.path, sql, limit=limit, timeout_s=timeout_s, parameters=parameters, full_form=full_form,
             prices=self.prices_file,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -11,7 +10,7 @@ from backstory import errors, ids
 from backstory.derive import naming
 from backstory.derive.remotes import repository_name
 from backstory.model import Relation
-from backstory.store import append, branches, claims, derived_tables, event_rows
+from backstory.store import append, branches, claims, derived_tables, event_rows, kinds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -260,7 +259,7 @@ def next_seq(db: apsw.Connection, identity: str) -> int:
 def origins(db: apsw.Connection, identities: Sequence[str]) -> dict[str, str | None]:
     """Of those sessions that are here, by identity, the store from elsewhere that each was taken from; else None."""
     known = "select substr(uid, 11), {} from {} where substr(uid, 11) in (select value from json_each(?))"
-    asked = (json.dumps(list(identities)),)
+    asked = (kinds.json_list(identities),)
     rows: list[Any] = db.execute(known.format("elsewhere", "sessions"), asked).fetchall()
     removed: list[Any] = db.execute(known.format("null", "forgotten"), asked).fetchall()
     return dict(removed) | dict(rows)

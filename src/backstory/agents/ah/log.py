@@ -14,7 +14,6 @@ which column names the version; see ``rows`` for how a database becomes lines of
 from __future__ import annotations
 
 import base64
-import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,6 +24,7 @@ from backstory.agents.ah import files, rows
 from backstory.agents.turn_fold import OpenCall, TurnFold, TurnState, lengthen, without_prompt
 from backstory.bounds import added
 from backstory.conversation.context import strip_context
+from backstory.lazy_regex import lazy_regex
 from backstory.model import (
     AssistantText,
     Compacted,
@@ -69,7 +69,7 @@ INTERRUPTED = "interrupted"
 ITERATION = ("status", "metric_value", "baseline_value", "message")
 STEERING, SUMMARY, LOOP = files.STEERING, files.SUMMARY, "[LOOP DETECTED]"
 _SQLITE = b"SQLite format 3\0"
-_REMINDER = re.compile(r"You must write the file `[^`]*` before finishing\. Please produce it now\.$")
+_REMINDER = lazy_regex(r"You must write the file `[^`]*` before finishing\. Please produce it now\.$")
 _IMAGE = '{"__image__":'
 """How a result that is a picture begins."""
 

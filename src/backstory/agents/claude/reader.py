@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +18,7 @@ from backstory.agents.claude.state import State
 from backstory.agents.claude.turns import Anchors, note_end, parent_of_prompt
 from backstory.agents.turn_fold import TurnFold
 from backstory.conversation.context import told_as
+from backstory.lazy_regex import lazy_regex
 from backstory.model import (
     AssistantText,
     Command,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _TITLE_RANK = {"summary": 1, "ai-title": 2, "agent-name": 3, "custom-title": 4}
 _MAX_TURNS = "max_turns"
 _NOT_AN_EXPANSION = ("<", "Caveat: ", "Continue from where you left off")
-_CLIENT_NOTICE = re.compile(
+_CLIENT_NOTICE = lazy_regex(
     r"No response requested\.|API Error|Invalid API key|Credit balance|Claude (?:AI )?usage limit|Prompt is too long"
     r"|Please run /login"
 )

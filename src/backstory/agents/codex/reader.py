@@ -34,6 +34,7 @@ from backstory.agents.codex.records import (
 from backstory.agents.codex.retries import retry_of
 from backstory.agents.codex.tools import event_failed, item_failed, nested_call
 from backstory.agents.codex.values import code_of, plain_text
+from backstory.lazy_regex import lazy_regex
 from backstory.model import (
     AssistantText,
     Compacted,
@@ -52,7 +53,7 @@ from backstory.model import (
 _UNTOLD_MAX = 8
 _STARTS = ("task_started", "turn_started")
 _ROLES_ASKING = ("user", "developer", "system")
-_PROPOSED = re.compile(r"<proposed_plan>\s*(.*?)\s*</proposed_plan>", re.DOTALL)
+_PROPOSED = lazy_regex(r"<proposed_plan>\s*(.*?)\s*</proposed_plan>", re.DOTALL)
 
 
 class Reader(Fold):

@@ -6,13 +6,12 @@ say tells whether it was a patch or a command. A command that the sandbox let be
 
 from __future__ import annotations
 
-import re
-
+from backstory.lazy_regex import lazy_regex
 from backstory.model import Tool, ToolCall
 
 DECLINED = "declined"
-_PATCH = re.compile(r"patch rejected: ")
-_COMMAND = re.compile(r'reject command\b|Rejected\(\\?"`(?P<command>.*)` rejected: ')
+_PATCH = lazy_regex(r"patch rejected: ")
+_COMMAND = lazy_regex(r'reject command\b|Rejected\(\\?"`(?P<command>.*)` rejected: ')
 
 
 def refused_on_stderr(message: str) -> ToolCall | None:

@@ -6,13 +6,14 @@ import re
 
 from backstory.agents import failures
 from backstory.derive.notices import why
+from backstory.lazy_regex import lazy_regex
 from backstory.model import Retry
 
-_RETRYING = re.compile(r"Reconnecting\b|.*\bretrying \d+/\d+", re.DOTALL)
-_ATTEMPT = re.compile(r"\b(\d+)/(\d+)")
-_REASON = re.compile(r"Reconnecting\.\.\.[^(]*\((.*)\)\s*\Z", re.DOTALL)
-_OLD_REASON = re.compile(r"(?:stream error: )?(.*?);? retrying \d+/\d+", re.DOTALL)
-_STATUS = re.compile(
+_RETRYING = lazy_regex(r"Reconnecting\b|.*\bretrying \d+/\d+", re.DOTALL)
+_ATTEMPT = lazy_regex(r"\b(\d+)/(\d+)")
+_REASON = lazy_regex(r"Reconnecting\.\.\.[^(]*\((.*)\)\s*\Z", re.DOTALL)
+_OLD_REASON = lazy_regex(r"(?:stream error: )?(.*?);? retrying \d+/\d+", re.DOTALL)
+_STATUS = lazy_regex(
     r"(?:exceeded retry limit, last status:|unexpected status) (\d{3})[^:,]*"
     r"(?::\s*(.*?))?(?:,\s*(?:url|request id): .*)?\Z",
     re.DOTALL,

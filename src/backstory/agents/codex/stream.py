@@ -5,7 +5,6 @@ Only ``turn.completed`` and ``turn.failed`` say how it ended; calls that Codex r
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from backstory.agents.codex.usage import Usage, added_to
 from backstory.agents.codex.values import plain_text
 from backstory.agents.contract import Ending, SteerState, Streamed
 from backstory.agents.turn_fold import UnknownCounts
+from backstory.lazy_regex import lazy_regex
 from backstory.model import (
     AssistantText,
     Complete,
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 _STDERR_LINES_HELD_MAX = 20
 _SHELLS = frozenset({"bash", "sh", "zsh"})
-_TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
-_STDERR_ERROR = re.compile(r"(?:^|\s)ERROR\s+(?:[^\s{]+\{[^}]*\}:?\s*)*(?:[\w:]*\w:\s+)?(?:error=)?(.*)")
+_TERMINAL_CODES = lazy_regex(r"\x1b\[[0-9;]*m")
+_STDERR_ERROR = lazy_regex(r"(?:^|\s)ERROR\s+(?:[^\s{]+\{[^}]*\}:?\s*)*(?:[\w:]*\w:\s+)?(?:error=)?(.*)")
 
 
 class _FileChange(Struct):

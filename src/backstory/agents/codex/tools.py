@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct
 from backstory.agents.codex.fitting import fitted
 from backstory.agents.codex.records import EventMsg, ItemResult, McpResult, ResponseItem, TurnItem
 from backstory.agents.codex.values import plain_text
+from backstory.lazy_regex import lazy_regex
 from backstory.model import Event, Tool, ToolCall, ToolResult
 
 TOOLS = {
@@ -31,10 +32,10 @@ TOOLS = {
     "spawn": Tool.TASK,
 }
 
-_PATCHED = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+?)\s*$", re.MULTILINE)
-_EXIT = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)", re.MULTILINE)
-_ENVELOPE = re.compile(r"(?:Chunk ID|Exit code|Wall time|Process exited|Script )")
-_FAILED = re.compile(
+_PATCHED = lazy_regex(r"^\*\*\* (?:Update|Add|Delete) File: (.+?)\s*$", re.MULTILINE)
+_EXIT = lazy_regex(r"^(?:Process exited with code|Exit code:) (-?\d+)", re.MULTILINE)
+_ENVELOPE = lazy_regex(r"(?:Chunk ID|Exit code|Wall time|Process exited|Script )")
+_FAILED = lazy_regex(
     "apply_patch verification failed|failed to parse function arguments|unsupported call|exec_command failed"
     "|write_stdin failed|Script failed|(?:Wall time: [^\n]*\n)?aborted(?: by user)?$"
 )
