@@ -571,7 +571,19 @@ class NothingRuns(BackstoryError):
     exit_code = 66
 
     def __init__(self, session: str) -> None:
-        super().__init__(f"{session} is not running. `backstory ps` lists what runs.")
+        super().__init__(f"{session} is not running. `backstory ps` lists running sessions.")
+
+
+class NotRunning(BackstoryError):
+    """A message or a follow-up is for a running session, and the session is not running."""
+
+    exit_code = 75
+
+    def __init__(self, session: str) -> None:
+        super().__init__(
+            f"{session} is not running, so nothing was sent or queued. Add --or-run to run it as a prompt now, or "
+            "--no-run to queue it."
+        )
 
 
 class PromptNotText(BackstoryError):
@@ -651,9 +663,27 @@ class NoSessionHere(BackstoryError):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
-            f"There is no session in {folder} yet. Begin one with `backstory run`, read what is there with "
-            "`backstory ingest`, or name one that `backstory list --all` shows."
+            f'There is no session in {folder} yet. Start one with `backstory run -n "…"`, import what agents logged '
+            "here with `backstory ingest`, or name one that `backstory list --all` shows."
         )
+
+
+class SeveralRunHere(BackstoryError):
+    """No session was named, and several are running here."""
+
+    exit_code = 64
+
+    def __init__(self, running: Sequence[str]) -> None:
+        super().__init__(f"Several sessions are running here: {', '.join(running)}. Name the one you mean with -S.")
+
+
+class TurnNotFound(BackstoryError):
+    """A session has no turn of this number."""
+
+    exit_code = 66
+
+    def __init__(self, session: str, turns: int) -> None:
+        super().__init__(f"{session} has {turns} turn{'s' * (turns != 1)}; the first one is -t 1.")
 
 
 class RecordNotFound(BackstoryError):

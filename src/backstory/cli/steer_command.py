@@ -1,4 +1,4 @@
-"""``backstory steer``: words for an agent while it works."""
+"""``backstory steer``: a message for a running agent."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backstory.cli.followup_command import say, session_options, told
+from backstory.cli.followup_command import send, session_options, told
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
+    from backstory.cli.followup_command import Start
 
 
 @click.command("steer")
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
 @session_options
 @click.pass_context
 def command(
-    ctx: click.Context, text: tuple[str, ...], wanted: str | None, name: str | None, no_run: bool, as_json: bool
+    ctx: click.Context, text: tuple[str, ...], wanted: str | None, name: str | None, start: Start, as_json: bool
 ) -> None:
-    """Tell a running agent TEXT, or what comes on stdin, between its steps.
+    """Send a message to the running agent: TEXT, or what comes on stdin. It reads it between its steps.
 
-    Where its answer is done before it listens, or it is one that takes no words while it runs, it is a follow-up. Where
-    nothing runs it is run at once as a prompt of its own.
+    If the agent finishes first or accepts no input while running, TEXT becomes a follow-up. If the session is not
+    running, nothing is sent (exit code 75); on a terminal you are asked whether to run TEXT as a prompt.
     """
     from backstory.store.queue import Kind, Options
 
     app: App = ctx.obj
-    ctx.exit(say(app, [(Kind.STEER, told(text))], wanted or name, Options(), no_run=no_run, as_json=as_json))
+    ctx.exit(send(app, [(Kind.STEER, told(text))], wanted or name, Options(), start, as_json=as_json))
