@@ -1297,3 +1297,68 @@ def limited(file_bytes: int) -> Iterator[None]:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
+
+
+# what comes too late --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["followup", "steer"])
+def test_what_comes_while_a_run_ends_is_taken_back_and_not_run(bench: Bench, word: str) -> None:
+    bench.run("first", GOOD)
+    lock = SessionLock(bench.home / "locks", bench.store.session("S1").uid)
+    assert lock.take()
+    process = bench.start(word, "second", script=[GOOD])
+    until(queue_file(bench).exists)
+    lock.release()
+    _, err = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, "S1 is not running" in err) == (75, True)
+    assert (waits(bench), prompts(bench)) == ([], ["first"])
+
+
+def test_a_message_is_for_the_one_that_runs_not_for_the_one_last_active(bench: Bench, busy: Busy) -> None:
+    bench.store.create_session("later", worktree=bench.project)
+    assert "queued for S1" in bench.backstory("followup", "second").stderr
+    busy.end()
+    assert prompts(bench) == ["first", "second"]
+
+
+def test_cancel_without_a_session_stops_the_one_that_runs(bench: Bench, busy: Busy) -> None:
+    bench.store.create_session("later", worktree=bench.project)
+    done = bench.backstory("cancel")
+    assert (done.returncode, "S1 is stopped" in done.stderr) == (0, True)
+    assert busy.process.wait(DEADLINE_S) != 0
+    idle = bench.backstory("cancel")
+    assert (idle.returncode, "is not running" in idle.stderr) == (66, True)
+
+
+def test_cancel_without_a_session_stops_none_of_several(bench: Bench, busy: Busy) -> None:
+    other = bench.start(
+        "run", "-a", "claude", "-n", "other", script=[{"say": "too"}, {"wait_for": str(bench.root / "go")}]
+    )
+    assert other.stdout is not None
+    other.stdout.readline()
+    refused = bench.backstory("cancel")
+    assert refused.returncode == 64
+    assert "S1 (first), S2 (other)" in refused.stderr
+    assert busy.process.poll() is None
+    busy.end()
+    other.communicate(timeout=DEADLINE_S)
+
+
+def test_a_new_session_that_runs_is_called_the_same_everywhere(bench: Bench, busy: Busy) -> None:
+    (row,) = json.loads(bench.backstory("ps", "--json").stdout)
+    assert row["number"] == "S1"
+    assert bench.backstory("ps").stdout.splitlines()[1].startswith("S1 ")
+    assert bench.backstory("list").stdout.splitlines()[1].split()[:4] == ["●", "S1", "first", "claude"]
+    shown = bench.backstory("show").stdout
+    assert shown.splitlines()[0] == "S1 first"
+    assert "1 turn" in shown.splitlines()[1]
+    assert "0 turns" not in shown
+    busy.end()
+
+
+def test_ps_of_a_session_lists_that_one_alone(bench: Bench, busy: Busy) -> None:
+    bench.store.create_session("later", worktree=bench.project)
+    assert bench.backstory("ps", "S1").stdout == bench.backstory("ps").stdout != ""
+    assert (bench.backstory("ps", "-S", "later").stdout, bench.backstory("ps", "S9").returncode) == ("", 66)
+    busy.end()

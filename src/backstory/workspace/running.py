@@ -22,11 +22,14 @@ def running_runs(home: Path) -> list[tuple[Spool, Run]]:
     return [(spool, run) for spool in waiting(home / SPOOLS) if (run := spool.run) is not None and spool.is_alive]
 
 
-def sessions_running(home: Path, store: Path, worktree: Path) -> list[str]:
-    """The uids of a store's sessions that run: those in a worktree if there are any, else those in all of them."""
+def sessions_running(home: Path, store: Path, worktree: Path) -> dict[str, list[Run]]:
+    """The runs of a store's sessions, by uid: those in a worktree if there are any, else those in all of them."""
     runs = [run for _, run in running_runs(home) if Path(run.store) == store]
     near = [run for run in runs if (git.repository_root(Path(run.cwd)) or Path(run.cwd)) == worktree]
-    return list(dict.fromkeys(run.session_uid for run in near or runs))
+    found: dict[str, list[Run]] = {}
+    for run in near or runs:
+        found.setdefault(run.session_uid, []).append(run)
+    return found
 
 
 def is_running(home: Path, uid: str, store: Path, now: int, report: Callable[[str], None]) -> bool:
@@ -42,12 +45,14 @@ def is_running(home: Path, uid: str, store: Path, now: int, report: Callable[[st
 
 
 def with_runs(session: Session, runs: Sequence[Run]) -> Session:
-    """A session with what is known of its runs that no store has yet: they count as turns, and say what it is about."""
-    if not runs:
-        return session
+    """A session with its runs that no store has yet: they count as turns, and say what it is about."""
+    return msgspec.structs.replace(with_title(session, runs), turns=session.turns + len(runs)) if runs else session
+
+
+def with_title(session: Session, runs: Sequence[Run]) -> Session:
+    """A session with what its runs say of it: which agents it has, and of a new one what it is about."""
     return msgspec.structs.replace(
         session,
         agents=tuple(sorted({*session.agents, *(run.agent for run in runs)})),
         first_prompt=session.first_prompt or runs[0].prompt,
-        turns=session.turns + len(runs),
     )

@@ -114,11 +114,13 @@ class Workspace(Stores):
 
     def running_here(self) -> list[LocatedSession]:
         """The sessions that run in this worktree; where none does, those that run in this project."""
-        from backstory.workspace.running import sessions_running
+        from backstory.workspace.running import sessions_running, with_title
 
         store = self.project_store
-        uids = sessions_running(self.home, store.path, self.worktree) if store.exists else []
-        return [LocatedSession(store, store.session(uid)) for uid in uids if store.has(uid)]
+        runs = sessions_running(self.home, store.path, self.worktree) if store.exists else {}
+        return [
+            LocatedSession(store, with_title(store.session(uid), each)) for uid, each in runs.items() if store.has(uid)
+        ]
 
     def last_active(self) -> LocatedSession | None:
         """The project's own session that was last active, or chosen, in this worktree, else anywhere in the project."""
