@@ -404,8 +404,8 @@ class QueueUnusable(BackstoryError):
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
-            f"{path} cannot be used as a queue ({detail}). It was left as it is: move it aside, and say it again. "
-            "Sessions are not touched by this."
+            f"{path} cannot be used as a queue ({detail}). The file was not changed. Move it aside and repeat the "
+            "command; sessions are not touched by this."
         )
 
 
@@ -422,12 +422,12 @@ class QueueReadOnly(BackstoryError):
 
 
 class NotQueued(BackstoryError):
-    """A text was named that does not wait."""
+    """A text was named that is not queued."""
 
     exit_code = 66
 
     def __init__(self, wanted: str) -> None:
-        super().__init__(f"Nothing that waits is called {wanted!r} or starts with it. Try: backstory queue list")
+        super().__init__(f"No queued prompt matches {wanted!r}. Try: backstory queue list")
 
 
 class AgentMissing(BackstoryError):
@@ -683,7 +683,8 @@ class TurnNotFound(BackstoryError):
     exit_code = 66
 
     def __init__(self, session: str, turns: int) -> None:
-        super().__init__(f"{session} has {turns} turn{'s' * (turns != 1)}; the first one is -t 1.")
+        how = f": give -t a number from 1 to {turns}" if turns > 1 else ""
+        super().__init__(f"{session} has {turns or 'no'} turn{'s' * (turns != 1)}{how}.")
 
 
 class RecordNotFound(BackstoryError):

@@ -808,7 +808,7 @@ def test_what_waits_for_a_session_that_is_removed_goes_with_it(bench: Bench) -> 
     bench.run("first", GOOD)
     bench.backstory("followup", "--no-run", "second")
     done = bench.backstory("rm", "--yes", "S1")
-    assert "Dropped what waited for it: second" in done.stderr
+    assert "Dropped its queued prompt: second" in done.stderr
     assert not queue_file(bench).exists()
 
 

@@ -91,7 +91,7 @@ def sessions_argument(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def with_all(*args: Any, sessions: tuple[str, ...], wanted: tuple[str, ...], **rest: Any) -> Any:
         if sessions and wanted and set(sessions) != set(wanted):
-            raise click.UsageError("Name the sessions as arguments or with -S, not some of them so and some so.")
+            raise click.UsageError("Name the sessions either as arguments or with -S.")
         return function(*args, sessions=sessions or wanted, **rest)
 
     option = click.option(

@@ -123,7 +123,7 @@ def _drop_spools(app: App, removed: set[str]) -> list[str]:
 
 
 def _clear_queue(store: Path, uids: list[str]) -> None:
-    """What waits for sessions that are gone waits for nothing; it is told, so that it can be said elsewhere."""
+    """Drop the prompts queued for sessions that are gone; they are printed, so that they can be queued elsewhere."""
     try:
         with Queue(store, output.talk) as queue:
             waiting = [text for uid in uids for text in queue.texts(uid)]
@@ -133,7 +133,7 @@ def _clear_queue(store: Path, uids: list[str]) -> None:
         output.talk(f"The queue: {refused}")
         return
     for text in waiting:
-        output.talk(f"Dropped what waited for it: {output.one_line(text.content, 60)}")
+        output.talk(f"Dropped its queued prompt: {output.one_line(text.content, 60)}")
 
 
 def _tell_what_is_left(

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 @click.option("--new", "-n", "is_new", is_flag=True, help="Begin a new session.")
 @click.option("--name", metavar="NAME", help="The session of this name; it is begun if there is none.")
 @session_option
-@click.option("--at", metavar="POINT", help="Follow this record (@12) or branch (its name or number).")
+@click.option("--at", metavar="POINT", help="Follow this record (@12, S2@12), branch (its name or number) or session.")
 @click.option("--permissions", type=click.Choice([each.value for each in Permissions]), help="What needs no asking.")
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Run it in this folder.")
-@click.option("--cancel-first", "if_busy", flag_value="cancel", help="If it is busy: stop what runs, then run this.")
-@click.option("--wait", "if_busy", flag_value="wait", help="If it is busy: wait until this has been run.")
-@click.option("--fail", "if_busy", flag_value="fail", help="If it is busy: do nothing and fail (exit code 75).")
+@click.option("--cancel-first", "if_busy", flag_value="cancel", help="If it is running: stop it, then run this.")
+@click.option("--wait", "if_busy", flag_value="wait", help="If it is running: queue this and wait for its answer.")
+@click.option("--fail", "if_busy", flag_value="fail", help="If it is running: do nothing and fail (exit code 75).")
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
 @trust_option
 @store_option
@@ -54,7 +54,7 @@ def command(
     Without -n, --name or -S it goes on with the session last active here. A first word such as @12 means that the
     prompt follows that record, as a branch of its own. Ctrl-C stops the agent, twice ends it.
 
-    If a run of the session goes on already, PROMPT is left as a follow-up to it. What waits is run behind it.
+    If the session is running, PROMPT is queued as a follow-up. Queued prompts run after it, in order.
     """
     app: App = ctx.obj
     name = name or None
