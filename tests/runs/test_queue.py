@@ -1240,7 +1240,7 @@ def test_a_queue_of_garbage_is_said_so(bench: Bench, words: list[str]) -> None:
     queue_file(bench).write_bytes(b"garbage" * 1_000)
     refused = bench.backstory(*words)
     assert refused.returncode == 65
-    assert "move it aside" in refused.stderr
+    assert "Move it aside" in refused.stderr
 
 
 def test_a_queue_that_may_not_be_written_is_said_so(bench: Bench) -> None:
