@@ -116,6 +116,7 @@ class App:
             self.home / FILE_NAME,
             git.store_path(project_root(self.cwd)).with_name(FILE_NAME),
             is_installed=self._is_installed,
+            agents=_agent_names,
             make_folder=make_folder,
         )
         for remark in found.remarks:
@@ -129,3 +130,9 @@ class App:
             return is_installed(agent, program or None, self.environ)
         except (UnknownAgent, AgentCannotRun):
             return False
+
+
+def _agent_names() -> list[str]:
+    from backstory import agents
+
+    return agents.names()

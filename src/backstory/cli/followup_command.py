@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.cli import output
-from backstory.cli.options import session_option, store_option
+from backstory.cli.options import AGENT, SESSION_NAME, session_option, store_option
 from backstory.cli.points import find
+from backstory.cli.prompt_input import PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import EmptyPrompt, NotRunning, PromptNotText, SessionBusy
 from backstory.model import Permissions
@@ -44,11 +45,12 @@ def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     with_options: Callable[..., Any] = with_start
     for option in (
-        click.option("--name", metavar="NAME", help="The session of this name."),
+        click.option("--name", type=SESSION_NAME, help="The session of this name."),
         session_option,
         click.option("--or-run", is_flag=True, help="If the session is not running: run it now, as a prompt."),
         click.option("--no-run", is_flag=True, help="Only queue it: if the session is not running, start nothing."),
         click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines."),
+        input_options,
         trust_option,
         store_option,
     ):
@@ -58,7 +60,7 @@ def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command("followup")
 @click.argument("text", nargs=-1)
-@click.option("--agent", "-a", metavar="NAME", help="The agent to run it.  [default: that of the turn before]")
+@click.option("--agent", "-a", type=AGENT, help="The agent to run it.  [default: that of the turn before]")
 @click.option("--model", "-m", metavar="NAME", help="The model, in the agent's words.")
 @click.option("--permissions", type=click.Choice([each.value for each in Permissions]), help="What needs no asking.")
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False), help="Run it in this folder.")
@@ -76,7 +78,9 @@ def command(
     start: Start,
     as_json: bool,
 ) -> None:
-    """Queue TEXT, or what comes on stdin, as a session's next prompt; it runs when the current run ends.
+    """Queue TEXT as a session's next prompt; it runs when the current run ends.
+
+    What is piped in follows TEXT, or is the prompt. Without both, on a terminal, it is written in $EDITOR.
 
     Several run in the order they were queued. If the session is not running, nothing is queued (exit code 75); on a
     terminal you are asked whether to run TEXT now.
@@ -85,14 +89,15 @@ def command(
 
     app: App = ctx.obj
     options = Options(agent=agent, model=model, permissions=permissions, cwd=str(app.cwd / cwd) if cwd else None)
-    ctx.exit(send(app, [(Kind.FOLLOWUP, told(text))], wanted or name, options, start, as_json=as_json))
+    given = PromptInput(ctx)
+    said = [(Kind.FOLLOWUP, checked(given.text(text)))]
+    code = send(app, said, wanted or name, options, start, as_json=as_json)
+    given.stored()
+    ctx.exit(code)
 
 
-def told(words: tuple[str, ...]) -> str:
-    """The text to send: the arguments, else stdin. Raises EmptyPrompt, PromptNotText."""
-    from backstory.cli.run_command import from_stdin
-
-    text = " ".join(words) if words else from_stdin()
+def checked(text: str) -> str:
+    """The text to send. Raises EmptyPrompt, PromptNotText."""
     if not text.strip():
         raise EmptyPrompt
     try:
@@ -109,7 +114,7 @@ def send_all(
     from backstory.store.queue import Kind, Options
 
     for text in (*steers, *followups):
-        told((text,))
+        checked(text)
     said = [*((Kind.STEER, text) for text in steers), *((Kind.FOLLOWUP, text) for text in followups)]
     return send(app, said, wanted, Options(), Start.RUN if or_run else Start.ASK, as_json=False)
 

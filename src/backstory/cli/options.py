@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from backstory.cli.app import App
-
 
 def _take_store(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
     if value is not None:
@@ -31,29 +29,31 @@ store_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def sessions_starting(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
+class Named(click.types.StringParamType):
+    """A text that names something. A shell completes it as the function ``completed`` of ``completing`` does."""
+
+    def __init__(self, name: str, completed: str) -> None:
+        self.name, self._completed = name, completed
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from backstory.cli import completing
+
+        found: list[Any] = getattr(completing, self._completed)(ctx, incomplete)
+        return found
+
+
+AGENT = Named("name", "agents")
+REPOSITORY = Named("name", "repositories")
+GIT_BRANCH = Named("name", "git_branches")
+TOOL = Named("name", "tools")
+SESSION = Named("session", "sessions")
+SESSION_NAME = Named("name", "session_names")
+SETTING = Named("key", "settings")
+
+
+def sessions_starting(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
     """The sessions whose number or uid begins so, for a shell to complete."""
-    from click.shell_completion import CompletionItem
-
-    from backstory.cli import output
-
-    app: App = ctx.find_root().obj or _app_for_completion()
-    items = []
-    for store in app.stores:
-        for session in store.sessions(limit=200) if store.exists else ():
-            value = session.shown_number or session.uid
-            if value.startswith(incomplete.upper()):
-                items.append(CompletionItem(output.one_liner(value), help=output.one_line(session.shown_title, 60)))
-    return items
-
-
-def _app_for_completion() -> App:
-    import os
-    from pathlib import Path
-
-    from backstory.cli.app import App
-
-    return App(os.environ, Path.cwd())
+    return SESSION.shell_complete(ctx, param, incomplete)
 
 
 def session_option(function: Callable[..., Any]) -> Callable[..., Any]:

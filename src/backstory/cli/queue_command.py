@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from backstory.cli import output
+from backstory.cli import Group, output
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import find
 from backstory.cli.trusting import may_act, trust_option
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from backstory.store.queue import Text
 
 
-@click.group("queue")
+@click.group("queue", cls=Group)
 def command() -> None:
     """Show, edit and run queued prompts."""
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backstory.cli.followup_command import send, session_options, told
+from backstory.cli.followup_command import checked, send, session_options
+from backstory.cli.prompt_input import PromptInput
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def command(
     ctx: click.Context, text: tuple[str, ...], wanted: str | None, name: str | None, start: Start, as_json: bool
 ) -> None:
-    """Send a message to the running agent: TEXT, or what comes on stdin. It reads it between its steps.
+    """Send a message to the running agent: TEXT, and what is piped in. It reads it between its steps.
 
     If the agent finishes first or accepts no input while running, TEXT becomes a follow-up. If the session is not
     running, nothing is sent (exit code 75); on a terminal you are asked whether to run TEXT as a prompt.
@@ -28,4 +29,8 @@ def command(
     from backstory.store.queue import Kind, Options
 
     app: App = ctx.obj
-    ctx.exit(send(app, [(Kind.STEER, told(text))], wanted or name, Options(), start, as_json=as_json))
+    given = PromptInput(ctx)
+    said = [(Kind.STEER, checked(given.text(text)))]
+    code = send(app, said, wanted or name, Options(), start, as_json=as_json)
+    given.stored()
+    ctx.exit(code)
