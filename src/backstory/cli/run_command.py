@@ -11,7 +11,7 @@ from backstory.cli import output
 from backstory.cli.acting import ready_to_begin, writable_session
 from backstory.cli.driving import Driver, request_for, runner_of
 from backstory.cli.options import AGENT, SESSION_NAME, session_option, store_option
-from backstory.cli.points import find_target, print_default, tell_moved
+from backstory.cli.points import find_target, tell_moved
 from backstory.cli.printing import printer_for
 from backstory.cli.prompt_input import PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
@@ -57,7 +57,7 @@ def command(
     use --no-stdin. With --edit, or on a terminal without PROMPT, the prompt is written in $VISUAL or $EDITOR.
 
     Without -n, --name or -S it goes on with the session last active here. A first word such as @12 means that the
-    prompt follows that record, as a branch of its own. Ctrl-C stops the agent, twice ends it.
+    prompt follows that record, as a branch of its own. Ctrl-C stops the agent; twice kills it.
 
     If the session is running, PROMPT is queued as a follow-up. Queued prompts run after it, in order.
     """
@@ -84,7 +84,8 @@ def command(
     session = _forked(app, fork) if fork else _session(app, is_new=is_new, name=name, wanted=wanted)
     app.project_store.choose_session(session, app.worktree)
     runner.projects.remember(app.project_store)
-    driver = Driver(app, runner, app.project_store, session, printer_for(as_json=as_json))
+    printer = printer_for(as_json=as_json, was_chosen=bool(fork or wanted or name))
+    driver = Driver(app, runner, app.project_store, session, printer)
     code = driver.run_or_queue(request, options, if_busy, as_json=as_json)
     given.stored()
     ctx.exit(code)
@@ -154,7 +155,6 @@ def _session(app: App, *, is_new: bool, name: str | None, wanted: str | None) ->
     last = app.workspace.last_active()
     if last is None:
         return _begun(app)
-    print_default(last)
     return last.session
 
 
