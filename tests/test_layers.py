@@ -19,6 +19,7 @@ ROOMS = {
     "store": "store", "agents": "agents",
     "projects": "projects",
     "ingest": "work", "runs": "work", "search": "work", "export": "work",
+    "workspace": "workspace",
     "cli": "faces",
 }  # fmt: skip
 MAY_IMPORT = {
@@ -28,7 +29,8 @@ MAY_IMPORT = {
     "store": {"nouns", "pure", "store"},
     "projects": {"nouns", "pure", "store", "projects"},
     "work": {"nouns", "pure", "store", "agents", "projects", "work"},
-    "faces": {"nouns", "pure", "store", "agents", "projects", "work", "faces"},
+    "workspace": {"nouns", "pure", "store", "agents", "projects", "work", "workspace"},
+    "faces": {"nouns", "pure", "store", "agents", "projects", "work", "workspace", "faces"},
 }
 IMPURE = {"os", "io", "pathlib", "time", "random", "socket", "subprocess"}
 HOMES: dict[str, str | tuple[str, ...]] = {
@@ -94,6 +96,17 @@ def test_imports_point_down(path: Path) -> None:
 )
 def test_a_pure_room_knows_no_files_clock_or_network(path: Path) -> None:
     assert {each.split(".")[0] for each in imports(path)} & IMPURE == set()
+
+
+WORKSPACE = [path for path in IN_ROOMS if path.parent.name == "workspace"]
+
+
+@pytest.mark.parametrize("path", WORKSPACE, ids=lambda path: path.stem)
+def test_the_workspace_has_no_terminal_and_no_environment(path: Path) -> None:
+    assert {each.split(".")[0] for each in imports(path)} & {"os", "sys", "click", "rich"} == set()
+    assert {node.id for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Name)} & {
+        "print", "input",
+    } == set()  # fmt: skip
 
 
 def test_every_room_has_modules() -> None:

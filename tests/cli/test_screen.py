@@ -179,11 +179,11 @@ def test_show_tells_how_a_turn_ended(all_ends: Bench) -> None:
         assert f"── turn 1 {mark}{how}  " in all_ends.backstory("show", number).stdout
 
 
-def test_a_session_has_no_badge_while_a_run_goes_on(bench: Bench) -> None:
+def test_a_session_has_a_badge_of_its_own_while_it_runs(bench: Bench) -> None:
     bench.run("first", GOOD)
     with Going(bench, {"say": "two"}):
         listed = bench.backstory("list")
-        assert listed.stdout.splitlines()[1].split()[0] == "S1"
+        assert listed.stdout.splitlines()[1].startswith("●  S1")
         assert "1 running: backstory ps" in listed.stderr
         assert json.loads(bench.backstory("list", "--json").stdout)[0]["outcome"] is None
     assert bench.backstory("list").stdout.splitlines()[1].startswith("✓  S1")

@@ -590,4 +590,4 @@ def test_list_says_that_a_run_goes_on_or_waits(bench: Bench) -> None:
     assert "1 running" in bench.backstory("list").stderr
     go.touch()
     until_over(bench)
-    assert "1 over and not stored yet" in bench.backstory("list").stderr
+    assert "1 finished run is not stored yet" in bench.backstory("list").stderr

@@ -15,7 +15,7 @@ from backstory.conversation.tree import Point, get_ancestry
 from backstory.derive.pricing import Prices, PriceTable
 from backstory.errors import BackstoryError, ConfigBroken, NotQueuedNow, QueueBusy, SessionBusy, SessionElsewhere
 from backstory.model import Permissions
-from backstory.runs.lease import is_held
+from backstory.runs.lease import host, is_held
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.queued import leave, still_waiting, texts_for
 from backstory.runs.runner import LOCK_S, POLL_S, Request, Runner
@@ -256,7 +256,7 @@ class Driver:
     def tell_not_running(self, left: Sequence[Text]) -> None:
         """Say that words for a run are a prompt, where nothing runs."""
         if any(text.kind == Kind.STEER for text in left):
-            output.talk(f"{self.name} is not running: what it is told is run as a prompt.")
+            output.talk(f"{self.name} is not running; the message runs as a prompt.")
 
     def try_hold(self) -> SessionLease | None:
         """The right to run the session, at once; None when somebody runs it."""
@@ -280,6 +280,16 @@ class Driver:
             hold.release()
             return None, ALONE
         return hold, ""
+
+    def take_late(self, hold: SessionLease, left: Sequence[Text]) -> list[Text]:
+        """Take what came too late for a run out of the queue again, and give the session back; returns what it was."""
+        uids = {text.uid for text in left}
+        try:
+            late = [text for text in hold.queue.texts(self._session.uid) if text.uid in uids]
+            hold.queue.remove([text.uid for text in late])
+        finally:
+            self._release(hold)
+        return late
 
     def is_heard(self, holder: str) -> bool:
         """Whether an agent works that takes words up meanwhile, and somebody is there to hand them over."""
@@ -376,18 +386,18 @@ class Driver:
             if mine:
                 raise
             self._is_stuck = True
-            output.talk(f"What waits could not be run: {refused}")
+            output.talk(f"The queued prompt could not be run: {refused}")
             return None
         if text is not None and text.uid in self._codes:
-            self._tell_stuck(text, "It was run, and does not leave the queue.")
+            self._tell_stuck(text, "It ran, but could not be removed from the queue.")
             return None
         return text
 
     def _tell_stuck(self, text: Text, why: str) -> None:
         self._is_stuck = True
         output.talk(
-            f'What waits first could not be run: "{output.one_line(text.content, TOLD_COLUMNS)}". {why} To take it '
-            f"out: backstory queue drop {text.short_id}"
+            f'The first queued prompt could not be run: "{output.one_line(text.content, TOLD_COLUMNS)}". {why} To drop '
+            f"it: backstory queue drop {text.short_id}"
         )
 
     def _run(self, hold: SessionLease, request: Request) -> int:
@@ -450,10 +460,7 @@ class Driver:
             # Whoever leaves something, or asks for what waits, is told.
             return
         if left:
-            output.talk(
-                f"{texts(left)} still {'wait' if left > 1 else 'waits'} for {self.name}: `backstory queue run "
-                f"{self.name}` goes on, `backstory queue clear {self.name}` drops {'them' if left > 1 else 'it'}."
-            )
+            output.talk(still_queued(left, self.name))
 
     def _count_waiting(self) -> int:
         try:
@@ -539,21 +546,32 @@ def home_of(app: App, found: Found) -> Store:
 
 
 def tell_left(name: str, left: list[Text], before: int, holder: str, *, as_json: bool, is_heard: bool = False) -> None:
-    """Say what waits now, and for what. ``holder`` runs the session; '' where nobody does.
+    """Print what was queued. ``holder`` runs the session; '' where nobody does.
 
-    ``is_heard``: its agent takes words up while it works.
+    ``is_heard``: its agent takes messages while it works.
     """
     for number, text in enumerate(left, before + 1):
         if as_json:
             told = {"kind": "Queued", "session": name, "uid": text.session_uid, "turn": text.uid, "what": text.kind}
             output.json_line({**told, "position": number})
             continue
-        what = "words for it" if text.kind == Kind.STEER and is_heard else "a follow-up"
-        who = f"is busy ({holder} runs it)" if holder else f"is not running (`backstory queue run {name}` does that)"
-        place = f", number {number} of what waits" if number > 1 else ""
-        output.talk(f"{name} {who}: queued as {what}{place}.")
+        what = "Message" if text.kind == Kind.STEER and is_heard else "Follow-up"
+        who = f"not running; `backstory queue run {name}` runs it"
+        if holder:
+            who = "running" if holder.endswith(f" on {host()}") else f"running: {holder}"
+        place = f", number {number} in the queue" if number > 1 else ""
+        output.talk(f"{what} queued for {name} ({who}){place}.")
 
 
 def texts(count: int) -> str:
-    """So many texts, in words."""
-    return f"{count} text{'s' * (count != 1)}"
+    """A number of queued prompts, in words."""
+    return f"{count} queued prompt{'s' * (count != 1)}"
+
+
+def still_queued(left: int, session: str) -> str:
+    """How many prompts are still queued for a session, and what can be done with them."""
+    them = "them" if left > 1 else "it"
+    return (
+        f"{texts(left)} left for {session}: `backstory queue run {session}` runs {them}, "
+        f"`backstory queue clear {session}` drops {them}."
+    )

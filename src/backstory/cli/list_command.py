@@ -12,7 +12,8 @@ from backstory.cli.options import AGENT, json_option, store_option
 from backstory.derive.naming import NO_PROMPT
 from backstory.errors import RunUnreadable
 from backstory.model import Outcome
-from backstory.runs.spool import SPOOLS, waiting
+from backstory.runs.spool import SPOOLS, Run, waiting
+from backstory.workspace.running import with_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,15 @@ if TYPE_CHECKING:
     from backstory.store import Session
 
 PROJECT_COLUMNS = 20
-MARKS = {"completed": ("✓", "green"), "failed": ("✗", "red"), "cancelled": ("■", "yellow"), "crashed": ("!", "red")}
+RUNNING = "running"
+"""In place of how its last turn ended, for a session that is running."""
+MARKS = {
+    "completed": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "cancelled": ("■", "yellow"),
+    "crashed": ("!", "red"),
+    RUNNING: ("●", "cyan"),
+}
 
 
 @click.command("list")
@@ -39,7 +48,7 @@ def command(
 ) -> None:
     """List sessions, the last active first: this project's, or with --all the machine's.
 
-    How the last turn of each ended: ✓ completed, ✗ failed, ■ cancelled, ! crashed; nothing while one runs.
+    How the last turn of each ended: ✓ completed, ✗ failed, ■ cancelled, ! crashed; ● is running.
     What each cost, its helpers too: $1.20 as its agent said, ~$1.20 computed from tokens and prices, ≥ $1.20 at least
     that, – unknown.
     """
@@ -47,6 +56,10 @@ def command(
     found = listed(app, everything=everything or bool(app.store_path), agent=agent, helpers=helpers, unread=unread)
     shown = found[:limit] if limit else found
     running = _tell_of_runs(app)
+    shown = [
+        Found(each.store, with_runs(each.session, running.get(each.session.uid, ())), each.is_conflict)
+        for each in shown
+    ]
     outcomes = [None if each.session.uid in running else outcome_of(each) for each in shown]
     costs = costs_of(shown)
     if as_json:
@@ -62,34 +75,43 @@ def command(
         output.talk(_why_none(app, everything))
         return
     kept = next(columns for least, columns in COLUMNS if output.width() >= least)
-    rows = [_row(*each) for each in zip(shown, outcomes, costs, strict=True)]
+    marked = [
+        RUNNING if each.session.uid in running else outcome for each, outcome in zip(shown, outcomes, strict=True)
+    ]
+    rows = [_row(*each) for each in zip(shown, marked, costs, strict=True)]
     cells = [[row[n] for n in kept] for row in rows]
     head, *lines = output.table(cells, flexible=2, heads=[HEADS[n] for n in kept])
-    marked = [head]
-    for line, outcome in zip(lines, outcomes, strict=True):
+    printed = [head]
+    for line, outcome in zip(lines, marked, strict=True):
         mark, colour = MARKS.get(outcome or "", ("", ""))
-        marked.append(output.style(mark, fg=colour) + line.removeprefix(mark) if mark else line)
-    output.pages(marked)
+        printed.append(output.style(mark, fg=colour) + line.removeprefix(mark) if mark else line)
+    output.pages(printed)
     if len(shown) < len(found):
         output.talk(f"Showing {len(shown)} of {len(found)}; --limit 0 for all.")
 
 
-def _tell_of_runs(app: App) -> set[str]:
-    """Say what is not in the list yet: runs that go on, and those that wait. Gives the uids of running sessions."""
+def _tell_of_runs(app: App) -> dict[str, list[Run]]:
+    """Print what is running, and what is not stored yet. Returns what runs, by its session's uid."""
     spools = waiting(app.home / SPOOLS)
-    runs = [(run.session_uid, spool) for spool in spools if (run := spool.run) is not None]
-    running = [uid for uid, spool in runs if spool.is_alive]
-    if running:
-        output.talk(f"{len(running)} running: backstory ps")
-    if over := len(runs) - len(running):
-        output.talk(f"{over} over and not stored yet; the next `backstory run` stores what it can.")
-    for uid, spool in runs:
+    runs = [(run, spool) for spool in spools if (run := spool.run) is not None]
+    running = dict[str, list[Run]]()
+    for run, spool in runs:
+        if spool.is_alive:
+            running.setdefault(run.session_uid, []).append(run)
+    alive = sum(map(len, running.values()))
+    if alive:
+        output.talk(f"{alive} running: backstory ps")
+    if over := len(runs) - alive:
+        what, them = ("run is", "it") if over == 1 else ("runs are", "them")
+        output.talk(f"{over} finished {what} not stored yet; the next `backstory run` will store {them}.")
+    for run, spool in runs:
         if spool.trouble and not spool.is_alive:
-            output.talk(f"A run of {uid[:12]} could not be stored: {spool.trouble} It is kept in {spool.folder}")
+            uid = run.session_uid[:12]
+            output.talk(f"A run of {uid} could not be stored: {spool.trouble} It is kept in {spool.folder}")
     for spool in spools:
         if spool.is_unreadable:
             output.talk(str(RunUnreadable(spool.folder)))
-    return set(running)
+    return running
 
 
 def listed(app: App, *, everything: bool, agent: str | None, helpers: bool, unread: bool = False) -> list[Found]:

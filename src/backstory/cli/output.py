@@ -171,9 +171,14 @@ def trace(failed: BaseException | None) -> None:
         talk("".join(traceback.format_exception(failed)).rstrip("\n"))
 
 
+def can_ask() -> bool:
+    """Whether a person is at a terminal, who can be asked."""
+    return sys.stdin.isatty()
+
+
 def confirm(question: str) -> bool:
     """Whether a person at a terminal says yes; without one there is nobody to say so."""
-    return sys.stdin.isatty() and click.confirm(_for_stream(question, sys.stderr), err=True)
+    return can_ask() and click.confirm(_for_stream(question, sys.stderr), err=True)
 
 
 def style(text: str, **how: Any) -> str:

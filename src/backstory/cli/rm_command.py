@@ -10,8 +10,8 @@ import click
 from backstory.cli import output
 from backstory.cli.options import sessions_argument, store_option
 from backstory.cli.repeating import drop_unsent
-from backstory.cli.trusting import may_act, trust_option
-from backstory.errors import BackstoryError, NotConfirmed
+from backstory.cli.trusting import is_agreed, may_act, trust_option
+from backstory.errors import BackstoryError
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.spool import SPOOLS, waiting
 from backstory.store import copies as copying
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command("rm")
-@sessions_argument(required=True)
+@sessions_argument
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--copies", is_flag=True, help="Also remove the sessions that hold copies of its turns, each as a whole.")
 @trust_option
@@ -38,6 +38,8 @@ def command(app: App, sessions: tuple[str, ...], yes: bool, copies: bool) -> Non
     Ingest does not bring them back, unless asked with --forgotten. Their numbers are not given again. Continuations and
     forks hold copies of the turns: they are named, and removed only when asked for.
     """
+    if not sessions:
+        raise click.UsageError("Name at least one SESSION.")
     found = [app.find(each) for each in sessions]
     for store in {id(each.store): each.store for each in found}.values():
         may_act(app, store)
@@ -50,8 +52,8 @@ def command(app: App, sessions: tuple[str, ...], yes: bool, copies: bool) -> Non
         stay = "They go, too" if copies else "They stay; --copies removes them, too"
         output.talk(f"Copies of its turns are in {_named(copied)}. {stay}.")
     question = f"{what} from {found[0].store.path}?"
-    if not yes and not output.confirm(question):
-        raise NotConfirmed(what)
+    if not is_agreed(what, question, yes=yes):
+        return
     if copies:
         wanted += [each.uid for each in copied]
         doomed |= _doomed(stores, wanted)
@@ -121,7 +123,7 @@ def _drop_spools(app: App, removed: set[str]) -> list[str]:
 
 
 def _clear_queue(store: Path, uids: list[str]) -> None:
-    """What waits for sessions that are gone waits for nothing; it is told, so that it can be said elsewhere."""
+    """Drop the prompts queued for sessions that are gone; they are printed, so that they can be queued elsewhere."""
     try:
         with Queue(store, output.talk) as queue:
             waiting = [text for uid in uids for text in queue.texts(uid)]
@@ -131,7 +133,7 @@ def _clear_queue(store: Path, uids: list[str]) -> None:
         output.talk(f"The queue: {refused}")
         return
     for text in waiting:
-        output.talk(f"Dropped what waited for it: {output.one_line(text.content, 60)}")
+        output.talk(f"Dropped its queued prompt: {output.one_line(text.content, 60)}")
 
 
 def _tell_what_is_left(
@@ -148,7 +150,8 @@ def _tell_what_is_left(
 
 
 def _shown(found: Found) -> str:
-    return f"{found.session.shown_name or found.session.uid[:12]!r} ({found.session.turns} turns)"
+    turns = found.session.turns
+    return f"{found.session.shown_name or found.session.uid[:12]!r} ({turns} turn{'s' * (turns != 1)})"
 
 
 def _named(holders: Sequence[Holder]) -> str:

@@ -14,8 +14,8 @@ from backstory.agents import bounded
 from backstory.cli import output, record_view
 from backstory.cli.app import now_ms
 from backstory.cli.list_command import MARKS, costs_of, mark_of, outcome_of, session_as_json
-from backstory.cli.options import json_option, session_argument, store_option
-from backstory.cli.points import RECORD, SEQ_MAX, find, meant
+from backstory.cli.options import json_option, one_session, session_option, sessions_starting, store_option
+from backstory.cli.points import find
 from backstory.conversation.compact import compact_event, without_wrapping
 from backstory.conversation.pairing import results_below_calls, told_once
 from backstory.derive.essence import changed_lines, essence, is_path, without_terminal_codes
@@ -23,12 +23,15 @@ from backstory.derive.index_text import char_len
 from backstory.derive.naming import NO_PROMPT
 from backstory.derive.notices import noted, why
 from backstory.derive.pricing import UNKNOWN, Cost
-from backstory.errors import BackstoryError, RecordNotFound
+from backstory.errors import BackstoryError, RecordNotFound, TurnNotFound
 from backstory.export.full_form import FullForms
 from backstory.runs.runner import exit_unseen as exit_unknown
 from backstory.runs.spool import SPOOLS, waiting
 from backstory.runs.stream import READ_BYTES, Followed, SpooledRun
 from backstory.store.costs import of_turn, price_table
+from backstory.workspace.located import LocatedSession
+from backstory.workspace.running import with_runs
+from backstory.workspace.targets import RECORD, SEQ_MAX, resolve_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,30 +62,31 @@ SHOWN_CHARS_MAX = 20_000
 
 
 @click.command("show")
-@session_argument(required=False)
+@click.argument("session", metavar="[SESSION]", required=False, shell_complete=sessions_starting)
 @click.argument("record", metavar="[@N]", required=False)
 @click.option("--full", is_flag=True, help="Everything, read again from the bytes, instead of the compact form.")
 @click.option("--turn", "-t", type=int, metavar="N", help="Only this turn.")
 @click.option("--find", "searched", metavar="WORDS", help="With @N: mark these words, and show where they stand.")
+@session_option
 @click.option("--thinking", is_flag=True, help="Also what the model thought.")
 @json_option
 @store_option
 @click.pass_obj
 def command(
     app: App, session: str | None, record: str | None, full: bool, turn: int | None, searched: str | None,
-    thinking: bool, as_json: bool,
+    wanted: str | None, thinking: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Show a session: its turns, and what happened in them. SESSION is S3, a name, or the start of a uid.
 
     With @N that record: what it is, what it says (all of it with --full), and two records before and after. After a
-    search on a terminal its words are marked there. Without SESSION the one last active here.
+    search on a terminal its words are marked there. Without SESSION the one that runs here, else the one last active.
     A turn marked "rewound" was left behind by a rewind or another branch, one marked "removed" by `branch rm`.
-    A run that goes on, or that is over and not stored yet, is shown as far as it has come. In JSON its turn has
-    "live": "running" or "waiting", and its events have "live": true and no number yet.
+    A running session is shown up to now. In JSON the turn of a run that is not stored yet has "live": "running" or
+    "waiting", and its events have "live": true and no number yet.
     """
     if session is not None and record is None and RECORD.fullmatch(session):
         session, record = None, session
-    found = find(app, session)
+    found = find(app, one_session(session, wanted), running_first=True)
     if record is not None:
         _show_record(app, found, record, searched, full=full, as_json=as_json)
         return
@@ -94,6 +98,10 @@ def command(
     told = {run.turn.uid for run in runs}
     turns = dict(enumerate((each for each in stored if each.uid not in told), 1))
     live = {number: run for number, run in enumerate(runs, len(turns) + 1) if turn in (None, number)}
+    if turn is not None and turn not in turns and turn not in live:
+        raise TurnNotFound(found.label, len(turns) + len(runs))
+    new = [each.run for each in runs if each.turn.uid not in {one.uid for one in stored}]
+    found = LocatedSession(found.store, with_runs(found.session, new), found.is_conflict)
     forms = FullForms(found.store, app.machine_store)
     form = forms.of if full else _compact if as_json else forms.with_words
     events = _events(found, turns, form, turn=turn)
@@ -132,7 +140,7 @@ def _head_as_json(
 def _show_record(app: App, found: Found, named: str, searched: str | None, *, full: bool, as_json: bool) -> None:
     """One record, read again from its bytes, among those that stand before and after it."""
     told = RECORD.fullmatch(named)
-    seq = min(int(told.group(1)), SEQ_MAX) if told else meant(found, named).point.seq
+    seq = min(int(told.group(1)), SEQ_MAX) if told else resolve_target(found, named).point.seq
     window = found.store.events(found.session, after=(seq - 1, 1 << 30), limit=WINDOW)
     stored = [each for each in window if each.seq == seq]
     if not stored:
@@ -193,7 +201,7 @@ class LiveRun:
     """
 
     def __init__(self, spool: Spool, run: Run) -> None:
-        self._run = run
+        self.run = run
         self.is_running, self.pid = spool.is_alive, spool.pid
         # Opened here, so that they can still be read when the run is stored and its spool removed meanwhile.
         reader = bounded.stream_reader(agents.load(run.agent))
@@ -211,7 +219,7 @@ class LiveRun:
 
     def events(self) -> Iterator[Event]:
         """What it has said, once: at the end also the text of an answer that was not finished."""
-        yield model.UserMessage(content=self._run.prompt)
+        yield model.UserMessage(content=self.run.prompt)
         unfinished = list[str]()
         for shown in self._shown():
             yield from shown.events
