@@ -19,6 +19,7 @@ ROOMS = {
     "store": "store", "agents": "agents",
     "projects": "projects",
     "ingest": "work", "runs": "work", "search": "work", "export": "work",
+    "workspace": "workspace",
     "cli": "faces",
 }  # fmt: skip
 MAY_IMPORT = {
@@ -28,7 +29,8 @@ MAY_IMPORT = {
     "store": {"nouns", "pure", "store"},
     "projects": {"nouns", "pure", "store", "projects"},
     "work": {"nouns", "pure", "store", "agents", "projects", "work"},
-    "faces": {"nouns", "pure", "store", "agents", "projects", "work", "faces"},
+    "workspace": {"nouns", "pure", "store", "agents", "projects", "work", "workspace"},
+    "faces": {"nouns", "pure", "store", "agents", "projects", "work", "workspace", "faces"},
 }
 IMPURE = {"os", "io", "pathlib", "time", "random", "socket", "subprocess"}
 HOMES: dict[str, str | tuple[str, ...]] = {

@@ -933,7 +933,7 @@ def test_sessions_are_completed(read_once: Shell) -> None:
 def test_what_the_system_does_not_give_is_told_in_a_sentence(bare: Shell, raised: str, told: str) -> None:
     code = (
         "import sys, backstory.cli.list_command as it\n"
-        f"def fail(*_, **__): raise {raised}\nit.listed = fail\n"
+        f"def fail(*_, **__): raise {raised}\nit.SessionFilter = fail\n"
         "sys.argv = ['backstory', 'list']\nfrom backstory.cli import main\nmain()"
     )
     done = subprocess.run([sys.executable, "-c", code], env=bare.environ, cwd=bare.cwd, capture_output=True, text=True)

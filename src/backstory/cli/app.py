@@ -19,6 +19,7 @@ from backstory.projects.registry import KnownProjects
 from backstory.projects.trust import Verdict, in_conflict
 from backstory.store import PROJECT_STORE, Session, Store, open_store
 from backstory.store.private import make_folder
+from backstory.workspace.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,6 +141,11 @@ class App:
         ours = [self.home_store] if project.is_elsewhere else [project, self.home_store]
         candidates = [*ours, *([project] if project.is_elsewhere and not is_machines else [])]
         return [store for store in candidates if store.exists] or [self.home_store]
+
+    @cached_property
+    def reader(self) -> Reader:
+        """What the stores to read from say."""
+        return Reader(self)
 
     @cached_property
     def conflicts(self) -> set[str]:

@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from backstory.cli import output
 from backstory.cli.app import Found, now_ms
-from backstory.cli.list_command import listed
 from backstory.cli.options import readable, session_argument
 from backstory.conversation.tree import Point, Tree
 from backstory.errors import BranchNotFound, NoBranches, NoSessionHere, RecordNotFound, SessionBusy
+from backstory.workspace.sessions import Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,10 +69,10 @@ def find(app: App, wanted: str | None) -> Found:
     if own is not None:
         found = Found(store, own)
     else:
-        everything = listed(app, everything=bool(app.store_path), agent=None, helpers=False)
-        if not everything:
+        newest = app.reader.sessions(page=Page(limit=1)).sessions
+        if not newest:
             raise NoSessionHere(app.project_folder)
-        found = everything[0]
+        found = app.find(newest[0].uid)
     told = found.session.shown_title
     room = max(min(output.width() - len(shown(found)) - 1, SHOWN_COLUMNS), 8)
     output.talk(f"{shown(found)} {output.one_line(told, room)}".strip())

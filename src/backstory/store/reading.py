@@ -21,7 +21,7 @@ from backstory.store.database import Database, id_of
 from backstory.store.events import StoredEvent
 from backstory.store.readonly import Answer
 from backstory.store.search import Filter, Found
-from backstory.store.sessions import Session
+from backstory.store.sessions import Cursor, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -73,20 +73,45 @@ class Reading(Database):
         agent: str | None = None,
         helpers: bool = False,
         unread: bool = False,
+        after: Cursor | None = None,
         limit: int = -1,
         offset: int = 0,
     ) -> list[Session]:
         """Sessions, the last active first; helpers' own sessions only when asked for. -1 = no limit.
 
         ``unread``: also the files that are kept and that nobody understands, each a session of its own.
+        ``after``: only those behind this (last_active, uid).
         """
         found = self._read(
             lambda db: sessions.listed(
-                db, project=project, folder=folder, agent=agent, helpers=helpers, unread=unread, limit=limit,
-                offset=offset,
+                db, project=project, folder=folder, agent=agent, helpers=helpers, unread=unread, after=after,
+                limit=limit, offset=offset,
             )
         )  # fmt: skip
         return [self._told(each) for each in found]
+
+    def session_counts(
+        self,
+        *,
+        project: str | None = None,
+        folder: str | None = None,
+        agent: str | None = None,
+        helpers: bool = False,
+        unread: bool = False,
+    ) -> dict[str | None, int]:
+        """How many sessions ``sessions`` returns, by the id of the store that owns them; None: their logs do."""
+        return self._read_if_begun(
+            lambda db: sessions.counts(db, project=project, folder=folder, agent=agent, helpers=helpers, unread=unread),
+            {},
+        )
+
+    def present(self, uids: Sequence[str]) -> set[str]:
+        """Those of these uids whose sessions are here."""
+        return self._read_if_begun(lambda db: sessions.present(db, uids), set())
+
+    def not_alone(self, uids: Sequence[str], letters: int) -> set[str]:
+        """Those of these uids whose first letters another session's uid begins with, too."""
+        return self._read_if_begun(lambda db: sessions.not_alone(db, uids, letters), set())
 
     def session(self, wanted: str | int) -> Session:
         """The session meant by a number (S3), a name, an agent's own id or the start of a uid, or by its id here."""
