@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -200,9 +201,17 @@ class App:
                     break
             elif found.session.uid != meant.session.uid:
                 raise SessionAmbiguous(wanted, [_candidate(each.session) for each in (meant, found)])
+        meant = meant or (None if is_number or self.store_path else self._found_ahead(wanted))
         if meant is None:
             raise SessionNotFound(wanted)
         return meant
+
+    def _found_ahead(self, wanted: str) -> Found | None:
+        """The session that is meant, where the home store does not have it yet: it runs in another project."""
+        for store in self.known_projects.ahead():
+            with suppress(SessionNotFound):
+                return Found(store, store.session(wanted.encode("utf-8", "replace").decode()))
+        return None
 
     def _nearest(self, store: Store, session: Session) -> Found:
         """A session where it was found; one that was taken from this project's store from elsewhere as it is there."""

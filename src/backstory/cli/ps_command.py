@@ -63,8 +63,9 @@ def command(app: App, as_json: bool) -> None:
     if not rows:
         output.talk("Nothing is running.")
         return
+    labels = app.reader.labels([uid for row in rows if (uid := row["session"])])
     cells = [
-        (str(r["session"] or "?")[:12], str(r["agent"] or ""), str(r["state"]), str(r["pid"] or ""), _by(r["owner"]),
+        (labels.get(r["session"], "?"), str(r["agent"] or ""), str(r["state"]), str(r["pid"] or ""), _by(r["owner"]),
          str(r["queued"] or ""), str(r["prompt"] or ""))
         for r in rows
     ]  # fmt: skip
@@ -74,9 +75,7 @@ def command(app: App, as_json: bool) -> None:
         if row["state"] == UNREADABLE:
             output.talk(row["problem"])
         elif row["problem"]:
-            output.talk(
-                f"{str(row['session'])[:12]} could not be stored: {row['problem']} It is kept in {row['folder']}"
-            )
+            output.talk(f"{labels[row['session']]} could not be stored: {row['problem']} It is kept in {row['folder']}")
 
 
 def _run_row(app: App, spool: Spool, run: Run, queues: _Queues) -> dict[str, Any]:
