@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from backstory import agents
 from backstory.cli import output
 from backstory.cli.options import json_option, store_option
 from backstory.derive.naming import NO_PROMPT
@@ -62,7 +63,7 @@ def command(
         return
     _print_table(page.sessions)
     if page.has_more:
-        output.talk(f"Showing {len(page.sessions)} of {page.total}; --limit 0 for all.")
+        output.talk(f"Showing {len(page.sessions):,} of {page.total:,}; --limit 0 for all.")
 
 
 def _print_table(listed: Sequence[ListedSession]) -> None:
@@ -142,9 +143,11 @@ def _report_elsewhere(app: App) -> None:
 def _why_none(app: App, wanted: SessionFilter) -> str:
     store = next((store for store in app.stores if store.exists), None)
     if store is None:
-        return f"Nothing has been read yet: there is no store at {app.home_store.path}. Try: backstory ingest"
+        return (
+            f"Nothing has been read yet: there is no store at {app.home_store.path}. `backstory ingest` reads logs of "
+            f"{', '.join(agents.names())}; where there are none, `backstory run PROMPT` begins a session."
+        )
     if wanted.everywhere:
         return f"{store.path} holds no sessions that fit. Try: backstory ingest --explain"
     count = app.reader.count(SessionFilter(everywhere=True))
-    there = "There is 1 session" if count == 1 else f"There are {count} sessions"
-    return f"No sessions of {app.project_key}. {there} in all: backstory list --all"
+    return f"No sessions of {app.project_key}. {output.counted(count, 'session')} in all: backstory list --all"

@@ -273,6 +273,11 @@ def money(cost: Cost) -> str:
     return f"{MONEY_MARKS.get(cost.kind, '')}{dollars}"
 
 
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """``1 session``, ``2 sessions``, ``12,345 sessions``."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
 def size(count: int) -> str:
     """A number of bytes as a person reads it."""
     return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} KB" if count >= 1000 else f"{count} B"

@@ -275,15 +275,11 @@ def _counted(findings: Findings) -> str:
     more = f"; {len({each.shown.uid for each in findings.excerpts}):,} shown, --limit shows more"
     more = more if findings.truncated else ""
     if not findings.sessions:
-        return f"Nowhere as typed; nearly in {_number(findings.near, 'session')}{more}."
+        return f"Nowhere as typed; nearly in {output.counted(findings.near, 'session')}{more}."
     near = f", {findings.near:,} more nearly (marked: near)" if findings.near else ""
     least = "at least " if findings.at_least else ""
-    sessions, hits = _number(findings.sessions, "session"), _number(findings.events, "hit")
+    sessions, hits = output.counted(findings.sessions, "session"), output.counted(findings.events, "hit")
     return f"Found in {least}{sessions}, {hits}{near}{more}."
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _why_none(app: App, text: str, *, by_words: bool) -> str:

@@ -105,6 +105,10 @@ class Reading(Database):
             {},
         )
 
+    def listed_among(self, session_ids: Sequence[int]) -> set[int]:
+        """Those of these sessions that ``sessions`` returns."""
+        return self._read_if_begun(lambda db: sessions.listed_among(db, session_ids), set())
+
     def present(self, uids: Sequence[str]) -> set[str]:
         """Those of these uids whose sessions are here."""
         return self._read_if_begun(lambda db: sessions.present(db, uids), set())

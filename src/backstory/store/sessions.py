@@ -182,6 +182,16 @@ def _listed_where(
     return conditions + more, values
 
 
+def listed_among(db: apsw.Connection, session_ids: Sequence[int]) -> set[int]:
+    """Those of these sessions that a list of every project shows."""
+    conditions, _ = _listed_where(project=None, folder=None, agent=None, helpers=False, unread=False)
+    rows = db.execute(
+        f"select s.id from sessions s where s.id in (select value from json_each(?)) and {' and '.join(conditions)}",
+        (json.dumps(list(session_ids)),),
+    )
+    return {int(str(session_id)) for (session_id,) in rows}
+
+
 def not_alone(db: apsw.Connection, uids: Sequence[str], letters: int) -> set[str]:
     """Those of these uids whose first letters another session's uid begins with, too."""
     rows = db.execute(
