@@ -10,6 +10,7 @@ import pytest
 from backstory.model import AssistantText, Complete, UserMessage
 from backstory.projects.registry import KnownProjects
 from backstory.store import Store, Workplace, connection, open_store
+from backstory.workspace import entries
 from backstory.workspace.reader import Reader
 from backstory.workspace.sessions import ListedSession, Page, SessionFilter, as_json
 from tests.support.clock import Clock
@@ -236,3 +237,48 @@ def test_a_listed_session_is_a_value_and_json(place: Place) -> None:
     told = json.loads(json.dumps(as_json(listed), default=str))
     assert (told["uid"], told["number"], told["name"], told["turns"]) == (uid, "S1", "builds", 1)
     assert (told["outcome"], told["completed"], told["conflict"]) == ("completed", True, False)
+
+
+class Located:
+    """A session in a store."""
+
+    def __init__(self, store: Store, uid: str) -> None:
+        self.store, self.session = store, store.session(uid)
+
+
+def test_the_change_token_differs_after_any_change_and_is_the_same_without(place: Place) -> None:
+    uid = place.talk(place.project_store, "one")
+    place.replicate(place.project_store)
+    reader = Reader(place)
+    tokens = [reader.change_token()]
+    assert reader.change_token() == tokens[0]
+    with open_store(place.project_store.path) as another:
+        another.rename(another.session(uid), "renamed by another process")
+    tokens.append(reader.change_token())
+    place.project_store.rename(place.project_store.session(uid), "renamed by ours")
+    tokens.append(reader.change_token())
+    place.go_on(place.home_store, place.home_store.session(uid).uid, "two")
+    tokens.append(reader.change_token())
+    assert reader.change_token() == tokens[-1]
+    assert len(set(tokens)) == len(tokens)
+
+
+def test_an_outline_has_every_entry_and_unpacks_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    uid = place.talk(place.project_store, "one", "twice as long")
+    located = Located(place.project_store, uid)
+    stored = place.project_store.events(located.session)
+    monkeypatch.setattr("backstory.store.turns.unpack_event", lambda *_: pytest.fail("unpacked"))
+    outline = Reader(place).outline(located)
+    assert [(each.seq, each.part, each.kind, each.chars) for each in outline] == [
+        (each.seq, each.part, each.kind, each.char_len) for each in stored
+    ]
+    assert [each.turn for each in outline] == [1, 1, 1, 2, 2, 2]
+    assert entries.as_json(outline[0])["char_len"] == outline[0].chars
+
+
+def test_entries_are_those_of_the_records_asked_for(place: Place) -> None:
+    uid = place.talk(place.project_store, "one", "two")
+    found = Reader(place).entries(Located(place.project_store, uid), [4, 1, 99])
+    assert [(each.outline.seq, each.outline.turn, each.event) for each in found] == [
+        (1, 1, UserMessage(content="one")), (4, 2, UserMessage(content="two"))
+    ]  # fmt: skip

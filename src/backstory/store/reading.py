@@ -18,7 +18,7 @@ from backstory.store import (
     turns,
 )
 from backstory.store.database import Database, id_of
-from backstory.store.events import StoredEvent
+from backstory.store.events import OutlinedEvent, StoredEvent
 from backstory.store.readonly import Answer
 from backstory.store.search import Filter, Found
 from backstory.store.sessions import Cursor, Session
@@ -194,6 +194,27 @@ class Reading(Database):
     def events(self, session: Session | int, *, after: tuple[int, int] = (0, -1), limit: int = -1) -> list[StoredEvent]:
         """A session's events in order, from the one behind ``after`` = (seq, part) on."""
         return self._read(lambda db: events.of_session(db, id_of(session), after=after, limit=limit))
+
+    def outline(self, session: Session | int) -> list[OutlinedEvent]:
+        """Every event of a session without what it says, in order."""
+        return self._read(lambda db: events.outline(db, id_of(session)))
+
+    def events_of(self, session: Session | int, seqs: Sequence[int]) -> list[StoredEvent]:
+        """The events of these records of a session, in order."""
+        return self._read(lambda db: events.of_records(db, id_of(session), seqs))
+
+    def change_token(self) -> tuple[int, ...]:
+        """Another value after each change by anybody, as long as this store is open; nothing is read but counters."""
+        return self._read_if_begun(
+            lambda db: (
+                int(db.pragma("data_version")),
+                *db.execute(
+                    "select coalesce((select max(id) from sessions), 0), coalesce((select max(id) from turns), 0), "
+                    "coalesce((select max(id) from events), 0)"
+                ).get,
+            ),
+            (),
+        )
 
     def turn_uid(self, turn_id: int) -> str | None:
         """The uid of the turn that events name by this id."""

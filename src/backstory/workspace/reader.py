@@ -11,10 +11,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from backstory.runs.spool import SPOOLS, waiting
+from backstory.workspace.entries import Entry, OutlineEntry, outlined
 from backstory.workspace.sessions import UID_SHOWN, ListedSession, Page, SessionFilter, SessionPage, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
     from pathlib import Path
 
     from backstory.projects.registry import KnownProjects
@@ -46,6 +47,15 @@ class Sources(Protocol):
     def known_projects(self) -> KnownProjects: ...
 
 
+class Located(Protocol):
+    """A session and the store it was found in."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def session(self) -> Session: ...
+
+
 class Reader:
     """What the stores of a place say."""
 
@@ -75,6 +85,23 @@ class Reader:
     def session(self, store: Store, session: Session) -> ListedSession:
         """One session that was found in a store, as it is listed."""
         return self._values([store], [(store, session)], everywhere=False)[0]
+
+    def change_token(self) -> tuple[Hashable, ...]:
+        """A value that differs from an earlier one if any of the stores changed since; asking for it costs nothing."""
+        return tuple((str(store.path), *store.change_token()) for store in self._stores(everywhere=False))
+
+    def outline(self, located: Located) -> tuple[OutlineEntry, ...]:
+        """Every entry of a session, in order, by what is known without unpacking it."""
+        turns = located.store.turn_numbers(located.session)
+        return tuple(outlined(each, turns) for each in located.store.outline(located.session))
+
+    def entries(self, located: Located, seqs: Sequence[int]) -> tuple[Entry, ...]:
+        """The entries of these records of a session, in order, each with its event in compact form."""
+        turns = located.store.turn_numbers(located.session)
+        return tuple(
+            Entry(outline=outlined(each, turns), event=each.event)
+            for each in located.store.events_of(located.session, seqs)
+        )
 
     def labels(self, uids: Sequence[str]) -> dict[str, str]:
         """What commands take for each of these sessions in any folder: so much of its uid as is its own."""
