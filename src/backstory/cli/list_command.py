@@ -9,7 +9,7 @@ import click
 
 from backstory import agents
 from backstory.cli import output
-from backstory.cli.options import json_option, store_option
+from backstory.cli.options import AGENT, json_option, store_option
 from backstory.derive.naming import NO_PROMPT
 from backstory.errors import RunUnreadable
 from backstory.runs.spool import SPOOLS, waiting
@@ -34,7 +34,7 @@ LAYOUTS = (tuple(range(9)), (0, 1, 2, 3, 4, 5, 6), (0, 1, 2, 3, 5, 6), (0, 1, 2,
 
 @click.command("list")
 @click.option("--all", "everything", is_flag=True, help="Every session on the machine, not only this project's.")
-@click.option("--agent", "-a", metavar="NAME", help="Only sessions of this agent.")
+@click.option("--agent", "-a", type=AGENT, help="Only sessions of this agent.")
 @click.option("--helpers", is_flag=True, help="Also the sessions of helpers (sub-agents).")
 @click.option("--unread", is_flag=True, help="Also files that are kept, and that nobody understands yet.")
 @click.option("--limit", "-n", type=int, help="How many; 0 for all.  [default: 50]")

@@ -107,8 +107,8 @@ class Notes:
                 self._alone(each[1], lambda each=each: self.store.remember_places([], [each]))  # type: ignore[misc]
 
     def _sum_up(self) -> None:
-        told = ((path, reason) for path, reason in sorted(self._not_understood.items()) if reason)
-        self.report.not_understood = [Problem(path, told_in_words(reason)) for path, reason in told]
+        named = ((path, reason) for path, reason in sorted(self._not_understood.items()) if reason)
+        self.report.not_understood = [Problem(path, told_in_words(reason)) for path, reason in named]
         every = {session for touched in self._sessions.values() for session, _ in touched}
         listed = self.store.listed_among(sorted(every)) if every else set()
         for agent, touched in self._sessions.items():

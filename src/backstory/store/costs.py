@@ -1,6 +1,6 @@
 """What turns and sessions cost, computed when it is asked for: nothing of it is kept. Never commits.
 
-A reported cost wins over a computed one. A turn that several sessions hold counts in the earliest that tells what it
+A reported cost wins over a computed one. A turn that several sessions hold counts in the earliest that knows what it
 used. What a subagent used is part of its parent's cost, and where that was reported, it is in it already.
 """
 
@@ -181,7 +181,7 @@ class Costs:
         return found
 
     def _copies(self, wanted: list[int]) -> set[int]:
-        """The turns that count in an earlier session, which tells what they used."""
+        """The turns that count in an earlier session, which knows what they used."""
         rows = self._rows(_COPIES, wanted)
         shown = self._shown_as({other for _, other in rows}) if rows and self._owners else {}
         return {turn_id for turn_id, other in rows if shown.get(other, other) == other}

@@ -486,12 +486,12 @@ def _by_native_id(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]
         return found
     # The sign sorts after every letter of such an id, so this range is the beginning, and the index serves it.
     beginning = "native_id >= ?1 and native_id < ?1 || '\U0010ffff'"
-    # A helper's id begins with its parent's, which is meant if no more of it is told.
+    # A helper's id begins with its parent's, which is meant if no more of it is given.
     return _candidates(db, f"{beginning} and instr(native_id, '/') = 0", wanted) or _candidates(db, beginning, wanted)
 
 
 def _shown(candidates: list[tuple[int, str, str]]) -> list[str]:
-    """Candidates as a person tells them apart: so much of their uids as differs, and what they are called."""
+    """Candidates as a person distinguishes them: so much of their uids as differs, and what they are called."""
     uids = [uid for _, uid, _ in candidates]
     length = next((n for n in range(UID_SHOWN, len(uids[0])) if len({uid[:n] for uid in uids}) == len(uids)), None)
     called = [" ".join(name.split()) for _, _, name in candidates]
@@ -515,6 +515,25 @@ def _session(row: tuple[object, ...]) -> Session:
     values["agents"] = tuple(agents.split(" ")) if isinstance(agents, str) else ()
     values["is_own"] = bool(values["is_own"])
     return Session(**values)  # type: ignore[arg-type]
+
+
+def repositories(db: apsw.Connection) -> list[str]:
+    """The repositories of sessions, the last active first."""
+    rows = db.execute(
+        "select repository from sessions where repository <> '' group by 1 "
+        "order by max(coalesce(last_active, 0)) desc, 1"
+    )
+    return [str(name) for (name,) in rows]
+
+
+def git_branches(db: apsw.Connection) -> list[str]:
+    """The git branches that sessions were on, the last active first."""
+    rows = db.execute(
+        "select named.branch from (select id, branch from sessions union select session_id, branch from "
+        "session_branches) named join sessions s on s.id = named.id where named.branch <> '' group by 1 "
+        "order by max(coalesce(s.last_active, 0)) desc, 1"
+    )
+    return [str(name) for (name,) in rows]
 
 
 def folders(db: apsw.Connection) -> list[str]:
