@@ -193,6 +193,7 @@ def _labels(stores: list[Store], uids: Sequence[str]) -> dict[str, str]:
     return {uid: uid if uid in taken else uid[:UID_SHOWN] for uid in uids}
 
 
-def _order(listed: tuple[_Place, bool]) -> tuple[int, str]:
-    (_, session), _ = listed
-    return (-1 if session.last_active is None else session.last_active, session.uid)
+def _order(listed: tuple[_Place, bool]) -> tuple[int, str, bool]:
+    (store, session), _ = listed
+    # One in conflict stands behind the one that it says it is.
+    return (-1 if session.last_active is None else session.last_active, session.uid, not store.is_elsewhere)
