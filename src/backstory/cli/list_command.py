@@ -71,10 +71,11 @@ def _print_table(listed: Sequence[ListedSession]) -> None:
     shown = _layout(rows)
     cells = [[row[n] for n in shown] for row in rows]
     head, *lines = output.table(cells, flexible=NAME, heads=[HEADS[n] for n in shown])
-    output.data(head)
+    marked = [head]
     for line, session in zip(lines, listed, strict=True):
         mark, colour = MARKS.get(session.outcome or "", ("", ""))
-        output.data(output.style(mark, fg=colour) + line.removeprefix(mark) if mark else line)
+        marked.append(output.style(mark, fg=colour) + line.removeprefix(mark) if mark else line)
+    output.pages(marked)
 
 
 def _layout(rows: list[tuple[str, ...]]) -> tuple[int, ...]:
