@@ -401,7 +401,7 @@ def test_a_fault_of_ours_is_told_harmlessly(hostile: Hostile) -> None:
         "import sys, threading, backstory.cli.list_command as it\n"
         f"def fail(*_, **__): raise RuntimeError({EVIL!r})\n"
         "def both(*_, **__): t = threading.Thread(target=fail); t.start(); t.join(); fail()\n"
-        "it.listed = both\nsys.argv = ['backstory', 'list']\n"
+        "it.SessionFilter = both\nsys.argv = ['backstory', 'list']\n"
         "from backstory.cli import main\nmain()"
     )
     done = subprocess.run(

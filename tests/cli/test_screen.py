@@ -189,7 +189,7 @@ def test_a_session_has_a_badge_of_its_own_while_it_runs(bench: Bench) -> None:
     assert bench.backstory("list").stdout.splitlines()[1].startswith("✓  S1")
 
 
-@pytest.mark.parametrize(("width", "heads"), [(40, "SESSION NAME TURNS"), (60, "SESSION NAME LAST ACTIVE TURNS")])
+@pytest.mark.parametrize(("width", "heads"), [(40, "SESSION NAME"), (60, "SESSION NAME LAST ACTIVE")])
 def test_a_narrow_terminal_gets_the_columns_that_fit(bench: Bench, width: int, heads: str) -> None:
     bench.run("a prompt that is too long for a line of a narrow terminal, whatever it shows", GOOD)
     lines = on_a_terminal(bench, width, words=("list",), NO_COLOR="1").splitlines()

@@ -261,7 +261,7 @@ def test_the_command_says_what_it_did(machine: Machine, words: tuple[str, ...]) 
     machine.put("claude/tools")
     done = command(machine, *words)
     assert done.stderr.startswith("Reindexing sessions into the store…\n")
-    assert done.stdout.startswith("✓ Reindex complete: 1 sessions, ")
+    assert done.stdout.startswith("✓ Reindex complete: 1 session, ")
     assert done.returncode == 0
 
 

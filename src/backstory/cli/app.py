@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from backstory.projects.registry import KnownProjects
     from backstory.store import Store
+    from backstory.workspace.reader import Reader
 
 __all__ = ["App", "Found", "now_ms"]
 
@@ -61,6 +62,11 @@ class App:
     def workspace(self) -> Workspace:
         """What the words of a command mean here."""
         return Workspace(self._read_config, self.home, self.cwd, store=self.store_path, now=now_ms)
+
+    @property
+    def reader(self) -> Reader:
+        """What the stores to read from say."""
+        return self.workspace.reader
 
     @property
     def home_store(self) -> Store:

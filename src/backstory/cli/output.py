@@ -11,13 +11,13 @@ import os
 import sys
 import unicodedata
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from backstory import bounds
+from backstory.bounds import iso as iso
 from backstory.cli import harmless
 from backstory.lazy_regex import lazy_regex
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
     from backstory.store import Session
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_TIME = "no time"
 """What is shown where a time is outside 1970 to 9999."""
 _MARK = f"<{os.urandom(12).hex()}"
@@ -242,6 +241,10 @@ def columns(text: str) -> int:
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
+_ALL = sys.maxsize
+"""More columns than any line has."""
+
+
 def width() -> int:
     """Columns of the terminal; 100 when there is none."""
     import shutil  # and the compressions that it knows
@@ -250,12 +253,11 @@ def width() -> int:
 
 
 def table(rows: Sequence[Sequence[str]], *, flexible: int, heads: Sequence[str]) -> list[str]:
-    """Rows as aligned columns; the one numbered ``flexible`` gives way when the terminal is narrow."""
+    """Rows as aligned columns. On a terminal the one numbered ``flexible`` is cut to what is left; a pipe gets all."""
     everything = [list(heads), *map(list, rows)]
-    widths = [max(columns(row[n]) for row in everything) for n in range(len(heads))]
-    spare = width() - sum(widths) - 2 * (len(widths) - 1)
-    if spare < 0:
-        widths[flexible] = max(8, widths[flexible] + spare)
+    widths = [max(columns(one_line(row[n], _ALL)) for row in everything) for n in range(len(heads))]
+    if sys.stdout.isatty():
+        widths[flexible] = min(widths[flexible], max(8, room_for(widths, flexible)))
     lines = []
     for number, row in enumerate(everything):
         cells = [
@@ -267,15 +269,14 @@ def table(rows: Sequence[Sequence[str]], *, flexible: int, heads: Sequence[str])
     return lines
 
 
-def iso(ms: int | None) -> str | None:
-    """A time as printed in JSON: ISO 8601, UTC, with milliseconds and Z."""
-    moment = _moment(ms)
-    return None if moment is None else moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def room_for(widths: Sequence[int], flexible: int) -> int:
+    """The columns that a terminal has for one column of a table beside the others."""
+    return width() - sum(widths) + widths[flexible] - 2 * (len(widths) - 1)
 
 
 def local(ms: int | None) -> str:
     """A time as a person reads it, in their own zone."""
-    moment = _moment(ms)
+    moment = bounds.moment(ms)
     if moment is None:
         return "" if ms is None else NO_TIME
     try:
@@ -283,12 +284,6 @@ def local(ms: int | None) -> str:
     except (OverflowError, ValueError, OSError):
         # In their own zone it is another year already, of which there is none.
         return moment.strftime("%Y-%m-%d %H:%M")
-
-
-def _moment(ms: int | None) -> datetime | None:
-    """A time in UTC; None for one that no calendar of ours has. A store of an earlier version may hold any."""
-    at = bounds.time_ms(ms)
-    return None if at is None else _EPOCH + timedelta(milliseconds=at)
 
 
 UNKNOWN = "–"
@@ -331,6 +326,11 @@ def _dollars(usd: float) -> str:
     if usd >= CENT_USD or usd == 0:
         return f"${usd:,.2f}"
     return f"${usd:.3f}" if usd >= CENT_USD / 20 else "<$0.001"
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """``1 session``, ``2 sessions``, ``12,345 sessions``."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def size(count: int) -> str:

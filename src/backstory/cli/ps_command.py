@@ -69,9 +69,10 @@ def command(app: App, session: str | None, as_json: bool) -> None:
     if not rows:
         output.talk("Nothing is running.")
         return
+    labels = app.reader.labels([uid for row in rows if (uid := row["session"])])
     cells = [
-        (_called(r), str(r["agent"] or ""), STATES.get(r["state"], r["state"]), str(r["pid"] or ""), _by(r["owner"]),
-         str(r["queued"] or ""), str(r["prompt"] or ""))
+        (_called(r, labels), str(r["agent"] or ""), STATES.get(r["state"], r["state"]), str(r["pid"] or ""),
+         _by(r["owner"]), str(r["queued"] or ""), str(r["prompt"] or ""))
         for r in rows
     ]  # fmt: skip
     for line in output.table(cells, flexible=6, heads=("SESSION", "AGENT", "STATE", "PID", "BY", "QUEUED", "PROMPT")):
@@ -80,7 +81,9 @@ def command(app: App, session: str | None, as_json: bool) -> None:
         if row["state"] == UNREADABLE:
             output.talk(row["problem"])
         elif row["problem"]:
-            output.talk(f"A run of {_label(row)} could not be stored: {row['problem']} It is kept in {row['folder']}")
+            output.talk(
+                f"A run of {_label(row, labels)} could not be stored: {row['problem']} It is kept in {row['folder']}"
+            )
 
 
 def _run_row(app: App, spool: Spool, run: Run, queues: _Queues) -> dict[str, Any]:
@@ -140,13 +143,14 @@ def _names(app: App, store: Path, uid: str) -> dict[str, str | None]:
     return {"number": None, "name": None}
 
 
-def _label(row: dict[str, Any]) -> str:
+def _label(row: dict[str, Any], labels: dict[str, str]) -> str:
     """What a session can be named by here."""
-    return str(row["number"] or str(row["session"] or "?")[:12])
+    return str(row["number"] or labels.get(row["session"], "?"))
 
 
-def _called(row: dict[str, Any]) -> str:
-    return f"{_label(row)} {output.one_line(row['name'], NAME_COLUMNS)}" if row["name"] else _label(row)
+def _called(row: dict[str, Any], labels: dict[str, str]) -> str:
+    label = _label(row, labels)
+    return f"{label} {output.one_line(row['name'], NAME_COLUMNS)}" if row["name"] else label
 
 
 def _owner_told(app: App, owner: Owner | None) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from backstory import agents, model
 from backstory.agents import bounded
 from backstory.cli import output, record_view
 from backstory.cli.app import now_ms
-from backstory.cli.list_command import MARKS, costs_of, mark_of, outcome_of, session_as_json
+from backstory.cli.list_command import MARKS, mark_of
 from backstory.cli.options import json_option, one_session, session_option, sessions_starting, store_option
 from backstory.cli.points import find
 from backstory.conversation.compact import compact_event, without_wrapping
@@ -29,6 +29,7 @@ from backstory.runs.runner import exit_unseen as exit_unknown
 from backstory.runs.spool import SPOOLS, waiting
 from backstory.runs.stream import READ_BYTES, Followed, SpooledRun
 from backstory.store.costs import of_turn, price_table
+from backstory.workspace import sessions
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.running import with_runs
 from backstory.workspace.targets import RECORD, SEQ_MAX, resolve_target
@@ -110,7 +111,8 @@ def command(
     costs |= {run.turn.uid: of_turn(run.turn, price_table(found.store.prices_file)) for run in runs}
     if as_json:
         shown = {number: each for number, each in turns.items() if turn in (None, number)}
-        head = _head_as_json(found, shown, in_tree, live, costs)
+        session_json = sessions.as_json(app.reader.session(found.store, found.session))
+        head = _head_as_json(session_json | {"children": _children(found)}, shown, in_tree, live, costs)
         more = (live_event_as_json(event, number, full=full) for number, run in live.items() for event in run.events())
         output.json_lines(head, "events", chain((event_as_json(*each) for each in events), more))
         return
@@ -124,15 +126,15 @@ def command(
 
 
 def _head_as_json(
-    found: Found, turns: dict[int, Turn], in_tree: dict[str, Any], live: dict[int, LiveRun], costs: dict[str, Cost]
-) -> dict[str, Any]:
-    session = session_as_json(found.session, outcome_of(found), costs_of([found])[0])
+    session: dict[str, Any], turns: dict[int, Turn], in_tree: dict[str, Any], live: dict[int, LiveRun],
+    costs: dict[str, Cost],
+) -> dict[str, Any]:  # fmt: skip
     stored = [
         turn_as_json(number, each, costs.get(each.uid, UNKNOWN)) | in_tree.get(each.uid, {})
         for number, each in turns.items()
     ]
     return {
-        "session": session | {"conflict": found.is_conflict, "children": _children(found)},
+        "session": session,
         "turns": stored + [live_turn_as_json(number, run, costs[run.turn.uid]) for number, run in live.items()],
     }
 
@@ -359,12 +361,12 @@ def _head(found: Found) -> Iterator[str]:
     called = f"{session.shown_number or ''} {session.shown_title or NO_PROMPT}".strip()
     yield output.style(output.one_line(called, output.width()), bold=True)
     where = session.project or session.cwd or session.worktree
-    (cost,) = costs_of([found])
+    cost = found.store.session_costs([session])[session.id]
     money = output.money(cost) if cost.low_usd is not None else ""
     facts = [session.uid, ", ".join(session.agents), where, session.branch, _count(session.turns), money]
     yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
-    if mark_of(found):
-        yield output.style(output.one_liner(f"{mark_of(found)}{session.elsewhere}"), fg="yellow")
+    if mark := mark_of(session.elsewhere, is_conflict=found.is_conflict):
+        yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), fg="yellow")
     if session.parent_uid:
         yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
     yield from _child_lines(found.store, session.id)

@@ -36,6 +36,9 @@ class Tally(Struct, kw_only=True):
     """Small files beside logs that were new or changed."""
     sessions_new: int = 0
     sessions_updated: int = 0
+    listed_new: int = 0
+    """New sessions that ``list --all`` shows: no subagent's, no run's own log."""
+    listed_updated: int = 0
     events_new: int = 0
 
 

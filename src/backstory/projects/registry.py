@@ -119,6 +119,17 @@ class KnownProjects:
                     found.append(store)
         return found
 
+    def ahead(self) -> list[Store]:
+        """The project stores that changed since the machine's store took what they hold, as far as they can be read."""
+        found = []
+        for pointer, place in self._pointers():
+            with suppress(OSError, ValueError, BackstoryError):
+                if Path(place.path).stat().st_mtime_ns != pointer.stat().st_mtime_ns:
+                    store = open_store(place.path, now=self._now)
+                    if store.id == place.store_id:
+                        found.append(store)
+        return found
+
     def bring_back(self, store: Store) -> int:
         """Make a project's store again that was here and is gone; gives how many sessions came back."""
         if store.exists and store.session_count():

@@ -7,6 +7,7 @@ beside the run; one that was gone on with by hand is a session that begins with 
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +18,7 @@ from backstory.model import Turn
 from backstory.store import lineage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import apsw
 
@@ -67,13 +68,19 @@ def all_claimed(db: apsw.Connection) -> list[int]:
 
 def shown_as(db: apsw.Connection, session_id: int) -> int:
     """The session that is shown for this one: that of its runs, if it is their log and nothing more."""
-    found = db.execute(
-        "select r.session_id from sessions s join turns r on r.native_id = s.native_id "
-        f"join sessions o on o.id = r.session_id where s.id = ? and {CLAIMED} and o.owner is not null "
-        "order by r.id limit 1",
-        (session_id,),
-    ).get
-    return session_id if found is None else int(found)
+    return shown_as_each(db, [session_id]).get(session_id, session_id)
+
+
+def shown_as_each(db: apsw.Connection, session_ids: Collection[int]) -> dict[int, int]:
+    """Of those of these sessions that another is shown for, that one."""
+    rows: list[Any] = db.execute(
+        # Beside a min() the other columns are those of its row.
+        "select s.id, r.session_id, min(r.id) from sessions s join turns r on r.native_id = s.native_id "
+        "join sessions o on o.id = r.session_id where s.id in (select value from json_each(?)) "
+        f"and {CLAIMED} and o.owner is not null group by s.id",
+        (json.dumps(sorted(session_ids)),),
+    ).fetchall()
+    return {session_id: shown for session_id, shown, _ in rows}
 
 
 def logs_of(db: apsw.Connection, session_id: int) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -62,6 +63,34 @@ def of_session(
     rows = db.execute(
         f"select {_COLUMNS} from events where session_id = ? and (seq, part) > (?, ?) order by seq, part limit ?",
         (session_id, *after, limit),
+    ).fetchall()
+    return _unpacked(db, rows)
+
+
+class OutlinedEvent(Struct, frozen=True, kw_only=True):
+    """An event without what it says."""
+
+    seq: int
+    part: int
+    turn_id: int | None
+    at: int | None
+    kind: str
+    char_len: int
+
+
+def outline(db: apsw.Connection, session_id: int) -> list[OutlinedEvent]:
+    """Every event of a session, in order; nothing is unpacked."""
+    names = OutlinedEvent.__struct_fields__
+    rows = db.execute(f"select {', '.join(names)} from events where session_id = ? order by seq, part", (session_id,))
+    return [OutlinedEvent(**dict(zip(names, row, strict=True))) for row in rows]
+
+
+def of_records(db: apsw.Connection, session_id: int, seqs: Sequence[int]) -> list[StoredEvent]:
+    """The events of these records, in order."""
+    rows = db.execute(
+        f"select {_COLUMNS} from events where session_id = ? and seq in (select value from json_each(?)) "
+        "order by seq, part",
+        (session_id, json.dumps(list(seqs))),
     ).fetchall()
     return _unpacked(db, rows)
 

@@ -16,8 +16,8 @@ from backstory.store import (
     turns,
 )
 from backstory.store.database import Database, id_of
-from backstory.store.events import StoredEvent
-from backstory.store.sessions import Session
+from backstory.store.events import OutlinedEvent, StoredEvent
+from backstory.store.sessions import Cursor, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -73,20 +73,49 @@ class Reading(Database):
         agent: str | None = None,
         helpers: bool = False,
         unread: bool = False,
+        after: Cursor | None = None,
         limit: int = -1,
         offset: int = 0,
     ) -> list[Session]:
         """Sessions, the last active first; helpers' own sessions only when asked for. -1 = no limit.
 
         ``unread``: also the files that are kept and that nobody understands, each a session of its own.
+        ``after``: only those behind this (last_active, uid).
         """
         found = self._read(
             lambda db: sessions.listed(
-                db, project=project, folder=folder, agent=agent, helpers=helpers, unread=unread, limit=limit,
-                offset=offset,
+                db, project=project, folder=folder, agent=agent, helpers=helpers, unread=unread, after=after,
+                limit=limit, offset=offset,
             )
         )  # fmt: skip
         return [self._told(each) for each in found]
+
+    def session_counts(
+        self,
+        *,
+        project: str | None = None,
+        folder: str | None = None,
+        agent: str | None = None,
+        helpers: bool = False,
+        unread: bool = False,
+    ) -> dict[str | None, int]:
+        """How many sessions ``sessions`` returns, by the id of the store that owns them; None: their logs do."""
+        return self._read_if_begun(
+            lambda db: sessions.counts(db, project=project, folder=folder, agent=agent, helpers=helpers, unread=unread),
+            {},
+        )
+
+    def listed_among(self, session_ids: Sequence[int]) -> set[int]:
+        """Those of these sessions that ``sessions`` returns."""
+        return self._read_if_begun(lambda db: sessions.listed_among(db, session_ids), set())
+
+    def present(self, uids: Sequence[str]) -> set[str]:
+        """Those of these uids whose sessions are here."""
+        return self._read_if_begun(lambda db: sessions.present(db, uids), set())
+
+    def not_alone(self, uids: Sequence[str], letters: int) -> set[str]:
+        """Those of these uids whose first letters another session's uid begins with, too."""
+        return self._read_if_begun(lambda db: sessions.not_alone(db, uids, letters), set())
 
     def session(self, wanted: str | int) -> Session:
         """The session meant by a number (S3), a name, an agent's own id or the start of a uid, or by its id here."""
@@ -173,6 +202,27 @@ class Reading(Database):
     def events(self, session: Session | int, *, after: tuple[int, int] = (0, -1), limit: int = -1) -> list[StoredEvent]:
         """A session's events in order, from the one behind ``after`` = (seq, part) on."""
         return self._read(lambda db: events.of_session(db, id_of(session), after=after, limit=limit))
+
+    def outline(self, session: Session | int) -> list[OutlinedEvent]:
+        """Every event of a session without what it says, in order."""
+        return self._read(lambda db: events.outline(db, id_of(session)))
+
+    def events_of(self, session: Session | int, seqs: Sequence[int]) -> list[StoredEvent]:
+        """The events of these records of a session, in order."""
+        return self._read(lambda db: events.of_records(db, id_of(session), seqs))
+
+    def change_token(self) -> tuple[int, ...]:
+        """Another value after each change by anybody, as long as this store is open; nothing is read but counters."""
+        return self._read_if_begun(
+            lambda db: (
+                int(db.pragma("data_version")),
+                *db.execute(
+                    "select coalesce((select max(id) from sessions), 0), coalesce((select max(id) from turns), 0), "
+                    "coalesce((select max(id) from events), 0)"
+                ).get,
+            ),
+            (),
+        )
 
     def turn_uid(self, turn_id: int) -> str | None:
         """The uid of the turn that events name by this id."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -9,7 +10,7 @@ from msgspec import Struct
 from backstory import errors, ids
 from backstory.derive import naming
 from backstory.derive.remotes import repository_name
-from backstory.model import Relation
+from backstory.model import Outcome, Relation
 from backstory.store import append, branches, claims, derived_tables, event_rows, kinds
 
 if TYPE_CHECKING:
@@ -55,6 +56,10 @@ class Session(Struct, frozen=True, kw_only=True):
     """The store from elsewhere that it was taken from, or that it is in."""
     root: str | None = None
     """The root of the worktree that it began in, as this machine had it."""
+    outcome: str | None = None
+    """How its last turn ended; None while that is open."""
+    is_own: bool = False
+    """Whether the store that it was read from owns it: its number means it there."""
 
     @property
     def shown_number(self) -> str | None:
@@ -98,9 +103,19 @@ _COLUMNS = (
     # A helper may have been given its parent's turns: its task is what comes behind them.
     "(select substr(prompt, 1, 200) from turns t where session_id = s.id and prompt <> '' order by "
     "s.relation is 'subagent' and exists (select 1 from turns where uid = t.uid and session_id = s.parent_id), "
-    "first_seq, id limit 1), s.elsewhere, s.root"
+    "first_seq, id limit 1), s.elsewhere, s.root, "
+    # Of all ways not to succeed only the turn says which it was.
+    f"case s.completed when 1 then '{Outcome.COMPLETED}' when 0 then coalesce((select outcome from turns "
+    f"where session_id = s.id order by first_seq desc, id desc limit 1), '{Outcome.FAILED}') end, "
+    "s.owner is (select value from meta where key = 'store_id')"
 )
 _FROM = "from sessions s left join sessions p on p.id = s.parent_id"
+_ORDER = "s.last_active desc, s.uid desc"
+"""As the index has it, so that a page reads no more sessions than it shows. Those without a time come last."""
+Cursor = tuple[int | None, str]
+"""A place in the list of sessions: behind the one with this last_active and uid."""
+_BEHIND = ("+s.last_active < ? or s.last_active is null", "+s.last_active < ?")
+"""What is behind a session that has a time, and behind one that has none."""
 
 
 def listed(
@@ -111,10 +126,52 @@ def listed(
     agent: str | None = None,
     helpers: bool = False,
     unread: bool = False,
+    after: Cursor | None = None,
     limit: int = -1,
     offset: int = 0,
 ) -> list[Session]:
-    """Sessions, the last active first: of one project (its key, or a folder that holds their cwd), or all."""
+    """Sessions, the last active first: of one project (its key, or a folder that holds their cwd), or all.
+
+    ``after``: only those behind this place.
+    """
+    conditions, values = _listed_where(project=project, folder=folder, agent=agent, helpers=helpers, unread=unread)
+    if after is not None:
+        # The sign keeps SQLite from collecting all of them: it is to walk the index in its order.
+        time, uid = after
+        conditions.append(f"({_BEHIND[time is None]} or (+s.last_active is ? and s.uid < ?))")
+        values += [time, time, uid]
+    # What is counted of a session is counted of those on the page only.
+    rows = db.execute(
+        f"with page as materialized (select s.id from sessions s where {' and '.join(conditions)} "
+        f"order by {_ORDER} limit ? offset ?) "
+        f"select {_COLUMNS} {_FROM} where s.id in (select id from page) order by {_ORDER}",
+        (*values, limit, offset),
+    )
+    return [_session(row) for row in rows]
+
+
+def counts(
+    db: apsw.Connection,
+    *,
+    project: str | None = None,
+    folder: str | None = None,
+    agent: str | None = None,
+    helpers: bool = False,
+    unread: bool = False,
+) -> dict[str | None, int]:
+    """How many sessions ``listed`` returns, by the store that owns them; None: their logs do."""
+    conditions, values = _listed_where(project=project, folder=folder, agent=agent, helpers=helpers, unread=unread)
+    # Without the sign SQLite would look each of them up by the index of owners.
+    rows: list[Any] = db.execute(
+        f"select s.owner, count(*) from sessions s where {' and '.join(conditions)} group by +s.owner", values
+    ).fetchall()
+    return dict(rows)
+
+
+def _listed_where(
+    *, project: str | None, folder: str | None, agent: str | None, helpers: bool, unread: bool
+) -> tuple[list[str], list[object]]:
+    """Conditions on a session ``s`` that is listed, with their values."""
     conditions = [f"not {claims.CLAIMED}"]
     if not helpers:
         # A helper whose parent is not here would otherwise be nowhere.
@@ -122,13 +179,36 @@ def listed(
     if not unread:
         conditions.append(f"s.relation is not '{Relation.UNREAD}'")
     more, values = of_kind(project=project, folder=folder, agent=agent)
-    conditions += more
+    return conditions + more, values
+
+
+def listed_among(db: apsw.Connection, session_ids: Sequence[int]) -> set[int]:
+    """Those of these sessions that a list of every project shows."""
+    conditions, _ = _listed_where(project=None, folder=None, agent=None, helpers=False, unread=False)
     rows = db.execute(
-        f"select {_COLUMNS} {_FROM} where {' and '.join(conditions)} "
-        "order by coalesce(s.last_active, 0) desc, s.uid desc limit ? offset ?",
-        (*values, limit, offset),
+        f"select s.id from sessions s where s.id in (select value from json_each(?)) and {' and '.join(conditions)}",
+        (json.dumps(list(session_ids)),),
     )
-    return [_session(row) for row in rows]
+    return {int(str(session_id)) for (session_id,) in rows}
+
+
+def not_alone(db: apsw.Connection, uids: Sequence[str], letters: int) -> set[str]:
+    """Those of these uids whose first letters another session's uid begins with, too."""
+    rows = db.execute(
+        # '[' sorts after every letter of the alphabet, so this range is the prefix, and the index serves it.
+        "select value from json_each(?1) where exists (select 1 from sessions where uid >= substr(value, 1, ?2) "
+        "and uid < substr(value, 1, ?2) || '[' and uid <> value)",
+        (json.dumps(list(uids)), letters),
+    )
+    return {str(uid) for (uid,) in rows}
+
+
+def present(db: apsw.Connection, uids: Sequence[str]) -> set[str]:
+    """Those of these uids that are here."""
+    rows = db.execute(
+        "select uid from sessions where uid in (select value from json_each(?))", (json.dumps(list(uids)),)
+    )
+    return {str(uid) for (uid,) in rows}
 
 
 def of_kind(*, project: str | None, folder: str | None, agent: str | None) -> tuple[list[str], list[object]]:
@@ -433,6 +513,7 @@ def _session(row: tuple[object, ...]) -> Session:
     values = dict(zip(Session.__struct_fields__, row, strict=True))
     agents = values["agents"]
     values["agents"] = tuple(agents.split(" ")) if isinstance(agents, str) else ()
+    values["is_own"] = bool(values["is_own"])
     return Session(**values)  # type: ignore[arg-type]
 
 

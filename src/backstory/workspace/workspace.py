@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from backstory.config import Config
     from backstory.store import Session, Store
+    from backstory.workspace.reader import Reader
     from backstory.workspace.targets import Target
 
 NUMBERED = lazy_regex(r"[Ss][0-9]+")
@@ -66,6 +68,13 @@ class Workspace(Stores):
         """The settings in force here."""
         return self._read_config()
 
+    @cached_property
+    def reader(self) -> Reader:
+        """What the stores to read from say."""
+        from backstory.workspace.reader import Reader
+
+        return Reader(self)
+
     def resolve(self, words: str) -> LocatedSession:
         """The session that is meant, in the nearest store that has it.
 
@@ -87,9 +96,17 @@ class Workspace(Stores):
                     break
             elif other.session.uid != found.session.uid:
                 raise SessionAmbiguous(words, [_candidate(each.session) for each in (found, other)])
+        found = found or (None if is_number or self.named else self._found_ahead(words))
         if found is None:
             raise SessionNotFound(words)
         return found
+
+    def _found_ahead(self, words: str) -> LocatedSession | None:
+        """The session that is meant, where the home store does not have it yet: it runs in another project."""
+        for store in self.known_projects.ahead():
+            with suppress(SessionNotFound):
+                return LocatedSession(store, store.session(words.encode("utf-8", "replace").decode()))
+        return None
 
     def _nearest(self, store: Store, session: Session) -> LocatedSession:
         """A session where it was found; one that was taken from this project's store from elsewhere as it is there."""
@@ -130,20 +147,10 @@ class Workspace(Stores):
 
     def _newest(self) -> LocatedSession | None:
         """The session last active here of those that only logs hold."""
-        found = [
-            self._nearest(store, session)
-            for store in self.stores
-            if store.exists
-            for key, folder in (self._bounds(store),)
-            for session in store.sessions(project=key, folder=folder, limit=1)
-        ]
-        return max(found, key=lambda each: (each.session.last_active or 0, each.session.uid), default=None)
+        from backstory.workspace.sessions import Page
 
-    def _bounds(self, store: Store) -> tuple[str | None, str | None]:
-        """The key and the folder of this project; nothing for the project's own store, or one that was named."""
-        if self.named or store.path == self.project_store.path:
-            return None, None
-        return self.project_key, str(self.project_folder)
+        newest = self.reader.sessions(page=Page(limit=1)).sessions
+        return self.resolve(newest[0].uid) if newest else None
 
     def target(self, words: str, session: LocatedSession | None = None) -> Target:
         """The record that is meant: @N, a branch's name or number, a session (where it stands), or SESSION@N.
