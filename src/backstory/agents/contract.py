@@ -226,6 +226,8 @@ class Streamed(Struct, frozen=True):
     """False for a delta, which a later record repeats whole."""
     delta: str = ""
     """Text to show at once; it comes again as part of an AssistantText."""
+    at: int | None = None
+    """When it was made, in ms since 1970, where the line says so itself."""
 
 
 class SteerState(Struct, kw_only=True):

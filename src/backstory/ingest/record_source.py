@@ -135,7 +135,7 @@ class _Stream(RecordSource):
         if self._is_error:
             return Record(list(enumerate(self._reader.stderr(line))), self._turn_uid)
         told = self._reader.read(line)
-        return Record(told.events, self._turn_uid, takes_number=told.takes_number, delta=told.delta)
+        return Record(told.events, self._turn_uid, told.at, takes_number=told.takes_number, delta=told.delta)
 
 
 class _OwnLines(RecordSource):

@@ -33,6 +33,7 @@ from backstory.model import Permissions, Turn
 from backstory.projects.registry import KnownProjects
 from backstory.projects.whereabouts import Whereabouts, file_at
 from backstory.runs import listeners
+from backstory.runs.arrival_notes import ArrivalNotes
 from backstory.runs.lease import SessionLease
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.queued import settle, still_waits
@@ -312,7 +313,7 @@ class Runner:
                 reader = stream_reader(agents.load(request.agent))
                 is_known = listeners.is_known(self._home, executable)
                 steering = _steering(hold, spool, feed, steer, reader, self._now, is_known=is_known)
-                ended = self._follow(spool, process, reader, stopping, steering, show)
+                ended = self._follow(spool, process, reader, stopping, steering, show, run.started)
                 if steering is not None and steering.was_heard:
                     listeners.note(self._home, executable)
             spool.note_exit(ended.code, ended.signal)
@@ -449,9 +450,13 @@ class Runner:
         stopping: Stopping,
         steering: Steering | None,
         show: Callable[[Shown], None],
+        since: int,
     ) -> Exit:
         """Show what comes until the agent has ended; what it left running is ended with it."""
-        outputs = [Followed(spool.stdout, reader, is_error=False), Followed(spool.stderr, reader, is_error=True)]
+        outputs = [
+            Followed(path, reader, is_error=is_error, notes=ArrivalNotes(path, self._now, since))
+            for path, is_error in ((spool.stdout, False), (spool.stderr, True))
+        ]
         with EndOf(process.pid) as ending:
             while process.poll() is None:
                 came = False

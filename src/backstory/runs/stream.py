@@ -29,8 +29,10 @@ from backstory.model import (
     Unknown,
     UserMessage,
 )
-from backstory.store import RunStart, codec, logs
+from backstory.runs.arrival_notes import read_notes
+from backstory.store import RunStart, codec, logs, sidecars
 from backstory.store.append import APPEND_TRIES, STALE
+from backstory.store.arrivals import SUFFIX, Arrivals
 from backstory.store.batches import BatchContent, RecordBatch, RunPart, chunks_of
 from backstory.store.logs import API, FAILED, STDERR, STREAM
 
@@ -43,8 +45,10 @@ if TYPE_CHECKING:
     from backstory.agents.contract import RunPart as AgentRunPart
     from backstory.agents.lines import Line
     from backstory.ingest.record_source import RecordSource
+    from backstory.runs.arrival_notes import ArrivalNotes
     from backstory.runs.spool import Run, Spool, Word
     from backstory.store import Store
+    from backstory.store.sidecars import Sidecar
 
 READ_BYTES = 1024 * 1024
 PIECE_BYTES = 2 * 1024 * 1024
@@ -133,21 +137,28 @@ class Lines:
 
 
 class Followed:
-    """One output of an agent, as far as it has been shown."""
+    """One output of an agent, as far as it has been shown. ``notes``: where is noted when it came."""
 
-    def __init__(self, path: Path, reader: StreamReader, *, is_error: bool) -> None:
-        self._path = path
+    def __init__(self, path: Path, reader: StreamReader, *, is_error: bool, notes: ArrivalNotes | None = None) -> None:
+        self._path, self._notes = path, notes
         self._source = record_source(STDERR if is_error else STREAM, "", LogIdentity(native_id=""), reader=reader)
         self._lines = Lines(path)
 
     def new(self) -> Iterator[Shown]:
         """What has come since, at most some of it: there is always a next time."""
-        for _, _, line in self._lines.new():
+        came = self._lines.new()
+        if self._notes is not None:
+            # Before anything is shown: who reads it may be slow.
+            self._notes.looked(len(self._lines.data))
+        for _, _, line in came:
             yield self._shown(line)
 
     def rest(self) -> Iterator[Shown]:
         """All that has come by now, also a last line that has no end; what comes meanwhile is left."""
-        for _, _, line in self._lines.up_to(self._path.stat().st_size):
+        size = self._path.stat().st_size
+        if self._notes is not None:
+            self._notes.looked(max(size - self._lines.read_to, 0))
+        for _, _, line in self._lines.up_to(size):
             yield self._shown(line)
 
     def _shown(self, line: bytes | None) -> Shown:
@@ -163,6 +174,8 @@ class Followed:
     def close(self) -> None:
         """Let go of the file."""
         self._lines.close()
+        if self._notes is not None:
+            self._notes.close()
 
 
 class SpooledRun:
@@ -181,6 +194,8 @@ class SpooledRun:
         self._words = deque(self._spool.words())
         self._ends: dict[str, tuple[int, bytes]] = {}
         """Of each kind of log how long it is so far, and its last bytes."""
+        self._beside: Sidecar | None = None
+        """What is to be kept beside the log that is read, until a batch of it has it."""
         self._seq = self._next_seq = start.next_seq
         self.acknowledged: list[str] = []
         """The uids of the messages that the agent took while it ran."""
@@ -234,7 +249,9 @@ class SpooledRun:
 
     def _output(self, kind: str, path: Path) -> Iterator[RecordBatch]:
         """One output, a few megabytes at a time; the last batch may be empty."""
-        run, content, lines = self.run, BatchContent(), Lines(path)
+        run, lines, (noted, noted_ns) = self.run, Lines(path), read_notes(path)
+        content = BatchContent(arrivals=Arrivals(noted))
+        self._beside = sidecars.pack(f"{run.turn_uid}.{kind}{SUFFIX}", noted_ns, noted) if noted else None
         source = record_source(
             kind, run.agent, LogIdentity(native_id=""), turn_uid=run.turn_uid, cwd=run.cwd, reader=self._reader
         )
@@ -315,6 +332,8 @@ class SpooledRun:
             pending=content.pending(), chunks=chunks_of(start, data), turns=[self.turn],
         )  # fmt: skip
         self._next_seq = self._seq
+        if kind in (STREAM, STDERR):
+            batch.sidecar, self._beside = self._beside, None
         content.move_to(batch, run.cwd).last_active = None
         return batch
 

@@ -66,7 +66,9 @@ class StreamReader:
                 slots += self._record(record)
         events = [(part, event) for part, event in enumerate(slots) if event is not None]
         deltas = [record for record in records if record.type == "stream_event"]
-        return Streamed(events, takes_number=len(deltas) < len(records), delta="".join(map(self._delta_of, deltas)))
+        delta, times = "".join(map(self._delta_of, deltas)), (numbers.time_ms(each.timestamp) for each in records)
+        at = next((each for each in times if each is not None), None)
+        return Streamed(events, takes_number=len(deltas) < len(records), delta=delta, at=at)
 
     def stderr(self, line: bytes) -> list[Event]:
         if text := line.decode("utf-8", "replace").strip():
