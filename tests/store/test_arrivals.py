@@ -64,6 +64,11 @@ def test_lengths_that_no_output_has_end_the_reading() -> None:
     assert Arrivals(noted([(1, NOW), (INTEGER_MAX, NOW), (1, NOW)])).at(INTEGER_MAX - 1, 1) is None
 
 
+def test_the_last_time_is_that_of_the_last_look_that_saw_something() -> None:
+    assert Arrivals(noted([(1, NOW + 9), (1, NOW), (3, None)])).last == NOW
+    assert (Arrivals().last, Arrivals(noted([(3, None)])).last) == (None, None)
+
+
 def test_notes_of_another_version_say_nothing() -> None:
     content = noted([(1, NOW)])
     assert times(bytes([VERSION + 1]) + content[1:], 1) == [None]

@@ -44,6 +44,11 @@ class Arrivals:
         n = bisect_right(self._ends, start + max(length, 1) - 1)
         return self._times[n] if n < len(self._ends) and self._times[n] != _UNKNOWN else None
 
+    @property
+    def last(self) -> int | None:
+        """When something was seen to have come for the last time."""
+        return next((at for at in reversed(self._times) if at != _UNKNOWN), None)
+
     def _read(self, content: memoryview) -> None:
         place, end, now = 1, 0, 0
         while (first := _number(content, place)) and (second := _number(content, first[1])):

@@ -230,9 +230,7 @@ class StreamReader:
         if self._failed:
             return None
         told = self._last_error or "\n".join(self._held)
-        if told or self._said_why:
-            return told or None
-        return f"signal {exit.signal}" if exit.signal is not None else f"exit code {exit.code}"
+        return None if self._said_why and not told and exit.was_seen else exit.why(told)
 
 
 def _call_told(item: _Item) -> ToolCall | None:
