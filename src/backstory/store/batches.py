@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Protocol
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from backstory.conversation.compact import compact_event
 from backstory.conversation.tree import Point
@@ -214,7 +213,9 @@ class BatchContent:
         if record.at is not None or not record.events:
             return record
         at = self._arrivals.at(start, length)
-        return record if at is None else replace(record, at=at)
+        if at is None:
+            return record
+        return Record(record.events, record.turn_uid, at, record.takes_number, record.delta)
 
     def _unread(self, reason: str, seq: int, start: int, length: int) -> Record:
         self.unknown[reason] = self.unknown.get(reason, 0) + 1

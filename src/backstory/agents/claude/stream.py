@@ -58,16 +58,17 @@ class StreamReader:
             records = jsonl.decode(line, stream_decoder)
         except jsonl.NotJson:
             return Streamed([(0, self._not_a_record(line))])
-        slots: list[Event | None] = []
+        slots, at = list[Event | None](), None
         for record in records:
             self.native_id = self.native_id or record.session_id
             self._note_steering(record)
             if record.type != "stream_event":
                 slots += self._record(record)
+            if at is None and record.timestamp is not None:
+                at = numbers.time_ms(record.timestamp)
         events = [(part, event) for part, event in enumerate(slots) if event is not None]
         deltas = [record for record in records if record.type == "stream_event"]
-        delta, times = "".join(map(self._delta_of, deltas)), (numbers.time_ms(each.timestamp) for each in records)
-        at = next((each for each in times if each is not None), None)
+        delta = "".join(map(self._delta_of, deltas))
         return Streamed(events, takes_number=len(deltas) < len(records), delta=delta, at=at)
 
     def stderr(self, line: bytes) -> list[Event]:
