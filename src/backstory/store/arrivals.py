@@ -1,7 +1,7 @@
 """When the lines of a run's output came, as the run's runner noted it: a sidecar of the output's log.
 
-The form is in docs/file-format.md. What nobody watched has no time, and neither has what a torn or foreign file says
-nothing sensible about: a time is never made up, and nothing here raises.
+The form is in docs/file-format.md. Bytes that nobody watched have no time, and neither have those that a torn or
+damaged file does not describe: a time is never made up, and nothing here raises.
 """
 
 from __future__ import annotations
