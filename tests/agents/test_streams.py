@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from backstory.agents.contract import Exit
+from backstory.agents.contract import CUT_OFF, Exit
 from backstory.model import (
     AssistantText,
     Command,
@@ -604,6 +604,38 @@ def test_a_run_that_says_nothing_at_all_is_judged_by_its_exit(agent: str) -> Non
             ending = ran(agent, [], each).ending
             assert ending.outcome == outcome, msgspec.json.encode(each)
             assert (ending.error is None) == (outcome == Outcome.CANCELLED)
+
+
+UNSEEN = Exit(code=0, was_seen=False)
+OVERLOADED = {
+    "claude": [line(type="assistant", isApiErrorMessage=True, is_api_error_message=True, message={"content": []})],
+    "codex": [line(type="error", message="stream disconnected")],
+}
+
+
+@every_agent
+def test_a_run_whose_end_nobody_saw_says_that_and_no_exit_code(agent: str) -> None:
+    ending = ran(agent, [], UNSEEN).ending
+    assert (ending.outcome, ending.error) == (Outcome.CRASHED, CUT_OFF)
+
+
+@every_agent
+def test_words_on_stderr_are_no_reason_why_a_run_ended_that_nobody_saw(agent: str) -> None:
+    ending = ran(agent, [], UNSEEN, (b"a warning",)).ending
+    assert (ending.outcome, ending.error) == (Outcome.CRASHED, f"{CUT_OFF}\na warning")
+
+
+@every_agent
+def test_an_error_that_was_shown_does_not_stand_for_an_end_that_nobody_saw(agent: str) -> None:
+    ending = ran(agent, OVERLOADED[agent], UNSEEN, (b"2026-09-21T10:00:00Z ERROR core: error=denied",)).ending
+    assert ending.error is not None
+    assert ending.error.startswith(CUT_OFF)
+
+
+@every_agent
+def test_an_end_that_the_agent_told_needs_nobody_who_saw_it(agent: str) -> None:
+    run = recorded(agent, "hello", UNSEEN)
+    assert (run.ending.outcome, run.ending.error) == (Outcome.COMPLETED, None)
 
 
 # calls that were refused ----------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import msgspec
 
 from backstory import bounds
 from backstory.agents import numbers
-from backstory.agents.contract import Streamed
 from backstory.bounds import OUT_OF_RANGE
 from backstory.errors import AgentCannotRun
 from backstory.model import Complete, Parsed, Retry, Tokens
@@ -19,7 +18,7 @@ from backstory.model import Complete, Parsed, Retry, Tokens
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from backstory.agents.contract import Agent, Ending, Exit, LogReader, SteerState, StreamReader
+    from backstory.agents.contract import Agent, Ending, Exit, LogReader, SteerState, Streamed, StreamReader
     from backstory.model import Event, LogIdentity, SessionFacts, Turn
 
 _TOKENS = {
@@ -79,10 +78,7 @@ class _BoundedLogReader(_Counted):
             parsed = self._read(line, seq)
         finally:
             numbers.met.reset(before)
-        events, at = _fitting_events(parsed.events, names), parsed.at
-        if at is not None and not 0 <= at <= bounds.TIME_MAX_MS:
-            names.append(numbers.TIME)
-            at = None
+        events, at = _fitting_events(parsed.events, names), _kept_time(parsed.at, names)
         if names:
             self._count(names)
             return msgspec.structs.replace(parsed, at=at, events=events)
@@ -121,10 +117,10 @@ class _BoundedStreamReader(_Counted):
             streamed = self._read(line)
         finally:
             numbers.met.reset(before)
-        events = _fitting_events(streamed.events, names)
+        events, at = _fitting_events(streamed.events, names), _kept_time(streamed.at, names)
         if names:
             self._count(names)
-            return Streamed(events, streamed.takes_number, streamed.delta)
+            return msgspec.structs.replace(streamed, events=events, at=at)
         return streamed
 
     def ended(self, exit: Exit) -> Ending:
@@ -184,6 +180,13 @@ def _kept(value: Any, name: str, names: list[str]) -> int | None:
     if found is None and value is not None:
         names.append(name)
     return found
+
+
+def _kept_time(at: int | None, names: list[str]) -> int | None:
+    if at is not None and not 0 <= at <= bounds.TIME_MAX_MS:
+        names.append(numbers.TIME)
+        return None
+    return at
 
 
 def _kept_amount(value: Any, names: list[str]) -> float | None:

@@ -62,6 +62,7 @@ RANDOM_CUTS = 20
 """So many times a log is read with new readers from random places on."""
 EXITS = (
     Exit(code=0), Exit(code=1), Exit(signal=9), Exit(signal=2, was_cancelled=True), Exit(code=1, was_cancelled=True),
+    Exit(code=0, was_seen=False),
 )  # fmt: skip
 
 

@@ -194,12 +194,29 @@ class DatabasePart(Protocol):
 # runs -----------------------------------------------------------------------------------------------------------
 
 
+CUT_OFF = "The run was cut off; how it ended is not known."
+"""What is said of a run whose runner was killed, and whose agent did not say how it ended."""
+
+
 class Exit(Struct, frozen=True, kw_only=True):
     """How an agent's process ended: its exit code, or the signal that ended it; whether we had asked it to stop."""
 
     code: int | None = None
     signal: int | None = None
     was_cancelled: bool = False
+    was_seen: bool = True
+    """Whether anybody saw how it ended; else the code is 0, and only what the agent said counts."""
+
+    @property
+    def in_words(self) -> str:
+        """Why a run failed of which nothing else says why."""
+        if not self.was_seen:
+            return CUT_OFF
+        return f"signal {self.signal}" if self.signal is not None else f"exit code {self.code}"
+
+    def why(self, told: str) -> str:
+        """Why a run failed, where the agent said ``told`` last: that is no reason when nobody saw its end."""
+        return "\n".join(filter(None, [self.in_words, told])) if not self.was_seen else told or self.in_words
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -228,6 +245,8 @@ class Streamed(Struct, frozen=True):
     """False for a delta, which a later record repeats whole."""
     delta: str = ""
     """Text to show at once; it comes again as part of an AssistantText."""
+    at: int | None = None
+    """When it was made, in ms since 1970, where the line says so itself."""
 
 
 class SteerState(Struct, kw_only=True):

@@ -29,8 +29,10 @@ from backstory.model import (
     Unknown,
     UserMessage,
 )
-from backstory.store import RunStart, codec, logs
+from backstory.runs.arrival_notes import read_notes
+from backstory.store import RunStart, codec, logs, sidecars
 from backstory.store.append import APPEND_TRIES, STALE
+from backstory.store.arrivals import SUFFIX, Arrivals
 from backstory.store.batches import BatchContent, RecordBatch, RunPart, chunks_of
 from backstory.store.logs import API, FAILED, STDERR, STREAM
 
@@ -43,8 +45,10 @@ if TYPE_CHECKING:
     from backstory.agents.contract import RunPart as AgentRunPart
     from backstory.agents.lines import Line
     from backstory.ingest.record_source import RecordSource
+    from backstory.runs.arrival_notes import ArrivalNotes
     from backstory.runs.spool import Run, Spool, Word
     from backstory.store import Store
+    from backstory.store.sidecars import Sidecar
 
 READ_BYTES = 1024 * 1024
 PIECE_BYTES = 2 * 1024 * 1024
@@ -154,16 +158,20 @@ class Lines:
 
 
 class Followed:
-    """One output of an agent, as far as it has been shown."""
+    """One output of an agent, as far as it has been shown. ``notes``: where is noted when it came."""
 
-    def __init__(self, path: Path, reader: StreamReader, *, is_error: bool) -> None:
-        self._path = path
+    def __init__(self, path: Path, reader: StreamReader, *, is_error: bool, notes: ArrivalNotes | None = None) -> None:
+        self._path, self._notes = path, notes
         self._source = record_source(STDERR if is_error else STREAM, "", LogIdentity(native_id=""), reader=reader)
         self._lines = Lines(path)
 
     def new(self) -> Iterator[Shown]:
         """What has come since, at most some of it: there is always a next time."""
-        for _, _, line in self._lines.new():
+        came = self._lines.new()
+        if self._notes is not None:
+            # Before anything is shown: who reads it may be slow.
+            self._notes.looked(len(self._lines.data))
+        for _, _, line in came:
             yield self._shown(line)
 
     @property
@@ -182,7 +190,10 @@ class Followed:
 
     def rest(self) -> Iterator[Shown]:
         """All that has come by now, also a last line that has no end; what comes meanwhile is left."""
-        for _, _, line in self._lines.up_to(self._path.stat().st_size):
+        size = self._path.stat().st_size
+        if self._notes is not None:
+            self._notes.looked(max(size - self._lines.read_to, 0))
+        for _, _, line in self._lines.up_to(size):
             yield self._shown(line)
 
     def _shown(self, line: bytes | None) -> Shown:
@@ -198,6 +209,8 @@ class Followed:
     def close(self) -> None:
         """Let go of the file."""
         self._lines.close()
+        if self._notes is not None:
+            self._notes.close()
 
 
 class SpooledRun:
@@ -216,6 +229,14 @@ class SpooledRun:
         self._words = deque(self._spool.words())
         self._ends: dict[str, tuple[int, bytes]] = {}
         """Of each kind of log how long it is so far, and its last bytes."""
+        self._arrivals: dict[str, Arrivals] = {}
+        self._beside: dict[str, Sidecar] = {}
+        """What is to be kept beside the log of each output, until a batch of it has it."""
+        for kind, output in ((STREAM, self._spool.stdout), (STDERR, self._spool.stderr)):
+            noted, mtime_ns = read_notes(output)
+            self._arrivals[kind] = Arrivals(noted)
+            if noted:
+                self._beside[kind] = sidecars.pack(f"{run.turn_uid}.{kind}{SUFFIX}", mtime_ns, noted)
         self._seq = self._next_seq = start.next_seq
         self.acknowledged: list[str] = []
         """The uids of the messages that the agent took while it ran."""
@@ -287,7 +308,7 @@ class SpooledRun:
 
     def _output(self, kind: str, begin: int, end: int) -> Iterator[RecordBatch]:
         """A part of an output, a few megabytes at a time; the last batch may be empty."""
-        run, content = self.run, BatchContent()
+        run, content = self.run, BatchContent(arrivals=self._arrivals[kind])
         lines = Lines(self._spool.stdout if kind == STREAM else self._spool.stderr, begin)
         source = record_source(
             kind, run.agent, LogIdentity(native_id=""), turn_uid=run.turn_uid, cwd=run.cwd, reader=self._reader
@@ -367,6 +388,7 @@ class SpooledRun:
             pending=content.pending(), chunks=chunks_of(start, data), turns=[self.turn],
         )  # fmt: skip
         self._next_seq = self._seq
+        batch.sidecar = self._beside.pop(kind or "", None)
         content.move_to(batch, run.cwd).last_active = None
         return batch
 

@@ -19,6 +19,8 @@ from backstory.model import Outcome, Relation
 from backstory.store import claims, codec, derived_tables, event_rows, lineage, logs, runs, schema, titles, turns
 from backstory.store.event_rows import Waiting
 from backstory.store.logs import FILE
+from backstory.store.sidecars import Beside
+from backstory.store.sidecars import write as keep_beside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -317,6 +319,8 @@ def _keep_bytes(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
     )
     if db.execute("select frames from logs where id = ?", (log_id,)).get >= logs.FRAMES_MAX:
         logs.fold(db, log_id, idle=False)
+    if batch.sidecar is not None:
+        keep_beside(db, Beside(log_id=log_id, sidecars=[batch.sidecar]))
     if batch.place is not None:
         logs.remember_place(db, replace(batch.place, log_id=log_id))
 

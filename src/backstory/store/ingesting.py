@@ -41,6 +41,18 @@ class Ingesting(Reading):
         """Where a run begins in its session as it is now; raises SessionNotFound."""
         return self._read(lambda db: runs.start_in(db, session_uid, turn_uid))
 
+    def note_native_id(self, session_uid: str, native_id: str) -> None:
+        """Note the agent's own id of a session that runs, for all who look into the file meanwhile."""
+        self._change(lambda db: runs.note_native_id(db, session_uid, native_id))
+
+    def native_ids(self) -> dict[str, str]:
+        """The agents' own ids of sessions that run, or whose run is not stored yet, by the sessions' uids."""
+        return self._read_if_begun(runs.native_ids, {})
+
+    def drop_native_ids(self, gone: dict[str, str]) -> None:
+        """Take away those of sessions of which no run will be stored any more."""
+        self._change(lambda db: runs.drop_native_ids(db, gone))
+
     def places(self) -> dict[str, SeenPlace]:
         """Every file that was looked at, by path, as it was then."""
         return self._read_if_begun(logs.places, {})

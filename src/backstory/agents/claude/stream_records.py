@@ -28,6 +28,7 @@ class StreamRecord(Struct):
     type: str = ""
     tool_use_result: msgspec.Raw = msgspec.Raw()
     subtype: str | None = None
+    timestamp: Any = None
     command_uuid: str | None = None
     state: Any = None
     capabilities: Any = None

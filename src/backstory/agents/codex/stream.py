@@ -234,9 +234,7 @@ class StreamReader:
         if self._failed:
             return None
         error = self._last_error or "\n".join(self._held)
-        if error or self._said_why:
-            return error or None
-        return f"signal {exit.signal}" if exit.signal is not None else f"exit code {exit.code}"
+        return None if self._said_why and not error and exit.was_seen else exit.why(error)
 
 
 def _call_told(item: _Item) -> ToolCall | None:
