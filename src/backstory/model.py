@@ -428,6 +428,15 @@ class Record(Struct, frozen=True):
     """Text to show at once."""
 
 
+class RunFacts(Struct, frozen=True, kw_only=True):
+    """What the agent's own log says of records of a run's stream; each is named by its offset in the stream."""
+
+    times: dict[int, int] = {}
+    """When it was, in ms since 1970."""
+    inputs: dict[int, dict[str, Any]] = {}
+    """What the call in it was given, where the stream does not say that whole."""
+
+
 class Parsed(Struct, frozen=True):
     """What one record says: when, which events (their order is their part number), in which turn."""
 

@@ -84,7 +84,7 @@ def command(
         session, record = None, session
     found = find(app, session)
     if record is not None:
-        _show_record(app, found, record, searched, full=full, as_json=as_json)
+        _show_record(found, record, searched, full=full, as_json=as_json)
         return
     runs = live_runs(app.home / SPOOLS, found.session.uid)
     stored = found.store.turns(found.session)
@@ -94,7 +94,7 @@ def command(
     told = {run.turn.uid for run in runs}
     turns = dict(enumerate((each for each in stored if each.uid not in told), 1))
     live = {number: run for number, run in enumerate(runs, len(turns) + 1) if turn in (None, number)}
-    forms = FullForms(found.store, app.machine_store)
+    forms = FullForms(found.store)
     form = forms.of if full else _compact if as_json else forms.with_words
     events = _events(found, turns, form, turn=turn)
     in_tree = _in_tree(found)
@@ -129,7 +129,7 @@ def _head_as_json(
     }
 
 
-def _show_record(app: App, found: Found, named: str, searched: str | None, *, full: bool, as_json: bool) -> None:
+def _show_record(found: Found, named: str, searched: str | None, *, full: bool, as_json: bool) -> None:
     """One record, read again from its bytes, among those that stand before and after it."""
     told = RECORD.fullmatch(named)
     seq = min(int(told.group(1)), SEQ_MAX) if told else meant(found, named).point.seq
@@ -137,7 +137,7 @@ def _show_record(app: App, found: Found, named: str, searched: str | None, *, fu
     stored = [each for each in window if each.seq == seq]
     if not stored:
         raise RecordNotFound(seq)
-    forms, numbers = FullForms(found.store, app.machine_store), found.store.turn_numbers(found.session)
+    forms, numbers = FullForms(found.store), found.store.turn_numbers(found.session)
     events = [(each, forms.of(each), numbers.get(each.turn_id or 0)) for each in stored]
     if as_json:
         output.json({"uid": found.session.uid, "seq": seq, "events": [event_as_json(*each) for each in events]})
@@ -279,6 +279,7 @@ def turn_as_json(number: int, turn: Turn, cost: Cost) -> dict[str, Any]:
         "outcome": turn.outcome,
         "stop_reason": turn.stop_reason,
         "duration_ms": turn.duration_ms,
+        "api_latency_ms": turn.api_latency_ms,
         "tokens": turn.tokens,
         "tokens_source": turn.tokens_source,
         "cost_usd": cost.usd,

@@ -10,15 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 
 from backstory import ids
 from backstory.model import Turn
-from backstory.store import lineage
+from backstory.store import lineage, run_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import apsw
 
     from backstory.store.batches import RecordBatch
@@ -34,28 +31,6 @@ CLAIMED = (
     "select 1 from turns c where c.session_id = o.id and c.uid = t.uid and c.native_id = s.native_id))))"
 )
 """A session ``s`` that is an agent's own log of runs that are here themselves, and of nothing else."""
-
-
-_TOKENS = (
-    "t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cache_write_1h_tokens, "
-    "t.largest_input_tokens, t.reasoning_tokens"
-)
-FROM_LOG = "log"
-"""How tokens are known that a run's stream did not tell, and its agent's own log did."""
-
-
-class UsageTold(Struct, frozen=True):
-    """Tokens of a turn, as the agent's own log tells them."""
-
-    session_uid: str
-    turn_uid: str
-    input: int | None
-    output: int | None
-    cache_read: int | None
-    cache_write: int | None
-    cache_write_1h: int | None
-    largest_input: int | None
-    reasoning: int | None
 
 
 def all_claimed(db: apsw.Connection) -> list[int]:
@@ -121,52 +96,8 @@ def settle(db: apsw.Connection, session_id: int, turn_uid: str) -> None:
     if first is not None and first[0] != turn_uid:
         _rename(db, first[0], turn_uid)
     if first is not None:
-        take_usage(db, own_id)
+        run_facts.take(db, own_id)
         lineage.link_copies(db, [turn_uid])
-
-
-def take_usage(db: apsw.Connection, own_id: int) -> None:
-    """Give runs whose streams were cut off before they told their tokens those that the agent's own log tells."""
-    rows: list[Any] = db.execute(
-        f"select o.uid, t.uid, {_TOKENS} from turns t join turns r on r.uid = t.uid join sessions o "
-        "on o.id = r.session_id where t.session_id = ? and t.tokens_source is not null "
-        "and r.tokens_source is null and o.owner is not null",
-        (own_id,),
-    ).fetchall()
-    fill_in_usage(db, [UsageTold(*row) for row in rows])
-
-
-def usage_from_logs(db: apsw.Connection, owner: str) -> list[UsageTold]:
-    """The tokens of an owner's runs that came from logs."""
-    rows: list[Any] = db.execute(
-        f"select o.uid, t.uid, {_TOKENS} from turns t join sessions o on o.id = t.session_id "
-        "where o.owner = ? and t.tokens_source = ?",
-        (owner, FROM_LOG),
-    ).fetchall()
-    return [UsageTold(*row) for row in rows]
-
-
-def lack_usage(db: apsw.Connection, told: Sequence[UsageTold]) -> bool:
-    """Whether any of these turns is here without tokens."""
-    return any(
-        db.execute("select count(*) from turns where uid = ? and tokens_source is null", (each.turn_uid,)).get
-        for each in told
-    )
-
-
-def fill_in_usage(db: apsw.Connection, told: Sequence[UsageTold]) -> None:
-    """Note the tokens of turns that have none."""
-    for each in told:
-        db.execute(
-            "update turns set input_tokens = ?, output_tokens = ?, cache_read_tokens = ?, cache_write_tokens = ?, "
-            "cache_write_1h_tokens = ?, largest_input_tokens = ?, reasoning_tokens = ?, tokens_source = ? "
-            "where tokens_source is null and uid = ? "
-            "and session_id = (select id from sessions where uid = ?)",
-            (
-                each.input, each.output, each.cache_read, each.cache_write, each.cache_write_1h, each.largest_input,
-                each.reasoning, FROM_LOG, each.turn_uid, each.session_uid,
-            ),
-        )  # fmt: skip
 
 
 def renamed(db: apsw.Connection, session_id: int, batch: RecordBatch) -> dict[str, str]:

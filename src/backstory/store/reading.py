@@ -12,6 +12,7 @@ from backstory.store import (
     costs,
     events,
     readonly,
+    run_facts,
     runs,
     search,
     sessions,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from backstory.conversation.tree import Point, Span
     from backstory.derive.pricing import Cost
     from backstory.model import Turn
+    from backstory.store.sidecars import Sidecar
     from backstory.store.sql_functions import FullForm
 
 
@@ -170,9 +172,9 @@ class Reading(Database):
         """The uid of the turn that events name by this id."""
         return self._read(lambda db: turns.uid(db, turn_id))
 
-    def edits_of(self, turn_uid: str, *, is_log: bool) -> list[StoredEvent]:
-        """A turn's calls that change files, in order: as the agent's own log or as a session of ours tells them."""
-        return self._read(lambda db: events.edits(db, turn_uid, is_log=is_log))
+    def run_facts_of(self, turn_uid: str) -> Sidecar | None:
+        """What the agent's own log says of the events of a run, as it is kept beside the run's stream."""
+        return self._read(lambda db: run_facts.sidecar_of(db, turn_uid))
 
     def event(self, event_id: int) -> StoredEvent | None:
         """The event with this id."""

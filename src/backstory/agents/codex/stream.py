@@ -6,7 +6,6 @@ Only ``turn.completed`` and ``turn.failed`` tell how it ended; calls that Codex 
 from __future__ import annotations
 
 import re
-import shlex
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from backstory.agents import jsonl
 from backstory.agents.codex.fitting import decode_fitting, fitted
 from backstory.agents.codex.kinds import KEPT_STREAM, KEPT_STREAM_ITEMS
 from backstory.agents.codex.records import ItemResult, TurnError
-from backstory.agents.codex.tools import TOOLS, arguments_of
+from backstory.agents.codex.tools import TOOLS, arguments_of, inner_command
 from backstory.agents.codex.usage import Usage, added_to
 from backstory.agents.codex.values import plain_text
 from backstory.agents.contract import Ending, SteerState, Streamed
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 _STDERR_LINES_HELD_MAX = 20
 _RETRYING = re.compile(r"Reconnecting\b|.*\bretrying \d+/\d+")
 _ATTEMPT = re.compile(r"\b(\d+)/\d+")
-_SHELLS = frozenset({"bash", "sh", "zsh"})
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
 _STDERR_ERROR = re.compile(r"(?:^|\s)ERROR\s+(?:[^\s{]+\{[^}]*\}:?\s*)*(?:[\w:]*\w:\s+)?(?:error=)?(.*)")
 
@@ -240,7 +238,7 @@ def _call_told(item: _Item) -> ToolCall | None:
     path, given = None, dict[str, Any]()
     match item.type:
         case "command_execution":
-            name, given = "shell", {"command": _inner_command(item.command or "")}
+            name, given = "shell", {"command": inner_command(item.command or "")}
         case "file_change":
             path = next((each.path for each in _changes(item)), None)
             name, given = "apply_patch", {"changes": item.changes}
@@ -273,16 +271,6 @@ def _result_told(item: _Item) -> str:
 
 def _changes(item: _Item) -> list[_FileChange]:
     return [fitted(each, _FileChange) for each in item.changes or () if isinstance(each, dict)]
-
-
-def _inner_command(command: str) -> str:
-    """A command without the shell that Codex starts for it."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return command
-    is_wrapped = len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1] in ("-lc", "-c")
-    return words[2] if is_wrapped else command
 
 
 def _error_text(error: TurnError | str | None) -> str:
