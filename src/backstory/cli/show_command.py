@@ -31,7 +31,7 @@ from backstory.runs.stream import READ_BYTES, Followed, SpooledRun
 from backstory.store.costs import of_turn, price_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from backstory.cli.app import App, Found
@@ -78,7 +78,8 @@ def command(
     search on a terminal its words are marked there. Without SESSION the one last active here.
     A turn marked "rewound" was left behind by a rewind or another branch, one marked "removed" by `branch rm`.
     A run that goes on, or that is over and not stored yet, is shown as far as it has come. In JSON its turn has
-    "live": "running" or "waiting", and its events have "live": true and no number yet.
+    "live": "running" or "waiting", and its events have "live": true and no number yet. A turn that is a run of another
+    session, continued by the agent's own resume, is named only; in JSON its "shown_in" is that session.
     """
     if session is not None and record is None and RECORD.fullmatch(session):
         session, record = None, session
@@ -96,18 +97,21 @@ def command(
     live = {number: run for number, run in enumerate(runs, len(turns) + 1) if turn in (None, number)}
     forms = FullForms(found.store)
     form = forms.of if full else _compact if as_json else forms.with_words
-    events = _events(found, turns, form, turn=turn)
+    runs_in = found.store.runs_in(found.session)
+    events = _events(found, {n: each for n, each in turns.items() if each.uid not in runs_in}, form, turn=turn)
     in_tree = _in_tree(found)
     costs = found.store.turn_costs(found.session)
     costs |= {run.turn.uid: of_turn(run.turn, price_table(found.store.prices_file)) for run in runs}
     if as_json:
         shown = {number: each for number, each in turns.items() if turn in (None, number)}
+        in_tree = {uid: each | {"shown_in": runs_in.get(uid)} for uid, each in in_tree.items()}
         head = _head_as_json(found, shown, in_tree, live, costs)
         more = (live_event_as_json(event, number, full=full) for number, run in live.items() for event in run.events())
         output.json_lines(head, "events", chain((event_as_json(*each) for each in events), more))
         return
     gone = {uid: name for name in ("rewound", "removed") for uid, each in in_tree.items() if each[name]}
-    lines = _lines(found, turns, gone, costs, events, full=full, thinking=thinking or full)
+    elsewhere = _shown_elsewhere(found, turns, runs_in) if turn is None else ()
+    lines = _lines(found, turns, gone, costs, events, elsewhere, full=full, thinking=thinking or full)
     coming = (
         _live_lines(number, run, costs[run.turn.uid], full=full, thinking=thinking or full)
         for number, run in live.items()
@@ -365,11 +369,13 @@ def _lines(
     gone: dict[str, str],
     costs: dict[str, Cost],
     events: Iterator[tuple[StoredEvent, Event, int | None]],
+    elsewhere: Iterable[str],
     *,
     full: bool,
     thinking: bool,
 ) -> Iterator[str]:
     yield from _head(found)
+    yield from elsewhere
     current: int | None = 0
     unknown = 0
     shown = results_below_calls(events, lambda each: each[1], lambda each: each[2])
@@ -386,6 +392,16 @@ def _lines(
         elif thinking or not isinstance(event, model.Thinking):
             yield from event_lines(stored.seq, event, full=full, answered=answered)
     yield from _unknown_line(unknown)
+
+
+def _shown_elsewhere(found: Found, turns: dict[int, Turn], runs_in: dict[str, str]) -> Iterator[str]:
+    """The turns that are runs of another session, which shows what happened in them: what is shown here follows."""
+    for number, turn in turns.items():
+        if turn.uid in runs_in:
+            owner = found.store.session(runs_in[turn.uid])
+            at = next(each.first_seq for each in found.store.turns(owner) if each.uid == turn.uid)
+            where = f"backstory show {owner.shown_number or owner.uid} @{at}"
+            yield output.style(f"── turn {number}  follows a run: {where}", dim=True)
 
 
 def _live_lines(number: int, run: LiveRun, cost: Cost, *, full: bool, thinking: bool) -> Iterator[str]:

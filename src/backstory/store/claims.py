@@ -2,11 +2,13 @@
 
 A run knows the agent's id of its session. The log with that id is kept as a session like any other, but its first
 turn *is* the run's, under the run's uid, whichever of the two came first. A log that holds nothing else is not shown
-beside the run; one that was gone on with by hand is a session that begins with a copy of the run's turn.
+beside the run; one that was gone on with by hand is a session that begins with a copy of the run's turn, and of which
+only the turns behind that are shown: each record is shown once.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +18,8 @@ from backstory.model import Turn
 from backstory.store import lineage, run_facts
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import apsw
 
     from backstory.store.batches import RecordBatch
@@ -31,6 +35,13 @@ CLAIMED = (
     "select 1 from turns c where c.session_id = o.id and c.uid = t.uid and c.native_id = s.native_id))))"
 )
 """A session ``s`` that is an agent's own log of runs that are here themselves, and of nothing else."""
+IS_RUN = (
+    "exists (select 1 from turns r join sessions o on o.id = r.session_id "
+    "where r.uid = t.uid and r.native_id = s.native_id and o.owner is not null)"
+)
+"""A turn ``t`` of an agent's own log, the session ``s``, that is a run which is here itself: it is shown there."""
+MAY_HAVE_RUNS = "(s.owner is null and exists (select 1 from turns where native_id = s.native_id))"
+"""Whether a session ``s`` may have such turns; most have none, and this is known at once."""
 
 
 def all_claimed(db: apsw.Connection) -> list[int]:
@@ -38,6 +49,31 @@ def all_claimed(db: apsw.Connection) -> list[int]:
     if not db.execute("select exists (select 1 from sessions where owner is not null)").get:
         return []
     return [int(str(found)) for (found,) in db.execute(f"select s.id from sessions s where {CLAIMED}")]
+
+
+def runs_in(db: apsw.Connection, session_id: int) -> dict[str, str]:
+    """The turns of an agent's own log that are runs of ours, each with the uid of the session that shows it."""
+    rows: list[Any] = db.execute(
+        "select t.uid, (select o.uid from turns r join sessions o on o.id = r.session_id where r.uid = t.uid "
+        "and r.native_id = s.native_id and o.owner is not null order by r.id limit 1) "
+        "from sessions s join turns t on t.session_id = s.id "
+        f"where s.id = ? and {MAY_HAVE_RUNS} and {IS_RUN} order by t.first_seq",
+        (session_id,),
+    ).fetchall()
+    return dict(rows)
+
+
+def events_of_runs(db: apsw.Connection, but: Collection[int]) -> list[int]:
+    """The events of all such turns, but for those of some sessions: what they say is found where the runs are."""
+    rows: list[Any] = db.execute(
+        # In this order, because few turns are runs.
+        "select distinct e.id from sessions o cross join turns r on r.session_id = o.id cross join turns t "
+        "on t.uid = r.uid cross join sessions s on s.id = t.session_id and s.native_id = r.native_id "
+        "cross join events e on e.session_id = s.id and e.seq between t.first_seq and t.last_seq and e.turn_id = t.id "
+        "where o.owner is not null and s.owner is null and s.id not in (select value from json_each(?))",
+        (json.dumps(sorted(but)),),
+    ).fetchall()
+    return [event_id for (event_id,) in rows]
 
 
 def shown_as(db: apsw.Connection, session_id: int) -> int:

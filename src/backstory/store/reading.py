@@ -8,6 +8,7 @@ import msgspec
 
 from backstory.store import (
     branches,
+    claims,
     copies,
     costs,
     events,
@@ -116,6 +117,10 @@ class Reading(Database):
 
         warnings.warn("Store.told_turns is now Store.context_turns", DeprecationWarning, stacklevel=2)
         return self.context_turns(session, budget_chars, to)
+
+    def runs_in(self, session: Session | int) -> dict[str, str]:
+        """The turns of an agent's own log that are runs of ours, each with the uid of the session that shows it."""
+        return self._read(lambda db: claims.runs_in(db, id_of(session)))
 
     def turn_count(self, session: Session | int) -> int:
         """How many turns a session has."""
