@@ -46,17 +46,17 @@ AGENT, CONTEXT_CHARS, SILENCE_S = "run.agent", "run.context_chars", "run.silence
 SETTINGS = (
     Setting("ingest.agents", [], "agents whose logs are read; empty = all that are known"),
     Setting("ingest.exclude", [], "logs that are never read: shell patterns for their whole path"),
-    Setting(AGENT, "", "the agent that `run` uses unless told; empty = that of the session's last turn"),
+    Setting(AGENT, "", "default agent of `run`; empty = the one of the session's last turn"),
     Setting(
         "run.permissions",
         "agent",
         "what a run may do without asking: agent (its own settings), ask, edit, all",
         tuple(each.value for each in Permissions),
     ),
-    Setting(CONTEXT_CHARS, 400_000, "how much of a session a run is told at most, in characters"),
+    Setting(CONTEXT_CHARS, 400_000, "longest context that a run receives, in characters"),
     Setting(SILENCE_S, 3_600, "after so many seconds without a word a run is stopped; 0 = never"),
-    Setting("list.limit", 50, "how many sessions `list` shows unless told"),
-    Setting("search.limit", 20, "how many sessions `search` shows unless told"),
+    Setting("list.limit", 50, "how many sessions `list` shows by default"),
+    Setting("search.limit", 20, "how many sessions `search` shows by default"),
 )
 OF_PROJECTS = frozenset({AGENT, CONTEXT_CHARS, SILENCE_S})
 """What a project's file may set, within bounds."""

@@ -1,7 +1,7 @@
 """Every error a person can meet: what happened, what to do about it, and the exit code a script sees.
 
 They are raised where the facts are known and shown once, at the edge. Exit codes follow sysexits(3)
-where it has one, so that a script can tell "try again" (75) from "give me another file" (65).
+where it has one, so that a script can distinguish "try again" (75) from "give me another file" (65).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REASON_CHARS_MAX = 200
-"""So much is told of an error that is none of ours."""
+"""The most characters printed of an error that is none of ours."""
 
 
 class BackstoryError(Exception):
@@ -52,9 +52,9 @@ class SessionsNotCopied(BackstoryError):
     exit_code = 65
 
     def __init__(self, path: Path, reasons: Mapping[str, str]) -> None:
-        told = "; ".join(f"{uid}: {reason}" for uid, reason in reasons.items())
+        listed = "; ".join(f"{uid}: {reason}" for uid, reason in reasons.items())
         super().__init__(
-            f"Of {path} the machine's store could not take {len(reasons)} of the sessions ({told}). They are safe "
+            f"Of {path} the machine's store could not take {len(reasons)} of the sessions ({listed}). They are safe "
             "there, the others were taken, and the next command tries again."
         )
 
@@ -169,7 +169,7 @@ class QueueBusy(StoreBusy):
 
 
 class NotQueuedNow(BackstoryError):
-    """Texts could not be queued because the queue was locked; what was typed is told again, as commands."""
+    """Texts could not be queued because the queue was locked; what was typed is printed again, as commands."""
 
     exit_code = 75
 

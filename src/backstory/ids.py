@@ -88,8 +88,8 @@ def first_timestamp_ms(head: bytes) -> int:
 
     One that no clock of an agent has shown, such as of the year 10000, is passed over.
     """
-    told = (parse_time_ms(found.group(1).decode()) for found in _TIMESTAMP.finditer(head, 0, HEAD_BYTES))
-    return next((at for at in told if at is not None), 0)
+    times = (parse_time_ms(found.group(1).decode()) for found in _TIMESTAMP.finditer(head, 0, HEAD_BYTES))
+    return next((at for at in times if at is not None), 0)
 
 
 def first_own_time_ms(head: bytes) -> int:
@@ -146,16 +146,16 @@ def parse_time_ms(text: str | int | float | None) -> int | None:
         return None
 
 
-def is_out_of_range(told: object) -> bool:
+def is_out_of_range(value: object) -> bool:
     """Whether what ``parse_time_ms`` makes nothing of is a time all the same, or a number in the place of one."""
-    if isinstance(told, str):
-        if not _LIKE_A_TIME.match(told):
+    if isinstance(value, str):
+        if not _LIKE_A_TIME.match(value):
             return False
         try:
-            return datetime.fromisoformat(told.upper()).tzinfo is not None
+            return datetime.fromisoformat(value.upper()).tzinfo is not None
         except ValueError:
             return True
-    return isinstance(told, int | float) and not isinstance(told, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def shown(uid: str, others: int = UID_SHOWN_MIN) -> str:

@@ -268,7 +268,7 @@ def own_line(at: int, turn_uid: str | None, name: str, body: bytes) -> bytes:
 
 
 class OwnLine(Struct, frozen=True, kw_only=True):
-    """Such a line, read back; ``event`` is empty for one that tells how a turn ended."""
+    """Such a line, read back; ``event`` is empty for one that says how a turn ended."""
 
     at: int
     turn: str | None = None
@@ -276,7 +276,7 @@ class OwnLine(Struct, frozen=True, kw_only=True):
 
 
 PARTIAL = "partial"
-"""A turn's ``tokens_source`` where the final count of an answer is missing: its output is at least what is told."""
+"""A turn's ``tokens_source`` where the final count of an answer is missing: its output is at least what is written."""
 
 
 class Permissions(StrEnum):
@@ -328,7 +328,7 @@ class Turn(Struct, kw_only=True):
     outcome: str | None = None
     stop_reason: str | None = None
     api_latency_ms: int | None = None
-    """How long the model took: its requests added up, as the agent tells it."""
+    """How long the model took: its requests added up, as the agent reports it."""
     duration_ms: int | None = None
     tokens: Tokens = field(default_factory=Tokens)
     tokens_source: str | None = None
@@ -383,7 +383,7 @@ class Ref(Struct, frozen=True):
     """A pull request (or merge request), an issue (or work item) or a commit.
 
     ``value`` is "12" or a commit's hash for the session's own repository, else "owner/repo#12" or "owner/repo@hash".
-    ``host`` and ``repository`` are None where neither the text nor the session tells them.
+    ``host`` and ``repository`` are None where neither the text nor the session names them.
     """
 
     type: str

@@ -139,14 +139,14 @@ def _date(words: str, now: datetime) -> Span | None:
     return None
 
 
-def _named_date(told: dict[str, str], now: datetime) -> Span:
-    month, day = 1 + _MONTHS.index(told["month"][:3]), int(told.get("day", 1))
-    year = int(told.get("year", now.year))
-    if "year" not in told and (month, day) > (now.month, now.day):
+def _named_date(named: dict[str, str], now: datetime) -> Span:
+    month, day = 1 + _MONTHS.index(named["month"][:3]), int(named.get("day", 1))
+    year = int(named.get("year", now.year))
+    if "year" not in named and (month, day) > (now.month, now.day):
         # Nothing was said or done in the future.
         year -= 1
     first = _midnight(now).replace(year=year, month=month, day=day)
-    return _days(first) if "day" in told else _months(first, 0, 1)
+    return _days(first) if "day" in named else _months(first, 0, 1)
 
 
 def _at_clock(words: str, now: datetime) -> Span | None:
@@ -157,10 +157,10 @@ def _at_clock(words: str, now: datetime) -> Span | None:
     day, hour, minute, half_hour, half_minute, half, named = found.groups()
     start = _midnight(now)
     if day:
-        told = _day(day, now) or _date(day, now)
-        if told is None:
+        span = _day(day, now) or _date(day, now)
+        if span is None:
             return None
-        start = told[0]
+        start = span[0]
     if half:
         if not 1 <= int(half_hour) <= 12:
             raise ValueError(words)

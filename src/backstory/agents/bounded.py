@@ -164,7 +164,7 @@ def _fitting_turn(turn: Turn) -> tuple[Turn, list[str]]:
     tokens = _fitting_tokens(turn.tokens, names)
     duration_ms, cost_usd = _kept(turn.duration_ms, "duration_ms", names), _kept_amount(turn.cost_usd, names)
     api_latency_ms = _kept(turn.api_latency_ms, "api_latency_ms", names)
-    # The record that told an impossible time has said so.
+    # The record with an impossible time has reported it.
     started, ended = bounds.time_ms(turn.started), bounds.time_ms(turn.ended)
     if not names and (started, ended) == (turn.started, turn.ended):
         return turn, names
@@ -178,15 +178,15 @@ def _fitting_tokens(tokens: Tokens, names: list[str]) -> Tokens:
     return Tokens(**kept) if len(names) > before else tokens
 
 
-def _kept(told: Any, name: str, names: list[str]) -> int | None:
-    found = bounds.count(told)
-    if found is None and told is not None:
+def _kept(value: Any, name: str, names: list[str]) -> int | None:
+    found = bounds.count(value)
+    if found is None and value is not None:
         names.append(name)
     return found
 
 
-def _kept_amount(told: Any, names: list[str]) -> float | None:
-    found = bounds.amount(told)
-    if found is None and told is not None:
+def _kept_amount(value: Any, names: list[str]) -> float | None:
+    found = bounds.amount(value)
+    if found is None and value is not None:
         names.append("cost_usd")
     return found

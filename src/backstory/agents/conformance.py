@@ -176,9 +176,9 @@ def _stranger_faults(agent: Agent) -> Iterator[str]:
 
 def _odd_line_faults(agent: Agent) -> Iterator[str]:
     for line in ODD_LINES:
-        told: Any = agent.log.is_whole(line)
-        if not isinstance(told, bool):
-            yield f"log.is_whole: returns {told!r} for {line[:40]!r}"
+        answer: Any = agent.log.is_whole(line)
+        if not isinstance(answer, bool):
+            yield f"log.is_whole: returns {answer!r} for {line[:40]!r}"
         given: Any = agent.log.native_id_of(line)
         if not isinstance(given, str | None):
             yield f"log.native_id_of: returns {given!r} for {line[:40]!r}"
@@ -257,7 +257,7 @@ def _steer_faults(steer: SteerPart) -> Iterator[str]:
 # logs -----------------------------------------------------------------------------------------------------------
 
 
-class _Told(Struct):
+class _Reading(Struct):
     """All that a log said, and what is wrong with it."""
 
     rows: list[tuple[int, int, int | None, str | None, Event]]
@@ -268,7 +268,7 @@ class _Told(Struct):
     """What records say beside their events: refs, summaries, record ids, and whether they hold reports."""
     faults: list[str]
 
-    def difference(self, other: _Told) -> str:
+    def difference(self, other: _Reading) -> str:
         """Where two readings of a log first differ; empty when they say the same."""
         for mine, others in zip(self.rows, other.rows, strict=False):
             if mine != others:
@@ -314,38 +314,38 @@ def _records(agent: Agent, path: Path, data: bytes) -> list[bytes]:
     return records
 
 
-def _read(agent: Agent, identity: LogIdentity, lines: Sequence[bytes], cuts: Iterable[int] = ()) -> _Told:
+def _read(agent: Agent, identity: LogIdentity, lines: Sequence[bytes], cuts: Iterable[int] = ()) -> _Reading:
     """What a log says, read whole, or by a new reader after each of the records in ``cuts``."""
-    told = _Told(rows=[], turns={}, session={}, unknown={}, beside=[], faults=[])
+    reading = _Reading(rows=[], turns={}, session={}, unknown={}, beside=[], faults=[])
     reader, cut_after = agent.log.reader(identity, None, tuple), set(cuts)
     for seq, line in enumerate(lines, start=1):
         if seq - 1 in cut_after:
-            _collect(told, reader)
+            _collect(reading, reader)
             reader = agent.log.reader(identity, reader.state(), lambda done=seq - 1: lines[:done])  # type: ignore[misc]
         if line.strip():
             parsed = reader.read(line, seq)
-            _take(told, seq, parsed)
-            told.faults += [f"log.reader: record {seq} {fault}" for fault in _source_faults(line, parsed.events)]
-    _collect(told, reader)
+            _take(reading, seq, parsed)
+            reading.faults += [f"log.reader: record {seq} {fault}" for fault in _source_faults(line, parsed.events)]
+    _collect(reading, reader)
     session: Any = reader.session
-    told.session = msgspec.to_builtins(session)
+    reading.session = msgspec.to_builtins(session)
     if not isinstance(session, SessionFacts):
-        told.faults.append(f"log.reader: its session is {session!r}")
-    told.faults += _turn_faults(agent, told)
-    return told
+        reading.faults.append(f"log.reader: its session is {session!r}")
+    reading.faults += _turn_faults(agent, reading)
+    return reading
 
 
-def _take(told: _Told, seq: int, parsed: Parsed) -> None:
-    told.faults += [f"log.reader: record {seq} {fault}" for fault in _event_faults(parsed.events)]
+def _take(reading: _Reading, seq: int, parsed: Parsed) -> None:
+    reading.faults += [f"log.reader: record {seq} {fault}" for fault in _event_faults(parsed.events)]
     turn: Any = parsed.turn
     if not isinstance(turn, Turn | None):
-        told.faults.append(f"log.reader: record {seq} is of the turn {turn!r}")
+        reading.faults.append(f"log.reader: record {seq} is of the turn {turn!r}")
         return
     uid = turn.uid if turn is not None else None
-    told.rows += [(seq, part, parsed.at, uid, event) for part, event in parsed.events if isinstance(event, Event)]
+    reading.rows += [(seq, part, parsed.at, uid, event) for part, event in parsed.events if isinstance(event, Event)]
     if parsed.refs or parsed.summaries or parsed.record_ids or parsed.has_reports:
         facts = (list(parsed.refs), list(parsed.summaries), list(parsed.record_ids), parsed.has_reports)
-        told.beside.append((seq, *facts))
+        reading.beside.append((seq, *facts))
 
 
 def _event_faults(events: Sequence[tuple[int, Event]]) -> Iterator[str]:
@@ -399,29 +399,29 @@ def _strings(value: Any) -> Iterator[str]:
                 yield from _strings(each)
 
 
-def _collect(told: _Told, reader: LogReader) -> None:
+def _collect(reading: _Reading, reader: LogReader) -> None:
     for turn in reader.touched():
         copied = msgspec.convert(msgspec.to_builtins(turn), Turn)
-        if turn.uid in told.turns:
+        if turn.uid in reading.turns:
             # As in the store, where a turn keeps the prompt it began with.
-            copied.prompt = told.turns[turn.uid].prompt
-        told.turns[turn.uid] = copied
+            copied.prompt = reading.turns[turn.uid].prompt
+        reading.turns[turn.uid] = copied
     for kind, count in reader.unknown.items():
-        told.unknown[kind] = told.unknown.get(kind, 0) + count
+        reading.unknown[kind] = reading.unknown.get(kind, 0) + count
 
 
-def _turn_faults(agent: Agent, told: _Told) -> Iterator[str]:
+def _turn_faults(agent: Agent, reading: _Reading) -> Iterator[str]:
     """Every event has its source: a record within its turn, which ``touched`` returned, of this agent."""
-    for turn in told.turns.values():
+    for turn in reading.turns.values():
         if not turn.uid or turn.agent != agent.name or not 0 < turn.first_seq <= turn.last_seq:
             yield f"log.reader: the turn {turn!r} is of another agent, or of no records"
-    for seq, _, _, uid, event in told.rows:
-        within = told.turns.get(uid) if uid is not None else None
+    for seq, _, _, uid, event in reading.rows:
+        within = reading.turns.get(uid) if uid is not None else None
         if uid is not None and (within is None or not within.first_seq <= seq <= within.last_seq):
             yield f"log.reader: record {seq} says {event.kind} in the turn {uid}, whose records it is not among"
-    not_known = sum(isinstance(event, Unknown) for *_, event in told.rows)
-    if not_known > sum(told.unknown.values()):
-        yield f"log.reader: {not_known} events are Unknown, and unknown counts {told.unknown}"
+    not_known = sum(isinstance(event, Unknown) for *_, event in reading.rows)
+    if not_known > sum(reading.unknown.values()):
+        yield f"log.reader: {not_known} events are Unknown, and unknown counts {reading.unknown}"
 
 
 def _line_faults(agent: Agent, path: Path, lines: Sequence[bytes]) -> Iterator[str]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 VALUE_BYTES_MAX = 32 * 1024 * 1024
-"""A larger value is left out, which is told."""
+"""A larger value is left out, which is reported."""
 SESSION_BYTES_MAX = 128 * 1024 * 1024
 """What is in memory of one session, counted with CELL_BYTES for each value beside its own length."""
 CELL_BYTES = 64
@@ -199,7 +199,7 @@ def _settle(copy: Path) -> None:
         return
     match asked:
         case Journal.ANOTHER_FILE:
-            raise UnreadableDatabase("its journal names another file, so it cannot be told what was committed")
+            raise UnreadableDatabase("its journal names another file, so what was committed is unknown")
         case Journal.NOTHING:
             journal.unlink()
         case Journal.ROLLBACK:

@@ -1,4 +1,4 @@
-"""How long the model took in a turn, where an agent tells only a running total when its process ends."""
+"""How long the model took in a turn, where an agent writes only a running total when its process ends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Total(Struct):
-    """A running total as last told, and how many turns had begun by then."""
+    """A running total as last written, and how many turns had begun by then."""
 
     told_ms: int | None = None
     turns: int = 0

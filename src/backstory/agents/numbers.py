@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TIME = "time"
 Count = Any
-"""The type of a field of ``Counts`` as it is told; when it can be read it is an int or None."""
+"""The type of a field of ``Counts`` as the agent writes it; read, it is an int or None."""
 
 met: ContextVar[list[str] | None] = ContextVar("met", default=None)
 """The names of what the reader that is at work could not keep."""
@@ -29,37 +29,37 @@ class Counts(Struct):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            told = getattr(self, name)
-            if told is not None and not (type(told) is int and 0 <= told <= bounds.INTEGER_MAX):
-                setattr(self, name, count(told, name))
+            value = getattr(self, name)
+            if value is not None and not (type(value) is int and 0 <= value <= bounds.INTEGER_MAX):
+                setattr(self, name, count(value, name))
 
 
-def count(told: object, name: str) -> int | None:
-    """A count as an agent tells it, called ``name``."""
-    found = bounds.count(told)
-    if found is None and told is not None:
+def count(value: object, name: str) -> int | None:
+    """A count as an agent writes it, called ``name``."""
+    found = bounds.count(value)
+    if found is None and value is not None:
         _note(name)
     return found
 
 
-def amount(told: object, name: str) -> float | None:
-    """A cost as an agent tells it."""
-    found = bounds.amount(told)
-    if found is None and told is not None:
+def amount(value: object, name: str) -> float | None:
+    """A cost as an agent writes it."""
+    found = bounds.amount(value)
+    if found is None and value is not None:
         _note(name)
     return found
 
 
-def time_ms(told: Any) -> int | None:
-    """A time as an agent tells it, in ms since 1970."""
-    at = ids.parse_time_ms(told if isinstance(told, str | int | float) else None)
-    if at is None and ids.is_out_of_range(told):
+def time_ms(value: Any) -> int | None:
+    """A time as an agent writes it, in ms since 1970."""
+    at = ids.parse_time_ms(value if isinstance(value, str | int | float) else None)
+    if at is None and ids.is_out_of_range(value):
         _note(TIME)
     return at
 
 
 def largest_input(tokens: Tokens, request: int | None) -> int | None:
-    """The input of a turn's largest request after one more; None as soon as a request's is not told.
+    """The input of a turn's largest request after one more; None as soon as a request's is missing.
 
     ``tokens``: what the turn used before; ``request``: the input of this one, caches included.
     """

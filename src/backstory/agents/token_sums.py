@@ -1,4 +1,4 @@
-"""Arithmetic with the tokens of a turn, each kind for itself; None is a count that nobody told."""
+"""Arithmetic with the tokens of a turn, each kind for itself; None is an unknown count."""
 
 from __future__ import annotations
 

@@ -84,8 +84,8 @@ def without_wrapping(content: str) -> str:
     """
     head = _HEADER.match(content) if content.startswith(_HEADER_STARTS) else None
     if head and _LASTED.search(head.group()):
-        telling = [line for line in head.group().splitlines() if line and not _PLAIN_HEADER.match(line)]
-        content = "\n".join([*telling, content[head.end() :]])
+        kept = [line for line in head.group().splitlines() if line and not _PLAIN_HEADER.match(line)]
+        content = "\n".join([*kept, content[head.end() :]])
     if content.startswith(_ERROR_MARKS[0]):
         content = content.removeprefix(_ERROR_MARKS[0]).rstrip().removesuffix(_ERROR_MARKS[1])
     if spilled := _SPILLED.match(content):

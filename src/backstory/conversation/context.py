@@ -1,7 +1,7 @@
 """The context: the text that carries a session into a run, and how it is known again in a log that echoes it.
 
 A context holds whole turns, the newest first to be chosen, in the order they happened. It stands before the
-prompt, in tags; the same tags inside what is told are escaped, so that the end of a context is always its end.
+prompt, in tags; the same tags inside the history are escaped, so that the end of a context is always its end.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ OPEN, CLOSE = f"<{TAG}>", f"</{TAG}>"
 FOREIGN_TAG = "azureal-session-context"
 """Another program's tag of the same meaning, found in the logs of agents that it ran."""
 FOREIGN_GO_ON = "azureal-internal-auto-continue"
-"""The tag of what that program tells an agent by itself, behind a context, to have it go on with its work."""
+"""The tag of what that program sends an agent by itself, behind a context, to have it go on with its work."""
 
 RESULT_CHARS_MAX = 600
 FAILURE_CHARS_MAX = 3_000
-"""What went wrong is told at more length than what went well."""
+"""What went wrong gets more room than what went well."""
 EDIT_CHARS_MAX = 4_000
 INPUT_CHARS_MAX = 500
 
@@ -46,7 +46,7 @@ _LIKE_TAGS = re.compile(
 """Where anything begins that could be taken for a tag of a context, however it goes on."""
 
 
-class ToldTurn(Struct, frozen=True, kw_only=True):
+class TurnWithEvents(Struct, frozen=True, kw_only=True):
     """A turn and its events, in order."""
 
     turn: model.Turn
@@ -62,18 +62,18 @@ class Context(Struct, frozen=True, kw_only=True):
 
 
 def build_context(
-    told: Sequence[ToldTurn], *, budget_chars: int, summary: str | None = None, turns: int = 0
+    history: Sequence[TurnWithEvents], *, budget_chars: int, summary: str | None = None, turns: int = 0
 ) -> Context:
     """Render turns, oldest first, into at most ``budget_chars`` characters; older turns give way, and it says so.
 
-    ``summary`` stands for what happened before them; ``turns`` is how many the session has, where not all are told
+    ``summary`` stands for what happened before them; ``turns`` is how many the session has, where not all are given
     here. A single turn that is larger than the budget is cut.
     """
     head = f"# Summary of what came before\n\n{_escaped(summary)}\n" if summary else ""
-    turns = max(turns, len(told))
+    turns = max(turns, len(history))
     room = budget_chars - len(head) - len(_left_out(turns))
     kept: list[str] = []
-    for each in reversed(told):
+    for each in reversed(history):
         text = "\n".join(_rendered(each))
         if len(text) + 1 > room:
             if not kept and room > 0:
@@ -89,7 +89,7 @@ def build_context(
 
 
 def chars_at_least(event: model.Event) -> int:
-    """How many characters of a context an event takes at the least; quick to tell, for knowing when enough is read."""
+    """How many characters of a context an event takes at the least; quick to count, to know when enough is read."""
     match event:
         case model.AssistantText():
             return len(event.text)
@@ -158,20 +158,20 @@ def _cut(text: str, room: int) -> str:
     return note + text[-max(room - len(note), 0) :] if room > len(note) else ""
 
 
-def _rendered(told: ToldTurn) -> Iterator[str]:
-    yield f"## User\n{_escaped(told.turn.prompt)}\n"
-    for event in told.events:
+def _rendered(given: TurnWithEvents) -> Iterator[str]:
+    yield f"## User\n{_escaped(given.turn.prompt)}\n"
+    for event in given.events:
         text = _event(event)
         if text:
             yield f"{_escaped(text)}\n"
-    if told.turn.outcome in (model.Outcome.CANCELLED, model.Outcome.CRASHED):
-        yield f"(This turn was {told.turn.outcome} before it was done.)\n"
+    if given.turn.outcome in (model.Outcome.CANCELLED, model.Outcome.CRASHED):
+        yield f"(This turn was {given.turn.outcome} before it was done.)\n"
 
 
 def _event(event: model.Event) -> str:
     match event:
         case model.UserMessage():
-            # Words that came while the turn went on; its prompt is told before.
+            # Words that came while the turn went on; its prompt stands before.
             return f"## User\n{event.content}"
         case model.AssistantText():
             return f"## Assistant\n{event.text}"
@@ -180,7 +180,7 @@ def _event(event: model.Event) -> str:
         case model.ToolResult(is_error=True):
             return f"[Failed: {event.tool_name}] {_short(event.content, FAILURE_CHARS_MAX)}"
         case model.ToolResult(tool=model.Tool.READ | model.Tool.EDIT | model.Tool.WRITE):
-            # What a file held can be read again; that it was read or written is told by the call.
+            # What a file held can be read again; the call says that it was read or written.
             return ""
         case model.ToolResult():
             return f"[Result: {event.tool_name}] {_short(event.content, RESULT_CHARS_MAX)}"
@@ -195,10 +195,10 @@ def _event(event: model.Event) -> str:
 
 
 def _call(call: model.ToolCall) -> str:
-    told = [text for text in texts_in(call.input) if text != call.file_path]
+    texts = [text for text in texts_in(call.input) if text != call.file_path]
     room = EDIT_CHARS_MAX if call.tool == model.Tool.EDIT else INPUT_CHARS_MAX
     named = f"## Tool: {call.tool_name}" + (f" ({call.file_path})" if call.file_path else "")
-    return f"{named}\n{_short(chr(10).join(told), room)}" if told else named
+    return f"{named}\n{_short(chr(10).join(texts), room)}" if texts else named
 
 
 def _short(text: str, room: int) -> str:

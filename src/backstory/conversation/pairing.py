@@ -26,7 +26,7 @@ SAID = tuple(each for each in kinds_of(KindClass.SAID) if each is not Thinking)
 """What was said, by a person, the model, or about both, keeps its place among calls and results."""
 
 SUMMING_UP = frozenset({"task_complete"})
-"""Tools by which a model says that it is done. What it says is told again as their result, and as its answer."""
+"""Tools by which a model says that it is done. What it says is repeated as their result, and as its answer."""
 
 T = TypeVar("T")
 

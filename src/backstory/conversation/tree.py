@@ -1,6 +1,6 @@
 """The conversation tree: turns that follow turns. Values only; nothing here recurses, however deep a tree is.
 
-A turn follows its parent at a record (``parent_seq``), which may lie inside it. What foreign logs tell is taken as it
+A turn follows its parent at a record (``parent_seq``), which may lie inside it. What foreign logs say is taken as it
 comes: a parent that is not there makes a root, and so does, of turns that follow each other in a circle, the first.
 """
 

@@ -95,7 +95,7 @@ class Deriver:
 
 
 def exit_code(output: str) -> int | None:
-    """The exit code that a command's output tells, at its beginning or its end.
+    """The exit code that a command's output names, at its beginning or its end.
 
     >>> exit_code("Exit code 2\\nno such file"), exit_code("ok")
     (2, None)

@@ -196,7 +196,7 @@ def _lines_changed(change: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _listed(paths: list[str]) -> str:
-    """Paths with what the others share with the first told once.
+    """Paths, with the folders that they share written once.
 
     >>> _listed(["/w/new.md", "/w/a/notes.txt", "/x/b"])
     '/w/new.md, a/notes.txt, /x/b'
@@ -276,9 +276,9 @@ def _first_words(value: Any) -> str:
 
 
 def _numbers(given: dict[str, Any]) -> str:
-    """An input without words, by its names: what is left to tell two calls apart."""
-    told = [(key, value) for key, value in given.items() if isinstance(value, int | float)]
-    return " ".join(f"{key}={msgspec.json.encode(value).decode()}" for key, value in told[:NUMBERS_SHOWN_MAX])
+    """An input without words, by its names: what is left to distinguish two calls."""
+    numbers = [(key, value) for key, value in given.items() if isinstance(value, int | float)]
+    return " ".join(f"{key}={msgspec.json.encode(value).decode()}" for key, value in numbers[:NUMBERS_SHOWN_MAX])
 
 
 def _short_texts(value: Any) -> Iterator[str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FoundTouch(Struct, frozen=True):
-    """A file was touched by the call at this place. ``path`` and ``to`` are absolute, as far as can be told."""
+    """A file was touched by the call at this place. ``path`` and ``to`` are absolute, as far as is known."""
 
     where: At
     path: str

@@ -54,7 +54,7 @@ def touches(event: Event, cwd: str | None = None) -> list[Touch]:
     """
     if not isinstance(event, ToolCall):
         return []
-    return list(dict.fromkeys(each.touch for each in _told(event, cwd)))
+    return list(dict.fromkeys(each.touch for each in _claimed(event, cwd)))
 
 
 def settle(call: ToolCall, result: ToolResult, cwd: str | None = None) -> list[Touch]:
@@ -63,21 +63,21 @@ def settle(call: ToolCall, result: ToolResult, cwd: str | None = None) -> list[T
     A shell command that failed may have done its part before, so only files that its output complains about are
     left out; one that was refused, and so never ran, touched nothing.
     """
-    told = _told(call, cwd)
+    claimed = _claimed(call, cwd)
     if result.changes:
-        return _as_agent_saw(call, told, result.changes, cwd)
-    if told and shell_parse.is_shell(call.tool_name, call.tool):
-        told = _survivors(call, told, result)
+        return _as_agent_saw(call, claimed, result.changes, cwd)
+    if claimed and shell_parse.is_shell(call.tool_name, call.tool):
+        claimed = _survivors(call, claimed, result)
     elif result.is_error:
         return []
     action = _said_action(result.content)
-    found = (_as_said(each.touch, action) for each in told)
+    found = (_as_said(each.touch, action) for each in claimed)
     return list(dict.fromkeys(found))
 
 
-def _as_agent_saw(call: ToolCall, told: list[_Told], changes: dict[str, str], cwd: str | None) -> list[Touch]:
+def _as_agent_saw(call: ToolCall, claimed: list[_Claim], changes: dict[str, str], cwd: str | None) -> list[Touch]:
     """What a command changed as the agent that watched the files says; what it read or renamed as the command says."""
-    said = [each.touch for each in told if each.touch.action in (Action.READ, Action.RENAME)]
+    said = [each.touch for each in claimed if each.touch.action in (Action.READ, Action.RENAME)]
     renamed = {place(path, cwd, None)[0] for each in said if each.to for path in (each.path, each.to)}
     seen = [Touch(path, action, call.tool_name) for path, action in changes.items()]
     return list(dict.fromkeys([*said, *(each for each in seen if place(each.path, cwd, None)[0] not in renamed)]))
@@ -150,7 +150,7 @@ _UPDATED = re.compile(
 )
 _RAN = re.compile(r"\bexit(?:ed with)?(?: code| status)?:? -?\d", re.IGNORECASE)
 _VERDICT_CHARS = 400
-"""How an exit is told stands within this many characters of a result's beginning or end."""
+"""An exit is named within this many characters of a result's beginning or end."""
 _COMPLAINT = re.compile(r"No such file|not permitted|ermission denied|s a directory|cannot |can't |did not match")
 # A filter at a pipe's end and a commit message's here-document are common, and touch nothing.
 _PROGRAM_MET = re.compile(
@@ -164,7 +164,7 @@ _SED_IN_PLACE = re.compile(r"-[nErsuz]*i|--in-place")
 _SED_SUFFIX = re.compile(r"(?:\.\w+)?\Z")
 
 
-class _Told(Struct, frozen=True):
+class _Claim(Struct, frozen=True):
     """A touch, the program that was to do it ("" for a tool or a redirection), and the path as the program had it."""
 
     touch: Touch
@@ -180,22 +180,22 @@ class _Row(Struct, frozen=True):
     folder: str = ""
 
 
-def _told(call: ToolCall, cwd: str | None) -> list[_Told]:
+def _claimed(call: ToolCall, cwd: str | None) -> list[_Claim]:
     handling = _handling(call.tool_name, call.tool)
     if handling is None:
         return []
     given: dict[str, Any] = call.input if isinstance(call.input, dict) else {}
     folder = next((given[key] for key in _FOLDER_KEYS if isinstance(given.get(key), str)), "")
     folder = "" if folder == cwd else folder
-    told = []
+    claimed = []
     for row in _by_shell(given) if handling == _SHELL else _by_tool(call, given, handling):
         if _is_a_file(row.path):
             path, to = row.path, row.to
             if folder or row.folder:
                 path = shell_parse.join(folder, shell_parse.join(row.folder, path))
                 to = to and shell_parse.join(folder, shell_parse.join(row.folder, to))
-            told.append(_Told(Touch(path, row.action.value, call.tool_name, to), row.program, row.path))
-    return told
+            claimed.append(_Claim(Touch(path, row.action.value, call.tool_name, to), row.program, row.path))
+    return claimed
 
 
 def _is_a_file(path: str) -> bool:
@@ -253,7 +253,7 @@ def _by_tool(call: ToolCall, given: dict[str, Any], handling: str) -> Iterator[_
 
 
 def _row(given: Any, action: Action, *, by_kind: bool = True) -> _Row | None:
-    """The touch that one entry of a tool's input tells."""
+    """The touch that one entry of a tool's input names."""
     if isinstance(given, str):
         return None if "*" in given else _Row(given, action)
     if not isinstance(given, dict):
@@ -435,7 +435,7 @@ _PROGRAMS: dict[str, Callable[[_Words], Iterator[_Row]]] = {
 # what came of it ------------------------------------------------------------------------------------------
 
 
-def _survivors(call: ToolCall, told: list[_Told], result: ToolResult) -> list[_Told]:
+def _survivors(call: ToolCall, claimed: list[_Claim], result: ToolResult) -> list[_Claim]:
     """The touches of a shell command that its result does not deny."""
     if result.is_error:
         if not (_RAN.search(result.content[:_VERDICT_CHARS]) or _RAN.search(result.content[-_VERDICT_CHARS:])):
@@ -443,9 +443,9 @@ def _survivors(call: ToolCall, told: list[_Told], result: ToolResult) -> list[_T
         script = shell_parse.script_of(call.input) or ""
         if len(shell_parse.simple_commands(script)) == 1:
             # The only program is the one that failed; what its output went to was there before it began.
-            told = [each for each in told if not each.program]
+            claimed = [each for each in claimed if not each.program]
     complaints = [line for line in _lines_with(_COMPLAINT, result.content) if ":" in line]
-    return [each for each in told if not any(_is_about(line, each) for line in complaints)]
+    return [each for each in claimed if not any(_is_about(line, each) for line in complaints)]
 
 
 def _lines_with(pattern: re.Pattern[str], text: str) -> Iterator[str]:
@@ -457,11 +457,11 @@ def _lines_with(pattern: re.Pattern[str], text: str) -> Iterator[str]:
         yield text[start:at]
 
 
-def _is_about(complaint: str, told: _Told) -> bool:
+def _is_about(complaint: str, claim: _Claim) -> bool:
     """Whether a line of output is what the program, or the shell itself, says of a path it could not use."""
-    if not (f"{told.program}: " in complaint if told.program else _SHELL_SAYS.match(complaint)):
+    if not (f"{claim.program}: " in complaint if claim.program else _SHELL_SAYS.match(complaint)):
         return False
-    said = told.said
+    said = claim.said
     return complaint.endswith(f" {said}") or any(each in complaint for each in (f" {said}:", f"'{said}'", f"‘{said}’"))
 
 

@@ -42,10 +42,10 @@ NAMING_SCOPES = frozenset({Scope.PROMPT, Scope.ANSWER, Scope.TOOL_INPUT})
 
 def searchable(event: model.Event) -> tuple[str, str] | None:
     """The scope of an event and its text, or None where there is nothing to find."""
-    told = _SEARCHED.get(type(event))
-    if told is None:
+    searched = _SEARCHED.get(type(event))
+    if searched is None:
         return None
-    scope, text_of = told
+    scope, text_of = searched
     if isinstance(event, model.Command) and event.name and not event.output:
         scope = Scope.COMMAND
     text = text_of(event)
@@ -56,7 +56,7 @@ def index_text(text: str, scope: str | None = None) -> str:
     """``text`` as it goes into the index: each CJK character a word of its own.
 
     In a scope, words for C++ and the like follow the text; in the scopes where people and models name things also the
-    parts of identifiers, so that ``getUserName`` is found by ``user name``. A sign tells parts from words of the text.
+    parts of identifiers, so that ``getUserName`` is found by ``user name``. A sign separates parts from the text.
     """
     if len(text) > INDEXED_CHARS_MAX:
         text = text[:INDEXED_CHARS_MAX]
@@ -74,7 +74,7 @@ def as_parts(words: Iterable[str]) -> str:
 
 
 def identifier_parts(word: str) -> list[str]:
-    """The parts of an identifier that is written in one, where case tells them apart; else nothing.
+    """The parts of an identifier that is written in one, where case separates them; else nothing.
 
     >>> identifier_parts("parseHTTPHeader")
     ['parse', 'HTTP', 'Header']

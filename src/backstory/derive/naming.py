@@ -22,12 +22,12 @@ def headline(prompt: str) -> str:
     ('Fail early', '- hi there')
     """
     lines = [" ".join(line.split()) for line in prompt.splitlines()]
-    telling = [line for line in lines if not line.startswith(_FENCE) and any(map(str.isalnum, line))]
-    if telling and _HANDED_OVER.fullmatch(telling[0]) and len(telling) > 1:
-        heading = next((line for line in telling[1:] if _HEADING.fullmatch(line)), telling[1])
+    worded = [line for line in lines if not line.startswith(_FENCE) and any(map(str.isalnum, line))]
+    if worded and _HANDED_OVER.fullmatch(worded[0]) and len(worded) > 1:
+        heading = next((line for line in worded[1:] if _HEADING.fullmatch(line)), worded[1])
         return _PLAN.sub("", _without_mark(heading), count=1)
     said = ""
-    for line in telling:
+    for line in worded:
         said = f"{said} {_without_mark(line)}".strip()
         if len(said) >= SHORT_CHARS:
             break

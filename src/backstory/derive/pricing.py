@@ -217,5 +217,5 @@ def _is_bound(tokens: Tokens, rates: Rates, source: str | None) -> bool:
     if any(count and rate is None for count, rate in _priced(tokens, rates)):
         return True
     # The longer a cache holds what is written, the more that costs.
-    is_told = tokens.cache_write_1h is not None or not tokens.cache_write
-    return not is_told and rates.cache_write_1h not in (None, rates.cache_write)
+    is_known = tokens.cache_write_1h is not None or not tokens.cache_write
+    return not is_known and rates.cache_write_1h not in (None, rates.cache_write)

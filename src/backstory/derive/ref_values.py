@@ -36,7 +36,7 @@ _REMOTE = re.compile(r"(?:[a-z+]+://(?:[^@/]*@)?([^/:]+(?::\d+)?)/|(?:[^@/:]+@)?
 
 @lru_cache(maxsize=256)
 def home_of(repository: str | None, host: str | None) -> Home:
-    """The session's repository; a remote's URL tells its host too."""
+    """The session's repository; a remote's URL holds its host too."""
     if not repository:
         return Home(host, None)
     found = _REMOTE.fullmatch(repository)
@@ -80,7 +80,7 @@ def _is_home(named: Named, home: Home) -> bool:
 
 
 def unique(refs: list[Ref]) -> list[Ref]:
-    """Each once: a commit also if it is told in two lengths, and a bare number also if its URL stands beside it."""
+    """Each once: a commit also if it is written in two lengths, and a bare number also if its URL stands beside it."""
     if len(refs) < 2:
         return refs
     placed = {(each.type, each.value.rpartition("#")[2]) for each in refs if each.repository is not None}

@@ -1,7 +1,7 @@
 """Which pull requests, issues and commits an event names: only where its words leave no doubt.
 
 A tool's output may hold hundreds of them that the session has nothing to do with, so of a call only its arguments
-count, and those lines of output that tell what it made. ``text_refs`` reads texts.
+count, and those lines of output that name what it made. ``text_refs`` reads texts.
 Everything here takes time linear in the text.
 """
 
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from backstory.derive import shell_parse
 from backstory.derive.ref_values import COMMIT, ISSUE, PR, Named, home_of, refs_of, unique
-from backstory.derive.text_refs import API_PATH, KEY, in_urls, is_hash, refs_in_text, told_in
+from backstory.derive.text_refs import API_PATH, KEY, in_urls, is_hash, named_in, refs_in_text
 from backstory.model import Tool, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _by_api(path: str) -> Iterator[Named]:
         return
     repository = found["repository"]
     placeholder = "{" in repository or repository.startswith(":")
-    for named in told_in(found, "", repository):
+    for named in named_in(found, "", repository):
         yield Named(named.type, named.value, None, None if placeholder else named.repository)
 
 
@@ -223,7 +223,7 @@ def _in_output(output: str, made: _Made) -> Iterator[Named]:
 
 
 def _in_push(output: str) -> Iterator[Named]:
-    """The commits that branches were moved to, and the merge request that the other side tells of."""
+    """The commits that branches were moved to, and the merge request that the other side names."""
     sending = False
     for line in output.splitlines():
         if line.startswith(("To ", "From ")):
@@ -235,7 +235,7 @@ def _in_push(output: str) -> Iterator[Named]:
 
 
 def _in_pages(output: str, kind: str, count: int) -> Iterator[Named]:
-    """The pages that a forge's client tells of: of one that was viewed, its own address and no other in its text."""
+    """The pages that a forge's client names: of one that was viewed, its own address and no other in its text."""
     for pattern in (_PAGE_FIELD, _PAGE_LINE):
         pages = [
             named for found in pattern.finditer(output) for _, named in in_urls(found.group(1)) if named.type == kind
@@ -288,9 +288,9 @@ def _in_arguments(name: str, given: dict[str, Any]) -> Iterator[Named]:
         if isinstance(number, int | str) and _OPERAND.fullmatch(str(number)):
             yield Named(kind, str(number), None, repository)
     for key in _KEY_ARGUMENTS:
-        told = given.get(key)
+        value = given.get(key)
         is_tracker = "issue" in name or "linear" in name or "jira" in name
-        if is_tracker and isinstance(told, str) and (found := KEY.fullmatch(told)) is not None:
+        if is_tracker and isinstance(value, str) and (found := KEY.fullmatch(value)) is not None:
             yield Named(ISSUE, found.group())
     sha = given.get("sha")
     if "commit" in name and isinstance(sha, str) and _SHA.fullmatch(sha) and is_hash(sha):

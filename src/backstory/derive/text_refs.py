@@ -89,14 +89,14 @@ def _in_path(host: str, path: str) -> Iterator[Named]:
     elif "/repos/" in f"/{path}":
         found = _SERVER.match(path)
         if found is not None:
-            yield from told_in(found, host, f"{found['owner']}/{found['name']}")
+            yield from named_in(found, host, f"{found['owner']}/{found['name']}")
         elif (found := API_PATH.match(path)) is not None:
-            yield from told_in(found, host.removeprefix("api."), found["repository"])
+            yield from named_in(found, host.removeprefix("api."), found["repository"])
     elif path.partition("/")[0] not in _NO_OWNERS and (found := _FORGE.match(path)) is not None:
         # Only GitLab nests groups, and marks where they end; its older pages of merge requests did not.
         is_plain = found["repository"].count("/") == 1
         if is_plain or found["dash"] or found["mr"]:
-            yield from told_in(found, host, found["repository"])
+            yield from named_in(found, host, found["repository"])
 
 
 def _in_azure(host: str, path: str) -> Iterator[Named]:
@@ -104,15 +104,15 @@ def _in_azure(host: str, path: str) -> Iterator[Named]:
     if found is None:
         return
     if found["project"]:
-        yield from told_in(found, host, found["project"])
+        yield from named_in(found, host, found["project"])
         return
     above, _, name = found["repository"].rpartition("_git/")
     # A project's first repository has its name, and pages that leave the project out.
     parts = [*above.strip("/").split("/"), name]
-    yield from told_in(found, host, "/".join([*parts, name] if len(parts) == 2 else parts))
+    yield from named_in(found, host, "/".join([*parts, name] if len(parts) == 2 else parts))
 
 
-def told_in(found: re.Match[str], host: str, repository: str) -> Iterator[Named]:
+def named_in(found: re.Match[str], host: str, repository: str) -> Iterator[Named]:
     repository = unquote(repository).removesuffix(".git")
     groups = found.groupdict()
     for group, kind in (("pr", PR), ("mr", PR), ("issue", ISSUE), ("picked", COMMIT), ("commit", COMMIT)):
@@ -163,19 +163,19 @@ def in_numbers(text: str) -> Iterator[tuple[int, Named]]:
 
 
 def _numbered(text: str, start: int, number: str) -> Named | None:
-    """What ``#12`` is after the words before it; None where they do not tell."""
-    before = _BEFORE.search(text, max(start - _BEFORE_MAX, 0), start) if _may_tell(text, start) else None
+    """What ``#12`` is after the words before it; None where they do not say."""
+    before = _BEFORE.search(text, max(start - _BEFORE_MAX, 0), start) if _may_name(text, start) else None
     if before is None:
         return None
     repository = before["repository"]
     if repository is None:
-        is_told = before["pr"] or before["sure"] or (before["listed"] and int(number) > LISTED_MAX)
+        is_sure = before["pr"] or before["sure"] or (before["listed"] and int(number) > LISTED_MAX)
     else:
-        is_told = repository.count("/") == 1 and not _SUFFIX.search(repository)
-    return Named(PR if before["pr"] else ISSUE, number, None, repository) if is_told else None
+        is_sure = repository.count("/") == 1 and not _SUFFIX.search(repository)
+    return Named(PR if before["pr"] else ISSUE, number, None, repository) if is_sure else None
 
 
-def _may_tell(text: str, start: int) -> bool:
+def _may_name(text: str, start: int) -> bool:
     """A quick look at what stands before a number, since most say nothing."""
     before = text[max(start - _WORD_MAX, 0) : start].lower()
     if before[-1:].isalnum() and "/" in text[max(start - _BEFORE_MAX, 0) : start]:

@@ -42,7 +42,7 @@ class FullForms:
         """Bytes of a log from some place on."""
 
     def of(self, stored: StoredEvent) -> Event:
-        """The event as its record tells it; the compact form when its bytes are not here."""
+        """The event as its record has it; the compact form when its bytes are not here."""
         where = stored.log_id, stored.position, stored.seq
         if self._told is None or self._told[0] != where:
             self._told = None
@@ -52,8 +52,8 @@ class FullForms:
                 return stored.event
             # By a reader that has seen nothing else.
             source = record_source(log.source_kind, log.agent, LogIdentity(native_id=log.native_id))
-            told = reversed(source.read(record, stored.seq).events)
-            self._told = where, log, {(part, event.kind): event for part, event in told}
+            parsed = reversed(source.read(record, stored.seq).events)
+            self._told = where, log, {(part, event.kind): event for part, event in parsed}
         _, log, events = self._told
         event = events.get((stored.part, stored.kind))
         if event is None:

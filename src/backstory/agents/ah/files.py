@@ -1,6 +1,6 @@
 """Sessions as databases of messages in a tree, in the form whose own agent goes on with them.
 
-A session that was read from such a database is written row by row as it was, with its own ids. Any other is told from
+A session that was read from such a database is written row by row as it was, with its own ids. Any other is made from
 its events: what an answer said and called is one message, the results of its calls the next, as its API wants it.
 What that form has no place for, such as thoughts, stays here. A call whose result never came is answered by the words
 that its own repair uses, because a history with half of its results is refused.
@@ -75,16 +75,16 @@ _COLUMNS = {
 }  # fmt: skip
 _NOT_NULL: Row = {"role": "", "seq": 0, "created_at": 0, "block_type": "", "event_type": "", "content": None}
 _STOPS = {Outcome.COMPLETED: "end_turn", Outcome.CANCELLED: "interrupted", Outcome.FAILED: "error"}
-"""How a run of its agent ended. One that crashed tells nothing."""
+"""How a run of its agent ended. One that crashed writes nothing."""
 _GIVEN = ("block_type", "content", "tool_id", "tool_name", "tool_input", "tool_output", "is_error", "duration_ms")
 
 
 def files_of(session: ExportSource, agent: str, folder: str) -> list[SessionFile]:
     """The files of a session: one, and a second where texts wait for it. ``agent``: whose own rows are kept."""
-    told = next(session.rows("sessions", _Whole.__struct_fields__), None)
-    if told is None:
+    row = next(session.rows("sessions", _Whole.__struct_fields__), None)
+    if row is None:
         return []
-    whole = _Whole(*told)
+    whole = _Whole(*row)
     # Of a database that was written anew the last reading counts; of copies that went on apart each one does.
     own = list({log.path: log for log in session.logs() if log.agent == agent}.values())
     if not own:
@@ -168,7 +168,7 @@ def _bound(value: Any, name: str) -> tuple[bool, Any]:
 
 
 def _text(data: bytes) -> Any:
-    """A text out of the file; as lines tell it, where it is none."""
+    """A text out of the file; as lines have it, where it is none."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -217,7 +217,7 @@ def write_kept(path: Path, logs: Sequence[KeptLog], called: str | None = None) -
                 file.insert(line.table, row)
                 changes += [row.get("details")] if row.get("event_type") == "state_change" else []
             elif line.table == rows.SESSION:
-                # Where it stood there is told of each database anew.
+                # Where it stood there is written for each database anew.
                 known.pop(rows.CURRENT, None)
                 known.pop(rows.STATE, None)
             elif line.table == "context":
@@ -233,7 +233,7 @@ def write_kept(path: Path, logs: Sequence[KeptLog], called: str | None = None) -
 
 
 def _places(times: Iterable[Any]) -> list[int]:
-    """Where messages stood that were written at these times: the branch that goes on was told last."""
+    """Where messages stood that were written at these times: the branch that continues was written last."""
     numbered = [(at if isinstance(at, int) else 0, place) for place, at in enumerate(times)]
     order = sorted(range(len(numbered)), key=lambda place: numbered[place])
     rowids = [0] * len(numbered)
@@ -276,7 +276,7 @@ def _write_queue(path: Path, logs: Sequence[KeptLog]) -> dict[str, int]:
     return file.counts
 
 
-# told from events ---------------------------------------------------------------------------------------------
+# made from events ---------------------------------------------------------------------------------------------
 
 
 class _Turn(Struct, frozen=True):
@@ -301,7 +301,7 @@ class _Turn(Struct, frozen=True):
     cache_write_tokens: int | None
 
 
-class _Told(Struct, frozen=True):
+class _EventRow(Struct, frozen=True):
     """An event. Its first fields are columns."""
 
     id: int
@@ -330,7 +330,7 @@ class _Written(Struct, frozen=True):
 
 
 _EVENT_COLUMNS = (
-    *_Told.__struct_fields__[:-1],
+    *_EventRow.__struct_fields__[:-1],
     f"iif(kind in ('{Compacted.kind}', '{Error.kind}'), event_text(data), null)",
 )
 
@@ -369,13 +369,13 @@ class _Telling:
 
     def write(self) -> None:
         """All of it."""
-        # The views count turns anew for each row, so the tables tell the rest of what they show.
+        # The views count turns anew for each row, so the rest of what they show is read from the tables.
         # A branch that was removed is gone, like there.
         there = {turn_id for turn_id, removed in self._session.rows("turns", ("id", "removed")) if removed is None}
         turns = [_Turn(*row) for row in self._session.rows("main.turns", _Turn.__struct_fields__)]
-        of: dict[int | None, list[_Told]] = {}
+        of: dict[int | None, list[_EventRow]] = {}
         for row in self._session.rows("main.events", _EVENT_COLUMNS):
-            event = _Told(*row)
+            event = _EventRow(*row)
             of.setdefault(event.turn_id, []).append(event)
         for event in sorted((each for events in of.values() for each in events), key=_order):
             if event.kind == ToolResult.kind and event.turn_id in there:
@@ -392,7 +392,7 @@ class _Telling:
         self._file.know(rows.CURRENT, current)
         self._file.know(rows.STATE, rows.CLOSED)
 
-    def _turn(self, turn: _Turn, events: list[_Told]) -> None:
+    def _turn(self, turn: _Turn, events: list[_EventRow]) -> None:
         self._tip, self._last_answer = self._parent(turn), None
         self._followed[turn.uid] = self._tip
         self._current = self._written.setdefault(turn.uid, [])
@@ -405,8 +405,8 @@ class _Telling:
             # What follows a turn that left nothing follows what that followed.
             self._current.append(self._tip)
 
-    def _events(self, turn: _Turn, events: list[_Told]) -> None:
-        answer: list[_Told] = []
+    def _events(self, turn: _Turn, events: list[_EventRow]) -> None:
+        answer: list[_EventRow] = []
         has_prompt = bool(self._current)
         for event in events:
             if event.kind in (AssistantText.kind, ToolCall.kind):
@@ -432,7 +432,7 @@ class _Telling:
                     self._stray(turn, event)
         self._answer(turn, answer)
 
-    def _answer(self, turn: _Turn, answer: list[_Told]) -> None:
+    def _answer(self, turn: _Turn, answer: list[_EventRow]) -> None:
         """An answer with all that it called, and behind it a message with what came of each call."""
         answer = [event for event in answer if event.kind == ToolCall.kind or self._given(event.id, "content")[0]]
         if not answer:
@@ -466,8 +466,8 @@ class _Telling:
             block = {"block_type": "tool_result", "tool_id": call.tool_id, "duration_ms": call.duration_ms}
             self._block(message, place, block | {"tool_output": output or "", "is_error": is_error})
 
-    def _stray(self, turn: _Turn, event: _Told) -> None:
-        """A result whose call is not told: its call is told without what was given to it."""
+    def _stray(self, turn: _Turn, event: _EventRow) -> None:
+        """A result whose call is missing: its call is written without its input."""
         waiting = self._results[self._call_of(event)]
         if event.id not in waiting:
             return
@@ -540,8 +540,8 @@ class _Telling:
 
     def _event(self, about: str | None, kind: str, key: str, /, **fields: Any) -> None:
         at = self._at // 1000
-        told = {name: value for name, value in fields.items() if value is not None}
-        details = msgspec.json.encode({"event_type": kind, "timestamp": at, **told}).decode()
+        known = {name: value for name, value in fields.items() if value is not None}
+        details = msgspec.json.encode({"event_type": kind, "timestamp": at, **known}).decode()
         row = {"id": self._id(f"{kind} {key}"), "message_id": about, "event_type": kind, "created_at": at}
         self._file.insert("events", {**row, "details": details})
 
@@ -550,7 +550,7 @@ class _Telling:
         found = self._file.db.execute(f"select {', '.join(columns)} from given where id = ?", (event_id,)).fetchone()
         return found if found is not None else (None,) * len(columns)
 
-    def _call_of(self, event: _Told) -> str:
+    def _call_of(self, event: _EventRow) -> str:
         """What a call and its result have in common; where they have no id, the turn."""
         return self._given(event.id, "tool_id")[0] or f"turn {event.turn_id}"
 
@@ -558,7 +558,7 @@ class _Telling:
         return _new_id(self._whole.uid, key, self._at)
 
 
-def _order(event: _Told) -> tuple[int, int]:
+def _order(event: _EventRow) -> tuple[int, int]:
     return event.seq, event.part
 
 

@@ -1,14 +1,14 @@
 """ah's sessions: databases ``.ah/<ulid>.db`` in the folders it was used in, later one ``.ah/ah.db`` for all of them.
 
 Source: its code up to 2026-03-29. Messages are a tree by ``parent_id``: a fork is a prompt under an earlier message. A
-user message holds a prompt, the results of the calls before it, or what the agent itself put there, told by how its
+user message holds a prompt, the results of the calls before it, or what the agent itself put there, known by how its
 text begins: a steering text, a warning, the summary of a compaction. ``seq`` is a message's depth, so it names none.
 The context's ``current_message`` is the tip that the next prompt follows. Rows may be missing anywhere: of a parent
 that is gone the branch goes on as a root, like there.
 
 What a session used is in events of its calls (input without caches); in the first builds only in the messages (input
 with caches). Texts that wait for a session lie in ``<ulid>.queue.db``. The lock there is no history. Which table has
-which column tells the version; see ``rows`` for how a database becomes lines of records.
+which column names the version; see ``rows`` for how a database becomes lines of records.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _State(TurnState, kw_only=True):
     """The last message's record of each turn that messages may still come to."""
     last_message: str | None = None
     counted: tuple[str, int | None, int | None] = ("", None, None)
-    """The answer whose tokens were taken from itself, until the event of its call tells more; and these."""
+    """The answer whose tokens were taken from itself, until the event of its call has more; and these."""
     timed: str = ""
     """The last answer that said itself how long the model took."""
 
@@ -263,7 +263,7 @@ class Reader(TurnFold[_State]):
         return self._begin_turn(native_id, prompt, at, seq, follows)
 
     def _behind(self, message: _Message) -> int:
-        """The record that what follows a message follows: of a turn's last one all that the turn still told."""
+        """The record that what follows a message follows: of a turn's last one all that the turn still holds."""
         turn = self._open_turn(message.turn_uid)
         is_last = turn is not None and self._state.tips.get(turn.uid) == message.seq
         return turn.last_seq if turn is not None and is_last else message.seq
@@ -279,9 +279,9 @@ class Reader(TurnFold[_State]):
             del messages[next(iter(messages))]
 
     def _answered(self, turn: Turn | None, native_id: str, row: dict[str, Any]) -> list[Event]:
-        """What an answer's own columns say: how it ended, who gave it, and what it cost until its event tells more."""
+        """What an answer's own columns say: how it ended, who gave it, and what it cost until its event has more."""
         stop = _text(row.get("stop_reason"))
-        told = (
+        counts = (
             numbers.count(row.get("input_tokens"), "input_tokens"),
             numbers.count(row.get("output_tokens"), "output_tokens"),
         )
@@ -291,9 +291,9 @@ class Reader(TurnFold[_State]):
             turn.outcome = Outcome.CANCELLED if stop == INTERRUPTED else turn.outcome
             if _took(turn, row):
                 self._state.timed = native_id
-            if told != (None, None):
-                _count(turn, Tokens(input=told[0], output=told[1]))
-                self._state.counted = (native_id, *told)
+            if counts != (None, None):
+                _count(turn, Tokens(input=counts[0], output=counts[1]))
+                self._state.counted = (native_id, *counts)
         return [Error(message=INTERRUPTED, code=INTERRUPTED)] if stop == INTERRUPTED else []
 
     def _block(self, block: dict[str, Any], role: str) -> list[Event]:

@@ -1,9 +1,9 @@
 """Trees of messages that stand as rows in a database: each session becomes lines of JSON, one a record, like a log.
 
-A row is told by the names of its columns, whatever the version, and a column that is not known is told like the others.
+A row is written by the names of its columns, whatever the version, and an unknown column like the others.
 A line is ``{"table", "timestamp", "row"}``; a message has its ``blocks`` with it, because they were written together.
 Lines come in the order in which their rows were written, so that a database that grew only adds lines. For that, what
-is rewritten in place is told only where the other rows do not imply it: the session's state, and the message that the
+changes in place is written only where the other rows do not imply it: the session's state, and the message that the
 next one follows. When that is not the last one written, its branch comes last. What a heartbeat writes is no history.
 """
 
@@ -39,7 +39,7 @@ CURRENT, STATE, NAME = "current_message", "session_state", "session_name"
 CLOSED, IDLE = "closed", "idle"
 FOLLOWUP = "followup"
 TEXT_BYTES, BLOB, REAL = "text_base64", "blob_base64", "real"
-"""How a value is told that JSON has no form for: bytes that should be text, others, and an infinite number."""
+"""How a value is written that JSON has no form for: bytes that should be text, others, and an infinite number."""
 _DELIVERED_S = 5
 """Between taking a text from the queue and writing it as a message there is no more than this."""
 _OF_SESSION = {"conversation_id": CONVERSATIONS, "session_id": "sessions"}
@@ -136,7 +136,7 @@ class _Session(Struct, kw_only=True):
     context: dict[str, Any] = field(default_factory=dict)
     has_context: bool = False
     has_loose_blocks: bool = False
-    """Whether the blocks of messages that are gone are told with it."""
+    """Whether the blocks of messages that are gone are written with it."""
 
 
 def sessions_in(database: Database) -> Iterator[SessionRows | UnreadRows]:
@@ -196,8 +196,8 @@ def _read(database: Database, tables: _Tables, owner: tuple[str, str] | None) ->
     session.queue = tables.rows(QUEUE, owner)
     session.has_context = tables.has(CONTEXT, "key") and tables.has(CONTEXT, "value")
     if session.has_context:
-        told = tables.rows(CONTEXT, None)
-        session.context = {row["key"]: row["value"] for row in told if isinstance(row["key"], str)}
+        rows = tables.rows(CONTEXT, None)
+        session.context = {row["key"]: row["value"] for row in rows if isinstance(row["key"], str)}
     if owner is None:
         # A file that is not named after its session is known by its first row.
         rows = [*session.messages, *session.events, *session.queue]
@@ -212,7 +212,7 @@ def _read(database: Database, tables: _Tables, owner: tuple[str, str] | None) ->
 def _share(session: _Session, tables: _Tables, all_ids: Mapping[str, None]) -> None:
     """Give a session what it has of what a file of several holds: of what belongs to none the first has it.
 
-    The file tells one current message, and all else that it knows is of the session that began last.
+    The file names one current message, and all else that it knows is of the session that began last.
     """
     is_first, last = session.native_id == next(iter(all_ids)), session.context.get("current_conversation")
     has_rest = session.native_id == last if isinstance(last, str) and last in all_ids else is_first
@@ -281,7 +281,7 @@ def _beside(session: _Session) -> dict[int | None, list[bytes]]:
     for table, row, at in _happened(session):
         place = places.get(row.get("message_id")) if table == EVENTS else None
         if place is None:
-            # In one second a text is queued before it is delivered, and a run tells of a message it has written.
+            # In one second a text is queued before it is delivered, and a run notes a message after writing it.
             place = (bisect_left if table == QUEUE else bisect_right)(times, _seconds(at)) - 1
         found.setdefault(place if place >= 0 else None, []).append(_line(table, row, at))
     return found
@@ -292,7 +292,7 @@ def _happened(session: _Session) -> Iterator[tuple[str, Row, Any]]:
         yield EVENTS, row, row.get("created_at")
     for row in session.queue:
         consumed = row.get("consumed_at")
-        # That a text was taken is told as a fact of its own: the telling of the text stays as it was.
+        # That a text was taken is a line of its own: the line of the text stays as it was.
         yield QUEUE, {name: value for name, value in row.items() if name != "consumed_at"}, row.get("created_at")
         if consumed is not None:
             yield CONSUMED, {"id": row.get("id"), "consumed_at": consumed}, consumed
@@ -301,7 +301,7 @@ def _happened(session: _Session) -> Iterator[tuple[str, Row, Any]]:
 
 
 def _blocks(tables: _Tables, session: _Session) -> dict[Any, list[Row]]:
-    """The blocks of a session's messages by message, and of no message at all those that are told with it."""
+    """The blocks of a session's messages by message, and of no message at all those that are written with it."""
     if not tables.has(BLOCKS):
         return {}
     loose = " or m.id is null" if session.has_loose_blocks else ""
@@ -353,14 +353,14 @@ def _follows(session: _Session, blocks: Mapping[Any, list[Row]]) -> dict[Any, An
 
 def _unimplied(session: _Session, ordered: list[Row]) -> Iterator[bytes]:
     """What is known of a session as a whole and does not follow from the lines before, with messages in this order."""
-    told, last = session.context, ordered[-1]["id"] if ordered else None
-    if (session.has_context and told.get(CURRENT) != last) and (session.owner is None or CURRENT in told):
-        yield _line(CONTEXT, {"key": CURRENT, "value": told.get(CURRENT)})
+    context, last = session.context, ordered[-1]["id"] if ordered else None
+    if (session.has_context and context.get(CURRENT) != last) and (session.owner is None or CURRENT in context):
+        yield _line(CONTEXT, {"key": CURRENT, "value": context.get(CURRENT)})
     changes = (row.get("details") for row in session.events if row.get("event_type") == "state_change")
     implied = state_after(changes) if ordered is session.messages else None
-    if session.has_context and session.owner is None and told.get(STATE) != implied:
-        yield _line(CONTEXT, {"key": STATE, "value": told.get(STATE)})
-    for key, value in told.items():
+    if session.has_context and session.owner is None and context.get(STATE) != implied:
+        yield _line(CONTEXT, {"key": STATE, "value": context.get(STATE)})
+    for key, value in context.items():
         if key not in (CURRENT, STATE, NAME, "current_conversation"):
             yield _line(CONTEXT, {"key": key, "value": value})
     if session.of.get("closed_at") is not None:
@@ -369,7 +369,7 @@ def _unimplied(session: _Session, ordered: list[Row]) -> Iterator[bytes]:
 
 
 def state_after(changes: Iterable[Any]) -> str | None:
-    """The state that a session is left in after these changes, given as JSON: at its end no change tells so."""
+    """The state that a session is left in after these changes, given as JSON: at its end no change says so."""
     state = None
     for each in changes:
         try:

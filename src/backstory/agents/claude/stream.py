@@ -1,7 +1,7 @@
 """What a run prints while it goes on, and what it came to.
 
 A run is ``claude -p`` with ``stream-json``: the blocks of messages are those of the log, but a message's true usage
-is only in its ``stream_event`` records. One run may tell several ``init`` and ``result`` records, and ends when the
+is only in its ``stream_event`` records. One run may print several ``init`` and ``result`` records, and ends when the
 process does. Cost is a running total; the usage of a result is its own.
 """
 

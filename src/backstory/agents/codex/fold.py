@@ -60,7 +60,7 @@ class State(TurnState, kw_only=True):
     path_copied: list[tuple[str, int]] = field(default_factory=list)
     """The path as it was when copies began."""
     untold: list[tuple[str, int]] = field(default_factory=list)
-    """What the model was sent as the user's words, and how many images, while no other record tells the prompt."""
+    """What the model was sent as the user's words, and how many images, while no other record has the prompt."""
 
 
 class Fold(TurnFold[State]):
@@ -72,13 +72,13 @@ class Fold(TurnFold[State]):
 
     # tasks and calls ------------------------------------------------------------------------------------------
 
-    def _begin_task(self, told: TurnContext | EventMsg) -> None:
-        state, task = self._state, told.turn_id or None
+    def _begin_task(self, payload: TurnContext | EventMsg) -> None:
+        state, task = self._state, payload.turn_id or None
         state.tells_tasks = True
-        is_told_again = task in state.over and isinstance(told, EventMsg)
-        if task is None or task != state.task or is_told_again:
+        is_repeated = task in state.over and isinstance(payload, EventMsg)
+        if task is None or task != state.task or is_repeated:
             state.task, state.task_prompts, state.task_error, state.tellings = task, 0, None, {}
-            state.task_root = told.root_turn_id or None
+            state.task_root = payload.root_turn_id or None
             state.untold, state.is_copy = [], task in state.over
             if state.is_copy:
                 self._follow_copy(ids.turn_uid(NAME, task or ""))
@@ -98,13 +98,13 @@ class Fold(TurnFold[State]):
         if failed and (call := self._state.calls.by_id.get(call_id)):
             call.has_failed = True
 
-    def _end_turn(self, told: EventMsg, outcome: Outcome, duration_ms: int | None) -> Turn | None:
+    def _end_turn(self, payload: EventMsg, outcome: Outcome, duration_ms: int | None) -> Turn | None:
         """The turn that a task's end is about; none when the task had no prompt of its own."""
         turn, ours = self._state.turn, self._state.turn_task
-        if told.turn_id is not None:
-            self._state.over = [*self._state.over, told.turn_id][-_OVER_MAX:]
+        if payload.turn_id is not None:
+            self._state.over = [*self._state.over, payload.turn_id][-_OVER_MAX:]
         root = self._state.task_root if ours == self._state.task else None
-        if turn is None or not (told.turn_id is None or ours is None or told.turn_id in (ours, root)):
+        if turn is None or not (payload.turn_id is None or ours is None or payload.turn_id in (ours, root)):
             return None
         turn.outcome, turn.duration_ms = outcome, duration_ms
         return turn
@@ -126,7 +126,7 @@ class Fold(TurnFold[State]):
     # turns and their tree -------------------------------------------------------------------------------------
 
     def _prompt(self, channel: str, text: str, images: int, at: int | None, seq: int) -> Event | None:
-        """Begin a turn, unless another channel has told this prompt of the task already."""
+        """Begin a turn, unless another channel has given this prompt of the task already."""
         text = strip_context(IDE_CONTEXT.sub("", text))
         shown = "\n".join([text] * bool(text.strip()) + ["[image]"] * images)
         if not shown or self._is_repeated(channel, text.strip()):
@@ -136,7 +136,7 @@ class Fold(TurnFold[State]):
         return event
 
     def _is_repeated(self, channel: str, text: str) -> bool:
-        # Counted per channel: the same words typed twice are two prompts, told twice each.
+        # Counted per channel: the same words typed twice are two prompts, written twice each.
         digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
         tellings = self._state.tellings
         counts = tellings.setdefault(digest, {})
@@ -156,7 +156,7 @@ class Fold(TurnFold[State]):
         turn = self._begin_turn(native_id, prompt, at, seq)
         turn.model, state.turn_task = state.model, state.task
         state.session.leaf, state.path_copied = None, []
-        # A turn that is told again, as copies are, keeps its place.
+        # A turn that is repeated, as copies are, keeps its place.
         again = next((place for place, (known, _) in enumerate(state.path) if known == turn.uid), len(state.path))
         del state.path[again:]
         turn.parent_uid, turn.parent_seq = state.path[-1] if state.path else (None, None)
@@ -191,7 +191,7 @@ class Fold(TurnFold[State]):
             lengthen(turn, at)
         if state.tells_tasks:
             return
-        # A log that tells no tasks tells how a turn ended by the last thing said.
+        # In a log without tasks the last thing said is how a turn ended.
         match last:
             case AssistantText() | Plan():
                 turn.outcome = Outcome.COMPLETED

@@ -42,4 +42,4 @@ KEPT_ITEMS = frozenset(
 )  # fmt: skip
 KEPT_STREAM = frozenset({"turn.started"})
 KEPT_STREAM_ITEMS = frozenset({"agent_message", "error", "plan", "reasoning", "todo_list"})
-"""Items that are told when they are done, if at all."""
+"""Items that are written when they are done, if at all."""

@@ -24,7 +24,7 @@ _IMAGE_TAG = re.compile(r"\s*</?image\b[^>]*>\s*\Z")
 
 
 def is_synthetic(item: ResponseItem, text: str) -> bool:
-    """Whether Codex wrote these words in the user's place: newer logs say so, in older ones the words tell."""
+    """Whether Codex wrote these words in the user's place: newer logs say so, in older ones the words show it."""
     kinds = item.origin.content_item_kinds if item.origin is not None else None
     if kinds:
         return not any(kind.startswith("user.") for kind in kinds)
@@ -43,9 +43,9 @@ def typed(content: Any) -> tuple[str, int]:
 
 def typed_command(text: str) -> list[Command]:
     """A shell command typed after a ``!``, and what it printed: two, because only the first is the person's words."""
-    told = _SHELL_COMMAND.match(text)
-    if told is None:
+    found = _SHELL_COMMAND.match(text)
+    if found is None:
         return []
-    printed = (told.group(2) or "").strip()
-    command = Command(name=f"! {told.group(1)}")
+    printed = (found.group(2) or "").strip()
+    command = Command(name=f"! {found.group(1)}")
     return [command, Command(name="", output=printed)] if printed else [command]

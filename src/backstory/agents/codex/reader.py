@@ -1,10 +1,10 @@
 """Codex CLI's logs: ``sessions/Y/M/D/rollout-<time>-<thread>.jsonl`` (or ``.zst``) below CODEX_HOME (else ~/.codex).
 
-Source: recorded logs of 0.124 to 0.169. A line is ``{timestamp, type, payload}``. The conversation is told
+Source: recorded logs of 0.124 to 0.169. A line is ``{timestamp, type, payload}``. The conversation is written
 twice: by ``response_item`` (what the model is sent) and by ``event_msg`` (what the screen showed). Answers and
 tools are taken from the first, prompts and endings from the second. A task is a turn, known by its ``turn_id``;
 forks and helpers begin with copies of their parent's records, whose turns keep their ids. Token counts are a
-running total of the thread. These logs tell no costs, nor how long the model took: a task's time holds its tools.
+running total of the thread. These logs hold no costs, nor how long the model took: a task's time holds its tools.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Reader(Fold):
             slots += self._record(record, at, seq)
         # From a copy to the next prompt records make no turn longer.
         turn = None if self._state.path_copied else self._turn_at(seq)
-        # A telling that repeats another leaves its slot empty, so that parts never depend on what came before.
+        # A copy of an event leaves its slot empty, so that parts never depend on what came before.
         # A prompt that an earlier record held stands before the record's own parts, whose numbers stay theirs.
         events = [(part, event) for part, event in enumerate(untold + slots, -len(untold)) if event is not None]
         if turn is not None and events:
@@ -84,8 +84,8 @@ class Reader(Fold):
             case ResponseLine(payload=item, told_cwd=cwd):
                 self._state.session.cwd = self._state.session.cwd or cwd
                 return self._response(item, at, seq)
-            case EventLine(payload=told):
-                return self._event(told, at, seq)
+            case EventLine(payload=payload):
+                return self._event(payload, at, seq)
             case TurnContextLine(payload=context):
                 return self._turn_context(context)
             case SessionMetaLine(payload=meta):
@@ -96,14 +96,14 @@ class Reader(Fold):
                 return [] if record.type in KEPT else [self.unknown.emit(record.type or "record without a type")]
 
     def _copied(self, record: Record) -> list[Event | None]:
-        """A record that a fork repeats in the same log says nothing new, but counts are told from its totals on."""
+        """A record that a fork repeats in the same log adds no events, but later counts continue from its totals."""
         match record:
             case EventLine(payload=EventMsg(type="token_count", info=info)) if info is not None:
                 self._state.totals = info.total_token_usage or self._state.totals
         return []
 
     def _untold_prompts(self, record: Record, at: int | None, seq: int) -> list[Event | None]:
-        """The prompts of a task that only the model's copy tells: it is known when the model begins to answer."""
+        """The prompts of a task that only the model's copy holds: it is known when the model begins to answer."""
         state = self._state
         if not state.untold or not isinstance(record, ResponseLine) or record.payload.role in _ROLES_ASKING:
             return []
@@ -174,7 +174,7 @@ class Reader(Fold):
                 return [self.unknown.emit(f"response_item/message/{role}")]
 
     def _doubled_prompt(self, item: ResponseItem, text: str, images: int, at: int | None, seq: int) -> Event | None:
-        """The model's copy of a prompt counts only where nothing else tells it: in old logs, and in copied turns."""
+        """The model's copy of a prompt counts only where no other record holds it: in old logs, and in copied turns."""
         if is_synthetic(item, text):
             return None
         if self._state.has_events and not self._state.has_copies:
@@ -192,44 +192,44 @@ class Reader(Fold):
 
     # what the screen showed -----------------------------------------------------------------------------------
 
-    def _event(self, told: EventMsg, at: int | None, seq: int) -> list[Event | None]:
+    def _event(self, payload: EventMsg, at: int | None, seq: int) -> list[Event | None]:
         self._state.has_events = True
-        match told.type:
+        match payload.type:
             case "user_message":
-                if told.kind not in (None, "plain"):
+                if payload.kind not in (None, "plain"):
                     return [None]
-                images = len(told.images or ()) + len(told.local_images or ())
-                return [self._prompt("user_message", told.message or "", images, at, seq)]
-            case "item_completed" if told.item is not None:
-                return self._item(told.item, at, seq)
+                images = len(payload.images or ()) + len(payload.local_images or ())
+                return [self._prompt("user_message", payload.message or "", images, at, seq)]
+            case "item_completed" if payload.item is not None:
+                return self._item(payload.item, at, seq)
             case "task_started" | "turn_started":
-                self._begin_task(told)
+                self._begin_task(payload)
                 return []
             case "task_complete" | "turn_complete":
-                return self._complete(told)
+                return self._complete(payload)
             case "turn_aborted":
-                return [self._aborted(told)]
+                return [self._aborted(payload)]
             case "error":
-                self._state.task_error = told.message or ""
-                return [Error(message=told.message or "", code=code_of(told.codex_error_info))]
+                self._state.task_error = payload.message or ""
+                return [Error(message=payload.message or "", code=code_of(payload.codex_error_info))]
             case "stream_error":
-                return [Retry(message=told.message or "")]
+                return [Retry(message=payload.message or "")]
             case "warning" | "guardian_warning" | "deprecation_notice":
-                return [Hook(name=told.type, output=told.message or told.summary or "")]
+                return [Hook(name=payload.type, output=payload.message or payload.summary or "")]
             case kind:
-                return self._note(kind, told)
+                return self._note(kind, payload)
 
-    def _note(self, kind: str, told: EventMsg) -> list[Event | None]:
+    def _note(self, kind: str, payload: EventMsg) -> list[Event | None]:
         """Records that change what is known without being an event."""
         match kind:
             case "token_count":
-                self._note_tokens(told.info)
+                self._note_tokens(payload.info)
             case "thread_rolled_back":
-                self._roll_back(told.num_turns)
+                self._roll_back(payload.num_turns)
             case "thread_name_updated":
-                self._state.session.title = (told.thread_name or "").strip() or self._state.session.title
+                self._state.session.title = (payload.thread_name or "").strip() or self._state.session.title
             case kind if kind in KEPT_EVENTS:
-                self._note_failure(told.call_id or "", event_failed(told))
+                self._note_failure(payload.call_id or "", event_failed(payload))
             case _:
                 return [self.unknown.emit(f"event_msg/{kind}")]
         return []
@@ -242,30 +242,30 @@ class Reader(Fold):
             return [Error(message=item.message or "")]
         if item.type not in KEPT_ITEMS:
             return [self.unknown.emit(f"event_msg/item_completed/{item.type}")]
-        # What a script of the model's calls is told by its item alone; all other items repeat a response_item.
+        # A call made by the model's script is in its item alone; all other items repeat a response_item.
         if (item.id or "").startswith("exec-") and (nested := nested_call(item)):
             return [*nested]
         self._note_failure(item.id or "", item_failed(item))
         return []
 
-    def _complete(self, told: EventMsg) -> list[Event | None]:
-        error = TurnError(told.error) if isinstance(told.error, str) else told.error or TurnError()
+    def _complete(self, payload: EventMsg) -> list[Event | None]:
+        error = TurnError(payload.error) if isinstance(payload.error, str) else payload.error or TurnError()
         before, message = self._state.task_error, error.message or ""
-        failed = bool(told.error) or (before is not None and not told.last_agent_message)
-        duration_ms = numbers.count(told.duration_ms, "duration_ms")
-        self._end_turn(told, Outcome.FAILED if failed else Outcome.COMPLETED, duration_ms)
+        failed = bool(payload.error) or (before is not None and not payload.last_agent_message)
+        duration_ms = numbers.count(payload.duration_ms, "duration_ms")
+        self._end_turn(payload, Outcome.FAILED if failed else Outcome.COMPLETED, duration_ms)
         events: list[Event | None] = [Complete(success=not failed, duration_ms=duration_ms)]
-        if told.error:
+        if payload.error:
             is_repeated = before is not None and before == message
             events.insert(0, None if is_repeated else Error(message=message, code=code_of(error.codex_error_info)))
         return events
 
-    def _aborted(self, told: EventMsg) -> Error:
-        reason = told.reason or ""
-        duration_ms = numbers.count(told.duration_ms, "duration_ms")
+    def _aborted(self, payload: EventMsg) -> Error:
+        reason = payload.reason or ""
+        duration_ms = numbers.count(payload.duration_ms, "duration_ms")
         # A helper's log closes the copy of its parent's turn like this, though that turn went on.
         is_seal = self._state.has_copies and duration_ms is None
-        turn = None if is_seal else self._end_turn(told, Outcome.CANCELLED, duration_ms)
+        turn = None if is_seal else self._end_turn(payload, Outcome.CANCELLED, duration_ms)
         if turn is not None:
             turn.stop_reason = reason or None
         return Error(message=f"turn aborted: {reason}", code="interrupted")
@@ -274,8 +274,8 @@ class Reader(Fold):
 def _begins_a_task(record: Record) -> bool:
     """Whether a record may end a copy: the beginning of another task, or of another thread."""
     match record:
-        case EventLine(payload=told):
-            return told.type in _STARTS
+        case EventLine(payload=payload):
+            return payload.type in _STARTS
         case _:
             return isinstance(record, SessionMetaLine | TurnContextLine)
 

@@ -67,7 +67,7 @@ class Origin(Struct):
 
 
 class ResponseItem(Struct):
-    """A message, a call (``*_call``) or its result (``*_output``), told by ``type``."""
+    """A message, a call (``*_call``) or its result (``*_output``), distinguished by ``type``."""
 
     type: str = ""
     id: str | None = None
@@ -110,7 +110,7 @@ class McpAnswer(Struct):
 
 
 class McpResult(McpAnswer):
-    """Older builds wrap an answer in ``Ok``, and tell a failure as ``Err``."""
+    """Older builds wrap an answer in ``Ok``, and write a failure as ``Err``."""
 
     ok: McpAnswer | None = field(default=None, name="Ok")
     err: Any = field(default=UNSET, name="Err")
@@ -185,7 +185,7 @@ class ResponseLine(Struct, tag="response_item"):
     payload: ResponseItem
     timestamp: Any = None
     told_cwd: str | None = None
-    """The folder that the session is at work in, where only the model was told of it."""
+    """The folder that the session is at work in, where only the model's messages name it."""
 
 
 class EventLine(Struct, tag="event_msg"):

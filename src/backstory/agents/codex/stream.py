@@ -1,6 +1,6 @@
-"""What a run of ``codex exec --json`` prints: items with a short id each, told when they start and when they are done.
+"""What a run of ``codex exec --json`` prints: items with a short id each, printed when they start and end.
 
-Only ``turn.completed`` and ``turn.failed`` tell how it ended; calls that Codex refused are told on stderr alone.
+Only ``turn.completed`` and ``turn.failed`` say how it ended; calls that Codex refused are named on stderr alone.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class StreamReader:
         slots: list[Event | None] = []
         for record in records:
             slots += self._record(record)
-        # A call that has been told leaves its slot empty, so that parts never depend on what came before.
+        # A call that was emitted before leaves its slot empty, so that parts never depend on what came before.
         events = [(part, event) for part, event in enumerate(slots) if event is not None]
         return Streamed(events, takes_number=any(record.type != "item.updated" for record in records))
 
@@ -127,7 +127,7 @@ class StreamReader:
 
     def ended(self, exit: Exit) -> Ending:
         outcome = self._outcome(exit)
-        # A total of nothing is none: a review is told so, whose requests are another thread's.
+        # A total of nothing is none: a review has one, because its requests are another thread's.
         usage = self._usage if self._usage is not None and self._usage.spent() else None
         return Ending(
             outcome=outcome,
@@ -227,9 +227,9 @@ class StreamReader:
     def _why(self, exit: Exit) -> str | None:
         if self._failed:
             return None
-        told = self._last_error or "\n".join(self._held)
-        if told or self._said_why:
-            return told or None
+        error = self._last_error or "\n".join(self._held)
+        if error or self._said_why:
+            return error or None
         return f"signal {exit.signal}" if exit.signal is not None else f"exit code {exit.code}"
 
 

@@ -48,7 +48,7 @@ class ResultMetadata(Struct):
 
 
 class ToolResultObject(Struct):
-    """A result that is more than its text, as older builds and MCP tell it."""
+    """A result that is more than its text, as older builds and MCP write it."""
 
     content: Any = None
     output: Any = None
@@ -101,11 +101,11 @@ def inner_command(command: str) -> str:
 
 
 def output_of(output: Any) -> tuple[str, bool]:
-    """A result's text as told, and whether it tells of a failure."""
+    """A result's text, and whether it is a failure."""
     if isinstance(output, dict) and ("content" in output or "output" in output):
-        told = fitted(output, ToolResultObject)
-        text, said = output_of(told.output if told.content is None else told.content)
-        return text, said or told.success is False or told.exit_code() != 0
+        result = fitted(output, ToolResultObject)
+        text, said = output_of(result.output if result.content is None else result.content)
+        return text, said or result.success is False or result.exit_code() != 0
     text = plain_text(output)
     if text.startswith('{"') and '"metadata"' in text:
         wrapped = fitted(arguments_of(text), ToolResultObject)
@@ -119,8 +119,8 @@ def output_of(output: Any) -> tuple[str, bool]:
     return text, False
 
 
-def event_failed(told: EventMsg) -> bool:
-    return told.success is False or told.exit_code not in (None, 0) or _mcp_failed(told.result)
+def event_failed(payload: EventMsg) -> bool:
+    return payload.success is False or payload.exit_code not in (None, 0) or _mcp_failed(payload.result)
 
 
 def _mcp_failed(result: McpResult | str | None) -> bool:

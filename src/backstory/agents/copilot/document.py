@@ -43,7 +43,7 @@ def record_end(head: bytes) -> re.Pattern[bytes]:
 
 
 def session_of(head: bytes) -> str | None:
-    """The id of the session whose document begins like this; None for another kind of document, "" when not told."""
+    """The id of the session whose document begins like this; None for another kind of document, "" without one."""
     if not _OPENING.match(head):
         return None
     found = _SESSION.search(head)
@@ -51,7 +51,7 @@ def session_of(head: bytes) -> str | None:
 
 
 def started_ms(head: bytes) -> int:
-    """When the session began, ms since 1970; 0 when the document's beginning does not tell."""
+    """When the session began, ms since 1970; 0 when the document's beginning does not say."""
     found = _STARTED.search(head) if _OPENING.match(head) else None
     return ids.parse_time_ms(found.group(1).decode("utf-8", "replace")) or 0 if found else 0
 
@@ -75,8 +75,8 @@ def native_id_of(record: bytes) -> str | None:
     """The id of the one element that a record holds."""
     found = piece(record)
     elements = [*found.entries, *found.messages] if found is not None and not found.rest else []
-    told = elements[0].get("id") if len(elements) == 1 and isinstance(elements[0], dict) else None
-    return told if isinstance(told, str) and told else None
+    session_id = elements[0].get("id") if len(elements) == 1 and isinstance(elements[0], dict) else None
+    return session_id if isinstance(session_id, str) and session_id else None
 
 
 def piece(record: bytes) -> Piece | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     pass
 
 _MESSAGES_BYTES_MAX = 4 * 1024 * 1024
-"""So many bytes of a document's messages wait for a timeline that tells the same."""
+"""So many bytes of a document's messages wait for a timeline that repeats them."""
 _ADDED = re.compile(r"\s*<(current_datetime|reminder)>.*?</\1>", re.DOTALL)
 """What the earliest builds put behind a prompt."""
 
@@ -63,7 +63,7 @@ class DocumentFold(Fold):
             state.turn.model = state.turn.model or state.selected
 
     def _entry(self, entry: dict[str, Any], at: int | None, seq: int) -> list[Event | None]:
-        """What an entry of the timeline says; None in the place of an event that was told before."""
+        """What an entry of the timeline says; None in the place of an event that was emitted before."""
         kind, text = as_text(entry.get("type")), as_text(entry.get("text"))
         match kind:
             case "user":
@@ -91,17 +91,17 @@ class DocumentFold(Fold):
         return [UserMessage(content=prompt)]
 
     def _entry_call(self, kind: str, entry: dict[str, Any]) -> list[Event | None]:
-        """A call with its result, which takes the second place also when the call was told by another entry."""
+        """A call with its result, which takes the second place also when the call came from another entry."""
         data = {name: entry.get(old) for name, old in (("toolCallId", "callId"), ("toolName", "name"))}
-        told = self._started({**data, "arguments": entry.get("arguments")})
+        call = self._started({**data, "arguments": entry.get("arguments")})
         if kind == "tool_call_requested":
-            return [*told]
+            return [*call]
         result = entry.get("result")
-        is_told = isinstance(result, dict)
+        is_known = isinstance(result, dict)
         content = plain_text(result.get("log")) if isinstance(result, dict) else plain_text(result)
         is_good = not isinstance(result, dict) or result.get("type") == "success"
         done = self._result({**data, "success": is_good, "result": {"content": content}})
-        return [told[0] if told else None, done if is_told or content else None]
+        return [call[0] if call else None, done if is_known or content else None]
 
     def _note_entry(self, kind: str, events: list[Event], at: int | None) -> None:
         turn = self._state.turn

@@ -54,7 +54,7 @@ class State(TurnState, kw_only=True):
     routed: str | None = None
     """The model that ``auto`` was last turned into."""
     thought: tuple[str, str] = ("", "")
-    """The kind of record that told the last thinking, and its digest: some builds tell it twice."""
+    """The kind of record that held the last thinking, and its digest: some builds write it twice."""
     is_running: bool = False
     has_answered: bool = False
     has_receipts: bool = False
@@ -62,11 +62,11 @@ class State(TurnState, kw_only=True):
     """The last request without a receipt and its output tokens: an answer may come in several records."""
     total: Tokens = field(default_factory=Tokens)
     counted: Tokens = field(default_factory=Tokens)
-    """What was given to turns since that total was told."""
+    """What was given to turns since that total was written."""
     turns_counted: int = 0
     latency: latency.Total = field(default_factory=latency.Total)
     messages: list[Any] = field(default_factory=list)
-    """A document's messages, for as long as it has told no timeline."""
+    """A document's messages, for as long as it has no timeline."""
     messages_bytes: int = 0
     has_timeline: bool = False
 
@@ -102,7 +102,7 @@ class Fold(TurnFold[State]):
         self._begin_turn(native_id, prompt, at, seq)
 
     def _thinking(self, kind: str, text: str) -> list[Event]:
-        """What was thought, unless the last thinking is the same, told by a record of the other kind."""
+        """What was thought, unless the last thinking is the same, from a record of the other kind."""
         if not text:
             return []
         digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
@@ -167,7 +167,7 @@ class Fold(TurnFold[State]):
             turn.stop_reason = as_text(usage.get("finishReason")) or turn.stop_reason
 
     def _note_answer_tokens(self, data: dict[str, Any]) -> None:
-        """The output tokens of a request that has no receipt; each of its records may tell them."""
+        """The output tokens of a request that has no receipt; each of its records may have them."""
         output = numbers.count(data.get("outputTokens"), "outputTokens")
         if output is None or self._state.has_receipts:
             return
@@ -190,7 +190,7 @@ class Fold(TurnFold[State]):
             self._give_latency(used.get("duration") if self._state.has_receipts else None)
 
     def _note_totals(self, metrics: Any, latency_ms: Any) -> None:
-        """What a process says it used in all: from it comes what its requests did not tell."""
+        """What a process says it used in all: from it comes what its requests did not count."""
         if not isinstance(metrics, dict) or not metrics:
             return
         state, total = self._state, Tokens()
@@ -211,7 +211,7 @@ class Fold(TurnFold[State]):
             if state.turn is not None and state.turns_counted > 1:
                 state.turn.tokens_source = "run"
         elif state.turn is not None and state.turn.tokens_source:
-            # A zero that is told is known, too.
+            # A zero that is written is known, too.
             self._give(rest)
         state.total, state.counted, state.turns_counted = total, Tokens(), 0
 
@@ -225,8 +225,8 @@ class Fold(TurnFold[State]):
             turn.tokens = token_sums.sum_of(turn.tokens, tokens)
             turn.tokens_source = turn.tokens_source or "reported"
 
-    def _give_latency(self, told: Any) -> None:
+    def _give_latency(self, total: Any) -> None:
         """Add how long the model took for a request to the turn that it was for."""
-        lasted_ms, turn = numbers.count(told, "api_latency_ms"), self._state.turn
+        lasted_ms, turn = numbers.count(total, "api_latency_ms"), self._state.turn
         if lasted_ms is not None and turn is not None:
             turn.api_latency_ms = added(lasted_ms, turn.api_latency_ms)

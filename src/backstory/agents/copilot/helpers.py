@@ -23,12 +23,12 @@ class Helpers(Struct):
 
     def named(self, events: list[Event], kind: str, data: dict[str, Any], helper: Any) -> list[Event]:
         """What a helper's record says, with the call by which it is at work where that is known."""
-        told, own = data.get("parentToolCallId"), helper if isinstance(helper, str) else ""
+        parent, own = data.get("parentToolCallId"), helper if isinstance(helper, str) else ""
         if kind == "subagent.started" and own and isinstance(call_id := data.get("toolCallId"), str):
             self.calls[own] = call_id
             if len(self.calls) > HELPERS_MAX:
                 self.calls.pop(next(iter(self.calls)))
-        call_id = told if isinstance(told, str) else self.calls.get(own, "")
+        call_id = parent if isinstance(parent, str) else self.calls.get(own, "")
         return [
             msgspec.structs.replace(each, tool_use_id=call_id) if isinstance(each, Hook) else each for each in events
         ]

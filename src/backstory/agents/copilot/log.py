@@ -2,14 +2,14 @@
 
 Source: recorded logs of 1.0.77 to 1.0.102 and the event schema that 1.0.102 ships. Older builds left a flat
 ``session-state/<session>.jsonl``. A line is ``{type, data, id, timestamp, parentId, agentId?, ephemeral?}``. A prompt
-is told twice, as typed (``content``) and as sent (``transformedContent``). An answer is one record with its text and
-the calls it asks for; each call is told again when it starts, and its result follows by ``toolCallId``. What a helper
+is written twice, as typed (``content``) and as sent (``transformedContent``). An answer is one record with its text and
+the calls it asks for; each call comes again when it starts, and its result follows by ``toolCallId``. What a subagent
 does stands in the same file, marked by ``agentId`` or ``parentToolCallId``: its calls are events of the turn, its
 words are none of the agent's answer. A rewind cuts the file off before a prompt, so the records are one line of turns.
 
 Tokens: newer builds write a receipt for each request (``session.usage_record``), older ones only an answer's output
 tokens and, at the end, the totals of the process, which go on counting when a session is resumed. What such a total
-says beyond what was counted already goes to the last turn. A compaction's tokens are in no total. Costs are told in
+says beyond what was counted already goes to the last turn. A compaction's tokens are in no total. Costs are written in
 credits, which are not money, so there are none here.
 
 Beside a log lie its companions: ``workspace.yaml`` (flat, and the only place of a session's title), ``plan.md``,
@@ -18,7 +18,7 @@ Beside a log lie its companions: ``workspace.yaml`` (flat, and the only place of
 
 Builds before 0.0.342 kept a session as one document, ``history-session-state/session_<session>_<ms>.json``. Its
 ``timeline`` is what was on the screen, with times; its ``chatMessages``, what the model was sent, have none and lack
-what the model forgot, so they tell a session only where there is no timeline.
+what the model forgot, so they are read only where there is no timeline.
 """
 
 from __future__ import annotations
@@ -172,11 +172,11 @@ class Documents:
 
 
 def _identify_document(path: Path, head: bytes) -> LogIdentity | None:
-    told = document.session_of(head)
-    if told is None:
+    session = document.session_of(head)
+    if session is None:
         return None
     named = _DOCUMENT_ID.match(path.stem)
-    return LogIdentity(native_id=told or (named.group(1) if named else path.stem))
+    return LogIdentity(native_id=session or (named.group(1) if named else path.stem))
 
 
 def _task_complete(data: dict[str, Any]) -> list[Event]:
@@ -247,7 +247,7 @@ class Reader(DocumentFold, RowFold):
                 return self._session(kind, data)
 
     def _aside(self, kind: str, data: dict[str, Any]) -> list[Event]:
-        """What a helper was told, said and did."""
+        """What a subagent was asked, said and did."""
         match kind:
             case "user.message":
                 return hooks("subagent prompt", prompt_of(data))
@@ -272,7 +272,7 @@ class Reader(DocumentFold, RowFold):
                 return self._session(kind, data)
 
     def _session(self, kind: str, data: dict[str, Any]) -> list[Event]:
-        """What is told about a session, whoever is at work in it."""
+        """What is recorded about a session, whoever is at work in it."""
         match kind:
             case "session.start":
                 return [self._begin_session(data)]
@@ -311,8 +311,8 @@ class Reader(DocumentFold, RowFold):
                 name = as_text(about.get("type")) if isinstance(about, dict) else ""
                 return hooks(name or "notification", plain_text(data.get("content")))
             case "hook.end":
-                told = data.get("error") if data.get("error") is not None else data.get("output")
-                return hooks(as_text(data.get("hookType")) or "hook", message_text(told))
+                words = data.get("error") if data.get("error") is not None else data.get("output")
+                return hooks(as_text(data.get("hookType")) or "hook", message_text(words))
             case "skill.invoked":
                 return hooks(f"skill {as_text(data.get('name'))}", plain_text(data.get("content")))
             case "subagent.failed":
@@ -347,8 +347,8 @@ class Reader(DocumentFold, RowFold):
         if isinstance(repository, dict) and repository.get("owner") and repository.get("name"):
             name = f"{as_text(repository['owner'])}/{as_text(repository['name'])}"
             self._note_place({"repository": name, "branch": repository.get("branch")})
-        told = [plain_text(data.get("context")), plain_text(data.get("summary"))]
-        return hooks("handoff", "\n\n".join(text for text in told if text))
+        texts = [plain_text(data.get("context")), plain_text(data.get("summary"))]
+        return hooks("handoff", "\n\n".join(text for text in texts if text))
 
     def _user(self, data: dict[str, Any], native_id: str, at: int | None, seq: int) -> list[Event]:
         source = as_text(data.get("source"))

@@ -110,11 +110,11 @@ def keep_rows(store: SessionStore, logs: Iterable[KeptLog]) -> None:
     for log in logs:
         newest = ""
         for line in filter(None, (line for _, _, line in lines_of(log.read()))):
-            told = msgspec.json.decode(line)
-            newest = max(newest, told["timestamp"] or "")
+            entry = msgspec.json.decode(line)
+            newest = max(newest, entry["timestamp"] or "")
             # A row that this schema has no place for, as one of no turn, is left out.
             with suppress(KeyError, sqlite3.IntegrityError):
-                _keep_row(store, log.native_id, told["table"], told["row"])
+                _keep_row(store, log.native_id, entry["table"], entry["row"])
         store.session(log.native_id, Place(), None, newest or None)
 
 
@@ -137,14 +137,14 @@ def _keep_row(store: SessionStore, native_id: str, table: str, row: dict[str, An
 
 
 def _note_session(store: SessionStore, folder: _Folder, now: str) -> None:
-    told = folder.workspace or {}
+    workspace = folder.workspace or {}
     place = Place(
-        cwd=told.get("cwd"),
-        repository=told.get("repository"),
-        branch=told.get("branch"),
-        summary=told.get("name", "").strip(_BLANKS) or told.get("summary", "").strip(_BLANKS) or None,
+        cwd=workspace.get("cwd"),
+        repository=workspace.get("repository"),
+        branch=workspace.get("branch"),
+        summary=workspace.get("name", "").strip(_BLANKS) or workspace.get("summary", "").strip(_BLANKS) or None,
     )
-    store.session(folder.native_id, place, told.get("created_at") or now, told.get("updated_at") or now)
+    store.session(folder.native_id, place, workspace.get("created_at") or now, workspace.get("updated_at") or now)
 
 
 def _index_checkpoints(store: SessionStore, folder: _Folder, now: str) -> None:
@@ -286,11 +286,11 @@ def _written(call: _Call, data: dict[str, Any]) -> list[str]:
         return [path] if isinstance(path, str) and path else []
     if call.name != "apply_patch":
         return []
-    told: Any = data
+    found: Any = data
     for name in ("toolTelemetry", "restrictedProperties", "filePaths"):
-        told = told.get(name) if isinstance(told, dict) else None
+        found = found.get(name) if isinstance(found, dict) else None
     try:
-        paths = msgspec.json.decode(told) if isinstance(told, str) else []
+        paths = msgspec.json.decode(found) if isinstance(found, str) else []
     except (msgspec.DecodeError, RecursionError):
         return []
     is_list = isinstance(paths, list) and all(isinstance(path, str) for path in paths)
@@ -309,7 +309,7 @@ def _named(name: str, arguments: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _made(command: Any, output: Any) -> list[tuple[str, str]]:
-    """What a command made or looked at, as its output tells."""
+    """What a command made or looked at, as its output says."""
     if not isinstance(command, str) or not isinstance(output, str):
         return []
     said = ((how.search(command) and where.search(output), kind) for how, where, kind in _SHELL_REFS)

@@ -1,6 +1,6 @@
 """Sessions that stand as rows in a database: each becomes lines of JSON, one a row, as if it were a log.
 
-A row is told by the names of its columns, whatever the version, and a column that is not known is told like the others.
+A row is written by the names of its columns, whatever the version, and an unknown column like the others.
 A line is ``{"table", "timestamp", "row"}``. Only a session's ``updated_at`` is left out, which changes by itself.
 """
 
@@ -29,7 +29,7 @@ _TABLES = {
     "assistant_usage_events": "turn_index",
     "checkpoints": "checkpoint_number",
 }
-"""Tables with rows of a session, and the column that they are told by."""
+"""Tables with rows of a session, and the column that orders them."""
 _TIMES = ("timestamp", "created_at", "first_seen_at")
 _LAST = 2**31
 """Where a row stands that names no turn."""
@@ -79,14 +79,14 @@ def _session(db: ForeignDatabase, native_id: str, tables: list[str]) -> Iterator
 def _lines(db: ForeignDatabase, session: Row, tables: list[str]) -> bytes:
     rows: list[tuple[int, int, str, Row]] = []
     for place, table in enumerate(tables):
-        for told in db.rows(table, "where t.session_id = ? collate binary", (session["id"],)):
-            at = told.get(_TABLES[table])
-            # Of a checkpoint it is not told in which turn it was made.
-            is_told = table != "checkpoints" and isinstance(at, int)
-            rows.append((at if is_told and at is not None else _LAST, place, table, told))
+        for row in db.rows(table, "where t.session_id = ? collate binary", (session["id"],)):
+            at = row.get(_TABLES[table])
+            # A checkpoint does not name the turn in which it was made.
+            is_timed = table != "checkpoints" and isinstance(at, int)
+            rows.append((at if is_timed and at is not None else _LAST, place, table, row))
     rows.sort(key=lambda each: (each[0], each[1], _number(each[3].get(_TABLES[each[2]])), _number(each[3].get("id"))))
     first = {name: value for name, value in session.items() if name != "updated_at"}
-    return b"".join([_line("sessions", first), *(_line(table, told) for _, _, table, told in rows)])
+    return b"".join([_line("sessions", first), *(_line(table, row) for _, _, table, row in rows)])
 
 
 def _line(table: str, row: dict[str, Any]) -> bytes:
@@ -120,5 +120,5 @@ def session_of(line: bytes) -> str | None:
 
 def checkpoint_text(row: dict[str, Any]) -> str:
     """A checkpoint's row as the summary that it was made of."""
-    told = [(name, row.get(name)) for name in SECTIONS] + [("checkpoint_title", row.get("title"))]
-    return "\n".join(f"<{name}>{text}</{name}>" for name, text in told if isinstance(text, str) and text.strip())
+    sections = [(name, row.get(name)) for name in SECTIONS] + [("checkpoint_title", row.get("title"))]
+    return "\n".join(f"<{name}>{text}</{name}>" for name, text in sections if isinstance(text, str) and text.strip())

@@ -77,21 +77,21 @@ def workspace_pairs(text: str) -> dict[str, str]:
     return _flat_yaml(text.removeprefix("\ufeff").replace("\r\n", "\n"))
 
 
-def _workspace(told: dict[str, str]) -> SidecarContent:
+def _workspace(values: dict[str, str]) -> SidecarContent:
     # Once the title stood under "summary"; a name beside one is the user's.
-    name, summary = told.get("name", "").strip(), told.get("summary", "").strip()
+    name, summary = values.get("name", "").strip(), values.get("summary", "").strip()
     return SidecarContent(
         title=(name or summary)[:_TITLE_CHARS_MAX] or None,
-        is_title_given=bool(name) and told.get("user_named", "true" if summary else "false") == "true",
-        cwd=told.get("cwd") or None,
-        repository=told.get("repository") or None,
-        branch=told.get("branch") or None,
+        is_title_given=bool(name) and values.get("user_named", "true" if summary else "false") == "true",
+        cwd=values.get("cwd") or None,
+        repository=values.get("repository") or None,
+        branch=values.get("branch") or None,
     )
 
 
 def _flat_yaml(text: str) -> dict[str, str]:
     """The texts of a document of ``key: value`` lines. What is no plain text on one line, or a block, is left out."""
-    told: dict[str, str] = {}
+    values: dict[str, str] = {}
     lines = iter(text.split("\n"))
     line = next(lines, None)
     while line is not None:
@@ -102,8 +102,8 @@ def _flat_yaml(text: str) -> dict[str, str]:
             line = next(lines, None)
         value = _yaml_value((found.group(2) or "").strip(), block) if found else None
         if found and value is not None:
-            told.setdefault(found.group(1), value)
-    return told
+            values.setdefault(found.group(1), value)
+    return values
 
 
 def _yaml_value(given: str, block: list[str]) -> str | None:

@@ -139,15 +139,15 @@ class SessionStore:
         self, native_id: str, number: int, title: str | None, sections: dict[str, str | None], at: str | None
     ) -> None:
         """A summary, by its sections."""
-        told = [sections.get(name) for name in SECTIONS]
+        texts = [sections.get(name) for name in SECTIONS]
         kept = ", ".join(f"{name} = coalesce(excluded.{name}, {name})" for name in ("title", *SECTIONS))
         self._db.execute(
             f"insert into checkpoints(session_id, checkpoint_number, title, {', '.join(SECTIONS)}, created_at) "
             f"values (?, ?, ?{', ?' * len(SECTIONS)}, ?) "
             f"on conflict(session_id, checkpoint_number) do update set {kept}",
-            (native_id, number, title, *told, at),
+            (native_id, number, title, *texts, at),
         )
-        for name, text in zip(SECTIONS, told, strict=True):
+        for name, text in zip(SECTIONS, texts, strict=True):
             kind = _SECTION_TYPES[name]
             if text:
                 self._index(f"{native_id}:ckpt:{number}:{kind}", native_id, kind, text)
@@ -196,10 +196,10 @@ def write_known(store: SessionStore, source: ExportSource, agent: str, is_made: 
     names = _write_sessions(store, source)
 
     def rows(view: str, *columns: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        for of, *told in source.rows(view, ("session_id", *columns)):
+        for of, *values in source.rows(view, ("session_id", *columns)):
             # What began since the sessions were listed is not of this export.
             if of in names:
-                yield names[of], tuple(told)
+                yield names[of], tuple(values)
 
     for name, turn in rows("turns", "turn_index", "user_message", "assistant_response", "timestamp"):
         store.turn(name, *turn)

@@ -83,12 +83,12 @@ def result_text(data: dict[str, Any]) -> str:
     result, error = data.get("result"), data.get("error")
     if not isinstance(result, dict):
         return plain_text(result) or message_text(error)
-    told = plain_text(result.get("content")) or plain_text(result.get("detailedContent")) or message_text(error)
-    return told or ("[image]" if result.get("binaryResultsForLlm") else "")
+    text = plain_text(result.get("content")) or plain_text(result.get("detailedContent")) or message_text(error)
+    return text or ("[image]" if result.get("binaryResultsForLlm") else "")
 
 
 def exit_code_of(data: dict[str, Any], tool: str, content: str) -> int:
-    """A command's exit code, 0 for other tools: newer builds tell it, older ones write it under the output."""
+    """A command's exit code, 0 for other tools: newer builds record it, older ones write it under the output."""
     shell = data.get("shellExecution")
     if isinstance(shell, dict) and (code := as_number(shell.get("exitCode"))) is not None:
         return code

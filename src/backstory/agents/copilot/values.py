@@ -39,7 +39,7 @@ def attachments_in(attached: Any) -> str:
 
 
 def prompt_of(data: dict[str, Any]) -> str:
-    """Words in the user's place: some are only told as they were sent."""
+    """Words in the user's place: some are known only as they were sent."""
     return plain_text(data.get("content")) or _SENT_AT.sub("", plain_text(data.get("transformedContent")))
 
 
@@ -81,10 +81,10 @@ def as_time_ms(value: Any) -> int | None:
 
 
 def tokens_in(usage: dict[str, Any]) -> Tokens:
-    told, output, read, written, reasoning = (numbers.count(usage.get(name), name) for name in _USAGE)
+    given, output, read, written, reasoning = (numbers.count(usage.get(name), name) for name in _USAGE)
     return Tokens(
         # What came from the cache, or went into it, is counted as input too.
-        input=None if told is None else max(told - (read or 0) - (written or 0), 0),
+        input=None if given is None else max(given - (read or 0) - (written or 0), 0),
         output=output,
         cache_read=read,
         cache_write=written,
