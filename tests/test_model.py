@@ -43,6 +43,8 @@ FIELDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "content": texts,
         "is_error": st.booleans(),
         "changes": st.dictionaries(texts, texts, max_size=2),
+        "duration_ms": st.none() | st.integers(min_value=0, max_value=2**53),
+        "details": texts,
     },
     "Error": {"message": texts, "code": texts},
     "Plan": {"name": texts, "content": texts},

@@ -105,6 +105,10 @@ class ToolResult(Event, frozen=True, kw_only=True, omit_defaults=True):
     is_error: bool = False
     changes: dict[str, str] = field(default_factory=dict)
     """Files that a command changed, where the agent says so: ``create``, ``edit`` or ``delete`` by path."""
+    duration_ms: int | None = None
+    """How long the tool took, where the agent says so."""
+    details: str = ""
+    """What else the tool returned, as JSON; in the full form only."""
 
 
 class Error(Event, frozen=True, kw_only=True, omit_defaults=True):

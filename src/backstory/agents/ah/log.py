@@ -322,7 +322,9 @@ class Reader(TurnFold[_State]):
         call = self._state.calls.by_id.get(call_id) or OpenCall(_text(block.get("tool_name")))
         output = _plain(block.get("tool_output"))
         content = "[image]" if output.startswith(_IMAGE) else output
-        return call.result(call_id, content, is_error=block.get("is_error") == 1)
+        result = call.result(call_id, content, is_error=block.get("is_error") == 1)
+        lasted_ms, details = numbers.count(block.get("duration_ms"), "duration_ms"), _plain(block.get("details"))
+        return msgspec.structs.replace(result, duration_ms=lasted_ms, details=details)
 
     # all else -----------------------------------------------------------------------------------------------
 
