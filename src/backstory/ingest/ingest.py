@@ -90,7 +90,7 @@ def ingest(
     work.run(candidates)
     work.read_databases(agents, environ, home, [*places, *map(Path, store.folders())])
     if store.exists:
-        work.report.errors += match_runs(store)
+        match_runs(store, work.report)
         work.fold_idle(now - IDLE_MS)
     return work.report
 
@@ -100,7 +100,7 @@ def ingest_these(store: Store, changed: list[Candidate], *, running: Set[tuple[s
     store.make_ready()
     work = _Ingest(store, running, lambda done, total: None)
     work.run(changed)
-    work.report.errors += match_runs(store)
+    match_runs(store, work.report)
     return work.report
 
 

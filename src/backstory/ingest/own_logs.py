@@ -20,6 +20,7 @@ from backstory.store.sidecars import pack
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from backstory.ingest.report import Report
     from backstory.store import Store
     from backstory.store.run_facts import Unmatched
 
@@ -27,17 +28,16 @@ INPUTS_BYTES_MAX = 8 * 1024 * 1024
 """Of what a run's edits changed at most so much is kept a second time; all of it is in the log."""
 
 
-def match_runs(store: Store) -> list[Problem]:
-    """Read the own logs of runs that were not read for that yet, or have changed; gives what went wrong."""
-    problems = []
+def match_runs(store: Store, report: Report) -> None:
+    """Read the own logs of runs that were not read for that yet, or have changed."""
     for each in store.unmatched_runs():
         try:
             _match(store, each)
+            report.runs_matched += 1
         except Exception as refused:
             if not is_for_one_only(refused):
                 raise
-            problems.append(Problem(each.name, in_words(refused)))
-    return problems
+            report.errors.append(Problem(each.name, in_words(refused)))
 
 
 def _match(store: Store, each: Unmatched) -> None:
@@ -46,7 +46,7 @@ def _match(store: Store, each: Unmatched) -> None:
     if own_log is not None:
         stream = ((start, line) for start, _, line in lines_of(store.stream_log(each.stream_id)) if line is not None)
         facts = _within_bounds(own_log.run_facts(stream, _logged(store, each)))
-    store.keep_run_facts(each.stream_id, pack(each.name, each.mtime_ns, msgspec.json.encode(facts)))
+    store.keep_run_facts(each, pack(each.name, each.mtime_ns, msgspec.json.encode(facts)))
 
 
 def _logged(store: Store, each: Unmatched) -> Iterator[bytes]:

@@ -116,9 +116,9 @@ class Ingesting(Reading):
         nothing: list[Unmatched] = []
         return self._read_if_begun(run_facts.unmatched, nothing)
 
-    def keep_run_facts(self, log_id: int, sidecar: Sidecar) -> None:
-        """Keep what an agent's own log says of the events of a run, whose stream is this log."""
-        self._change(lambda db: run_facts.keep(db, log_id, sidecar))
+    def keep_run_facts(self, run: Unmatched, sidecar: Sidecar) -> None:
+        """Keep what the agent's own log says of a run, of its events and of its turn."""
+        self._change(lambda db: run_facts.keep(db, run.stream_id, sidecar, own_log=run.log_id))
 
     def chunk_marks(self, log_id: int) -> list[tuple[int, int, bytes]]:
         """(start, length, sha256) of each chunk of a log."""

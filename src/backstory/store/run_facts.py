@@ -136,10 +136,16 @@ def unmatched(db: apsw.Connection) -> list[Unmatched]:
     return [Unmatched(*row) for row in rows]
 
 
-def keep(db: apsw.Connection, log_id: int, sidecar: sidecars.Sidecar) -> None:
-    """Keep what an agent's own log says of a run's stream, and put it into its events."""
+def keep(db: apsw.Connection, log_id: int, sidecar: sidecars.Sidecar, *, own_log: int | None = None) -> None:
+    """Keep what an agent's own log says of a run's stream, and put it into its events; of its turn where that is here.
+
+    An earlier version may have read both without that.
+    """
     sidecars.write(db, sidecars.Beside(log_id=log_id, sidecars=[sidecar]))
     apply(db, log_id)
+    own_session = db.execute("select session_id from logs where id = ?", (own_log,)).get
+    if own_session is not None:
+        take(db, int(own_session))
 
 
 def apply(db: apsw.Connection, log_id: int) -> None:
