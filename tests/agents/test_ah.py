@@ -338,6 +338,31 @@ def test_details_of_a_result_are_in_its_full_form_alone(machine: Machine, projec
     assert found.event.details == ""
 
 
+@pytest.mark.parametrize("is_fork_current", [False, True])
+@pytest.mark.parametrize("is_behind_the_result", [False, True])
+def test_a_fork_behind_a_call_leaves_the_branch_current_that_was(
+    machine: Machine, project: Path, is_behind_the_result: bool, is_fork_current: bool
+) -> None:
+    file = AhFile(project / ".ah" / f"{SESSION}.db")
+    file.user("Look", parent=None)
+    asked = file.answer("Let me.", call("bash", "toolu_1", command="ls"))
+    came = file.message("user", result("toolu_1", "a"))
+    first = file.answer("It is here.")
+    file.user("Another way", parent=came if is_behind_the_result else asked)
+    fork = file.answer("It is there.")
+    tip = fork if is_fork_current else first
+    file.ask("insert or replace into context(key, value) values ('current_message', ?)", tip)
+    read(machine, project)
+    session = machine.store.session(SESSION)
+    texts = [
+        event.text
+        for turn in machine.store.context_turns(session, 10_000)
+        for event in turn.events
+        if isinstance(event, AssistantText)
+    ]
+    assert texts == ["Let me.", "It is there." if is_fork_current else "It is here."]
+
+
 def test_texts_in_the_queue_are_told_in_the_order_they_came(machine: Machine, project: Path) -> None:
     file = put(project, "tree")
     for number in range(5):

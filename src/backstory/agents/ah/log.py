@@ -273,7 +273,10 @@ class Reader(TurnFold[_State]):
         messages[native_id] = _Message(seq, turn.uid if turn is not None else None, depth)
         if turn is not None and self._open_turn(turn.uid) is not None:
             self._state.tips[turn.uid] = seq
-        self._state.session.leaf = None
+        newest = self._state.turn
+        # What was said last goes on with an earlier turn where a fork begins behind one of that turn's calls.
+        is_newest = turn is None or newest is None or turn.uid == newest.uid
+        self._state.session.leaf = None if is_newest or turn is None else (turn.uid, seq)
         self._state.last_message = native_id
         if len(messages) > MESSAGES_KNOWN_MAX:
             del messages[next(iter(messages))]
