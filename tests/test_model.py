@@ -51,7 +51,11 @@ FIELDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "Hook": {"tool_use_id": texts, "name": texts, "output": texts},
     "Command": {"name": texts, "output": texts},
     "ModelSwitch": {"model": texts},
-    "Retry": {"attempt": st.integers(min_value=0, max_value=2**31), "message": texts},
+    "Retry": {
+        "attempt": st.integers(min_value=0, max_value=2**31),
+        "attempts_max": st.integers(min_value=0, max_value=2**31),
+        "message": texts,
+    },
     "Compacted": {"summary": texts},
     "Complete": {
         "success": st.booleans(),

@@ -39,6 +39,7 @@ from backstory.model import (
     RunFacts,
     SessionFacts,
     Thinking,
+    ToolCall,
     ToolResult,
     Turn,
     Unknown,
@@ -496,3 +497,5 @@ def _stream_faults(agent: Agent, lines: Sequence[bytes]) -> Iterator[str]:
         ending: Any = reader.ended(exit)
         if not isinstance(ending, Ending) or ending.outcome not in {*Outcome}:
             yield f"run.stream_reader: after {exit} it came to {ending!r}"
+        elif not all(isinstance(each, ToolCall) for each in ending.refused):
+            yield f"run.stream_reader: after {exit} it refused {ending.refused!r}, which are not all calls"

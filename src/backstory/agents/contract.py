@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Permissions,
         RunFacts,
         SessionFacts,
+        ToolCall,
         ToolResult,
         Turn,
     )
@@ -226,6 +227,8 @@ class Ending(Struct, frozen=True, kw_only=True):
     tokens_source: str | None = None
     cost_usd: float | None = None
     cost_source: str | None = None
+    refused: list[ToolCall] = field(default_factory=list)
+    """Calls that the agent's permissions did not let through, as far as its output says which."""
 
 
 class Streamed(Struct, frozen=True):
