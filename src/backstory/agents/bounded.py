@@ -13,7 +13,7 @@ from backstory import bounds
 from backstory.agents import numbers
 from backstory.bounds import OUT_OF_RANGE
 from backstory.errors import AgentCannotRun
-from backstory.model import Complete, Parsed, Retry, Tokens
+from backstory.model import Complete, Parsed, Retry, Tokens, ToolResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -137,10 +137,13 @@ class _BoundedStreamReader(_Counted):
         return fitting
 
 
+_WITH_NUMBERS = frozenset({Complete, Retry, ToolResult})
+
+
 def _fitting_events(events: list[tuple[int, Event]], names: list[str]) -> list[tuple[int, Event]]:
     """The events with numbers that can be kept; the same list when there is nothing to be seen to."""
     for _, event in events:
-        if type(event) is Complete or type(event) is Retry:
+        if type(event) in _WITH_NUMBERS:
             return [(part, _fitting_event(each, names)) for part, each in events]
     return events
 
@@ -153,6 +156,8 @@ def _fitting_event(event: Event, names: list[str]) -> Event:
         case Retry():
             attempt, attempts_max = (_kept(each, "attempt", names) or 0 for each in (event.attempt, event.attempts_max))
             return Retry(attempt=attempt, attempts_max=attempts_max, message=event.message)
+        case ToolResult() if event.duration_ms is not None:
+            return msgspec.structs.replace(event, duration_ms=_kept(event.duration_ms, "duration_ms", names))
     return event
 
 

@@ -36,6 +36,7 @@ from backstory.model import (
     Outcome,
     Parsed,
     Permissions,
+    RunFacts,
     SessionFacts,
     Thinking,
     ToolCall,
@@ -50,7 +51,7 @@ from backstory.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from backstory.agents.contract import LogReader, RunPart, SteerPart
+    from backstory.agents.contract import LogReader, OwnLogPart, RunPart, SteerPart
 
 HOME = Path("/nonexistent/home")
 ODD_LINES = (
@@ -160,6 +161,8 @@ def behaviour_faults(agent: Agent) -> list[str]:
         faults += [*_command_faults(agent.run), *_stream_faults(agent, ODD_LINES)]
         if agent.steer is not None:
             faults += _steer_faults(agent.steer)
+    if agent.own_log is not None:
+        faults += _own_log_faults(agent.own_log)
     return faults
 
 
@@ -238,6 +241,13 @@ def _command_faults(run: RunPart) -> Iterator[str]:
                 yield f"run.command: {words!r} lacks {missing}"
             if words is run.command("/bin/it", model=model, permissions=permissions, native_id=given):
                 yield "run.command: returns one list to all its callers"
+
+
+def _own_log_faults(own_log: OwnLogPart) -> Iterator[str]:
+    """Lines that say nothing say nothing of each other."""
+    found = own_log.run_facts(enumerate(ODD_LINES), ODD_LINES)
+    if found != RunFacts():
+        yield f"own_log.run_facts: returns {found} for odd lines"
 
 
 def _steer_faults(steer: SteerPart) -> Iterator[str]:

@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path, PurePath
 
-    from backstory.model import Event, LogIdentity, Parsed, Permissions, SessionFacts, ToolCall, ToolResult, Turn
+    from backstory.model import (
+        Event,
+        LogIdentity,
+        Parsed,
+        Permissions,
+        RunFacts,
+        SessionFacts,
+        ToolCall,
+        ToolResult,
+        Turn,
+    )
 
 
 class Agent(Struct, frozen=True, kw_only=True):
@@ -32,6 +42,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     database: DatabasePart | None = None
     run: RunPart | None = None
     steer: SteerPart | None = None
+    own_log: OwnLogPart | None = None
     export: ExportPart | None = None
     session_export: SessionExportPart | None = None
 
@@ -321,6 +332,17 @@ class SteerPart(Protocol):
 
     def message_id(self, uid: str) -> str:
         """The id that a message is given, from the uid it was queued under: always the same."""
+
+
+class OwnLogPart(Protocol):
+    """The agent's own log of a run, for what the run's stream does not say."""
+
+    def run_facts(self, stream: Iterable[tuple[int, bytes]], log: Iterable[bytes]) -> RunFacts:
+        """What the log says of the stream's records.
+
+        ``stream``: the lines of the run's stdout, each with its offset. ``log``: the lines of the log up to the end of
+        the run's turn. A record that is not found in the log is left out; nothing is raised for lines that are odd.
+        """
 
 
 # export ---------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from backstory.workspace.running import with_runs
 from backstory.workspace.targets import RECORD, SEQ_MAX, resolve_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from backstory.cli.app import App, Found
@@ -84,12 +84,14 @@ def command(
     A turn marked "rewound" was left behind by a rewind or another branch, one marked "removed" by `branch rm`.
     A running session is shown up to now. In JSON the turn of a run that is not stored yet has "live": "running" or
     "waiting", and its events have "live": true and no number yet.
+    A turn that is a run of another session, continued by the agent's own resume, is named only; in JSON its "shown_in"
+    is that session.
     """
     if session is not None and record is None and RECORD.fullmatch(session):
         session, record = None, session
     found = find(app, one_session(session, wanted), running_first=True)
     if record is not None:
-        _show_record(app, found, record, searched, full=full, as_json=as_json)
+        _show_record(found, record, searched, full=full, as_json=as_json)
         return
     runs = live_runs(app.home / SPOOLS, found.session.uid)
     stored = found.store.turns(found.session)
@@ -103,21 +105,24 @@ def command(
         raise TurnNotFound(found.label, len(turns) + len(runs))
     new = [each.run for each in runs if each.turn.uid not in {one.uid for one in stored}]
     found = LocatedSession(found.store, with_runs(found.session, new), found.is_conflict)
-    forms = FullForms(found.store, app.machine_store)
+    forms = FullForms(found.store)
     form = forms.of if full else _compact if as_json else forms.with_words
-    events = _events(found, turns, form, turn=turn)
+    runs_in = found.store.runs_in(found.session)
+    events = _events(found, {n: each for n, each in turns.items() if each.uid not in runs_in}, form, turn=turn)
     in_tree = _in_tree(found)
     costs = found.store.turn_costs(found.session)
     costs |= {run.turn.uid: of_turn(run.turn, price_table(found.store.prices_file)) for run in runs}
     if as_json:
         shown = {number: each for number, each in turns.items() if turn in (None, number)}
+        in_tree = {uid: each | {"shown_in": runs_in.get(uid)} for uid, each in in_tree.items()}
         session_json = sessions.as_json(app.reader.session(found.store, found.session))
         head = _head_as_json(session_json | {"children": _children(found)}, shown, in_tree, live, costs)
         more = (live_event_as_json(event, number, full=full) for number, run in live.items() for event in run.events())
         output.json_lines(head, "events", chain((event_as_json(*each) for each in events), more))
         return
     gone = {uid: name for name in ("rewound", "removed") for uid, each in in_tree.items() if each[name]}
-    lines = _lines(found, turns, gone, costs, events, full=full, thinking=thinking or full)
+    elsewhere = _shown_elsewhere(found, turns, runs_in) if turn is None else ()
+    lines = _lines(found, turns, gone, costs, events, elsewhere, full=full, thinking=thinking or full)
     coming = (
         _live_lines(number, run, costs[run.turn.uid], full=full, thinking=thinking or full)
         for number, run in live.items()
@@ -139,7 +144,7 @@ def _head_as_json(
     }
 
 
-def _show_record(app: App, found: Found, named: str, searched: str | None, *, full: bool, as_json: bool) -> None:
+def _show_record(found: Found, named: str, searched: str | None, *, full: bool, as_json: bool) -> None:
     """One record, read again from its bytes, among those that stand before and after it."""
     told = RECORD.fullmatch(named)
     seq = min(int(told.group(1)), SEQ_MAX) if told else resolve_target(found, named).point.seq
@@ -147,7 +152,7 @@ def _show_record(app: App, found: Found, named: str, searched: str | None, *, fu
     stored = [each for each in window if each.seq == seq]
     if not stored:
         raise RecordNotFound(seq)
-    forms, numbers = FullForms(found.store, app.machine_store), found.store.turn_numbers(found.session)
+    forms, numbers = FullForms(found.store), found.store.turn_numbers(found.session)
     events = [(each, forms.of(each), numbers.get(each.turn_id or 0)) for each in stored]
     if as_json:
         output.json({"uid": found.session.uid, "seq": seq, "events": [event_as_json(*each) for each in events]})
@@ -293,6 +298,7 @@ def turn_as_json(number: int, turn: Turn, cost: Cost) -> dict[str, Any]:
         "outcome": turn.outcome,
         "stop_reason": turn.stop_reason,
         "duration_ms": turn.duration_ms,
+        "api_latency_ms": turn.api_latency_ms,
         "tokens": turn.tokens,
         "tokens_source": turn.tokens_source,
         "cost_usd": cost.usd,
@@ -378,11 +384,13 @@ def _lines(
     gone: dict[str, str],
     costs: dict[str, Cost],
     events: Iterator[tuple[StoredEvent, Event, int | None]],
+    elsewhere: Iterable[str],
     *,
     full: bool,
     thinking: bool,
 ) -> Iterator[str]:
     yield from _head(found)
+    yield from elsewhere
     current: int | None = 0
     unknown = 0
     shown = results_below_calls(events, lambda each: each[1], lambda each: each[2])
@@ -399,6 +407,16 @@ def _lines(
         elif thinking or not isinstance(event, model.Thinking):
             yield from event_lines(stored.seq, event, full=full, answered=answered)
     yield from _unknown_line(unknown)
+
+
+def _shown_elsewhere(found: Found, turns: dict[int, Turn], runs_in: dict[str, str]) -> Iterator[str]:
+    """The turns that are runs of another session, which shows what happened in them: what is shown here follows."""
+    for number, turn in turns.items():
+        if turn.uid in runs_in:
+            owner = found.store.session(runs_in[turn.uid])
+            at = next(each.first_seq for each in found.store.turns(owner) if each.uid == turn.uid)
+            where = f"backstory show {owner.shown_number or owner.uid} @{at}"
+            yield output.style(f"── turn {number}  follows a run: {where}", dim=True)
 
 
 def _live_lines(number: int, run: LiveRun, cost: Cost, *, full: bool, thinking: bool) -> Iterator[str]:

@@ -58,9 +58,9 @@ def compact_event(event: Event) -> Event:
     """
     if isinstance(event, ToolResult):
         content = compact_result(event.tool_name, event.tool, event.content)
-        if content is event.content and not event.changes:
+        if content is event.content and not event.changes and not event.details:
             return event
-        return msgspec.structs.replace(event, content=content, changes={})
+        return msgspec.structs.replace(event, content=content, changes={}, details="")
     if isinstance(event, ToolCall):
         return msgspec.structs.replace(event, input=compact_input(event.tool_name, event.tool, event.input))
     if isinstance(event, Thinking) and len(event.text) > THOUGHT_CHARS:

@@ -53,6 +53,9 @@ class Report(Struct, kw_only=True):
     not_understood: list[Problem] = field(default_factory=list)
     """Files that are kept, now or before, though nobody understands them or not all of them can be read."""
 
+    runs_matched: int = 0
+    """How many runs were read side by side with the agents' own logs of them."""
+
     def total(self, name: str) -> int:
         """A figure of all agents together."""
         return sum(getattr(tally, name) for tally in self.by_agent.values())

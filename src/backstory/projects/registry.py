@@ -147,18 +147,20 @@ class KnownProjects:
         """
         copied = 0
         for pointer, place in self._pointers():
-            told = self._home_store.usage_from_logs(place.store_id)
+            told = self._home_store.logged_runs(place.store_id)
             try:
                 path = Path(place.path)
                 changed = path.stat().st_mtime_ns
                 is_known = bool(self._home_store.owned_by(place.store_id)) and place.inode is not None
-                if changed == pointer.stat().st_mtime_ns and is_known and not told:
+                is_given = self._home_store.was_given(place.store_id, told)
+                if changed == pointer.stat().st_mtime_ns and is_known and is_given:
                     continue
                 with open_store(path, now=self._now) as store:
                     if store.id == place.store_id:
                         self.remember(store)
-                        store.fill_in_usage(told)
+                        store.take_logged(self._home_store, told)
                         copied += self._home_store.catch_up(store)
+                        self._home_store.note_given(place.store_id, told)
                 os.utime(pointer, ns=(changed, changed))
             except FileNotFoundError:
                 continue

@@ -17,15 +17,13 @@ from backstory.model import (
     Event,
     LogIdentity,
     Record,
-    Tool,
-    ToolCall,
     Turn,
     UserMessage,
     event_from_json,
     event_to_json,
     own_line,
 )
-from backstory.store import branches, codec, kinds, logs, runs, turns
+from backstory.store import branches, codec, logs, runs, turns
 from backstory.store.batches import BatchContent, RecordBatch, chunks_of
 from backstory.store.logs import API
 
@@ -99,19 +97,6 @@ def get(db: apsw.Connection, event_id: int) -> StoredEvent | None:
     """The event with this id."""
     rows = db.execute(f"select {_COLUMNS} from events where id = ?", (event_id,)).fetchall()
     return _unpacked(db, rows)[0] if rows else None
-
-
-def edits(db: apsw.Connection, turn_uid: str, *, is_log: bool) -> list[StoredEvent]:
-    """The calls of a turn that change files, in order: in the agent's own log of it, or in a session of ours."""
-    rows = db.execute(
-        f"select {', '.join(f'e.{name}' for name in _COLUMNS.split(', '))} from turns t "
-        "join sessions s on s.id = t.session_id join events e on e.session_id = s.id and e.turn_id = t.id "
-        f"where t.uid = ? and s.owner is {'' if is_log else 'not '}null "
-        f"and e.kind in {kinds.CALLS} order by e.seq, e.part",
-        (turn_uid,),
-    ).fetchall()
-    events = _unpacked(db, rows)
-    return [each for each in events if isinstance(each.event, ToolCall) and each.event.tool in (Tool.EDIT, Tool.WRITE)]
 
 
 def context_turns(

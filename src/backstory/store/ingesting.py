@@ -10,6 +10,7 @@ from backstory.store import (
     connection,
     logs,
     retelling,
+    run_facts,
     runs,
     sessions,
     sidecars,
@@ -18,10 +19,11 @@ from backstory.store import (
 from backstory.store.database import checked, id_of
 from backstory.store.logs import Log, Run, SeenPlace
 from backstory.store.reading import Reading
+from backstory.store.run_facts import Unmatched
 from backstory.store.runs import RunStart
 from backstory.store.segments import BULK_CRISIS_MERGE, merge_whole, reset_index, set_index
 from backstory.store.sessions import Session
-from backstory.store.sidecars import Beside, Kept, Mark
+from backstory.store.sidecars import Beside, Kept, Mark, Sidecar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -120,6 +122,15 @@ class Ingesting(Reading):
                 sidecars.write(db, piece)
 
         self._write(write_all)
+
+    def unmatched_runs(self) -> list[Unmatched]:
+        """The runs whose agents' own logs are here, and were not read for them, or have changed since."""
+        nothing: list[Unmatched] = []
+        return self._read_if_begun(run_facts.unmatched, nothing)
+
+    def keep_run_facts(self, run: Unmatched, sidecar: Sidecar) -> None:
+        """Keep what the agent's own log says of a run, of its events and of its turn."""
+        self._change(lambda db: run_facts.keep(db, run.stream_id, sidecar, own_log=run.log_id))
 
     def chunk_marks(self, log_id: int) -> list[tuple[int, int, bytes]]:
         """(start, length, sha256) of each chunk of a log."""

@@ -133,13 +133,14 @@ class Reach:
 
     @cached_property
     def _removed(self) -> str | None:
-        """The events of removed branches, as a JSON list; mostly there are none."""
+        """The events of removed branches, and of runs in logs that tell more, as a JSON list; mostly there are none."""
         rows: list[Any] = self._db.execute(
             # In this order, because hardly any turn is removed and there are many events.
             "select e.id from turns t cross join events e on e.session_id = t.session_id and e.turn_id = t.id "
             "where t.removed is not null"
         ).fetchall()
-        return kinds.json_list(event_id for (event_id,) in rows) if rows else None
+        hidden = [event_id for (event_id,) in rows] + claims.events_of_runs(self._db, self._claimed)
+        return kinds.json_list(hidden) if hidden else None
 
     def _of_event(self) -> tuple[list[str], list[object]]:
         """Conditions on a hit ``c``, with their values."""

@@ -8,9 +8,11 @@ import msgspec
 
 from backstory.store import (
     branches,
+    claims,
     copies,
     costs,
     events,
+    run_facts,
     runs,
     sessions,
     turns,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from backstory.model import Turn
     from backstory.store.readonly import Answer
     from backstory.store.search import Filter, Found
+    from backstory.store.sidecars import Sidecar
     from backstory.store.sql_functions import FullForm
 
 ROWS_MAX = 10_000
@@ -144,6 +147,10 @@ class Reading(Database):
         warnings.warn("Store.told_turns is now Store.context_turns", DeprecationWarning, stacklevel=2)
         return self.context_turns(session, budget_chars, to)
 
+    def runs_in(self, session: Session | int) -> dict[str, str]:
+        """The turns of an agent's own log that are runs of ours, each with the uid of the session that shows it."""
+        return self._read(lambda db: claims.runs_in(db, id_of(session)))
+
     def turn_count(self, session: Session | int) -> int:
         """How many turns a session has."""
         return self._read(lambda db: turns.count(db, id_of(session)))
@@ -228,9 +235,9 @@ class Reading(Database):
         """The uid of the turn that events name by this id."""
         return self._read(lambda db: turns.uid(db, turn_id))
 
-    def edits_of(self, turn_uid: str, *, is_log: bool) -> list[StoredEvent]:
-        """A turn's calls that change files, in order: as in the agent's own log or in a session of ours."""
-        return self._read(lambda db: events.edits(db, turn_uid, is_log=is_log))
+    def run_facts_of(self, turn_uid: str) -> Sidecar | None:
+        """What the agent's own log says of the events of a run, as it is kept beside the run's stream."""
+        return self._read(lambda db: run_facts.sidecar_of(db, turn_uid))
 
     def event(self, event_id: int) -> StoredEvent | None:
         """The event with this id."""

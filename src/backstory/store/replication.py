@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from backstory import errors, ids
 from backstory.store import (
     branches,
-    claims,
     copies,
     foreign,
     replicate,
+    run_facts,
     sessions,
 )
 from backstory.store.branching import Branching
-from backstory.store.claims import UsageTold
 from backstory.store.copies import Holder
 from backstory.store.database import believed
 from backstory.store.replicate import Taken
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from backstory.conversation.tree import Point
     from backstory.store.reading import Reading
+    from backstory.store.run_facts import LoggedRun
 
 
 class Replication(Branching):
@@ -145,16 +145,27 @@ class Replication(Branching):
 
         return self._write_from(source, take)
 
-    def usage_from_logs(self, store_id: str) -> list[UsageTold]:
-        """Tokens of runs in sessions of another store that only the agents' own logs told."""
-        nothing: list[UsageTold] = []
-        return self._read_if_begun(lambda db: claims.usage_from_logs(db, store_id), nothing)
+    def logged_runs(self, store_id: str) -> list[LoggedRun]:
+        """What is known of runs in sessions of another store since the agents' own logs of them were read."""
+        nothing: list[LoggedRun] = []
+        return self._read_if_begun(lambda db: run_facts.of_owner(db, store_id), nothing)
 
-    def fill_in_usage(self, told: Sequence[UsageTold]) -> None:
-        """Note tokens of runs whose streams did not tell them."""
-        is_new = self._read(lambda db: claims.lack_usage(db, told))
-        if is_new:
-            self._change(lambda db: claims.fill_in_usage(db, told))
+    def take_logged(self, source: Reading, runs: Sequence[LoggedRun]) -> None:
+        """Take what another store knows of runs of this one from the agents' own logs of them."""
+        lacking = self._read(lambda db: run_facts.lacking(db, runs))
+        if lacking:
+            found = {each.turn_uid: source.run_facts_of(each.turn_uid) for each in lacking}
+            contents = {uid: sidecar for uid, sidecar in found.items() if sidecar is not None}
+            self._change(lambda db: run_facts.take_over(db, lacking, contents))
+
+    def was_given(self, store_id: str, runs: Sequence[LoggedRun]) -> bool:
+        """Whether ``note_given`` was told this of these runs last."""
+        return not runs or run_facts.digest(runs) == self._read(lambda db: run_facts.given(db, store_id))
+
+    def note_given(self, store_id: str, runs: Sequence[LoggedRun]) -> None:
+        """Note that a project's store was given what is known of its runs."""
+        if not self.was_given(store_id, runs):
+            self._change(lambda db: run_facts.note_given(db, store_id, runs))
 
     def holders(self, turn_uids: Collection[str]) -> list[Holder]:
         """The sessions here that have any of these turns."""

@@ -93,17 +93,23 @@ class Workplace(Struct, frozen=True, kw_only=True):
 
 CHOSEN = "here "
 """In meta, before a worktree's path: the uid of the session that commands there go on with."""
+_NO_RUNS = f"from turns t where session_id = s.id and not {claims.IS_RUN}"
 _COLUMNS = (
     "s.id, s.uid, s.number, s.name, s.title, "
     "(select group_concat(agent, ' ') from (select agent from turns where session_id = s.id and agent <> 'api' "
     "union select agent from logs where session_id = s.id and kind <> 'api' order by 1)), "
     "s.project, s.repository, s.branch, s.cwd, s.worktree, s.created, s.last_active, "
-    "(select count(*) from turns where session_id = s.id), (select count(*) from events where session_id = s.id), "
-    "s.completed, s.duration_ms, s.cost_usd, p.uid, s.relation, s.native_id, "
+    f"iif({claims.MAY_HAVE_RUNS}, (select count(*) {_NO_RUNS}), (select count(*) from turns where session_id = s.id)), "
+    "(select count(*) from events where session_id = s.id), s.completed, "
+    f"iif({claims.MAY_HAVE_RUNS}, (select sum(duration_ms) {_NO_RUNS}), s.duration_ms), "
+    "s.cost_usd, p.uid, s.relation, s.native_id, "
+    # What follows a run in the agent's own log of it is what that is about.
+    f"coalesce(iif({claims.MAY_HAVE_RUNS}, "
+    f"(select substr(prompt, 1, 200) {_NO_RUNS} and prompt <> '' order by first_seq, id limit 1), null), "
     # A helper may have been given its parent's turns: its task is what comes behind them.
     "(select substr(prompt, 1, 200) from turns t where session_id = s.id and prompt <> '' order by "
     "s.relation is 'subagent' and exists (select 1 from turns where uid = t.uid and session_id = s.parent_id), "
-    "first_seq, id limit 1), s.elsewhere, s.root, "
+    "first_seq, id limit 1)), s.elsewhere, s.root, "
     # Of all ways not to succeed only the turn says which it was.
     f"case s.completed when 1 then '{Outcome.COMPLETED}' when 0 then coalesce((select outcome from turns "
     f"where session_id = s.id order by first_seq desc, id desc limit 1), '{Outcome.FAILED}') end, "

@@ -228,7 +228,7 @@ create temp view tool_calls(
   is_error,           -- 1 = it failed, 0 = it did not, NULL = its result is not here
   exit_code,          -- of a command, where the result has it
   at,                 -- when it was called
-  duration_ms,        -- until its result came
+  duration_ms,        -- as its agent reports, else until its result came
   tool_use_id,        -- the agent's id of the call
   result_seq,         -- number of the result's record: @N
   output,             -- the result in its compact form; event_full(session_id, result_seq) is all of it
@@ -240,7 +240,7 @@ select e.id, e.session_id,
     from main.turns t where t.id = e.turn_id),
   e.seq, e.part, event_field(e.data, 'tool_name'), event_field(e.data, 'tool'), event_field(e.data, 'file_path'),
   event_field(e.data, 'command'), c.is_error, c.exit_code,
-  strftime('%Y-%m-%dT%H:%M:%fZ', e.at / 1000.0, 'unixepoch'), nullif(max(r.at - e.at, -1), -1),
+  strftime('%Y-%m-%dT%H:%M:%fZ', e.at / 1000.0, 'unixepoch'), coalesce(event_field(r.data, 'duration_ms'), nullif(max(r.at - e.at, -1), -1)),
   event_field(e.data, 'tool_use_id'), r.seq,
   event_field(r.data, 'content'),
   coalesce((select v.is_copy from temp.turns v where v.id = e.turn_id), 0)
@@ -315,7 +315,7 @@ select e.id, e.session_id, e.seq, e.part,
     when 'ToolResult' then json_object('event_type', 'tool_call_end', 'timestamp', e.at / 1000,
       'tool_name', event_field(e.data, 'tool_name'), 'tool_output', '',
       'is_error', json(iif(event_field(e.data, 'is_error'), 'true', 'false')),
-      'duration_ms', (select nullif(max(e.at - k.at, -1), -1)
+      'duration_ms', (select coalesce(event_field(e.data, 'duration_ms'), nullif(max(e.at - k.at, -1), -1))
         from main.events k join main.call_results r on r.call_id = k.id
         where k.session_id = e.session_id and k.seq between (select first_seq from main.turns where id = e.turn_id)
         and e.seq and r.result_id = e.id order by k.seq desc limit 1))
@@ -382,8 +382,8 @@ create temp view content_blocks(
   tool_input,         -- JSON
   tool_output,        -- all of it
   is_error,           -- 1 = it failed
-  duration_ms,        -- of a tool_use: until its result came
-  details             -- NULL
+  duration_ms,        -- as its agent reports; of a tool_use else until its result came
+  details             -- of a tool_result of ah: JSON as it has it
 ) as
 select e.id, e.id, e.session_id,
   case e.kind when 'ToolCall' then 'tool_use' when 'ToolResult' then 'tool_result' else 'text' end, 0,
@@ -392,9 +392,10 @@ select e.id, e.id, e.session_id,
   iif(e.kind = 'ToolCall', full_field(e.session_id, e.seq, e.part, e.data, 'input'), null),
   iif(e.kind = 'ToolResult', full_field(e.session_id, e.seq, e.part, e.data, 'content'), null),
   coalesce(event_field(e.data, 'is_error'), 0),
-  (select nullif(max(r.at - e.at, -1), -1)
-    from main.call_results c join main.events r on r.id = c.result_id where c.call_id = e.id),
-  null
+  iif(e.kind = 'ToolResult', event_field(e.data, 'duration_ms'),
+    (select coalesce(event_field(r.data, 'duration_ms'), nullif(max(r.at - e.at, -1), -1)) from main.call_results c
+    join main.events r on r.id = c.result_id where c.call_id = e.id)),
+  iif(e.kind = 'ToolResult', nullif(full_field(e.session_id, e.seq, e.part, e.data, 'details'), ''), null)
 from main.events e
 where e.kind in ('UserMessage', 'AssistantText', 'ToolCall', 'ToolResult')
   and exists (select 1 from main.turns where id = e.turn_id and removed is null)

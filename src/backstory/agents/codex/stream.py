@@ -5,7 +5,6 @@ Only ``turn.completed`` and ``turn.failed`` say how it ended; calls that Codex r
 
 from __future__ import annotations
 
-import shlex
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from backstory.agents.codex.kinds import KEPT_STREAM, KEPT_STREAM_ITEMS
 from backstory.agents.codex.records import ItemResult, TurnError
 from backstory.agents.codex.refusals import DECLINED, refused_on_stderr
 from backstory.agents.codex.retries import is_retry, retry_of
-from backstory.agents.codex.tools import TOOLS, arguments_of
+from backstory.agents.codex.tools import TOOLS, arguments_of, inner_command
 from backstory.agents.codex.usage import Usage, added_to
 from backstory.agents.codex.values import plain_text
 from backstory.agents.contract import Ending, SteerState, Streamed
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from backstory.agents.contract import Exit
 
 _STDERR_LINES_HELD_MAX = 20
-_SHELLS = frozenset({"bash", "sh", "zsh"})
 _TERMINAL_CODES = lazy_regex(r"\x1b\[[0-9;]*m")
 _STDERR_ERROR = lazy_regex(r"(?:^|\s)ERROR\s+(?:[^\s{]+\{[^}]*\}:?\s*)*(?:[\w:]*\w:\s+)?(?:error=)?(.*)")
 
@@ -242,7 +240,7 @@ def _call_told(item: _Item) -> ToolCall | None:
     path, given = None, dict[str, Any]()
     match item.type:
         case "command_execution":
-            name, given = "shell", {"command": _inner_command(item.command or "")}
+            name, given = "shell", {"command": inner_command(item.command or "")}
         case "file_change":
             path = next((each.path for each in _changes(item)), None)
             name, given = "apply_patch", {"changes": item.changes}
@@ -279,17 +277,7 @@ def _changes(item: _Item) -> list[_FileChange]:
 
 def _with_inner_command(call: ToolCall) -> ToolCall:
     command = call.input.get("command")
-    return msgspec.structs.replace(call, input={"command": _inner_command(command)}) if command else call
-
-
-def _inner_command(command: str) -> str:
-    """A command without the shell that Codex starts for it."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return command
-    is_wrapped = len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1] in ("-lc", "-c")
-    return words[2] if is_wrapped else command
+    return msgspec.structs.replace(call, input={"command": inner_command(command)}) if command else call
 
 
 def _error_text(error: TurnError | str | None) -> str:
