@@ -19,6 +19,7 @@ ROOMS = {
     "store": "store", "agents": "agents",
     "projects": "projects",
     "ingest": "work", "runs": "work", "search": "work", "export": "work",
+    "workspace": "workspace",
     "cli": "faces",
 }  # fmt: skip
 MAY_IMPORT = {
@@ -28,7 +29,8 @@ MAY_IMPORT = {
     "store": {"nouns", "pure", "store"},
     "projects": {"nouns", "pure", "store", "projects"},
     "work": {"nouns", "pure", "store", "agents", "projects", "work"},
-    "faces": {"nouns", "pure", "store", "agents", "projects", "work", "faces"},
+    "workspace": {"nouns", "pure", "store", "agents", "projects", "work", "workspace"},
+    "faces": {"nouns", "pure", "store", "agents", "projects", "work", "workspace", "faces"},
 }
 IMPURE = {"os", "io", "pathlib", "time", "random", "socket", "subprocess"}
 HOMES: dict[str, str | tuple[str, ...]] = {
@@ -93,6 +95,14 @@ def test_imports_point_down(path: Path) -> None:
 )
 def test_a_pure_room_knows_no_files_clock_or_network(path: Path) -> None:
     assert {each.split(".")[0] for each in imports(path)} & IMPURE == set()
+
+
+def test_a_plan_between_stores_knows_no_files_clock_network_or_database() -> None:
+    known = {each.split(".")[0] for each in imports(SOURCE / "store" / "plan.py")}
+    assert known & (IMPURE | {"apsw"}) == set()
+    assert {each for each in imports(SOURCE / "store" / "plan.py") if each.startswith("backstory.")} == {
+        "backstory.ids"
+    }
 
 
 def test_every_room_has_modules() -> None:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from backstory.cli import output
 from backstory.cli.acting import own_session
-from backstory.cli.app import Found, now_ms
+from backstory.cli.app import Found
+from backstory.cli.deciding import copy_decisions, decisions, talk_late
 from backstory.cli.options import json_option, readable, store_option
-from backstory.cli.points import NUMBER, RECORD, find, here, locked, meant, session_option, shown, tell_home
+from backstory.cli.points import NUMBER, RECORD, find, here, locked, meant, session_option, shown
 from backstory.cli.trusting import may_act, trust_option
 from backstory.conversation.tree import Tree
 from backstory.errors import BranchNameUnusable, BranchNotFound, BranchShared, NoBranches, NotConfirmed
-from backstory.projects.registry import KnownProjects
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from backstory.cli.app import App
     from backstory.cli.points import Meant
-    from backstory.store import TreeTurn
+    from backstory.store import Session, Store, TreeTurn
+    from backstory.workspace.decisions import Decided
 
+T = TypeVar("T")
 TOLD_COLUMNS = 50
 
 
@@ -46,9 +48,9 @@ def _name(app: App, name: str, point: str | None, wanted: str | None) -> None:
     may_act(app)
     found = _owning(app, find(app, wanted))
     to = meant(found, point).point if point is not None else here(found)
-    found.store.name_branch(found.session, name, to)
-    tell_home(app, found)
+    late = _decide(app, found, lambda store, session: store.name_branch(session, name, to)).late
     output.talk(f"The branch with @{to.seq} is now called {output.one_line(name, TOLD_COLUMNS)!r}.")
+    talk_late("Named", late)
 
 
 @command.command("unname")
@@ -64,9 +66,9 @@ def _unname(app: App, name: str, wanted: str | None) -> None:
     found = _owning(app, find(app, wanted))
     if name not in {each.name for each in found.store.branch_names(found.session)}:
         raise BranchNotFound(name)
-    found.store.unname_branch(found.session, name)
-    tell_home(app, found)
+    late = _decide(app, found, lambda store, session: store.unname_branch(session, name)).late
     output.talk(f"No branch is called {output.one_line(name, TOLD_COLUMNS)!r} any more.")
+    talk_late("Unnamed", late)
 
 
 @command.command("rm")
@@ -92,7 +94,7 @@ def _rm(app: App, point: str, yes: bool, wanted: str | None, as_json: bool) -> N
     own = Found(app.project_store, own_session(app, found, to.point))
     with locked(app, own.session.uid, shown(own)):
         removed = own.store.remove_turns(own.session, [turn.uid for turn in _doomed(own, to, point)])
-    tell_home(app, own)
+    copy_decisions(app, own, "Removed")
     goes_on = own.store.leaf(own.session)
     if as_json:
         output.json({"session": shown(own), "removed": removed, "seq": None if goes_on is None else goes_on.seq})
@@ -119,9 +121,9 @@ def _restore(app: App, point: str | None, wanted: str | None) -> None:
         raise NoBranches(shown(found), "removed branches")
     uid = gone[0].uid if point is None else _removed_turn(found, gone, point)
     with locked(app, found.session.uid, shown(found)):
-        back = found.store.restore_turns(found.session, uid)
-    tell_home(app, found)
-    output.data(f"restored {back} turn{'s' * (back != 1)}")
+        back = _decide(app, found, lambda store, session: store.restore_turns(session, uid))
+    output.data(f"restored {back.value} turn{'s' * (back.value != 1)}")
+    talk_late("Restored", back.late)
     _tell_where(found, uid)
 
 
@@ -143,13 +145,10 @@ def _prune(app: App, yes: bool, wanted: str | None) -> None:
     if not gone:
         raise NoBranches(shown(found), "removed branches")
     _confirm(f"Dropping {_count(gone)} of {shown(found)} for good", yes=yes)
-    tell_home(app, found)
     with locked(app, found.session.uid, shown(found)):
-        # The session's own store last: while it has them, a prune that was cut off can be done again.
-        for store in (app.machine_store, found.store):
-            if store.exists and store.has(found.session.uid):
-                store.prune_turns(store.session(found.session.uid))
+        late = _decide(app, found, lambda store, session: store.prune_turns(session)).late
     output.data(f"dropped {_count(gone)}")
+    talk_late("Dropped", late)
 
 
 def _tell_where(found: Found, uid: str) -> None:
@@ -164,9 +163,13 @@ def _tell_where(found: Found, uid: str) -> None:
     )
 
 
+def _decide(app: App, found: Found, change: Callable[[Store, Session], T]) -> Decided[T]:
+    return decisions(app).decide(found.store, found.session.uid, change)
+
+
 def _owning(app: App, found: Found) -> Found:
-    """A session in the store where it is owned, if that can be reached: that is where its names are written."""
-    store = KnownProjects(app.home, app.machine_store, now_ms).owning(found.session.uid)
+    """A session in the store where it is owned, if that can be read now."""
+    store = decisions(app).owner(found.store, found.session.uid).store
     if store is None or store.path == found.store.path or not store.has(found.session.uid):
         return found
     return Found(store, store.session(found.session.uid))

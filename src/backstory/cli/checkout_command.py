@@ -10,8 +10,9 @@ import click
 from backstory.cli import output, path
 from backstory.cli.acting import own_session
 from backstory.cli.app import Found
+from backstory.cli.deciding import copy_decisions
 from backstory.cli.options import json_option, store_option
-from backstory.cli.points import find, locked, meant, session_option, shown, tell_home, tell_moved
+from backstory.cli.points import find, locked, meant, session_option, shown, tell_moved
 from backstory.cli.trusting import may_act, trust_option
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def command(app: App, point: str, wanted: str | None, as_json: bool) -> None:
     with locked(app, session.uid, shown(own)):
         own.store.checkout(session, to.point)
     tell_moved(to)
-    tell_home(app, own)
+    copy_decisions(app, own, "Switched")
     if as_json:
         output.json({"session": shown(own), "uid": session.uid, "seq": to.point.seq, "turn": to.point.uid})
     else:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backstory.errors import BackstoryError, SessionsNotCopied, in_words
+from backstory.errors import BackstoryError, CopiesBehind, SessionsNotCopied, StoreNotFound, in_words
 from backstory.projects.trust import Place, Seen, Verdict, whose
 from backstory.projects.whereabouts import file_at
 from backstory.store import open_store
@@ -94,6 +94,23 @@ class KnownProjects:
                     return store
         return None
 
+    def places_of(self, store_id: str | None) -> list[Path]:
+        """Where the store with this id lies, or lay."""
+        return [Path(place.path) for _, place in self._pointers() if place.store_id == store_id]
+
+    def opened(self, store_id: str, path: Path) -> Store:
+        """The store with this id at a path; raises StoreNotFound where another one is, and what reading it raises."""
+        store = open_store(path, now=self._now)
+        if not store.exists or store.id != store_id:
+            raise StoreNotFound(path)
+        return store
+
+    def look_again(self, store_id: str | None) -> None:
+        """Have the next ``exchange`` look into a store although it is as it was: something was decided elsewhere."""
+        for pointer, place in self._pointers():
+            if place.store_id == store_id:
+                os.utime(pointer, ns=(0, 0))
+
     def at(self, file: tuple[int, int]) -> Path | None:
         """Where the store with this device and inode lies, if it was noted there."""
         found = (Path(place.path) for _, place in self._pointers() if (place.device, place.inode) == file)
@@ -147,11 +164,11 @@ class KnownProjects:
                     if store.id == place.store_id:
                         self.remember(store)
                         store.fill_in_usage(told)
-                        copied += self._home_store.catch_up(store)
+                        copied += self._home_store.pull_sessions(store)
                 os.utime(pointer, ns=(changed, changed))
             except FileNotFoundError:
                 continue
-            except SessionsNotCopied as refused:
+            except (SessionsNotCopied, CopiesBehind) as refused:
                 report(str(refused))
             except Exception as refused:
                 report(f"A project's store was not read: {in_words(refused)}")
