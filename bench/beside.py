@@ -36,7 +36,7 @@ TOKENS = {
     "cache write": "cache_creation_input_tokens",
 }
 UNEXPLAINED = "not explained"
-SUBAGENTS = "subagents told in their parent's log"
+SUBAGENTS = "subagents only in their parent's log"
 WIDTHS = (8, 7, 5, 9, 9, 13, 12, 7, 12)
 FIGURES = ("sessions", "prompts", "words", *TOKENS, "calls", "dollars")
 NOISE = {

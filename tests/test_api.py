@@ -114,3 +114,9 @@ def test_a_session_keeps_the_whole_path_of_its_worktree() -> None:
         last = store.last_session(".")
         assert last is not None
         assert last.uid == session.uid
+
+
+def test_an_earlier_name_works_and_warns() -> None:
+    with pytest.warns(DeprecationWarning, match="TurnWithEvents"):
+        earlier = backstory.ToldTurn
+    assert earlier is backstory.TurnWithEvents

@@ -26,7 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from backstory.conversation.compact import compact_event
-    from backstory.conversation.context import Context, ToldTurn, build_context, build_context_prompt, strip_context
+    from backstory.conversation.context import (
+        Context,
+        TurnWithEvents,
+        build_context,
+        build_context_prompt,
+        strip_context,
+    )
     from backstory.conversation.tree import get_ancestry, get_leaf_messages, get_leaves
     from backstory.errors import BackstoryError
     from backstory.model import (
@@ -58,7 +64,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "backstory.conversation.compact": ("compact_event",),
-    "backstory.conversation.context": ("Context", "ToldTurn", "build_context", "build_context_prompt", "strip_context"),
+    "backstory.conversation.context": (
+        "Context", "TurnWithEvents", "build_context", "build_context_prompt", "strip_context",
+    ),
     "backstory.errors": ("BackstoryError",),
     "backstory.model": (
         "AssistantText", "Command", "Compacted", "Complete", "Error", "Event", "Hook", "Init", "ModelSwitch",
@@ -68,12 +76,14 @@ _HOMES = {
     "backstory.store": ("Answer", "Filter", "Session", "Store", "StoredEvent", "cleanup_orphans", "open_store"),
     "backstory.conversation.tree": ("get_ancestry", "get_leaf_messages", "get_leaves"),
 }  # fmt: skip
+_EARLIER = {"ToldTurn": "TurnWithEvents"}
+"""Earlier names, which work and warn, and go away with version 1."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Answer", "AssistantText", "BackstoryError", "Command", "Compacted", "Complete", "Context", "Error", "Event",
     "Filter", "Hook", "Init", "ModelSwitch", "Outcome", "Plan", "Retry", "Session", "Store", "StoredEvent", "Thinking",
-    "Tokens", "ToldTurn", "Tool", "ToolCall", "ToolResult", "Turn", "Unknown", "UserMessage", "__version__",
+    "Tokens", "Tool", "ToolCall", "ToolResult", "Turn", "TurnWithEvents", "Unknown", "UserMessage", "__version__",
     "build_context", "build_context_prompt", "cleanup_orphans", "compact_event", "get_ancestry", "get_leaf_messages",
     "get_leaves", "open_store", "strip_context",
 ]  # fmt: skip
@@ -87,6 +97,11 @@ def __getattr__(name: str) -> Any:
     # Names are fetched when asked for, so that `backstory --version` imports no database.
     import importlib
 
+    if name in _EARLIER:
+        import warnings
+
+        warnings.warn(f"backstory.{name} is now backstory.{_EARLIER[name]}", DeprecationWarning, stacklevel=2)
+        name = _EARLIER[name]
     if name not in _HOME_OF:
         raise AttributeError(f"module 'backstory' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME_OF[name]), name)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from backstory.conversation.context import (
     CLOSE,
     OPEN,
-    ToldTurn,
+    TurnWithEvents,
     build_context,
     build_context_prompt,
     context_prefix,
@@ -24,8 +24,8 @@ from backstory.model import AssistantText, Event, Hook, Outcome, Tool, ToolCall,
 from backstory.store import open_store
 
 
-def told(prompt: str, *events: Event, outcome: str | None = None) -> ToldTurn:
-    return ToldTurn(turn=Turn(uid="T", agent="x", prompt=prompt, outcome=outcome), events=events)
+def told(prompt: str, *events: Event, outcome: str | None = None) -> TurnWithEvents:
+    return TurnWithEvents(turn=Turn(uid="T", agent="x", prompt=prompt, outcome=outcome), events=events)
 
 
 def test_a_turn_is_told_as_prompt_and_answer() -> None:

@@ -91,7 +91,7 @@ def test_a_journal_that_names_another_file_is_refused_and_that_file_stays(
     hot_journal(database, precious)
     hot_journal(project / ".ah" / f"{SESSION}.db", precious)
     before = folder_content(machine.home), folder_content(project)
-    refused = "its journal names another file, so it cannot be told what was committed"
+    refused = "its journal names another file, so what was committed is unknown"
     assert reasons(read_all(machine, project)) == {database.name: refused, f"{SESSION}.db": refused}
     assert precious.exists()
     assert (folder_content(machine.home), folder_content(project)) == before

@@ -46,7 +46,7 @@ _LIKE_TAGS = re.compile(
 """Where anything begins that could be taken for a tag of a context, however it goes on."""
 
 
-class ToldTurn(Struct, frozen=True, kw_only=True):
+class TurnWithEvents(Struct, frozen=True, kw_only=True):
     """A turn and its events, in order."""
 
     turn: model.Turn
@@ -62,7 +62,7 @@ class Context(Struct, frozen=True, kw_only=True):
 
 
 def build_context(
-    told: Sequence[ToldTurn], *, budget_chars: int, summary: str | None = None, turns: int = 0
+    history: Sequence[TurnWithEvents], *, budget_chars: int, summary: str | None = None, turns: int = 0
 ) -> Context:
     """Render turns, oldest first, into at most ``budget_chars`` characters; older turns give way, and it says so.
 
@@ -70,10 +70,10 @@ def build_context(
     here. A single turn that is larger than the budget is cut.
     """
     head = f"# Summary of what came before\n\n{_escaped(summary)}\n" if summary else ""
-    turns = max(turns, len(told))
+    turns = max(turns, len(history))
     room = budget_chars - len(head) - len(_left_out(turns))
     kept: list[str] = []
-    for each in reversed(told):
+    for each in reversed(history):
         text = "\n".join(_rendered(each))
         if len(text) + 1 > room:
             if not kept and room > 0:
@@ -158,7 +158,7 @@ def _cut(text: str, room: int) -> str:
     return note + text[-max(room - len(note), 0) :] if room > len(note) else ""
 
 
-def _rendered(given: ToldTurn) -> Iterator[str]:
+def _rendered(given: TurnWithEvents) -> Iterator[str]:
     yield f"## User\n{_escaped(given.turn.prompt)}\n"
     for event in given.events:
         text = _event(event)

@@ -120,7 +120,7 @@ def export(name: str, chosen: Iterable[Chosen], target: Path, *, exact: bool, fo
 def export_each(name: str, chosen: Iterable[Chosen], folder: Path, *, force: bool) -> list[Written | NotWritten]:
     """Write each session into files of its own below a folder, in the form of the agent ``name``.
 
-    Nothing is written when a file is in the way: raises FileInTheWay, unless ``force``. A session that cannot be told
+    Nothing is written when a file is in the way: raises FileInTheWay, unless ``force``. A session that cannot be read
     or written keeps no other from it; where that is so of every one, what the first of them raised is raised.
     """
     writer = agents.load(name).session_export
@@ -167,7 +167,7 @@ class _Source:
         sql = f"select id, {', '.join(columns)} from {view} where id in (select value from json_each(?)) order by id"
         at_once = ROWS_AT_ONCE
         for wanted in self._ids_in(view):
-            # To put rows in order all of them are told, so only some are asked for at a time.
+            # To put rows in order all of them are read, so only some are asked for at a time.
             while wanted:
                 some = wanted[:at_once]
                 try:

@@ -45,7 +45,7 @@ class FullForms:
         """Bytes of a log from some place on."""
 
     def of(self, stored: StoredEvent) -> Event:
-        """The event as its record tells it; the compact form when its bytes are not here."""
+        """The event as its record has it; the compact form when its bytes are not here."""
         where = stored.log_id, stored.position, stored.seq
         if self._told is None or self._told[0] != where:
             self._told = None
@@ -55,8 +55,8 @@ class FullForms:
                 return stored.event
             # By a reader that has seen nothing else.
             source = record_source(log.source_kind, log.agent, LogIdentity(native_id=log.native_id))
-            told = reversed(source.read(record, stored.seq).events)
-            self._told = where, log, {(part, event.kind): event for part, event in told}
+            parsed = reversed(source.read(record, stored.seq).events)
+            self._told = where, log, {(part, event.kind): event for part, event in parsed}
         _, log, events = self._told
         event = events.get((stored.part, stored.kind))
         if event is None:
@@ -94,14 +94,14 @@ class FullForms:
         return self._store.read_log(log_id, start, length)
 
     def _with_change(self, stored: StoredEvent, event: ToolCall) -> Event:
-        """An edit of a run with what it changed, as the agent's own log of the run tells it."""
+        """An edit of a run with what it changed, as the agent's own log of the run has it."""
         turn_uid = self._store.turn_uid(stored.turn_id) if stored.turn_id is not None else None
         if turn_uid is None or self._beside is None or not self._beside.exists:
             return event
-        told = self._store.edits_of(turn_uid, is_log=False)
+        edits = self._store.edits_of(turn_uid, is_log=False)
         log = self._beside.edits_of(turn_uid, is_log=True)
-        place = next((n for n, each in enumerate(told) if each.id == stored.id), None)
-        if place is None or len(told) != len(log):
+        place = next((n for n, each in enumerate(edits) if each.id == stored.id), None)
+        if place is None or len(edits) != len(log):
             # Not one to one, so it is not known which is meant.
             return event
         twin = FullForms(self._beside).of(log[place])

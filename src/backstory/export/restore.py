@@ -1,7 +1,7 @@
 """Logs, and what is kept of the files beside them, written out again byte for byte.
 
 What a store says of names is not believed: nothing is written outside the folder, no link is followed, nothing but a
-file is replaced, and that only if asked. What cannot be given back is told with the reason, and stops nothing else.
+file is replaced, and that only if asked. What cannot be written is reported with the reason, and stops nothing else.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ class Restoring:
             found, lost = store.salvage_logs()
             # What only another log reports is in that one.
             self.logs += [(store, log) for log in found if not is_reported(log.relpath)]
-            told = "log {}: its row in {} cannot be read"
-            self.lost += [Restored(session="", original="", error=told.format(each, store.path)) for each in lost]
+            why = "log {}: its row in {} cannot be read"
+            self.lost += [Restored(session="", original="", error=why.format(each, store.path)) for each in lost]
         self._wishes = {_key(each): _attempt(_wish, *each) for each in self.logs}
         # Copies come first, so that of several that have one name the session's own log keeps it.
         ordered = sorted(self.logs, key=lambda each: not each[1].kind.startswith(COPY))
@@ -136,16 +136,16 @@ class Restoring:
         wishes = [wish for found in beside.values() if isinstance(found, list) for _, wish in found]
         places = named_apart((wish for wish in wishes if isinstance(wish, File)), self._places.values())
         for store, log in wanted:
-            told = _attempt(self._write_log, store, log)
-            if isinstance(told, Exception):
-                told = Restored(session=_session_uid(store, log), original=log.path, error=_why(told))
+            written = _attempt(self._write_log, store, log)
+            if isinstance(written, Exception):
+                written = Restored(session=_session_uid(store, log), original=log.path, error=_why(written))
             found = beside[_key((store, log))]
             companions = (
                 [Written(name="", error=_why(found))]
                 if isinstance(found, Exception)
                 else [self._write_beside(store, kept, wish, places) for kept, wish in found]
             )
-            yield structs.replace(told, companions=companions)
+            yield structs.replace(written, companions=companions)
 
     def _write_log(self, store: Store, log: Log) -> Restored:
         """Write a log, without what lies beside it; raises what keeps it back."""

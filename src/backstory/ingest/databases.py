@@ -2,7 +2,7 @@
 
 Even to read a database in place can leave files beside it or change them, so it is copied with its journal, and the
 copy counts only if nothing was written meanwhile. A database that is as it was is not copied again. Whatever goes wrong
-with one, or with a session in it, is told, and the others are read.
+with one, or with a session in it, is reported, and the others are read.
 """
 
 from __future__ import annotations
@@ -187,29 +187,29 @@ def _beginning(text: str, size: int) -> str:
 
 
 def _files(agent: Agent, database: Path) -> list[SeenPlace]:
-    """A database and its journals as stat tells them; nothing when it is not there."""
+    """A database and its journals as stat returns them; nothing when it is not there."""
     found = []
     whole = [database, *(agent.database.beside(database) if agent.database is not None else ())]
     for path in (each.with_name(f"{each.name}{ending}") for each in whole for ending in ("", *JOURNALS)):
         try:
-            told = path.stat()
+            status = path.stat()
         except FileNotFoundError:
             if path == database:
                 return []
             continue
-        if not stat.S_ISREG(told.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise OSError("it is no regular file")
         found.append(
             SeenPlace(
-                path=str(path), agent=agent.name, log_id=None, device=told.st_dev, inode=told.st_ino,
-                size=told.st_size, mtime_ns=told.st_mtime_ns, reason=READ,
+                path=str(path), agent=agent.name, log_id=None, device=status.st_dev, inode=status.st_ino,
+                size=status.st_size, mtime_ns=status.st_mtime_ns, reason=READ,
             )
         )  # fmt: skip
     return found
 
 
 def _copied(agent: Agent, database: Path, folder: Path) -> list[SeenPlace]:
-    """Copy a database with its journals as they are at one moment; gives what stat told of them then."""
+    """Copy a database with its journals as they are at one moment; returns what stat said of them then."""
     for _ in range(COPIES_MAX):
         before = _files(agent, database)
         if sum(each.size for each in before) > DATABASE_BYTES_MAX:

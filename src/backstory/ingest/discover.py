@@ -27,7 +27,7 @@ NEVER_KEPT = re.compile(
 
 
 class SidecarFile(Struct, frozen=True, kw_only=True):
-    """A file beside a log or below its folder, as stat tells it. ``name``: its path below the log's folder."""
+    """A file beside a log or below its folder, as stat returns it. ``name``: its path below the log's folder."""
 
     path: str
     name: str
@@ -36,7 +36,7 @@ class SidecarFile(Struct, frozen=True, kw_only=True):
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """A file that is meant to be a log, as stat tells it, and what lies beside it."""
+    """A file that is meant to be a log, as stat returns it, and what lies beside it."""
 
     agent: Agent
     path: str
@@ -98,36 +98,36 @@ def _logs_below(agent: Agent, place: LogRoot, report: Looked, beside: _Beside) -
                 if not is_folder and not named_like_one:
                     beside.look(entry, link)
                     continue
-                told = entry.stat()
+                status = entry.stat()
             except OSError as refused:
                 report.passed_over.append((shown(entry.path), refused.strerror or str(refused)))
                 continue
             # Folders and files may be reached twice through links.
-            if (told.st_dev, told.st_ino) in seen:
+            if (status.st_dev, status.st_ino) in seen:
                 continue
-            seen.add((told.st_dev, told.st_ino))
+            seen.add((status.st_dev, status.st_ino))
             if is_folder:
                 if named_like_one:
                     report.passed_over.append((shown(entry.path), "it is a folder, not a file"))
                 todo.append((entry.path, entry.path if entry.is_symlink() else link))
             elif not _is_text(entry.path):
                 report.passed_over.append((shown(entry.path), "its name is not UTF-8; rename it to have it read"))
-            elif not stat.S_ISREG(told.st_mode):
+            elif not stat.S_ISREG(status.st_mode):
                 report.passed_over.append((shown(entry.path), "it is no regular file"))
             else:
-                yield _candidate(agent, place, entry.path, told)
+                yield _candidate(agent, place, entry.path, status)
 
 
-def _candidate(agent: Agent, place: LogRoot, path: str, told: os.stat_result) -> Candidate:
+def _candidate(agent: Agent, place: LogRoot, path: str, status: os.stat_result) -> Candidate:
     return Candidate(
         agent=agent,
         path=path,
         relpath=os.path.relpath(path, place.root),
-        device=told.st_dev,
-        inode=told.st_ino,
-        size=told.st_size,
-        mtime_ns=told.st_mtime_ns,
-        ctime_ns=told.st_ctime_ns,
+        device=status.st_dev,
+        inode=status.st_ino,
+        size=status.st_size,
+        mtime_ns=status.st_mtime_ns,
+        ctime_ns=status.st_ctime_ns,
     )
 
 
@@ -162,8 +162,8 @@ class _Beside:
             return each
         entries.sort(key=lambda found: (found[0].count("/"), found[0]))
         if len(entries) > SIDECARS_MAX:
-            told = f"{len(entries)} files beside it, of which the first {SIDECARS_MAX} are kept"
-            self._report.passed_over.append((each.path, told))
+            reason = f"{len(entries)} files beside it, of which the first {SIDECARS_MAX} are kept"
+            self._report.passed_over.append((each.path, reason))
         sidecars = (self._sidecar(*found) for found in entries[:SIDECARS_MAX])
         return msgspec.structs.replace(each, sidecars=tuple(found for found in sidecars if found is not None))
 
@@ -175,14 +175,14 @@ class _Beside:
             reason = "its name is not UTF-8; rename it to have it read"
         else:
             try:
-                told = entry.stat(follow_symlinks=False)
+                status = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 return None
             except OSError as refused:
                 reason = refused.strerror or str(refused)
             else:
-                if stat.S_ISREG(told.st_mode):
-                    return SidecarFile(path=entry.path, name=name, size=told.st_size, mtime_ns=told.st_mtime_ns)
+                if stat.S_ISREG(status.st_mode):
+                    return SidecarFile(path=entry.path, name=name, size=status.st_size, mtime_ns=status.st_mtime_ns)
                 reason = "it is no regular file"
         self._report.passed_over.append((shown(entry.path), reason))
         return None

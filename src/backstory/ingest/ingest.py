@@ -74,7 +74,7 @@ def ingest(
     places: Sequence[Path] = (),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
-    """Read every log of these agents that is new or changed; ``progress`` is told bytes done and bytes to do.
+    """Read every log of these agents that is new or changed; ``progress`` receives bytes done and bytes to do.
 
     ``running``: (agent, its id of a session) of runs of ours that are not stored yet; their logs are read afterwards.
     ``places``: folders and files in which databases are looked for, too, beside the folders of known sessions.
@@ -335,7 +335,7 @@ class _Ingest(Notes):
             return
         reading = Reading(each=each, others=others, is_kept=is_kept, parent=parent)
         if log is not None and log.told_to is not None:
-            # Behind what could not be told nothing is: that is kept like it.
+            # What follows unparsed bytes is kept like them.
             reading.log_id = log.id
             self._keep_untold(reading, source, log, first_hash, file)
             return
@@ -410,7 +410,7 @@ class _Ingest(Notes):
                 self._keep_untold(reading, source, log, first_hash, file)
         if reading.others:
             self._flush()
-            # A log that goes on may have left the telling of its first records to another one.
+            # A log that goes on may have left its first records to another one.
             if (log is None or log.told_end == 0) and not (reading.is_untold or reading.is_refused):
                 self._drop_superseded(reading)
 
@@ -492,7 +492,7 @@ class _Ingest(Notes):
         try:
             batch.project, batch.root = project_key(batch.facts.cwd), worktree_root(batch.facts.cwd)
         except Exception as refused:
-            self._note_failure(path, refused, "kept, but its project could not be told")
+            self._note_failure(path, refused, "kept, but its project could not be found")
 
     def _flush(self) -> None:
         """Write what is pending, in one transaction."""
@@ -541,7 +541,7 @@ class _Ingest(Notes):
     def _keep_untold(
         self, reading: Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
     ) -> None:
-        """Keep the bytes of a log that cannot be told, behind what is kept of it by now."""
+        """Keep the bytes of a log that cannot be parsed, behind what is kept of it by now."""
         self._flush()
         if reading.is_refused:
             return

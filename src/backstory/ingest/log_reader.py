@@ -2,7 +2,7 @@
 
 Every line that holds anything is a record and gets a number, whatever its adapter makes of it; where an agent keeps
 one document over many lines, it says which of them end a record. The last line of a log may still grow: its bytes are
-kept, and if it looks whole it is told provisionally and told again when more has come.
+kept, and if it looks whole it is parsed provisionally and parsed again when more has come.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 BLOCK_BYTES = codec.CHUNK_BYTES
 SLICE_BYTES = 16 * 1024 * 1024
 BEGINNING_BYTES = 4096
-"""So much of a log tells how its records end."""
+"""So much of a log shows how its records end."""
 
 
 class Source(Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class Start(Struct, kw_only=True):
 class Slicer:
     """Reads one log from ``start`` to its end, a slice at a time.
 
-    Where bytes of it are kept that were not told, it goes on behind what was: from a file of what is kept.
+    Where bytes of it are kept that were not parsed, it continues behind what was: from a file of what is kept.
     """
 
     def __init__(self, source: Source, start: Start) -> None:
@@ -313,7 +313,7 @@ def record_key(agent: Agent, line: bytes) -> str:
     try:
         native_id = agent.log.native_id_of(line)
     except Exception:
-        # What it fails at has no id that it could tell.
+        # The record that it fails at has no id to name.
         native_id = None
     return native_id or hashlib.sha256(line).hexdigest()
 

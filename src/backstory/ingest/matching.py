@@ -1,6 +1,6 @@
 """Whose log a file is, which of the kept ones it goes on from, and where reading it goes on.
 
-A file is compared by its size and hashes first, and byte for byte where they do not tell.
+A file is compared by its size and hashes first, and byte for byte where they do not decide.
 """
 
 from __future__ import annotations

@@ -107,8 +107,8 @@ class Notes:
                 self._alone(each[1], lambda each=each: self.store.remember_places([], [each]))  # type: ignore[misc]
 
     def _sum_up(self) -> None:
-        told = ((path, reason) for path, reason in sorted(self._not_understood.items()) if reason)
-        self.report.not_understood = [Problem(path, told_in_words(reason)) for path, reason in told]
+        named = ((path, reason) for path, reason in sorted(self._not_understood.items()) if reason)
+        self.report.not_understood = [Problem(path, told_in_words(reason)) for path, reason in named]
         for agent, touched in self._sessions.items():
             new = {session for session, is_new in touched if is_new}
             self._tally(agent).sessions_new = len(new)

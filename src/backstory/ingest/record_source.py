@@ -134,14 +134,14 @@ class _Stream(RecordSource):
     def read(self, line: bytes, seq: int) -> Record:
         if self._is_error:
             return Record(list(enumerate(self._reader.stderr(line))), self._turn_uid)
-        told = self._reader.read(line)
-        return Record(told.events, self._turn_uid, takes_number=told.takes_number, delta=told.delta)
+        parsed = self._reader.read(line)
+        return Record(parsed.events, self._turn_uid, takes_number=parsed.takes_number, delta=parsed.delta)
 
 
 class _OwnLines(RecordSource):
-    """Lines of our own: what a session was appended with, and the words that a running agent was told."""
+    """Lines of our own: what a session was appended with, and the messages sent to a running agent."""
 
     def read(self, line: bytes, seq: int) -> Record:
-        told = _own_line.decode(line)
-        event = bytes(told.event)
-        return Record([(0, event_from_json(event))] if event else [], told.turn, told.at)
+        own = _own_line.decode(line)
+        event = bytes(own.event)
+        return Record([(0, event_from_json(event))] if event else [], own.turn, own.at)

@@ -1,7 +1,7 @@
 """Everything that can be derived, made again from the bytes that are kept; no agent's file is needed for it.
 
-A session is cleared and told again, a slice to a transaction. A log is marked when all of it is told, so that one
-that was left half way is told again by the next reindex or ingest.
+A session is cleared and derived again, a batch to a transaction. A log is marked when all of it is derived, so that one
+that was left half way is derived again by the next reindex or ingest.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BULK_SESSIONS = 50
 
 
 class Failed(Struct, frozen=True):
-    """A session that could not be told again, and why. What was derived of it before is gone; its bytes are not."""
+    """A session that could not be derived again, and why. What was derived of it before is gone; its bytes are not."""
 
     session: str
     reason: str
@@ -60,7 +60,7 @@ def reindex(
 ) -> Reindexed:
     """Derive again what is derived: of every session, or with ``only_stale`` of those that an older version derived.
 
-    ``events_too``: also what their records say, with today's adapters. ``progress`` is told sessions done and to do.
+    ``events_too``: also what their records say, with today's adapters. ``progress`` receives sessions done and to do.
     """
     done = Reindexed()
     todo = store.sessions_to_derive(only_stale=only_stale)
@@ -92,21 +92,21 @@ def _is_gone(log: Log) -> bool:
 def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
     understood = [understand(store, log) for log in store.logs(session) if is_unread(log.native_id)]
     if any(understood):
-        # What it was is told in the session that it is of.
+        # It was derived in the session that it belongs to.
         return
-    told: set[str] = set()
-    # What cannot be told again is found out before anything is cleared.
+    derived: set[str] = set()
+    # What cannot be derived again is found out before anything is cleared.
     logs = [(log, *_source(store, session, log)) for log in store.logs(session)]
     store.clear_derived(session.id)
     for log, source, created in logs:
         for batch in _rederived(store, session, log, source, created):
-            told |= {turn.uid for turn in batch.turns}
+            derived |= {turn.uid for turn in batch.turns}
             store.rederive(batch, events_too=events_too)
     store.rederive_unlogged(session.id)
     for log in store.logs(session):
         sidecars.tell_again(store, log)
     if events_too and session.number is None:
-        store.drop_turns_but(session.id, told, {log.id: log.told_end for log, *_ in logs})
+        store.drop_turns_but(session.id, derived, {log.id: log.told_end for log, *_ in logs})
     for log, source, _ in logs:
         if source.has_reported():
             # An earlier version did not make sessions of what a log reports.
@@ -159,7 +159,7 @@ def _source(store: Store, session: Session, log: Log) -> tuple[RecordSource, int
     if log.source_kind == FILE and not is_unread(log.native_id):
         # Where its beginning does not say whose it is any more, it did when the log was first read.
         agent, path = agents.load(log.agent), log.path or log.relpath
-        told, head = identified(agent, Path(path), partial(store.read_log, log.id))
-        identity, created = told or identity, created_ms(agent, path, head)
+        found, head = identified(agent, Path(path), partial(store.read_log, log.id))
+        identity, created = found or identity, created_ms(agent, path, head)
     turn_uid = store.turn_uid_of(log.id)
     return record_source(log.source_kind, log.agent, identity, turn_uid=turn_uid, cwd=cwd), created

@@ -1,6 +1,6 @@
 """Logs that nobody understands yet: kept like any other, under the name they lay under.
 
-Each is in a session of its own, which is no conversation, and each of its records is told as Unknown. When more of it
+Each is in a session of its own, which is no conversation, and each of its records is Unknown. When more of it
 comes, or a later adapter knows it, it is read anew from what is kept, as the log that it is.
 """
 

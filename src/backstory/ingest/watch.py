@@ -1,7 +1,7 @@
 """Logs followed as they grow: what changed is read within moments, and while nothing changes nothing is done.
 
-The system tells which files changed, and only those are looked at. Now and then, and whenever something may have gone
-unheard, all places are looked through as by any ingest, so that nothing is missed. Where the system tells nothing
+The system reports which files changed, and only those are looked at. Now and then, and whenever something may have gone
+unheard, all places are looked through as by any ingest, so that nothing is missed. Where the system reports nothing
 (it watches only so many folders), that is done all the time, as often as it costs next to nothing.
 """
 
@@ -35,7 +35,7 @@ STEP_MS = 100
 DEBOUNCE_MS = 200
 """… but no longer than this."""
 TICK_S = 0.5
-"""So often the few things are looked at that nobody tells of: folders that are not there, the store's own file."""
+"""So often the few things are looked at that nobody reports: folders that are not there, the store's own file."""
 RUNS_S = 2.0
 """So often runs and project stores are looked at."""
 SETTLE_S = 1.0
@@ -43,7 +43,7 @@ SETTLE_S = 1.0
 ALL_S = 900.0
 """So often everything is looked through, in case something went unheard."""
 MANY = 2_000
-"""With so many changes at once the system may have told of some only."""
+"""With so many changes at once the system may have reported some only."""
 EARLY_MAX = 1_000
 """So many files that lie beside logs which are not there yet are remembered."""
 OPEN_S = 1.0
@@ -57,10 +57,10 @@ REST_MAX_S = 0.4
 POLL_LEAST_S = 1.0
 POLL_MOST_S = 10.0
 POLL_REST = 50
-"""Where nothing is told, a look at everything that took t is followed by a rest of so many t, within these bounds."""
+"""Where nothing is reported, a look at everything that took t is followed by a rest of so many t, within bounds."""
 
 PASSING = (StoreBusy, DiskFull, StoreReadOnly, StoreFailed, StoreNotFound, CannotWrite, OSError)
-"""What may be over in a moment: it is told, and tried again."""
+"""What may be over in a moment: it is reported, and tried again."""
 
 
 class Spot(Struct, frozen=True):
@@ -96,7 +96,7 @@ class RunsBeside(Protocol):
 
 
 class Watch:
-    """Follows the logs of some agents. ``read_all`` is a whole ingest; ``say`` is told of troubles, each once."""
+    """Follows the logs of some agents. ``read_all`` is a whole ingest; ``say`` receives troubles, each once."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Watch:
         """What each reading gave: first everything, then what changed, for as long as it is asked for.
 
         An interrupt ends it; the store is closed then. Errors of the first reading, and those that will not pass, are
-        raised; the others are told and tried again.
+        raised; the others are reported and tried again.
         """
         try:
             self._renew()
@@ -160,8 +160,8 @@ class Watch:
 
     def _listen(self) -> None:
         """Wait a little for changes."""
-        told = self._sight.changes(TICK_S)
-        self._pending |= told
+        changed = self._sight.changes(TICK_S)
+        self._pending |= changed
         if len(self._pending) >= MANY:
             self._is_all_due = True
             self._sight.distrust()
@@ -186,10 +186,10 @@ class Watch:
 
     def _renew(self) -> None:
         """Watch the folders that are there now; what happened in between is found by looking at everything."""
-        told = self._sight.open()
+        trouble = self._sight.open()
         self._is_all_due = True
-        if told:
-            self._tell(told)
+        if trouble:
+            self._tell(trouble)
 
     def _try(self, work: Callable[[], Report | None] | None) -> Report | None:
         if work is None:
@@ -270,7 +270,7 @@ class Watch:
         self._file = _identity(self._store.path)
 
     def _note(self, report: Report) -> None:
-        """Tell what could not be read or understood; what was told before is not told again, nor in the report."""
+        """Report what could not be read or understood; what was reported before is not repeated, nor in the report."""
         for each in report.not_understood:
             if (each.path, each.reason) not in self._not_read:
                 self._not_read.add((each.path, each.reason))
@@ -292,7 +292,7 @@ class Sight:
     def __init__(self, folders: Iterable[Path]) -> None:
         self._seen: dict[Path, tuple[int, int] | None] = dict.fromkeys(folders)
         self._real: dict[str, str] = {}
-        """The folders that are reached by a link, by where they really are: some systems tell of them so."""
+        """The folders that are reached by a link, by where they really are: some systems name them so."""
         self._notify: Any = None
         self._is_stale = True
         self._failed_at: float | None = None
@@ -324,8 +324,8 @@ class Sight:
         named = [str(folder) for folder, seen in self._seen.items() if seen is not None and folder.is_dir()]
         self._real = {real: each for each in named if (real := os.path.realpath(each)) != each}
         if self.is_polling and time.monotonic() < self._again_at:
-            told, self._told = self._told, ""
-            return told
+            trouble, self._told = self._told, ""
+            return trouble
         try:
             self._notify = RustNotify(named, False, False, 0, True, False)
         except FileNotFoundError:
@@ -338,7 +338,7 @@ class Sight:
         return ""
 
     def check(self, folder: str) -> None:
-        """Whether a folder that came later could be watched: nobody tells when it could not."""
+        """Whether a folder that came later could be watched: nobody reports when it could not."""
         from watchfiles._rust_notify import RustNotify
 
         try:
@@ -361,15 +361,15 @@ class Sight:
             time.sleep(timeout_s)
             return set()
         try:
-            told = self._notify.watch(DEBOUNCE_MS, STEP_MS, int(timeout_s * 1000), None)
+            changes = self._notify.watch(DEBOUNCE_MS, STEP_MS, int(timeout_s * 1000), None)
         except RuntimeError as refused:
             self._fail(str(refused))
             return set()
-        if told == "signal":
+        if changes == "signal":
             raise KeyboardInterrupt
-        if isinstance(told, str):
+        if isinstance(changes, str):
             return set()
-        paths = {self._as_named(path) for _, path in told}
+        paths = {self._as_named(path) for _, path in changes}
         roots = {str(folder) for folder in self._seen}
         self._is_stale |= bool(paths & roots)
         return paths - roots
@@ -381,7 +381,7 @@ class Sight:
         return path
 
     def _fail(self, why: str) -> None:
-        """It tells nothing more: one more folder than the system watches, or a name that is no text."""
+        """It reports nothing more: one more folder than the system watches, or a name that is no text."""
         clock, failed_at = time.monotonic(), self._failed_at
         self._failed_at, self._is_stale = clock, True
         if failed_at is not None and clock - failed_at < FAILING_S:
@@ -432,20 +432,20 @@ class _Looking:
         if known is not None or not spot.agent.log.is_log(Path(path)):
             return known
         try:
-            told = Path(path).stat()
+            found = Path(path).stat()
         except OSError:
             return None
-        if not stat.S_ISREG(told.st_mode):
+        if not stat.S_ISREG(found.st_mode):
             return None
         each = self.found[spot.agent.name, path] = Candidate(
             agent=spot.agent,
             path=path,
             relpath=os.path.relpath(path, spot.place.root),
-            device=told.st_dev,
-            inode=told.st_ino,
-            size=told.st_size,
-            mtime_ns=told.st_mtime_ns,
-            ctime_ns=told.st_ctime_ns,
+            device=found.st_dev,
+            inode=found.st_ino,
+            size=found.st_size,
+            mtime_ns=found.st_mtime_ns,
+            ctime_ns=found.st_ctime_ns,
         )
         return each
 
@@ -475,12 +475,12 @@ def _sidecar(path: str, name: PurePath) -> SidecarFile | None:
     """A regular file that is reached from its log's folder without a link."""
     folders = [Path(path).parents[depth] for depth in range(len(name.parts) - 1)]
     try:
-        told = os.lstat(path)
+        found = os.lstat(path)
     except OSError:
         return None
-    if not stat.S_ISREG(told.st_mode) or any(folder.is_symlink() for folder in folders):
+    if not stat.S_ISREG(found.st_mode) or any(folder.is_symlink() for folder in folders):
         return None
-    return SidecarFile(path=path, name=name.as_posix(), size=told.st_size, mtime_ns=told.st_mtime_ns)
+    return SidecarFile(path=path, name=name.as_posix(), size=found.st_size, mtime_ns=found.st_mtime_ns)
 
 
 def _files_below(folder: str) -> Iterator[str]:
@@ -495,12 +495,12 @@ def _files_below(folder: str) -> Iterator[str]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file or folder from another one of its name; None when there is none."""
+    """What distinguishes a file or folder from another one of its name; None when there is none."""
     try:
-        told = path.stat()
+        found = path.stat()
     except OSError:
         return None
-    return told.st_dev, told.st_ino
+    return found.st_dev, found.st_ino
 
 
 def _refused(report: Report) -> set[str]:

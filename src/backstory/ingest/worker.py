@@ -196,7 +196,7 @@ def serve() -> None:
                 try:
                     encoded = encoder.encode(outcome)
                 except Exception:
-                    # Something that an adapter told cannot be handed over: the first process need not.
+                    # A value of an adapter cannot be passed between processes: the first process need not pass it.
                     _send(out, encoder.encode(Outcome(is_last=True, is_undone=True)))
                     break
                 _send(out, encoded)

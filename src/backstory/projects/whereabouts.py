@@ -47,10 +47,10 @@ class Whereabouts:
 def file_at(path: Path) -> tuple[int, int] | None:
     """Device and inode of the file at a path."""
     try:
-        told = path.stat()
+        status = path.stat()
     except (OSError, ValueError):
         return None
-    return told.st_dev, told.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _path_of(folder: int) -> Path:

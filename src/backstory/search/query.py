@@ -66,7 +66,7 @@ class Findings(Struct, frozen=True, kw_only=True):
     """What a search gave: matching events in all, whether there is more, and the best of them.
 
     ``relaxed``: no event has every word. ``stopped``: the time was up before everything was looked at. ``sessions``,
-    ``events``, ``near``, ``at_least``, ``instead``: as ``Found`` tells them.
+    ``events``, ``near``, ``at_least``, ``instead``: as in ``Found``.
     """
 
     total: int
@@ -422,8 +422,8 @@ class _Texts:
         """Whether the bytes of an event's record hold all signs; quicker than reading the event."""
         # Kept, because what is found is shown next; there are few.
         self._records[stored.id] = record = self._bytes(stored)
-        told = record.decode("utf-8", "replace").casefold()
-        return all(any(form in told for form in _in_json(sign)) for sign in signs)
+        text = record.decode("utf-8", "replace").casefold()
+        return all(any(form in text for form in _in_json(sign)) for sign in signs)
 
     def _full(self, stored: StoredEvent) -> Event:
         if self._forms is None:

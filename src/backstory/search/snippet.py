@@ -1,4 +1,4 @@
-"""Why a text was found: the part that shows it, every match marked. Words are told apart as the index does."""
+"""Why a text was found: the part that shows it, every match marked. Words are separated as in the index."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def _spans(way: re.Pattern[str], folded: str) -> list[tuple[int, int]]:
 
 
 def _is_part(text: str, start: int, end: int) -> bool:
-    """Whether a part of an identifier begins and ends here, as its case tells."""
+    """Whether a part of an identifier begins and ends here, as its case shows."""
     begin, stop = start, end
     while begin > 0 and text[begin - 1].isascii() and text[begin - 1].isalnum():
         begin -= 1

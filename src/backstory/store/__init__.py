@@ -156,7 +156,7 @@ class Store(Replication):
         self._change(lambda db: sessions.drop_if_empty(db, id_of(session)))
 
     def cleanup_orphans(self, running: Container[str] = ()) -> list[Orphan]:
-        """Close the turns that a crash left without an ending, one by one, and tell which; then there are none.
+        """Close the turns that a crash left without an ending, one by one, and return them; then there are none.
 
         ``running``: uids of turns whose rest is still to come. One that comes all the same replaces what was closed.
         """

@@ -92,7 +92,7 @@ class RecordBatch(Struct, kw_only=True):
     log_id: int | None = None
     """Of an agent's own log; another kind of log is found by its session, turn and kind."""
     expected_read_to: int = 0
-    """Where it begins: behind what was kept when the reader started, or, where its bytes are, behind what was told."""
+    """Where it begins: behind the bytes kept when the reader started, or behind those parsed, if its bytes are kept."""
     expected_next_seq: int
     """What the store said when the reader started; a different answer now means that the batch is stale."""
     follows_leaf: bool = False
@@ -117,7 +117,7 @@ class RecordBatch(Struct, kw_only=True):
     runs: list[Run] = field(default_factory=list)
     """The numbers of its records; not of one that may still grow."""
     tail_run: Run | None = None
-    """The number of that one, if it is told for the time being."""
+    """The number of that one, if it is provisional."""
     events: list[NewEvent] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     answers: dict[str, str] = field(default_factory=dict)
@@ -126,19 +126,19 @@ class RecordBatch(Struct, kw_only=True):
     facts: SessionFacts = field(default_factory=SessionFacts)
     last_active: int | None = None
     end: Complete | None = None
-    """How the session's last turn ended, as it was told through the API."""
+    """How the session's last turn ended, as it was set through the API."""
     is_last: bool = False
-    """Of a log that is read again: whether all of it is told with this."""
+    """Of a log that is read again: whether all of it is parsed with this."""
     has_reported: bool = False
     """Whether it reports of subagents, whose own logs may not be there."""
     is_told: bool = True
-    """Whether it is understood; else its bytes alone are kept, to be told from the store later."""
+    """Whether it is understood; else its bytes alone are kept, to be parsed from the store later."""
     is_kept: bool = False
     """Whether its bytes are in the store already, behind ``told_to``: only what they say is new."""
 
     @property
     def length(self) -> int:
-        """How many bytes it tells of."""
+        """How many bytes it is about."""
         return self.read_to - self.expected_read_to
 
     def without_words(self) -> RecordBatch:
@@ -189,14 +189,14 @@ class BatchContent:
         """
         if line is None:
             return self._unread(OVERSIZE, seq, start, 0)
-        told = len(self.events)
+        count = len(self.events)
         try:
             record = source.read(line, seq)
             if record.takes_number and record.events:
                 self.add(record, seq, source.cwd, start, len(line))
         except Exception as refused:
             # Whatever an adapter stumbles over, the record is kept, and the others are read.
-            del self.events[told:]
+            del self.events[count:]
             self.problem = in_words(refused)
             return self._unread(FAILED, seq, start, len(line))
         return record

@@ -83,14 +83,14 @@ def _at_ends(db: apsw.Connection, session_id: int, found: list[TreeTurn], last: 
 
     ``last``: the last record of each turn that has its words; where they were pruned it was noted then.
     """
-    told: list[TreeTurn] = []
+    turns: list[TreeTurn] = []
     for turn in found:
         seq, end = turn.parent_seq, last.get(turn.parent_uid or "")
         if seq is not None and end is not None and seq < end and not _is_told(db, session_id, seq, end):
-            told.append(replace(turn, parent_seq=end))
+            turns.append(replace(turn, parent_seq=end))
         else:
-            told.append(turn)
-    return told
+            turns.append(turn)
+    return turns
 
 
 def _is_told(db: apsw.Connection, session_id: int, after: int, last: int) -> bool:
@@ -228,7 +228,7 @@ def name_branch(db: apsw.Connection, session_id: int, name: str, point: Point, n
 
 
 def _end_of(db: apsw.Connection, session_id: int, point: Point) -> tuple[int, bool]:
-    """The last record of a turn, or the one asked for if nothing is told behind it; and whether something follows."""
+    """The last record of a turn, or the one asked for if nothing is said behind it; and whether something follows."""
     last = int(db.execute("select last_seq from turns where session_id = ? and uid = ?", (session_id, point.uid)).get)
     follows = bool(
         db.execute(
@@ -335,10 +335,10 @@ def mark_removed(db: apsw.Connection, session_ids: Iterable[int], when: Mapping[
 def prune(db: apsw.Connection, session_id: int, only: Collection[str] | None = None) -> int:
     """Drop what removed turns, or only these of them, hold, a run with its bytes; gives how many turns that were.
 
-    A row stays of each, with what it cost: a log that tells the turn, here or the agent's own, must not bring it back.
+    A row stays of each, with what it cost: a log that has the turn, here or the agent's own, must not bring it back.
     """
     doomed = [turn for turn in removed(db, session_id) if only is None or turn.uid in only]
-    # Without words nobody can tell what follows the last of them, and that tells which branch is which.
+    # Without content nobody knows what follows the last of them, and that decides which branch is which.
     db.executemany(
         "update turns set parent_seq = ? where id = ? and parent_seq is not ?",
         [(turn.parent_seq, turn.id, turn.parent_seq) for turn in doomed],
@@ -379,7 +379,7 @@ def prunable(db: apsw.Connection) -> list[int]:
 
 
 def touched(db: apsw.Connection, session_id: int, spans: Sequence[Span]) -> dict[str, str]:
-    """The files that the records of a path touched, each with the action that tells most, in order."""
+    """The files that the records of a path touched, each with the action that says most, in order."""
     ranks = ("create", "rename", "delete", "edit", "read")
     found: dict[str, str] = {}
     for span in spans:

@@ -121,8 +121,8 @@ def _frame(file: IO[bytes]) -> Iterator[bytes]:
     is_last = False
     while not is_last:
         head = _exactly(file, BLOCK_HEAD_BYTES)
-        told = int.from_bytes(head, "little")
-        is_last, kind, length = bool(told & 1), told >> 1 & 3, told >> 3
+        number = int.from_bytes(head, "little")
+        is_last, kind, length = bool(number & 1), number >> 1 & 3, number >> 3
         # A block of one byte over and over says how often; what is kept of it is that byte.
         yield frame.decompress(head + _exactly(file, 1 if kind == REPEATED else length))
     if not frame.eof:

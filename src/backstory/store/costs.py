@@ -1,6 +1,6 @@
 """What turns and sessions cost, computed when it is asked for: nothing of it is kept. Never commits.
 
-A reported cost wins over a computed one. A turn that several sessions hold counts in the earliest that tells what it
+A reported cost wins over a computed one. A turn that several sessions hold counts in the earliest that knows what it
 used. What a subagent used is part of its parent's cost, and where that was reported, it is in it already.
 """
 
@@ -161,7 +161,7 @@ class Costs:
         return found
 
     def _copies(self, session_id: int) -> set[int]:
-        """The turns that count in an earlier session, which tells what they used."""
+        """The turns that count in an earlier session, which knows what they used."""
         rows: list[Any] = self._db.execute(_COPIES, (session_id,)).fetchall()
         if not rows or not self._owners:
             return {turn_id for turn_id, _ in rows}

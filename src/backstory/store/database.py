@@ -95,7 +95,7 @@ class Database:
         self._writer: apsw.Connection | None = None
         self._id_to_take: str | None = None
         self.is_elsewhere = False
-        """Nobody has trusted it: its sessions are told to be from elsewhere, their names count for nothing, and none
+        """Nobody has trusted it: its sessions are marked as from elsewhere, their names count for nothing, and none
         of its triggers acts."""
         self.refuses_writes = False
         """Writing raises NotTrusted."""
@@ -185,7 +185,7 @@ class Database:
             return otherwise
 
     def _write_from(self, source: Database, change: Callable[[apsw.Connection, str], T], *, decided: bool = False) -> T:
-        """Write with another store beside; ``change`` is told the name to read it under."""
+        """Write with another store beside; ``change`` receives the name to read it under."""
         if source.path == self.path:
             return self._write(lambda db: change(db, "main"), decided=decided)
         # A file that is no store of ours is refused before it is attached.

@@ -10,15 +10,15 @@ create table if not exists call_results(
   call_id   integer primary key,         -- events.id of a tool call
   result_id integer not null,            -- events.id of its result
   is_error  integer not null,            -- 1 = it failed
-  exit_code integer                      -- of a command, where the result tells it
+  exit_code integer                      -- of a command, where the result has it
 );
 
 create table if not exists session_files(
   id            integer primary key,
   session_id    integer not null references sessions(id) on delete cascade,
-  file_path     text not null,           -- absolute, where that can be told
+  file_path     text not null,           -- absolute, where that is known
   tool_name     text not null,           -- of the first touch, the agent's word
-  action        text not null,           -- of all touches the one that tells most: create, rename, delete, edit, read
+  action        text not null,           -- of all touches the one that says most: create, rename, delete, edit, read
   turn_id       integer,                 -- turns.id of the first touch
   first_seq     integer not null,        -- record of the first touch
   first_seen_at integer,                 -- its time

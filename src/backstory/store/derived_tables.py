@@ -1,6 +1,6 @@
 """What is derived from events, in its tables: files, refs, results of calls, checkpoints. Never commits.
 
-Times, turns and places are those of the events. A row says what came first; telling it again changes nothing.
+Times, turns and places are those of the events. A row says what came first; writing it again changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 VERSION = 9
 """Raised with derived.sql and with what is put into its tables; logs that were derived before it are derived anew."""
 ACTIONS = "read edit delete rename create"
-"""What can be done to a file; of several things a later word here tells more."""
+"""What can be done to a file; of several things a later word here says more."""
 PATHS_AT_ONCE = 500
 Texts = tuple[str | None, ...]
 """The texts of a checkpoint, in the order of SECTIONS."""
@@ -56,7 +56,7 @@ def clear(db: apsw.Connection, session_id: int) -> None:
     for table in ("session_files", "session_refs"):
         db.execute(f"delete from {table} where session_id = ?", (session_id,))
     db.execute("delete from checkpoints where session_id = ? and seq is not null", (session_id,))
-    # Where a session of ours was is told by its runs, not by its records.
+    # Where a session of ours was is known from its runs, not from its records.
     db.execute(
         "delete from session_branches where session_id in (select id from sessions where id = ? and owner is null)",
         (session_id,),
@@ -78,10 +78,10 @@ def note_branches(db: apsw.Connection, session_id: int, names: list[str]) -> Non
 
 def texts_of(checkpoint: str) -> Texts:
     """The texts of a checkpoint's sections, in the order of SECTIONS; without any, all of it is the overview."""
-    told = {name: text.strip() for name, text in _SECTION.findall(checkpoint)}
-    if not any(told.values()):
-        told = {"overview": checkpoint.strip()}
-    return tuple(told.get(name) or None for name in SECTIONS)
+    sections = {name: text.strip() for name, text in _SECTION.findall(checkpoint)}
+    if not any(sections.values()):
+        sections = {"overview": checkpoint.strip()}
+    return tuple(sections.get(name) or None for name in SECTIONS)
 
 
 def _write_results(
@@ -103,20 +103,20 @@ def _write_results(
 
 
 def _write_touches(db: apsw.Connection, session_id: int, touches: list[FoundTouch], turn_ids: dict[str, int]) -> None:
-    rows, told = [], dict[str, tuple[int, int]]()
+    rows, known = [], dict[str, tuple[int, int]]()
     for touch in touches:
         path = touch.path
         rank, seq = ACTIONS.find(touch.action), touch.where.seq
-        known_rank, first_seq = told.get(path, (-1, seq + 1))
-        # A file is touched again and again; what tells no more of it needs no telling.
+        known_rank, first_seq = known.get(path, (-1, seq + 1))
+        # A file is touched again and again; what adds nothing needs no row.
         if rank > known_rank or seq < first_seq:
             where = touch.where
             turn_id = turn_ids.get(where.turn_uid or "")
             rows.append((session_id, path, touch.tool_name, touch.action, turn_id, seq, where.at))
-            told[path] = max(rank, known_rank), min(seq, first_seq)
+            known[path] = max(rank, known_rank), min(seq, first_seq)
     db.executemany(_TOUCHED, rows)
     file_ids: dict[str, int] = {}
-    every = list(told)
+    every = list(known)
     for start in range(0, len(every), PATHS_AT_ONCE):
         paths = every[start : start + PATHS_AT_ONCE]
         among = ", ".join("?" * len(paths))
@@ -179,10 +179,10 @@ def _write_checkpoint(db: apsw.Connection, session_id: int, checkpoint: FoundChe
     columns = ("title", *SECTIONS)
     title = _TITLE.search(checkpoint.summary)
     values = [title.group(1).strip() if title else None, *texts_of(checkpoint.summary)]
-    told = ", ".join(f"{name} = coalesce(excluded.{name}, {name})" for name in ("seq", "created_at", *columns))
+    updates = ", ".join(f"{name} = coalesce(excluded.{name}, {name})" for name in ("seq", "created_at", *columns))
     db.execute(
         f"insert into checkpoints(session_id, checkpoint_number, seq, created_at, {', '.join(columns)}) "
         f"values (?, ?, ?, ?, {', '.join('?' * len(columns))}) "
-        f"on conflict(session_id, checkpoint_number) do update set {told}",
+        f"on conflict(session_id, checkpoint_number) do update set {updates}",
         (session_id, number, where.seq, where.at, *values),
     )

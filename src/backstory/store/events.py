@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from backstory.conversation.context import ToldTurn, chars_at_least
+from backstory.conversation.context import TurnWithEvents, chars_at_least
 from backstory.conversation.tree import Point
 from backstory.derive.facts import Found
 from backstory.model import (
@@ -81,27 +81,31 @@ def edits(db: apsw.Connection, turn_uid: str, *, is_log: bool) -> list[StoredEve
         f"and e.kind in {kinds.CALLS} order by e.seq, e.part",
         (turn_uid,),
     ).fetchall()
-    told = _unpacked(db, rows)
-    return [each for each in told if isinstance(each.event, ToolCall) and each.event.tool in (Tool.EDIT, Tool.WRITE)]
+    events = _unpacked(db, rows)
+    return [each for each in events if isinstance(each.event, ToolCall) and each.event.tool in (Tool.EDIT, Tool.WRITE)]
 
 
-def context_turns(db: apsw.Connection, session_id: int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
+def context_turns(
+    db: apsw.Connection, session_id: int, budget_chars: int, to: Point | None = None
+) -> list[TurnWithEvents]:
     """The turns that lead to a record (None: where the session goes on) with their events, oldest first.
 
     The last of them, so many that together they exceed ``budget_chars``; each up to where the next one follows it.
     """
-    told: list[ToldTurn] = []
+    given: list[TurnWithEvents] = []
     room, backwards = budget_chars, _Backwards(db, session_id)
     for turn_id, turn, cut in turns.upwards(db, session_id, to or branches.leaf(db, session_id)):
         events = backwards.of_turn(turn_id, turn.first_seq, cut)
         room -= len(turn.prompt) + sum(map(chars_at_least, events))
         if cut < turn.last_seq:
             turn.outcome, turn.last_seq = None, cut
-        # The prompt is told by the turn itself.
-        told.append(ToldTurn(turn=turn, events=events[1:] if events and isinstance(events[0], UserMessage) else events))
+        # The turn itself has the prompt.
+        given.append(
+            TurnWithEvents(turn=turn, events=events[1:] if events and isinstance(events[0], UserMessage) else events)
+        )
         if room < 0:
             break
-    return told[::-1]
+    return given[::-1]
 
 
 class _Backwards:
@@ -143,7 +147,7 @@ class OwnLog:
         self._now, self._new_uid = now, new_uid
         session: Any = db.execute("select uid, cwd from sessions where id = ?", (session_id,)).fetchone()
         self._uid, self._cwd = session
-        # A run's log of this kind holds the words that its agent was told.
+        # A run's log of this kind holds the messages that its agent was sent.
         log: Any = db.execute(
             "select id, read_to from logs where session_id = ? and kind = ? and turn_uid is null", (session_id, API)
         ).fetchone()

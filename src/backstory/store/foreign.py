@@ -51,11 +51,11 @@ def take_out_triggers(db: apsw.Connection, path: Path) -> list[str]:
     for name, kind, sql in rows:
         if kind != "trigger" and not _IS_TRIGGER.match(str(sql)):
             continue
-        told = _STORED.fullmatch(str(sql))
+        stored = _STORED.fullmatch(str(sql))
         # SQLite goes by the text, so a row that is filed as something else would be missed.
-        if kind != "trigger" or told is None or told.group(1) != name:
+        if kind != "trigger" or stored is None or stored.group(1) != name:
             raise errors.NotAStore(path, f"its {name!r} is not what it is filed as")
-        if (name, _plain(told.group(2))) not in ours:
+        if (name, _plain(stored.group(2))) not in ours:
             db.execute(f'drop trigger "{name}"')
             dropped.append(str(name))
     return dropped

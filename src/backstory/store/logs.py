@@ -28,7 +28,7 @@ PACKED = -1
 SALVAGED_MAX = 10_000_000
 """So many ids are tried at most where a damaged store cannot list its logs."""
 TAIL_BYTES = 4096
-"""How much before ``read_to`` is hashed, to tell an append from a rewrite."""
+"""How much before ``read_to`` is hashed, to distinguish an append from a rewrite."""
 
 
 class Log(Struct, frozen=True):
@@ -49,7 +49,7 @@ class Log(Struct, frozen=True):
     tail_seq: int | None
     generation: int
     told_to: int | None
-    """What stands behind it is kept as bytes only, because storing what that says failed; None: all is told."""
+    """What stands behind it is kept as bytes only, because storing what that says failed; None: all is parsed."""
     state: bytes | None
 
     @property
@@ -59,7 +59,7 @@ class Log(Struct, frozen=True):
 
     @property
     def told_end(self) -> int:
-        """Where what was told of it ends."""
+        """Where what was parsed of it ends."""
         return self.read_to if self.told_to is None else self.told_to
 
 
@@ -187,7 +187,7 @@ def salvaged(db: apsw.Connection) -> tuple[list[Log], list[int]]:
 
 
 def _newest(db: apsw.Connection) -> int:
-    """The largest id of a log that anything readable tells of."""
+    """The largest id of a log that anything readable names."""
     newest = 0
     for question in (
         "select seq from sqlite_sequence where name = 'logs'", "select max(id) from logs",
@@ -262,7 +262,7 @@ def runs(db: apsw.Connection, log_id: int) -> list[Run]:
 def read(db: apsw.Connection, log_id: int, start: int, length: int, *, checked: bool = True) -> bytes:
     """The bytes of a log from ``start`` on, ``length`` of them or as many as there are; raises CodecError.
 
-    Without ``checked`` no more is unpacked than that, so that no checksum can tell whether it is what was stored.
+    Without ``checked`` no more is unpacked than that, so that no checksum can show whether it is what was stored.
     """
     end = start + length
     pieces = []

@@ -132,9 +132,9 @@ class Maintenance(Ingesting):
         if batch is not None:
             self.rederive(batch, events_too=False)
 
-    def drop_turns_but(self, session_id: int, told: set[str], read: dict[int, int]) -> None:
-        """Remove the turns of a session that were not told again, if its logs are as they were ``read`` (to where)."""
-        self._change(lambda db: retelling.drop_turns_but(db, session_id, told, read))
+    def drop_turns_but(self, session_id: int, derived: set[str], read: dict[int, int]) -> None:
+        """Remove a session's turns that were not derived again, if its logs are as they were ``read`` (to where)."""
+        self._change(lambda db: retelling.drop_turns_but(db, session_id, derived, read))
 
     def counts(self) -> dict[str, int]:
         """How many sessions, turns, events, files, refs and checkpoints there are."""
@@ -143,7 +143,7 @@ class Maintenance(Ingesting):
     def optimize(self, before: int, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         """Make the file smaller: pack logs that were last written before this time (ms) harder, and merge the index.
 
-        Each transaction is short; it may be stopped at any time. ``progress`` is told logs done and to do. A file that
+        Each transaction is short; it may be stopped at any time. ``progress`` receives logs done and to do. A file that
         may still hold something that was removed, as those of earlier versions may, is written anew.
         """
         todo = self._read(lambda db: logs.to_repack(db, before))

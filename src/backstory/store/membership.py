@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backstory.store.search import Filter
 
 GROUPED_SESSIONS_MAX = 20_000
-"""In a store with more sessions only the newest are told of, and how many there are."""
+"""In a store with more sessions only the newest are listed, and how many there are."""
 NEWEST_SESSIONS = 200
 """So many of these at least."""
 TOLD_BY_PROMPT_HITS_MAX = 50_000
@@ -92,7 +92,7 @@ class Reach:
         return {session_id: place for session_id, at in found if (place := self._place(session_id, at)) is not None}
 
     def _place(self, session_id: int, last_active: int | None) -> Place | None:
-        """Where a wanted session is shown; sessions that repeat what a run's own session tells are not."""
+        """Where a wanted session is shown; sessions that repeat a run's own session are not."""
         shown_id = self._shown.get(session_id, session_id)
         if session_id in self._hidden or shown_id in self._wanted.without:
             return None
@@ -152,7 +152,7 @@ class Reach:
             conditions.append("c.c1 = ?")
             values.append(self._wanted.session_id)
         if self._timed:
-            # A record without a time is as old as its session. Mostly that tells enough of all its events.
+            # A record without a time is as old as its session. Mostly that is enough for all its events.
             at = "coalesce((select at from events where id = c.id), t.last_active, 0)"
             if self._wanted.since is not None:
                 conditions += ["t.last_active >= ?", f"{at} >= ?"]
@@ -282,9 +282,9 @@ class Reach:
 
     # what they are known by -------------------------------------------------------------------------------------
 
-    def naming(self, told: str) -> list[Row]:
+    def naming(self, typed: str) -> list[Row]:
         """Where wanted sessions first name a pull request, issue or commit, if there is a text; the newest first."""
-        condition, bound = session_filter.of_ref(told)
+        condition, bound = session_filter.of_ref(typed)
         conditions, values = self._of_event()
         rows: list[tuple[Any, ...]] = self._db.execute(
             "select c.id, c.c1, c.c4, 0.0 from session_refs r "

@@ -26,7 +26,7 @@ _PARTS = re.compile(r"[A-Za-z0-9]+")
 def meant(count: Callable[[str], int], asked: list[Term]) -> tuple[list[Term], tuple[tuple[str, str], ...]]:
     """The terms, each that occurs nowhere exchanged for the nearest that does; and what was exchanged.
 
-    ``count`` tells how many events hold an expression.
+    ``count`` returns how many events hold an expression.
     """
     terms: list[Term] = []
     instead: list[tuple[str, str]] = []

@@ -1,7 +1,7 @@
 """What a crash leaves in a store, found and closed. Never commits.
 
 A run whose spool is lost has no ending: nobody will ever store the rest of it. What came of it stays; calls without a
-result are told as such, and the turn as crashed.
+result are closed as such, and the turn as crashed.
 """
 
 from __future__ import annotations
@@ -78,19 +78,19 @@ def left(db: apsw.Connection, turn_id: int, turn_uid: str, session_id: int, sess
 def closing(left: Left, now: int) -> RecordBatch:
     """What closes such a turn."""
     turn_uid, content = left.turn.uid, BatchContent()
-    told: list[Event] = [
+    closing: list[Event] = [
         ToolResult(
             tool_use_id=call.tool_use_id, tool_name=call.tool_name, tool=call.tool, file_path=call.file_path,
             content=NO_RESULT, is_error=True,
         )
         for call in left.calls
     ]  # fmt: skip
-    told += [Error(message=CUT_OFF), Complete(success=False)]
-    for n, event in enumerate(told):
+    closing += [Error(message=CUT_OFF), Complete(success=False)]
+    for n, event in enumerate(closing):
         content.add(Record([(0, event)], turn_uid, now), left.next_seq + n, None)
     batch = RecordBatch(
         agent="", identity=LogIdentity(native_id=""), session_uid=left.orphan.session_uid, kind=None,
         run=RunPart(turn_uid=turn_uid, is_last=True, is_lost=True), expected_next_seq=left.next_seq,
-        next_seq=left.next_seq + len(told), turns=[left.turn],
+        next_seq=left.next_seq + len(closing), turns=[left.turn],
     )  # fmt: skip
     return content.move_to(batch, None)

@@ -146,7 +146,7 @@ def expression(wanted: list[Term], joined: str = " AND ", *, in_any_way: bool = 
 def otherwise(wanted: Term, count: Callable[[str, int], int]) -> Expression:
     """A term in any way but as it was typed, which may be everywhere; ways that no text has are left out.
 
-    ``count`` tells how many events hold an expression, up to so many.
+    ``count`` returns how many events hold an expression, up to so many.
     """
     others = [(other, weight) for other, weight in wanted.others if count(other, 1)]
     return Expression(" OR ".join(other for other, _ in others), [(0, weight) for _, weight in others])

@@ -129,8 +129,9 @@ def path_beside(store: Path) -> Path:
 class Queue:
     """The queue beside one store; each method is one transaction.
 
-    Reading makes nothing. A file that another process has locked is waited for; ``report`` is told for whom, where that
-    takes long. Errors: QueueUnusable for a file that is something else or damaged, QueueReadOnly, QueueBusy, DiskFull.
+    Reading makes nothing. A file that another process has locked is waited for; ``report`` is called with its holder
+    where that takes long. Errors: QueueUnusable for a file that is something else or damaged, QueueReadOnly, QueueBusy,
+    DiskFull.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class Queue:
         self._db: apsw.Connection | None = None
         self._inode = 0
         self._is_lasting: bool | None = None
-        """Whether what is committed is on the disk at once; None for a connection that was not told yet."""
+        """Whether what is committed is on the disk at once; None for a connection that was not set yet."""
         self._seen: object = None
 
     def __enter__(self) -> Queue:
@@ -415,21 +416,21 @@ class Queue:
         if begin:
             _make_file(self.path)
         try:
-            told = self.path.stat()
+            status = self.path.stat()
         except OSError as refused:
             if begin:
                 raise _Moved from refused
             return None
-        if not begin and told.st_size == 0:
+        if not begin and status.st_size == 0:
             return None
         how = apsw.SQLITE_OPEN_READWRITE if os.access(self.path, os.W_OK) else apsw.SQLITE_OPEN_READONLY
         try:
             db = apsw.Connection(str(self.path), flags=how)
         except apsw.CantOpenError:
-            if self._is_at(told.st_ino):
+            if self._is_at(status.st_ino):
                 raise
             db = None
-        is_another = os.access(self.path, os.W_OK) or not self._is_at(told.st_ino)
+        is_another = os.access(self.path, os.W_OK) or not self._is_at(status.st_ino)
         if db is None or (how == apsw.SQLITE_OPEN_READONLY and is_another):
             # Removed, empty, since we looked: that it could not be opened, or be written, says nothing of it.
             if db is not None:
@@ -440,7 +441,7 @@ class Queue:
         db.set_busy_timeout(BRIEF_MS)
         # What was taken out of the queue must not stay in its file, and what another made of it must not act.
         db.execute("pragma secure_delete = 1; pragma trusted_schema = 0")
-        self._inode, self._is_lasting = told.st_ino, None
+        self._inode, self._is_lasting = status.st_ino, None
         return db
 
     def _be_durable(self, db: apsw.Connection, *, lasting: bool) -> None:

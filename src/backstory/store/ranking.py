@@ -267,12 +267,12 @@ class Ranker:
 
     def is_original(self, row: Row) -> bool:
         """Whether a hit is not in a copy of a turn that an older session, which is wanted too, has itself."""
-        told: Any = self._db.execute(
+        found: Any = self._db.execute(
             "select t.uid, exists (select 1 from turns o where o.uid = t.uid and o.id <> t.id) "
             "from events e join turns t on t.id = e.turn_id where e.id = ?",
             (row.event_id,),
         ).fetchone()
-        return told is None or not told[1] or not self._reach.places(self._older(row.event_id, told[0]))
+        return found is None or not found[1] or not self._reach.places(self._older(row.event_id, found[0]))
 
     def _older(self, event_id: int, turn_uid: str) -> list[int]:
         """The older sessions that have the same event, as part of the same turn."""
@@ -295,8 +295,8 @@ class Ranker:
         data = self._db.execute("select data from events where id = ?", (event_id,)).get
         if data is None:
             return "", ""
-        for told in msgspec.json.decode(self._unpacked(data), type=dict[str, _ToolNames]).values():
-            return told.tool_name, told.tool
+        for names in msgspec.json.decode(self._unpacked(data), type=dict[str, _ToolNames]).values():
+            return names.tool_name, names.tool
         return "", ""
 
     def _unpacked(self, data: Any) -> bytes:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.conversation.context import ToldTurn
+    from backstory.conversation.context import TurnWithEvents
     from backstory.conversation.tree import Point, Span
     from backstory.derive.pricing import Cost
     from backstory.model import Turn
@@ -98,17 +98,17 @@ class Reading(Database):
         return self._told(self._read(get))
 
     def _told(self, session: Session) -> Session:
-        """A session as this store may tell it: what people elsewhere called it counts for nothing."""
+        """A session as this store may show it: what people elsewhere called it counts for nothing."""
         return msgspec.structs.replace(session, name="", elsewhere=str(self.path)) if self.is_elsewhere else session
 
-    def context_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
+    def context_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[TurnWithEvents]:
         """The turns that lead to a record with their events, oldest first; so many as fill a context of that size.
 
         None: to where the session goes on, which is its newest turn or what was checked out.
         """
         return self._read(lambda db: events.context_turns(db, id_of(session), budget_chars, to))
 
-    def told_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[ToldTurn]:
+    def told_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[TurnWithEvents]:
         """The earlier name of ``context_turns``. It warns, and goes away with version 1."""
         import warnings
 
@@ -171,7 +171,7 @@ class Reading(Database):
         return self._read(lambda db: turns.uid(db, turn_id))
 
     def edits_of(self, turn_uid: str, *, is_log: bool) -> list[StoredEvent]:
-        """A turn's calls that change files, in order: as the agent's own log or as a session of ours tells them."""
+        """A turn's calls that change files, in order: as in the agent's own log or in a session of ours."""
         return self._read(lambda db: events.edits(db, turn_uid, is_log=is_log))
 
     def event(self, event_id: int) -> StoredEvent | None:

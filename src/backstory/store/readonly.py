@@ -198,7 +198,7 @@ def _step(
         columns.extend(each[0] for each in cursor.get_description())
         return True
 
-    # A statement without a row has its columns told only here.
+    # The columns of a statement without a row are known only here.
     cursor.exec_trace = note_columns
     room = BYTES_MAX
     for row in cursor.execute(sql, tuple(parameters) or None):
@@ -263,7 +263,7 @@ def _make_views(db: apsw.Connection) -> None:
         "order by r.id limit 1) from main.sessions s "
         f"where exists (select 1 from main.sessions where owner is not null) and {claimed}"
     )
-    # The last thing that the model said or called in each turn: what the turn used is told with it.
+    # The last thing that the model said or called in each turn: what the turn used is returned with it.
     db.execute(
         "create temp view answers as select e.id, t.input_tokens, t.output_tokens, t.cache_read_tokens, "
         "t.cache_write_tokens, t.api_latency_ms, t.model from main.events e join main.turns t on t.id = e.turn_id "
@@ -276,7 +276,7 @@ def _make_views(db: apsw.Connection) -> None:
 
 
 def _only_let_read(db: apsw.Connection) -> list[str]:
-    """Refuse all but reading from now on; the list tells what was refused."""
+    """Refuse all but reading from now on; the list holds what was refused."""
     refused: list[str] = []
 
     def authorize(action: int, first: str | None, second: str | None, _schema: str | None, _by: str | None) -> int:

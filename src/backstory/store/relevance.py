@@ -1,7 +1,7 @@
 """How well a row of the index fits a query: bm25, where a term that is there in another spelling only counts less.
 
 SQLite calls it for every row that is ranked. FTS5's own would count each spelling as a term of its own, and reads all
-hits of every phrase once more to tell how rare it is, which the search that asks knows already.
+hits of every phrase once more to know how rare it is, which the search that asks knows already.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A session told again from the bytes that are kept: what is derived, and if wanted its events. Never commits."""
+"""A session derived again from the bytes that are kept: what is derived, and if wanted its events. Never commits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) ->
 
 
 def drop_reported(db: apsw.Connection, log_id: int) -> None:
-    """Remove a log that was made of what another one reports; if it was its session's only one, with all it told."""
+    """Remove a log that was made of what another one reports; if it was its session's only one, with all its events."""
     session_id = db.execute("select session_id from logs where id = ?", (log_id,)).get
     event_rows.delete_events(db, "session_id = ? and log_id = ?", (session_id, log_id))
     db.execute("delete from logs where id = ?", (log_id,))
@@ -77,16 +77,16 @@ def unlogged(db: apsw.Connection, session_id: int) -> RecordBatch | None:
     return batch
 
 
-def drop_turns_but(db: apsw.Connection, session_id: int, told: set[str], read: dict[int, int]) -> None:
-    """Remove the turns of a session that today's adapter does not tell any more.
+def drop_turns_but(db: apsw.Connection, session_id: int, derived: set[str], read: dict[int, int]) -> None:
+    """Remove the turns of a session that today's adapter does not emit any more.
 
-    Nothing is removed if a log is another one or longer than what was ``read``: another process told more meanwhile.
+    Nothing is removed if a log is another one or longer than what was ``read``: another process added more meanwhile.
     """
     now: list[Any] = db.execute(f"select id, {_TOLD_END} from logs where session_id = ?", (session_id,)).fetchall()
     if dict(now) != read:
         return
     renamed = claims.known_as(db, session_id)
-    kept = {renamed.get(uid, uid) for uid in told}
+    kept = {renamed.get(uid, uid) for uid in derived}
     rows: list[Any] = db.execute("select id, uid from turns where session_id = ?", (session_id,)).fetchall()
     db.executemany("delete from turns where id = ?", [(turn_id,) for turn_id, uid in rows if uid not in kept])
     turns.sum_up(db, session_id)
@@ -122,7 +122,7 @@ where t.session_id = ? and l.kind = 'file' and (
   or exists (select 1 from main.log_places p where p.path = l.path and p.log_id = l.id and p.size < l.read_to
     and e.position >= p.size and p.path not like '%.zst'))
 """
-"""Turns whose prompt was last told by a log that another generation took the place of, or behind its present end."""
+"""Turns whose prompt was last written by a log that another generation took the place of, or behind its present end."""
 
 
 def mark_gone(db: apsw.Connection, log_ids: list[int], now: int) -> int:

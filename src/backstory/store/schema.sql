@@ -75,7 +75,7 @@ create table logs(
   derived     integer not null default 0,-- version of what was derived from it; see derived.sql
   gone        integer,                   -- when its file was first found to be gone, ms
   cwd         text,                      -- the folder that a run was in
-  told_to     integer                    -- what stands behind it is kept as bytes only; NULL: all is told
+  told_to     integer                    -- what stands behind it is kept as bytes only; NULL: all is parsed
 );
 create index idx_logs_session on logs(session_id);
 create unique index idx_logs_identity on logs(agent, native_id, generation) where kind = 'file';
@@ -86,10 +86,10 @@ create table log_places(
   log_id   integer references logs(id) on delete set null,   -- NULL: it gave nothing, for the reason beside it
   device   integer not null,
   inode    integer not null,
-  size     integer not null,             -- as stat told it when it was last read
+  size     integer not null,             -- as stat returned it when it was last read
   mtime_ns integer not null,
   reason   text,                         -- why it gave nothing: empty | forgotten; beside a log: why not all of it
-  ctime_ns integer                       -- as stat told it; NULL = not known
+  ctime_ns integer                       -- as stat returned it; NULL = not known
 ) without rowid;
 create index idx_log_places_log on log_places(log_id);
 
@@ -145,8 +145,8 @@ create table turns(
   output_tokens      integer,
   cache_read_tokens  integer,
   cache_write_tokens integer,
-  cache_write_1h_tokens integer,         -- part of cache_write_tokens: held for an hour; NULL = not told of all
-  largest_input_tokens integer,          -- of its largest request, caches included; NULL = not told of each
+  cache_write_1h_tokens integer,         -- part of cache_write_tokens: held for an hour; NULL = not known of all
+  largest_input_tokens integer,          -- of its largest request, caches included; NULL = not known of each
   reasoning_tokens   integer,            -- part of output_tokens
   tokens_source      text,               -- reported: as the agent counted them; partial: output is at least
                                          -- this; log: only its own log did; run: of several turns
@@ -166,7 +166,7 @@ create table branches(
   id         integer primary key,
   session_id integer not null references sessions(id) on delete cascade,
   name       text not null,              -- what a person called the branch
-  leaf_uid   text not null,              -- uid of the turn at its tip; the name goes on with what follows it
+  leaf_uid   text not null,              -- uid of the turn at its tip; the name moves with what follows it
   leaf_seq   integer,                    -- the record at its tip, where that is not the turn's last
   created    integer not null,           -- ms
   unique (session_id, name)
@@ -219,7 +219,7 @@ create trigger log_gone after delete on logs begin
   delete from sidecars where log_id = old.id;
   update log_places set log_id = null where log_id = old.id;
 end;
--- A branch's name goes on with what follows its tip.
+-- A branch's name moves with what follows its tip.
 create trigger turn_follows after insert on turns when new.parent_uid is not null begin
   update branches set leaf_uid = new.uid, leaf_seq = null
   where session_id = new.session_id and leaf_uid = new.parent_uid and (leaf_seq = new.parent_seq

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["SCOPE_WEIGHT", "Filter", "Found", "Hit", "every", "listed", "match_expression", "search", "terms"]
 
 FEW_SESSIONS = 10
-"""When fewer sessions hold all words of a question, those that hold its telling words are looked for."""
+"""When fewer sessions hold all words of a question, those that hold its distinctive words are looked for."""
 APART_HITS_MAX = 20_000
 """Words that stand apart are looked for if the rarest of them has no more hits than this;"""
 APART_RANKED_MAX = 5_000
@@ -207,18 +207,18 @@ class _Search:
         return self._ranker.with_named(self._all(asked), naming, is_enough=len(asked) == 1)
 
     def nearly(self, asked: list[Term], held: list[Held]) -> bool:
-        """Add what has the terms in other ways, has the telling ones, has them apart; at last what has only some.
+        """Add what has the terms in other ways, has the distinctive ones, has them apart; at last what has only some.
 
         Whether there was nothing but that.
         """
-        telling = [term for term in asked if term.is_telling] or asked
+        distinctive = [term for term in asked if term.is_telling] or asked
         held.append(self._all(asked, in_any_way=True))
-        if len(telling) < len(asked) and sum(each.sessions for each in held) < FEW_SESSIONS:
-            held.append(self._all(telling, in_any_way=True))
+        if len(distinctive) < len(asked) and sum(each.sessions for each in held) < FEW_SESSIONS:
+            held.append(self._all(distinctive, in_any_way=True))
         in_one_event = any(each.sessions for each in held)
         # Of words that stand apart it is the session that is found, not each of their many events.
-        if len(telling) > 1 and not self._every_hit and not self.is_full(held):
-            held.append(self._apart(telling))
+        if len(distinctive) > 1 and not self._every_hit and not self.is_full(held):
+            held.append(self._apart(distinctive))
         if in_one_event or len(asked) == 1 or not (some := self._rarest(asked)):
             return False
         is_relaxed = not any(each.sessions for each in held)
@@ -237,21 +237,21 @@ class _Search:
         expression = query.expression(asked, " OR ", in_any_way=True)
         return self._ranker.held(expression, [term.any for term in asked], of=of)
 
-    def _apart(self, telling: list[Term]) -> Held:
+    def _apart(self, distinctive: list[Term]) -> Held:
         """Sessions that have all terms in any way, but in no one event."""
-        by_count = sorted((self._ranker.count(term.any), n) for n, term in enumerate(telling))
-        rarest = telling[by_count[0][1]]
+        by_count = sorted((self._ranker.count(term.any), n) for n, term in enumerate(distinctive))
+        rarest = distinctive[by_count[0][1]]
         if not 0 < by_count[0][0] <= APART_HITS_MAX:
             return NOTHING
         members = self._reach.holding(rarest.any, by_count[0][0]).known
         shown = list(dict.fromkeys(each.place.shown_id for each in members))
         for _, n in by_count[1:]:
-            shown = self._reach.those_holding(telling[n].any, shown)
-        ranked = [telling[n] for count, n in by_count if count <= APART_RANKED_MAX] or [rarest]
+            shown = self._reach.those_holding(distinctive[n].any, shown)
+        ranked = [distinctive[n] for count, n in by_count if count <= APART_RANKED_MAX] or [rarest]
         return self._any(ranked, of=set(shown)) if shown else NOTHING
 
     def _rarest(self, asked: list[Term]) -> list[Term]:
-        """The rarest of the terms that occur anywhere, those that tell something first."""
+        """The rarest of the terms that occur anywhere, distinctive ones first."""
         counted = sorted((not term.is_telling, self._ranker.count(term.any), n) for n, term in enumerate(asked))
         room, kept = RANKED_HITS_MAX, list[Term]()
         for _, count, n in counted:

@@ -15,17 +15,17 @@ _HASH = re.compile(r"[0-9a-f]{4,64}")
 
 
 def conditions(wanted: Filter) -> tuple[list[str], list[object]]:
-    """Conditions on a session ``s``, with their values. When it ended is the events' to tell."""
+    """Conditions on a session ``s``, with their values. When it ended is known from the events."""
     conditions, values = sessions.of_kind(project=wanted.project, folder=wanted.folder, agent=wanted.agent)
     if wanted.branch is not None:
         sentence, bound = _of_branch(wanted.branch)
         conditions.append(sentence)
         values += bound
-    for told, condition in (
+    for value, condition in (
         (wanted.repository, _of_repository), (wanted.path, _of_path), (wanted.ref, _of_ref)
     ):  # fmt: skip
-        if told is not None:
-            sentence, bound = condition(told)
+        if value is not None:
+            sentence, bound = condition(value)
             conditions.append(sentence)
             values += bound
     if wanted.since is not None:
@@ -37,23 +37,23 @@ def conditions(wanted: Filter) -> tuple[list[str], list[object]]:
     return conditions, values
 
 
-def _of_repository(told: str) -> tuple[str, list[object]]:
-    name = told.strip("/").removesuffix(".git").lower()
+def _of_repository(typed: str) -> tuple[str, list[object]]:
+    name = typed.strip("/").removesuffix(".git").lower()
     ends = " or ".join(f"substr(lower({column}), ?) = ?" for column in ("s.repository", "s.project"))
     ending = f"/{name}"
     sentence = f"(lower(s.repository) = ? or lower(s.project) = ? or {ends})"
-    return sentence, [name, told.rstrip("/").lower(), -len(ending), ending, -len(ending), ending]
+    return sentence, [name, typed.rstrip("/").lower(), -len(ending), ending, -len(ending), ending]
 
 
-def _of_branch(told: str) -> tuple[str, list[object]]:
+def _of_branch(typed: str) -> tuple[str, list[object]]:
     """Sessions that were on a git branch at any time."""
-    fits = "branch glob ?" if "*" in told else "branch = ?"
-    return f"(s.{fits} or s.id in (select session_id from session_branches where {fits}))", [told, told]
+    fits = "branch glob ?" if "*" in typed else "branch = ?"
+    return f"(s.{fits} or s.id in (select session_id from session_branches where {fits}))", [typed, typed]
 
 
-def _of_path(told: str) -> tuple[str, list[object]]:
-    """Files that are ``told``, lie in it, or whose path ends with it."""
-    path = told.removeprefix("./").rstrip("/") or told
+def _of_path(typed: str) -> tuple[str, list[object]]:
+    """Files that are ``typed``, lie in it, or whose path ends with it."""
+    path = typed.removeprefix("./").rstrip("/") or typed
     inside = _glob_quoted(path) if "*" not in path else path
     start = "" if path.startswith("/") else "*/"
     patterns = [f"{start}{inside}", f"{start}{inside}/*"] + ([] if start == "" else [inside, f"{inside}/*"])
@@ -69,15 +69,15 @@ def _glob_quoted(text: str) -> str:
     return re.sub(r"[*?\[]", r"[\g<0>]", text)
 
 
-def _of_ref(told: str) -> tuple[str, list[object]]:
+def _of_ref(typed: str) -> tuple[str, list[object]]:
     """Sessions that name a pull request, issue or commit."""
-    condition, values = of_ref(told)
+    condition, values = of_ref(typed)
     return f"s.id in (select session_id from session_refs where {condition})", values
 
 
-def of_ref(told: str) -> tuple[str, list[object]]:
+def of_ref(typed: str) -> tuple[str, list[object]]:
     """A condition on ``session_refs``: rows that name a pull request, issue or commit; with its values."""
-    kind, repository, value = _named(told)
+    kind, repository, value = _named(typed)
     conditions, values = list[str](), list[object]()
     if value.isdecimal() and kind != "commit":
         number = "ref_type <> 'commit' and (ref_value = ? or substr(ref_value, ?) = ?)"
@@ -87,7 +87,7 @@ def of_ref(told: str) -> tuple[str, list[object]]:
         conditions.append("ref_type = 'issue' and upper(ref_value) = ?")
         values.append(value.upper())
     if _HASH.fullmatch(value) and kind in ("", "commit"):
-        # Either of the two may be told in fewer digits.
+        # Either of the two may have fewer digits.
         short = "replace(ref_value, rtrim(ref_value, replace(ref_value, '@', '')), '')"
         alike = f"substr({short}, 1, ?) = ? or substr(?, 1, length({short})) = {short}"
         conditions.append(f"ref_type = 'commit' and ({alike})")
@@ -102,14 +102,14 @@ def of_ref(told: str) -> tuple[str, list[object]]:
     return f"({sentence})", values
 
 
-def _named(told: str) -> tuple[str, str, str]:
-    """The kind ('' if it is not told), repository ('' for any) and number or hash of what was typed."""
-    if "://" in told:
+def _named(typed: str) -> tuple[str, str, str]:
+    """The kind ('' if it was not typed), repository ('' for any) and number or hash of what was typed."""
+    if "://" in typed:
         from backstory.derive.text_refs import refs_in_text
 
-        for ref in refs_in_text(told):
+        for ref in refs_in_text(typed):
             return ref.type, (ref.repository or "").lower(), re.split("[#@]", ref.value)[-1].lower()
-    found = re.fullmatch(_REF, told.strip())
+    found = re.fullmatch(_REF, typed.strip())
     if found is None:
         return "", "", ""
     kind, repository, value = (each.lower() if each else "" for each in found.groups())

@@ -397,12 +397,12 @@ def _by_native_id(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]
         return found
     # The sign sorts after every letter of such an id, so this range is the beginning, and the index serves it.
     beginning = "native_id >= ?1 and native_id < ?1 || '\U0010ffff'"
-    # A helper's id begins with its parent's, which is meant if no more of it is told.
+    # A helper's id begins with its parent's, which is meant if no more of it is given.
     return _candidates(db, f"{beginning} and instr(native_id, '/') = 0", wanted) or _candidates(db, beginning, wanted)
 
 
 def _shown(candidates: list[tuple[int, str, str]]) -> list[str]:
-    """Candidates as a person tells them apart: so much of their uids as differs, and what they are called."""
+    """Candidates as a person distinguishes them: so much of their uids as differs, and what they are called."""
     uids = [uid for _, uid, _ in candidates]
     length = next((n for n in range(UID_SHOWN, len(uids[0])) if len({uid[:n] for uid in uids}) == len(uids)), None)
     called = [" ".join(name.split()) for _, _, name in candidates]

@@ -134,8 +134,8 @@ class _OfEvents:
         if not isinstance(data, str | bytes):
             return None
         with _readable():
-            told = searchable(event_from_json(self._unpacked(data)))
-        return told[1] if told else None
+            searched = searchable(event_from_json(self._unpacked(data)))
+        return searched[1] if searched else None
 
     def _field(self, data: Any, name: Any) -> Any:
         """A field of an event; ``command`` of a call is the script in its input."""
@@ -297,8 +297,8 @@ def _leaf(db: apsw.Connection, session_id: int, tree: Tree[_Turn]) -> Point | No
         return None if newest is None else Point(newest.uid, newest.last_seq)
     last = tree[uid].last_seq
     span = "session_id = ? and seq > ? and seq <= ?"
-    told = f"select exists (select 1 from main.events where {span} and kind in {kinds.CONTENT})"
-    if seq is None or seq >= last or not db.execute(told, (session_id, seq, last)).get:
+    sql = f"select exists (select 1 from main.events where {span} and kind in {kinds.CONTENT})"
+    if seq is None or seq >= last or not db.execute(sql, (session_id, seq, last)).get:
         seq = last
     return Point(uid, seq)
 

@@ -36,7 +36,7 @@ def note(db: apsw.Connection, log_id: int, found: Found) -> None:
 
 
 def note_again(db: apsw.Connection, session_id: int, log_id: int, found: Found) -> None:
-    """Note the same of a log that is told again. Of a copy nothing is noted: its records are the original's."""
+    """Note the same of a log that is derived again. Of a copy nothing is noted: its records are the original's."""
     if not db.execute("select kind = 'file' from logs where id = ?", (log_id,)).get:
         return
     note(db, log_id, found)
@@ -107,10 +107,10 @@ def _titles(db: apsw.Connection) -> dict[int, tuple[int, str]]:
     for leaf, uid, *_ in rows:
         owners[leaf] = min(uid, owners.get(leaf, uid))
     best: dict[int, tuple[Any, ...]] = {}
-    for leaf, uid, session_id, *told in rows:
+    for leaf, uid, session_id, *rank in rows:
         if owners[leaf] == uid:
-            best[session_id] = max(best.get(session_id, ()), tuple(told))
-    return {session_id: (told[-2], told[-1]) for session_id, told in best.items()}
+            best[session_id] = max(best.get(session_id, ()), tuple(rank))
+    return {session_id: (rank[-2], rank[-1]) for session_id, rank in best.items()}
 
 
 def _seek_leaves(db: apsw.Connection) -> None:

@@ -27,7 +27,7 @@ _NAMES = _COLUMNS.split(", ")
 
 
 def upsert(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str, int]:
-    """Store turns as they stand now; a shorter telling never replaces a longer one. Gives their ids by uid."""
+    """Store turns as they stand now; a shorter version never replaces a longer one. Returns their ids by uid."""
     if not turns:
         return {}
     db.executemany(_UPSERT, [_values(session_id, turn) for turn in turns])

@@ -23,18 +23,18 @@ Stamp = tuple[int, int, int, bytes]
 
 
 def stamp(db: apsw.Connection, path: Path) -> Stamp | None:
-    """What changes with each transaction; None where the file does not tell. Takes no lock."""
+    """What changes with each transaction; None where the file does not say. Takes no lock."""
     try:
-        told = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    if told.st_size < HEADER_BYTES:
+    if status.st_size < HEADER_BYTES:
         return None
     # Through SQLite's own descriptor: closing another one would take the locks of this process away.
     _, header = db.read("main", 0, 0, HEADER_BYTES)
     if header[_FORMATS_AT] != _ROLLBACK_FORMATS:
         return None
-    return told.st_ino, told.st_size, told.st_mtime_ns, header[_COUNTER_AT]
+    return status.st_ino, status.st_size, status.st_mtime_ns, header[_COUNTER_AT]
 
 
 def copy_of(db: apsw.Connection, path: Path) -> apsw.Connection | None:

@@ -1,6 +1,6 @@
 -- What `backstory sql` shows: views of its own connection, beside the tables, which are main.NAME.
 -- The comments behind the names are what `backstory sql --schema` prints. Times are ISO 8601, UTC, with milliseconds
--- and Z, except in messages. claimed(id) are the sessions that claims.CLAIMED describes: they are told by their runs.
+-- and Z, except in messages. claimed(id) are the sessions that claims.CLAIMED describes: their runs are shown instead.
 
 -- sessions: One row per session, helpers' too. An agent's own log of runs that are here themselves is not shown.
 create temp view sessions(
@@ -87,15 +87,15 @@ create temp view turns(
   output_tokens,      -- reasoning included
   cache_read_tokens,  -- read from a cache
   cache_write_tokens, -- written to a cache
-  cache_write_1h_tokens, -- part of cache_write_tokens: held for an hour; NULL = the agent does not tell
-  largest_input_tokens, -- input of the largest request, caches included; NULL = the agent does not tell
+  cache_write_1h_tokens, -- part of cache_write_tokens: held for an hour; NULL = the agent does not say
+  largest_input_tokens, -- input of the largest request, caches included; NULL = the agent does not say
   reasoning_tokens,   -- part of output_tokens
-  tokens_source,      -- reported: by the agent; partial: output is at least this; log: only its own log told; run: of several turns
+  tokens_source,      -- reported: by the agent; partial: output is at least this; log: known only from its own log; run: of several turns
   cost_usd,           -- as its agent said, else computed from tokens and prices; NULL where it is unknown, or only at least known
   cost_source,        -- reported: as the agent said; NULL where it said nothing
   prefix_chars,       -- length of the context that was sent before the prompt
   prefix_sha256,      -- and its hash
-  rewound,            -- 1: left behind by a rewind or another branch: not on the way to where the session goes on
+  rewound,            -- 1: left behind by a rewind or another branch: not on the current branch
   removed,            -- when a person removed its branch; NULL = it is there
   cost_kind,          -- as in usage
   low_usd,            -- what it cost at least; cost_usd where that is known
@@ -152,8 +152,8 @@ where t.removed is null and t.session_id not in (select id from temp.claimed)
 create temp view session_files(
   id,                 -- number of the row
   session_id,         -- sessions.id
-  file_path,          -- absolute, where that can be told
-  action,             -- of all touches the one that tells most: create, rename, delete, edit, read
+  file_path,          -- absolute, where that is known
+  action,             -- of all touches the one that says most: create, rename, delete, edit, read
   tool_name,          -- of the first touch, the agent's word
   turn_index,         -- turn of the first touch
   first_seen_at,      -- its time
@@ -225,7 +225,7 @@ create temp view tool_calls(
   file_path,          -- the file it was about
   command,            -- the command it ran
   is_error,           -- 1 = it failed, 0 = it did not, NULL = its result is not here
-  exit_code,          -- of a command, where the result tells it
+  exit_code,          -- of a command, where the result has it
   at,                 -- when it was called
   duration_ms,        -- until its result came
   tool_use_id,        -- the agent's id of the call
@@ -245,7 +245,7 @@ select e.id, e.session_id,
 from main.events e left join main.call_results c on c.call_id = e.id left join main.events r on r.id = c.result_id
 where e.kind = 'ToolCall' and e.session_id not in (select id from temp.claimed);
 
--- usage: One row per turn: what it used. A turn that is in several sessions counts in the earliest that tells what it used.
+-- usage: One row per turn: what it used. A turn that is in several sessions counts in the earliest that knows what it used.
 create temp view usage(
   session_id,         -- sessions.id
   turn_index,         -- turns.turn_index
@@ -257,13 +257,13 @@ create temp view usage(
   output_tokens,      -- reasoning included
   cache_read_tokens,  -- read from a cache
   cache_write_tokens, -- written to a cache
-  cache_write_1h_tokens, -- part of cache_write_tokens: held for an hour; NULL = the agent does not tell
-  largest_input_tokens, -- input of the largest request, caches included; NULL = the agent does not tell
+  cache_write_1h_tokens, -- part of cache_write_tokens: held for an hour; NULL = the agent does not say
+  largest_input_tokens, -- input of the largest request, caches included; NULL = the agent does not say
   reasoning_tokens,   -- part of output_tokens
   cost_usd,           -- NULL where it is unknown, or only at least known
   cost_kind,          -- exact: as the agent said; computed: from tokens and prices; lower bound: at least low_usd; included: in what was reported for its parent; unknown
   duration_ms,        -- how long the turn took
-  tokens_kind,        -- exact: as the agent counted; partial: output is at least this; shared: told with the last of several turns; unknown
+  tokens_kind,        -- exact: as the agent counted; partial: output is at least this; shared: given with the last of several turns; unknown
   low_usd,            -- what it cost at least; cost_usd where that is known
   high_usd            -- an estimate of what it cost at the most, where cost_kind is lower bound; else cost_usd. Not for sums
 ) as
@@ -274,7 +274,7 @@ select t.session_id, t.turn_index, t.uid, t.agent, t.model, t.timestamp, t.input
     when t.tokens_source = 'run' then 'shared' when t.tokens_source = 'partial' then 'partial' else 'exact' end,
   t.low_usd, t.high_usd
 from temp.turns t
--- A copy that alone tells what was used is no copy of that: a review's turn is in its parent's log, too, without tokens.
+-- A copy that alone knows what was used is no copy of that: a review's turn is in its parent's log, too, without tokens.
 where not t.is_copy or (t.tokens_source is not null and not exists (select 1 from main.turns o
   join main.sessions os on os.id = o.session_id where o.uid = t.uid and o.tokens_source is not null and o.id <> t.id
   and os.uid < (select uid from main.sessions where id = t.session_id) and os.id not in (select id from temp.claimed)));

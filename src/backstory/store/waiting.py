@@ -30,7 +30,7 @@ BRIEF_MS = 50
 """A transaction waits for so long at most while it holds something itself; then it lets go and is tried again."""
 PATIENCE_S = 60.0
 TOLD_S = 3.0
-"""Who waits for longer is told for whom."""
+"""After so long a wait the holder is named."""
 RETRY_S = 0.02
 LOCK_BYTES = (0x40000000, 512)
 """Where SQLite locks a file: the pending byte, the reserved byte and those that readers share."""
@@ -43,7 +43,7 @@ Its thread may take it again: Ctrl-C at the door of a block leaves it taken whil
 
 
 class Holder(Struct, frozen=True, kw_only=True):
-    """The process that holds a lock; its program as far as the system tells."""
+    """The process that holds a lock; its program as far as the system names it."""
 
     pid: int
     program: str = ""
@@ -66,7 +66,7 @@ class WaitStopped(KeyboardInterrupt):
 
 
 class Patience:
-    """How long a file is waited for: ``seconds``, else a minute. ``report`` is told once for whom."""
+    """How long a file is waited for: ``seconds``, else a minute. ``report`` receives once for whom."""
 
     def __init__(self, path: Path, report: Callable[[str], None], seconds: float | None = None) -> None:
         self._path, self._report = path, report
@@ -122,12 +122,12 @@ def _packed() -> bytes:
     return struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
 
 
-def _unpacked(told: bytes) -> int:
-    """The process that ``struct flock`` tells of; 0 for none."""
+def _unpacked(lock: bytes) -> int:
+    """The process that ``struct flock`` names; 0 for none."""
     if sys.platform == "darwin":
-        _, _, pid, kind, _ = struct.unpack("qqihh", told)
+        _, _, pid, kind, _ = struct.unpack("qqihh", lock)
     else:
-        kind, _, _, _, pid = struct.unpack("hhqqi4x", told)
+        kind, _, _, _, pid = struct.unpack("hhqqi4x", lock)
     return 0 if kind == fcntl.F_UNLCK else int(pid)
 
 
@@ -140,8 +140,8 @@ def _program(pid: int) -> str:
     names = [Path(word).name for word in words if not word.startswith("-")]
     if len(names) > 1 and names[0].startswith("python"):
         del names[0]
-    told = " ".join(names[:2])[:PROGRAM_CHARS_MAX]
-    return "".join(each if each.isprintable() else "?" for each in told)
+    program = " ".join(names[:2])[:PROGRAM_CHARS_MAX]
+    return "".join(each if each.isprintable() else "?" for each in program)
 
 
 def _is_stopped(pid: int) -> bool:
