@@ -12,8 +12,10 @@ from backstory.errors import BranchNameTaken, DiskFull, StoreBusy, StoreReadOnly
 from backstory.model import AssistantText, Complete, UserMessage
 from backstory.projects.registry import KnownProjects
 from backstory.store import Session, Store, connection, open_store
+from backstory.store.queue import Kind, Queue, Text
 from backstory.workspace.decisions import Decisions
 from backstory.workspace.removing import Removal
+from tests.support.leftovers import leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from backstory.workspace.decisions import Decided
     from backstory.workspace.removing import Removed
     from tests.support.clock import Clock
+
+SECRET = "qzxwvkjheron"
 
 
 class Machine:
@@ -328,6 +332,22 @@ def test_a_session_that_was_used_since_it_was_removed_elsewhere_is_kept(machine:
     machine.say(machine.project, machine.project.session(machine.uid), "still here")
     assert machine.exchange() == []
     assert machine.names() == ("", None)
+
+
+def test_what_was_queued_for_a_session_goes_with_it_when_the_removal_catches_up(machine: Machine) -> None:
+    with Queue(machine.path) as queue:
+        queue.add(
+            [
+                Text(uid="0" * 26, session_uid=machine.uid, kind=Kind.FOLLOWUP, content=SECRET),
+                Text(uid="1" * 26, session_uid="2" * 26, kind=Kind.FOLLOWUP, content="another's"),
+            ]
+        )
+    with machine.away():
+        machine.remove()
+    machine.exchange()
+    with Queue(machine.path) as queue:
+        assert [text.content for text in queue.texts()] == ["another's"]
+    assert leftovers(machine.path.parent, SECRET) == set()
 
 
 def test_another_session_is_untouched_by_a_removal(machine: Machine) -> None:

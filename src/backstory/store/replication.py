@@ -20,6 +20,7 @@ from backstory.store.claims import UsageTold
 from backstory.store.copies import Holder
 from backstory.store.database import believed
 from backstory.store.plan import Copy, Decide, Differ, Prune, Remove, Side, Step, StoreState
+from backstory.store.queue import Queue
 from backstory.store.replicate import Taken
 from backstory.store.sessions import Session
 
@@ -153,7 +154,10 @@ class Replication(Branching):
         """Perform a step that changes this store alone."""
         match step:
             case Remove():
-                self.remove(self.session(step.uid))
+                session = self.session(step.uid)
+                with Queue(self.path) as queue:
+                    queue.drop(list(self.doomed(session)))
+                self.remove(session)
             case Prune():
                 self.prune_turns(self.session(step.uid), only=step.turns)
             case Decide():

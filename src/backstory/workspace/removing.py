@@ -138,13 +138,10 @@ def _clear_queue(store: Path, uids: list[str], report: Callable[[str], None]) ->
     """Drop what was queued for sessions that are gone; returns it, so that it can be sent elsewhere."""
     try:
         with Queue(store, report) as queue:
-            texts = [text for uid in uids for text in queue.texts(uid)]
-            queue.remove([text.uid for text in texts])
-            queue.erase()
+            return [text.content for text in queue.drop(uids)]
     except BackstoryError as refused:
         report(f"The queue: {refused}")
         return []
-    return [text.content for text in texts]
 
 
 def _drop_spools(home: Path, removed: set[str]) -> list[Path]:
