@@ -87,14 +87,13 @@ class KnownProjects:
     def owning(self, uid: str) -> Store | None:
         """The project's store that owns a session of the machine's, if it is where it was last seen."""
         owner = self._home_store.owner_of(uid)
-        for _, place in self._pointers():
-            if owner is not None and place.store_id == owner and Path(place.path).exists():
-                store = open_store(place.path, now=self._now)
-                if store.id == owner:
-                    return store
+        if owner is not None:
+            for path in self.places_of(owner):
+                with suppress(StoreNotFound):
+                    return self.opened(owner, path)
         return None
 
-    def places_of(self, store_id: str | None) -> list[Path]:
+    def places_of(self, store_id: str) -> list[Path]:
         """Where the store with this id lies, or lay."""
         return [Path(place.path) for _, place in self._pointers() if place.store_id == store_id]
 
@@ -105,7 +104,7 @@ class KnownProjects:
             raise StoreNotFound(path)
         return store
 
-    def look_again(self, store_id: str | None) -> None:
+    def look_again(self, store_id: str) -> None:
         """Have the next ``exchange`` look into a store although it is as it was: something was decided elsewhere."""
         for pointer, place in self._pointers():
             if place.store_id == store_id:

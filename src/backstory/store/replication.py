@@ -20,7 +20,6 @@ from backstory.store.claims import UsageTold
 from backstory.store.copies import Holder
 from backstory.store.database import believed
 from backstory.store.plan import Copy, Decide, Differ, Prune, Remove, Side, Step, StoreState
-from backstory.store.queue import Queue
 from backstory.store.replicate import Taken
 from backstory.store.sessions import Session
 
@@ -152,6 +151,8 @@ class Replication(Branching):
 
     def _change_as(self, step: Remove | Prune | Decide) -> None:
         """Perform a step that changes this store alone."""
+        from backstory.store.queue import Queue
+
         match step:
             case Remove():
                 session = self.session(step.uid)
