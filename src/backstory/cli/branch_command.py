@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from backstory.cli import output
+from backstory.cli import Group, output
 from backstory.cli.acting import own_session
 from backstory.cli.app import Found
 from backstory.cli.deciding import copy_decisions, decisions, talk_late
@@ -28,7 +28,7 @@ T = TypeVar("T")
 TOLD_COLUMNS = 50
 
 
-@click.group("branch")
+@click.group("branch", cls=Group)
 def command() -> None:
     """Name branches, remove them, bring them back. `backstory branches` lists them."""
 
