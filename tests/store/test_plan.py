@@ -205,7 +205,7 @@ def test_no_turn_is_lost_but_with_a_session_that_a_person_removed(pair: Pair) ->
                 # Only what a person removed is no longer told: in this store or in the other.
                 removed = removed_in(other.sessions[uid]) if uid in other.sessions else set[str]()
                 # A turn that its owner holds as open is as its owner has it.
-                held = other.sessions[uid] if uid in other.sessions else session
+                held = other.sessions.get(uid, session)
                 assert session.finished - now.sessions[uid].finished <= removed | (held.turns - held.finished)
             else:
                 assert session.last_started <= other.removed[ids.session_identity(uid)]
