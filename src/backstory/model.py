@@ -153,10 +153,11 @@ class ModelSwitch(Event, frozen=True, kw_only=True):
 
 
 class Retry(Event, frozen=True, kw_only=True, omit_defaults=True):
-    """A request failed and was sent again."""
+    """A request failed and was sent again: which try this is, of how many, and why in words."""
 
     kind: ClassVar[str] = "Retry"
     attempt: int = 0
+    attempts_max: int = 0
     message: str = ""
 
 

@@ -42,7 +42,7 @@ ASKED = json.dumps(
 
 def test_a_run_whose_agent_tells_no_cost_ends_with_the_computed_one(bench: Bench) -> None:
     done = bench.run("Where?", {"raw": ASKED}, {"raw": SPENT})
-    assert done.stderr.startswith("S1 ✓ 1.2 s · ~$6.00 · 0 tools")
+    assert done.stderr.startswith("✓ S1 turn 1 · 1.2 s · ~$6.00\n")
     done = bench.run("Where?", {"raw": ASKED}, {"raw": SPENT}, options=("--json",))
     told = json.loads(done.stdout.splitlines()[-1])
     assert (told["cost_kind"], told["cost_usd"], told["low_usd"]) == ("computed", 6.0, 6.0)
@@ -53,7 +53,7 @@ def test_a_run_is_stored_as_the_turn_of_a_new_session(bench: Bench) -> None:
     done = bench.run("Where does the heron nest?", {"say": "In the reeds."}, GOOD)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "In the reeds.\n"
-    assert done.stderr.startswith("S1 ✓ 1.2 s · $0.04 · 0 tools · context 0 %")
+    assert done.stderr.startswith("✓ S1 turn 1 · 1.2 s · $0.04\n")
     (session,) = bench.store.sessions()
     (turn,) = bench.store.turns(session)
     assert (turn.prompt, turn.outcome, turn.cost_usd, turn.agent) == (

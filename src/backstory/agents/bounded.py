@@ -155,7 +155,8 @@ def _fitting_event(event: Event, names: list[str]) -> Event:
             duration_ms, cost_usd = _kept(event.duration_ms, "duration_ms", names), _kept_amount(event.cost_usd, names)
             return Complete(success=event.success, duration_ms=duration_ms, cost_usd=cost_usd)
         case Retry():
-            return Retry(attempt=_kept(event.attempt, "attempt", names) or 0, message=event.message)
+            attempt, attempts_max = (_kept(each, "attempt", names) or 0 for each in (event.attempt, event.attempts_max))
+            return Retry(attempt=attempt, attempts_max=attempts_max, message=event.message)
     return event
 
 

@@ -38,6 +38,7 @@ from backstory.model import (
     Permissions,
     SessionFacts,
     Thinking,
+    ToolCall,
     ToolResult,
     Turn,
     Unknown,
@@ -486,3 +487,5 @@ def _stream_faults(agent: Agent, lines: Sequence[bytes]) -> Iterator[str]:
         ending: Any = reader.ended(exit)
         if not isinstance(ending, Ending) or ending.outcome not in {*Outcome}:
             yield f"run.stream_reader: after {exit} it came to {ending!r}"
+        elif not all(isinstance(each, ToolCall) for each in ending.refused):
+            yield f"run.stream_reader: after {exit} it refused {ending.refused!r}, which are not all calls"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path, PurePath
 
-    from backstory.model import Event, LogIdentity, Parsed, Permissions, SessionFacts, ToolResult, Turn
+    from backstory.model import Event, LogIdentity, Parsed, Permissions, SessionFacts, ToolCall, ToolResult, Turn
 
 
 class Agent(Struct, frozen=True, kw_only=True):
@@ -216,6 +216,8 @@ class Ending(Struct, frozen=True, kw_only=True):
     tokens_source: str | None = None
     cost_usd: float | None = None
     cost_source: str | None = None
+    refused: list[ToolCall] = field(default_factory=list)
+    """Calls that the agent's permissions did not let through, as far as its output says which."""
 
 
 class Streamed(Struct, frozen=True):

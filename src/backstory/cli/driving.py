@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from backstory import agents, model
 from backstory.cli import output
 from backstory.cli.app import now_ms
+from backstory.cli.keyboard import quiet_keyboard
 from backstory.cli.repeating import command_for
 from backstory.conversation.tree import Point, get_ancestry
 from backstory.derive.pricing import Prices, PriceTable
@@ -170,6 +171,8 @@ class Driver:
             left, _ = self.leave([(Kind.FOLLOWUP, request.prompt)], options)
             return self.run_queue(hold, [left[0].uid])
         try:
+            if turns := self._store.turns(self._session):
+                self._printer.begin(self._session, len(turns) + 1, request.agent)
             code = self._run(hold, request)
             if code == 0:
                 self._run_waiting(hold)
@@ -387,8 +390,9 @@ class Driver:
         )
 
     def _run(self, hold: SessionLease, request: Request) -> int:
-        finished = self._runner.run_held(hold, self._store, self._session, request, self._printer.show)
-        self._end(finished, request.context_chars)
+        with quiet_keyboard():
+            finished = self._runner.run_held(hold, self._store, self._session, request, self._printer.show)
+        self._end(finished, request)
         return EXIT_CODES.get(outcome_of(finished), 1)
 
     def _cost(self, turn: model.Turn) -> Cost:
@@ -399,14 +403,22 @@ class Driver:
             output.talk(str(broken))
             return of_turn(turn, PriceTable(Prices()))
 
-    def _end(self, finished: Finished, context_max: int) -> None:
-        self._printer.end(self._session, finished, context_max, self._cost(finished.turn))
+    def _end(self, finished: Finished, request: Request) -> None:
+        number = None if finished.waits or finished.moved else self._number_of(finished.turn.uid)
+        self._printer.end(self._session, number, finished, request, self._cost(finished.turn))
         if finished.moved is not None:
             output.talk(finished.moved)
         if finished.waits is not None:
             output.talk(
                 f"The run is kept, but not stored yet: {finished.waits} The next command of backstory stores it."
             )
+
+    def _number_of(self, uid: str) -> int | None:
+        """The number of a turn in its session; None for one that is not there."""
+        with suppress(BackstoryError):
+            uids = [turn.uid for turn in self._store.turns(self._session)]
+            return uids.index(uid) + 1 if uid in uids else None
+        return None
 
     def _release(self, hold: SessionLease) -> None:
         trouble = hold.trouble

@@ -65,10 +65,11 @@ def command(
     rows = [_row(*each) for each in zip(shown, outcomes, costs, strict=True)]
     cells = [[row[n] for n in kept] for row in rows]
     head, *lines = output.table(cells, flexible=2, heads=[HEADS[n] for n in kept])
-    output.data(head)
+    marked = [head]
     for line, outcome in zip(lines, outcomes, strict=True):
         mark, colour = MARKS.get(outcome or "", ("", ""))
-        output.data(output.style(mark, fg=colour) + line.removeprefix(mark) if mark else line)
+        marked.append(output.style(mark, fg=colour) + line.removeprefix(mark) if mark else line)
+    output.pages(marked)
     if len(shown) < len(found):
         output.talk(f"Showing {len(shown)} of {len(found)}; --limit 0 for all.")
 

@@ -14,6 +14,7 @@ import sys
 import unicodedata
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from backstory.derive.pricing import Cost
+    from backstory.store import Session
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_TIME = "no time"
@@ -96,18 +98,52 @@ def json_lines(head: dict[str, Any], name: str, items: Iterable[Any]) -> None:
 
 
 def pages(lines: Iterable[str]) -> None:
-    """Data that may be long: through a pager on a terminal, line by line elsewhere."""
-    if sys.stdout.isatty():
-        shown = (_for_stream(f"{line}\n", sys.stdout) for line in lines)
-        click.echo_via_pager(shown, color=None if _wants_colour(sys.stdout) else False)
-    else:
-        for line in lines:
-            data(line)
+    """Data that may be long: on a terminal that it does not fit through a pager, else line by line."""
+    lines = iter(lines)
+    if sys.stdout.isatty() and sys.stdin.isatty():
+        first, is_all = _screenful(lines)
+        if not is_all:
+            _page(chain(first, lines))
+            return
+        lines = iter(first)
+    for line in lines:
+        data(line)
+
+
+def _screenful(lines: Iterator[str]) -> tuple[list[str], bool]:
+    """As many lines as fit the terminal with a line left for the prompt, and one more; whether these are all."""
+    columns_wide, rows = shutil.get_terminal_size((100, 24))
+    found, used = [], 0
+    for line in lines:
+        found.append(line)
+        shown = _CODE.sub("", clean(line)).split("\n")
+        used += sum(max(-(-columns(each) // columns_wide), 1) for each in shown)
+        if used >= rows:
+            return found, False
+    return found, True
+
+
+def _page(lines: Iterable[str]) -> None:
+    """Show lines in the pager that the environment names; ``less`` behaves as git has it, unless told otherwise."""
+    os.environ.setdefault("LESS", "FRX")
+    shown = (_for_stream(f"{line}\n", sys.stdout) for line in lines)
+    click.echo_via_pager(shown, color=None if _wants_colour(sys.stdout) else False)
 
 
 def talk(text: str) -> None:
     """A word to the person, beside the data."""
     _write(text + "\n", err=True)
+
+
+def is_watched() -> bool:
+    """Whether a person sees what is said beside the data as it comes."""
+    return sys.stderr.isatty()
+
+
+def talk_apart() -> None:
+    """An empty line between what was printed and what is said next, where a person sees both."""
+    if is_watched():
+        talk("")
 
 
 def refuse(refused: BaseException | str) -> None:
@@ -249,6 +285,7 @@ def _moment(ms: int | None) -> datetime | None:
 
 UNKNOWN = "–"
 """What stands in a table where nothing is known, which is not 0."""
+CENT_USD = 0.01
 MONEY_MARKS: dict[str, str] = {"computed": "~", "lower bound": "≥ "}
 
 
@@ -264,6 +301,11 @@ def duration(ms: int | None) -> str:
     return f"{ms / 60_000:.0f} min" if ms < 5_400_000 else f"{ms / 3_600_000:.1f} h"
 
 
+def session_name(session: Session) -> str:
+    """What a session is called in a sentence."""
+    return session.shown_number or session.uid[:12]
+
+
 def cost_as_json(cost: Cost) -> dict[str, Any]:
     """A turn's cost as JSON says it."""
     return {"cost_usd": cost.usd, "cost_kind": cost.kind, "low_usd": cost.low_usd, "high_usd": cost.high_usd}
@@ -273,9 +315,14 @@ def money(cost: Cost) -> str:
     """A cost as a person reads it: ``$1.20`` as reported, ``~$1.20`` computed, ``≥ $1.20`` at least, ``–`` unknown."""
     if cost.low_usd is None:
         return UNKNOWN
-    # What is less than a cent is not nothing.
-    dollars = f"${cost.low_usd:,.2f}" if cost.low_usd >= 0.01 or cost.low_usd == 0 else f"${cost.low_usd:.4f}"
-    return f"{MONEY_MARKS.get(cost.kind, '')}{dollars}"
+    return f"{MONEY_MARKS.get(cost.kind, '')}{_dollars(cost.low_usd)}"
+
+
+def _dollars(usd: float) -> str:
+    """An amount to the cent; one under a cent, which is not nothing, to a tenth of it."""
+    if usd >= CENT_USD or usd == 0:
+        return f"${usd:,.2f}"
+    return f"${usd:.3f}" if usd >= CENT_USD / 20 else "<$0.001"
 
 
 def size(count: int) -> str:

@@ -55,7 +55,7 @@ def command(
     use --no-stdin. With --edit, or on a terminal without PROMPT, the prompt is written in $VISUAL or $EDITOR.
 
     Without -n, --name or -S it goes on with the session last active here. A first word such as @12 means that the
-    prompt follows that record, as a branch of its own. Ctrl-C stops the agent, twice ends it.
+    prompt follows that record, as a branch of its own. Ctrl-C stops the agent; twice kills it.
 
     If a run of the session goes on already, PROMPT is left as a follow-up to it. What waits is run behind it.
     """
@@ -82,7 +82,8 @@ def command(
     session = _forked(app, *fork) if fork else _session(app, is_new=is_new, name=name, wanted=wanted)
     app.project_store.choose_session(session, app.worktree)
     runner.projects.remember(app.project_store)
-    driver = Driver(app, runner, app.project_store, session, printer_for(as_json=as_json))
+    printer = printer_for(as_json=as_json, was_chosen=bool(fork or wanted or name))
+    driver = Driver(app, runner, app.project_store, session, printer)
     code = driver.run_or_queue(request, options, if_busy, as_json=as_json)
     given.stored()
     ctx.exit(code)
@@ -155,7 +156,6 @@ def _session(app: App, *, is_new: bool, name: str | None, wanted: str | None) ->
     session = _last_here(app)
     if session is None:
         return _begun(app)
-    output.talk(f"{session.shown_number} {output.one_line(session.shown_title, 60)}".rstrip())
     return session
 
 

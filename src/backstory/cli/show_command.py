@@ -201,6 +201,7 @@ class LiveRun:
             (Followed(path, reader, is_error=is_error), _size(path) // READ_BYTES + 1)
             for path, is_error in ((spool.stdout, False), (spool.stderr, True))
         ]
+        self._order = spool.order()
         told = SpooledRun(spool, run, exit_unknown(spool), _last_written(spool))
         if not self.is_running:
             told.read()
@@ -223,6 +224,9 @@ class LiveRun:
             yield model.Error(message=self._error)
 
     def _shown(self) -> Iterator[Shown]:
+        for ends in self._order:
+            for (followed, _), end in zip(self._outputs, ends, strict=True):
+                yield from followed.before(end)
         for followed, reads in self._outputs:
             # So many as the output was long: an agent may write faster than a terminal reads.
             for _ in range(reads):
@@ -480,8 +484,7 @@ def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.To
             printed = text if full else without_wrapping(text)
             yield from _result_lines(at, model.ToolResult(content=printed.strip("\n")), None, full=full)
         case model.Retry() if not full:
-            number = f" {event.attempt}" if event.attempt else ""
-            yield from _told(at, f"Retry{number}", why(event.message))
+            yield _retry_line(at, event)
         case model.Hook() if not full:
             yield from _told(at, "Hook", f"{event.name} · {noted(event.output)}")
         case _:
@@ -500,6 +503,15 @@ def _told(at: str, head: str, text: str) -> Iterator[str]:
     words = without_terminal_codes(text).strip()
     if words:
         yield f"{at} {output.style(f'{head}: {output.one_line(words, output.width() - 20)}', dim=True)}"
+
+
+def _retry_line(at: str, retry: model.Retry) -> str:
+    """Why a request failed, as far as it fits, and which try comes next."""
+    of = f" of {retry.attempts_max}" if retry.attempts_max else ""
+    again = f"trying again, {retry.attempt}{of}" if retry.attempt else "trying again"
+    room = output.width() - 11 - len(again)
+    reason = output.one_line(without_terminal_codes(why(retry.message)).strip() or "no answer", room)
+    return f"{at} {output.style(f'↻ {reason}, {again}', dim=True)}"
 
 
 def _noted(at: str, head: str, text: str, full: bool | None) -> Iterator[str]:

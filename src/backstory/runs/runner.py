@@ -29,7 +29,7 @@ from backstory.errors import (
     in_words,
     is_for_one_only,
 )
-from backstory.model import Permissions, Turn
+from backstory.model import Permissions, ToolCall, Turn
 from backstory.projects.registry import KnownProjects
 from backstory.projects.whereabouts import Whereabouts, file_at
 from backstory.runs import listeners
@@ -40,7 +40,7 @@ from backstory.runs.spool import MARKER, ORPHAN_S, SPOOLS, Run, Spool, waiting
 from backstory.runs.stdin_pipe import StdinPipe
 from backstory.runs.steering import Steering
 from backstory.runs.stopping import EndOf, Stopping
-from backstory.runs.stream import Followed, Shown, SpooledRun, append_run, native_id, program, run_part
+from backstory.runs.stream import Followed, Shown, SpooledRun, append_run, marking_stop, native_id, program, run_part
 from backstory.store import Store, open_store
 from backstory.store.queue import Kind
 
@@ -81,6 +81,8 @@ class Finished(Struct, frozen=True, kw_only=True):
     turn: Turn
     context_chars: int
     tools: int
+    refused: list[ToolCall]
+    """Calls that the agent's permissions refused."""
     error: str | None = None
     waits: str | None = None
     """Why it could not be stored yet; it waits in the spool for the next command."""
@@ -355,8 +357,9 @@ class Runner:
             waits = in_words(refused)
             told.read()
         return Finished(
-            turn=told.turn, context_chars=context_chars, tools=told.tools, error=told.error, waits=waits, moved=moved
-        )
+            turn=told.turn, context_chars=context_chars, tools=told.tools, refused=told.refused, error=told.error,
+            waits=waits, moved=moved,
+        )  # fmt: skip
 
     def _let_home_know(self, store: Store, session: Session) -> None:
         """A session is known to the machine's store at once: the project's may be gone before its first run ends."""
@@ -452,16 +455,14 @@ class Runner:
     ) -> Exit:
         """Show what comes until the agent has ended; what it left running is ended with it."""
         outputs = [Followed(spool.stdout, reader, is_error=False), Followed(spool.stderr, reader, is_error=True)]
+        show = marking_stop(show, lambda: stopping.was_asked or spool.was_cancelled)
         with EndOf(process.pid) as ending:
             while process.poll() is None:
-                came = False
-                for output in outputs:
-                    for shown in output.new():
-                        came = True
-                        show(shown)
+                came = _show_new(outputs, spool, show)
                 if steering is not None:
                     came = _steered(steering, stopping, show) or came
                 stopping.look(came=came)
+                show(Shown([]))
                 if not came:
                     ending.wait(POLL_S)
         spool.kill()
@@ -479,6 +480,19 @@ class Runner:
             signal=-code if code < 0 else None,
             was_cancelled=spool.was_cancelled,
         )
+
+
+def _show_new(outputs: list[Followed], spool: Spool, show: Callable[[Shown], None]) -> bool:
+    """Show what has come on both outputs, and note where errors stood; whether anything has."""
+    came = was_error = False
+    for output in outputs:
+        for shown in output.new():
+            came = True
+            was_error = was_error or (output is outputs[-1] and bool(shown.events))
+            show(shown)
+    if was_error:
+        spool.note_order(*(output.whole_to for output in outputs))
+    return came
 
 
 def _command(

@@ -9,7 +9,7 @@ import msgspec
 
 from backstory import ids
 from backstory.agents import jsonl, numbers
-from backstory.agents.claude import kinds, prompts, reports
+from backstory.agents.claude import kinds, prompts, reports, retries
 from backstory.agents.claude.blocks import Blocks
 from backstory.agents.claude.places import NAME
 from backstory.agents.claude.queued import Queue
@@ -31,7 +31,6 @@ from backstory.model import (
     Parsed,
     Plan,
     Relation,
-    Retry,
     UserMessage,
 )
 
@@ -243,9 +242,7 @@ class Reader(TurnFold[State]):
     def _system(self, record: Record) -> list[Event]:
         kind = record.subtype or ""
         if kind == "api_error":
-            return [
-                Retry(attempt=numbers.count(record.retry_attempt, "attempt") or 0, message=plain_text(record.error))
-            ]
+            return [retries.of_log(record.retry_attempt, record.max_retries, record.error)]
         if kind == "local_command":
             return [prompts.command_event(plain_text(record.content))]
         if kind == "stop_hook_summary":

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from backstory.agents import jsonl, numbers
-from backstory.agents.claude import kinds, prompts, steer
+from backstory.agents.claude import kinds, prompts, refusals, retries, steer
 from backstory.agents.claude.blocks import Blocks
 from backstory.agents.claude.records import Message, plain_text, text_of
 from backstory.agents.claude.stream_records import Delta, StreamEvent, StreamRecord, stream_decoder
@@ -19,7 +19,7 @@ from backstory.agents.claude.usage import Usage, larger_counts, tokens_of, token
 from backstory.agents.contract import Ending, SteerState, Streamed
 from backstory.agents.turn_fold import OpenCalls, UnknownCounts
 from backstory.bounds import added
-from backstory.model import Compacted, Complete, Error, Event, Hook, Init, Outcome, Retry, Tokens
+from backstory.model import Compacted, Complete, Error, Event, Hook, Init, Outcome, Tokens
 
 if TYPE_CHECKING:
     from backstory.agents.turn_fold import OpenCalls, UnknownCounts
@@ -90,6 +90,7 @@ class StreamReader:
             tokens_source="reported" if tokens else None,
             cost_usd=costs[-1] if costs else None,
             cost_source="reported" if costs else None,
+            refused=refusals.refused_calls(self._results),
         )
 
     # records ------------------------------------------------------------------------------------------------
@@ -183,8 +184,7 @@ class StreamReader:
                 init = Init(cwd=record.cwd or "", model=record.model or "", version=record.claude_code_version or "")
                 return [init if first else None]
             case "api_retry":
-                message = " ".join(str(each) for each in (record.error_status, plain_text(record.error)) if each)
-                return [Retry(attempt=numbers.count(record.attempt, "attempt") or 0, message=message)]
+                return [retries.of_run(record.attempt, record.max_retries, record.error_status, record.error)]
             case "compact_boundary":
                 # The summary comes next.
                 self._is_compacted = True

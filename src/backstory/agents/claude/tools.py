@@ -47,6 +47,12 @@ def tool_of(name: str) -> Tool:
     return TOOLS.get(name, Tool.OTHER)
 
 
+def path_in(given: dict[str, Any]) -> str | None:
+    """The file that a call is about, from what it was given."""
+    path = given.get("file_path") or given.get("notebook_path") or given.get("path")
+    return path if isinstance(path, str) else None
+
+
 def refusal(result: ToolResult) -> str:
     """What the user said when refusing a call."""
     found = _WORDS_OF_REFUSAL.search(result.content)

@@ -31,6 +31,7 @@ from backstory.agents.codex.records import (
     TurnItem,
     records_on,
 )
+from backstory.agents.codex.retries import retry_of
 from backstory.agents.codex.tools import event_failed, item_failed, nested_call
 from backstory.agents.codex.values import code_of, plain_text
 from backstory.model import (
@@ -45,7 +46,6 @@ from backstory.model import (
     Outcome,
     Parsed,
     Plan,
-    Retry,
     Thinking,
 )
 
@@ -213,7 +213,7 @@ class Reader(Fold):
                 self._state.task_error = payload.message or ""
                 return [Error(message=payload.message or "", code=code_of(payload.codex_error_info))]
             case "stream_error":
-                return [Retry(message=payload.message or "")]
+                return [retry_of(payload.message or "")]
             case "warning" | "guardian_warning" | "deprecation_notice":
                 return [Hook(name=payload.type, output=payload.message or payload.summary or "")]
             case kind:
