@@ -109,6 +109,14 @@ def test_the_workspace_has_no_terminal_and_no_environment(path: Path) -> None:
     } == set()  # fmt: skip
 
 
+def test_a_plan_between_stores_knows_no_files_clock_network_or_database() -> None:
+    known = {each.split(".")[0] for each in imports(SOURCE / "store" / "plan.py")}
+    assert known & (IMPURE | {"apsw"}) == set()
+    assert {each for each in imports(SOURCE / "store" / "plan.py") if each.startswith("backstory.")} == {
+        "backstory.ids"
+    }
+
+
 def test_every_room_has_modules() -> None:
     assert {room for room in ROOMS if not list((SOURCE / room).glob("[a-z]*.py"))} == set()
 

@@ -66,6 +66,18 @@ class SessionsNotCopied(BackstoryError):
         )
 
 
+class CopiesBehind(BackstoryError):
+    """What was decided elsewhere about sessions of a store could not be written into it."""
+
+    exit_code = 75
+
+    def __init__(self, path: Path, sessions: int, reason: str) -> None:
+        super().__init__(
+            f"What you decided about {sessions} session{'s' * (sessions != 1)} of {path} could not be written there "
+            f"({reason}). The next `backstory ingest` tries again."
+        )
+
+
 class NotASession(BackstoryError):
     """A call of the Python API was given something else where a session belongs."""
 
@@ -268,6 +280,12 @@ def in_words(refused: Exception) -> str:
     said = " ".join(str(refused).split())
     said = said if len(said) <= REASON_CHARS_MAX else f"{said[:REASON_CHARS_MAX]}…"
     return f"{type(refused).__name__}: {said}" if said else type(refused).__name__
+
+
+def short_reason(refused: Exception) -> str:
+    """Why a store could not be written, in a word or two where that is known."""
+    short = {StoreBusy: "locked", StoreReadOnly: "read-only", DiskFull: "disk full", StoreNotFound: "not there"}
+    return next((reason for kind, reason in short.items() if isinstance(refused, kind)), in_words(refused))
 
 
 class FileInTheWay(BackstoryError):

@@ -74,7 +74,7 @@ def test_it_does_not_matter_whether_the_log_was_read_before_the_run_was_stored(b
         bench.backstory("--store", str(elsewhere), "ingest")
         before = store.session(native_id)
         assert len(store.turns(before)) == 2
-        store.take_session(bench.store, bench.store.session("S1").uid)
+        store.copy_session(bench.store, bench.store.session("S1").uid)
         run, other = store.session("S1"), store.session(native_id)
         assert store.turns(other)[0].uid == store.turns(run)[0].uid
         assert store.turns(other)[1].parent_uid == store.turns(run)[0].uid
@@ -104,7 +104,7 @@ def test_the_agents_id_and_the_uid_of_the_log_lead_to_the_run(ran: Bench) -> Non
     ran.backstory("--store", str(elsewhere), "ingest")
     with open_store(elsewhere, shared=True) as store:
         uid = store.session(native_id).uid
-        store.take_session(ran.store, ran.store.session("S1").uid)
+        store.copy_session(ran.store, ran.store.session("S1").uid)
         run = store.session("S1")
         assert run.uid != uid
         assert store.session(native_id).uid == store.session(uid).uid == run.uid
@@ -226,7 +226,7 @@ def recorded(tmp_path: Path, home: Machine, project: Store, *, log_first: bool =
     path.write_bytes(path.read_bytes().replace(claimed_id(path).encode(), native_id(stream).encode()))
     if log_first:
         home.read()
-    home.store.take_session(project, session.uid)
+    home.store.copy_session(project, session.uid)
     home.read()
     return session
 

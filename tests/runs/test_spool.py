@@ -288,7 +288,7 @@ def home_store(home: Path) -> Iterator[Store]:
 def spool(home: Path, home_store: Store, project: Store) -> Spool:
     """A run that is over and not stored yet, in a session that both stores know."""
     session = project.create_session()
-    home_store.take_session(project, session.uid)
+    home_store.copy_session(project, session.uid)
     return steered_run(home / SPOOLS, project, session)
 
 

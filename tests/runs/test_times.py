@@ -185,7 +185,7 @@ def test_a_copy_in_another_store_derives_the_same_times_from_itself_alone(store:
     session = store.create_session()
     append_run(spooled(store, session, (NOW + 10, BEGUN), (NOW + 20, ANSWER)), store)
     with open_store(tmp_path / "home.db", shared=True, now=lambda: NOW) as home:
-        home.take_session(store, session.uid)
+        home.copy_session(store, session.uid)
         (copied,) = home.sessions()
         reindex(home, now=NOW, events_too=True)
         assert times(home, copied) == times(store, session)

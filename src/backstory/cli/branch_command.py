@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from backstory.cli import Group, output
 from backstory.cli.acting import writable_session
+from backstory.cli.deciding import copy_decisions, decisions, talk_late
 from backstory.cli.options import json_option, readable, session_option, store_option
-from backstory.cli.points import find, find_target, locked, tell_home
+from backstory.cli.points import find, find_target, locked
 from backstory.cli.trusting import is_agreed, may_act, trust_option
 from backstory.conversation.tree import Tree
 from backstory.errors import BranchNameUnusable, BranchNotFound, BranchShared, NoBranches
@@ -17,12 +18,14 @@ from backstory.workspace.located import LocatedSession
 from backstory.workspace.targets import NUMBER, RECORD, current_point
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from backstory.cli.app import App
-    from backstory.store import TreeTurn
+    from backstory.store import Session, Store, TreeTurn
+    from backstory.workspace.decisions import Decided
     from backstory.workspace.targets import Target
 
+T = TypeVar("T")
 TOLD_COLUMNS = 50
 
 
@@ -50,9 +53,9 @@ def _name(app: App, name: str, point: str | None, wanted: str | None) -> None:
     else:
         target = find_target(app, point, wanted)
         found, to = _owning(app, target.located), target.point
-    found.store.name_branch(found.session, name, to)
-    tell_home(app, found)
+    late = _decide(app, found, lambda store, session: store.name_branch(session, name, to)).late
     output.talk(f"The branch with @{to.seq} is now called {output.one_line(name, TOLD_COLUMNS)!r}.")
+    talk_late("Named", late)
 
 
 @command.command("unname")
@@ -68,9 +71,9 @@ def _unname(app: App, name: str, wanted: str | None) -> None:
     found = _owning(app, find(app, wanted))
     if name not in {each.name for each in found.store.branch_names(found.session)}:
         raise BranchNotFound(name)
-    found.store.unname_branch(found.session, name)
-    tell_home(app, found)
+    late = _decide(app, found, lambda store, session: store.unname_branch(session, name)).late
     output.talk(f"No branch is called {output.one_line(name, TOLD_COLUMNS)!r} any more.")
+    talk_late("Unnamed", late)
 
 
 @command.command("rm")
@@ -97,7 +100,7 @@ def _rm(app: App, point: str, yes: bool, wanted: str | None, as_json: bool) -> N
     own = LocatedSession(app.project_store, writable_session(app, found, to.point))
     with locked(app, own.session.uid, own.label):
         removed = own.store.remove_turns(own.session, [turn.uid for turn in _doomed(own, to, point)])
-    tell_home(app, own)
+    copy_decisions(app, own, "Removed")
     goes_on = own.store.leaf(own.session)
     if as_json:
         output.json({"session": own.label, "removed": removed, "seq": None if goes_on is None else goes_on.seq})
@@ -122,9 +125,9 @@ def _restore(app: App, point: str | None, wanted: str | None) -> None:
         raise NoBranches(found.label, "removed branches")
     uid = gone[0].uid if point is None else _removed_turn(found, gone, point)
     with locked(app, found.session.uid, found.label):
-        back = found.store.restore_turns(found.session, uid)
-    tell_home(app, found)
-    output.data(f"restored {back} turn{'s' * (back != 1)}")
+        back = _decide(app, found, lambda store, session: store.restore_turns(session, uid))
+    output.data(f"restored {back.value} turn{'s' * (back.value != 1)}")
+    talk_late("Restored", back.late)
     _tell_where(found, uid)
 
 
@@ -148,13 +151,10 @@ def _prune(app: App, yes: bool, wanted: str | None) -> None:
     what = f"Dropping {_count(gone)} of {found.label} for good"
     if not is_agreed(what, f"{what}?", yes=yes):
         return
-    tell_home(app, found)
     with locked(app, found.session.uid, found.label):
-        # The session's own store last: while it has them, a prune that was cut off can be done again.
-        for store in (app.machine_store, found.store):
-            if store.exists and store.has(found.session.uid):
-                store.prune_turns(store.session(found.session.uid))
+        late = _decide(app, found, lambda store, session: store.prune_turns(session)).late
     output.data(f"dropped {_count(gone)}")
+    talk_late("Dropped", late)
 
 
 def _tell_where(found: LocatedSession, uid: str) -> None:
@@ -169,9 +169,13 @@ def _tell_where(found: LocatedSession, uid: str) -> None:
     )
 
 
+def _decide(app: App, found: LocatedSession, change: Callable[[Store, Session], T]) -> Decided[T]:
+    return decisions(app).decide(found.store, found.session.uid, change)
+
+
 def _owning(app: App, found: LocatedSession) -> LocatedSession:
-    """A session in the store where it is owned, if that can be reached: that is where its names are written."""
-    store = app.known_projects.owning(found.session.uid)
+    """A session in the store where it is owned, if that can be read now."""
+    store = decisions(app).owner(found.store, found.session.uid).store
     if store is None or store.path == found.store.path or not store.has(found.session.uid):
         return found
     return LocatedSession(store, store.session(found.session.uid))

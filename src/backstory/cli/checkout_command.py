@@ -8,8 +8,9 @@ import click
 
 from backstory.cli import output, path
 from backstory.cli.acting import writable_session
+from backstory.cli.deciding import copy_decisions
 from backstory.cli.options import json_option, session_option, store_option
-from backstory.cli.points import find_target, locked, tell_home, tell_moved
+from backstory.cli.points import find_target, locked, tell_moved
 from backstory.cli.trusting import may_act, trust_option
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.workspace import NUMBERED
@@ -48,7 +49,7 @@ def command(app: App, point: str, wanted: str | None, as_json: bool) -> None:
     with locked(app, session.uid, own.label):
         own.store.checkout(session, to.point)
     tell_moved(to)
-    tell_home(app, own)
+    copy_decisions(app, own, "Switched")
     if as_json:
         output.json({"session": own.label, "uid": session.uid, "seq": to.point.seq, "turn": to.point.uid})
     else:

@@ -72,17 +72,3 @@ def locked(app: App, uid: str, shown_as: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def tell_home(app: App, found: LocatedSession) -> None:
-    """Have every store that has a session know what was decided about its branches, as far as they can be reached."""
-    from backstory.errors import BackstoryError
-
-    home = app.machine_store
-    try:
-        owning = app.known_projects.owning(found.session.uid)
-        for store in (home, *([owning] if owning is not None else [])):
-            if store.exists and store.path != found.store.path:
-                store.take_branches(found.store, found.session.uid)
-    except BackstoryError as refused:
-        output.talk(f"The machine's store learns of it with the next ingest: {refused}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
+from backstory.cli.deciding import decisions, talk_late
 from backstory.cli.options import one_session, readable, session_option, sessions_starting, store_option
 from backstory.cli.trusting import may_act, trust_option
 
@@ -29,11 +30,8 @@ def command(app: App, session: str | None, name: str | None, wanted: str | None)
     session = one_session(session, wanted)
     if session is None or name is None:
         raise click.UsageError("Give a SESSION and its new NAME.")
-    found, name = app.find(session), readable(name)
+    found, name = app.find(session), readable(name).strip()
     may_act(app, found.store)
-    owning = app.known_projects.owning(found.session.uid)
-    found.store.rename(found.session, name.strip())
-    for store in (app.machine_store, *([owning] if owning is not None else [])):
-        if store.path != found.store.path and store.has(found.session.uid):
-            store.rename(store.session(found.session.uid), name.strip())
-    output.talk(f"{found.label} is now called {name.strip()!r}.")
+    decided = decisions(app).decide(found.store, found.session.uid, lambda store, each: store.rename(each, name))
+    output.talk(f"{found.label} is now called {name!r}.")
+    talk_late("Renamed", decided.late)

@@ -102,7 +102,7 @@ def _tell_home(app: App, store: Store) -> None:
         if not uids:
             return
         try:
-            home.catch_up(store)
+            home.pull_sessions(store)
         finally:
             home.mark_elsewhere([uid for uid in uids if session_identity(uid) not in known], str(store.path))
     except BackstoryError as refused:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backstory.errors import BackstoryError, SessionsNotCopied, in_words
+from backstory.errors import BackstoryError, CopiesBehind, SessionsNotCopied, StoreNotFound, in_words
 from backstory.projects.trust import Place, Seen, Verdict, whose
 from backstory.projects.whereabouts import file_at
 from backstory.store import open_store
@@ -87,12 +87,28 @@ class KnownProjects:
     def owning(self, uid: str) -> Store | None:
         """The project's store that owns a session of the machine's, if it is where it was last seen."""
         owner = self._home_store.owner_of(uid)
-        for _, place in self._pointers():
-            if owner is not None and place.store_id == owner and Path(place.path).exists():
-                store = open_store(place.path, now=self._now)
-                if store.id == owner:
-                    return store
+        if owner is not None:
+            for path in self.places_of(owner):
+                with suppress(StoreNotFound):
+                    return self.opened(owner, path)
         return None
+
+    def places_of(self, store_id: str) -> list[Path]:
+        """Where the store with this id lies, or lay."""
+        return [Path(place.path) for _, place in self._pointers() if place.store_id == store_id]
+
+    def opened(self, store_id: str, path: Path) -> Store:
+        """The store with this id at a path; raises StoreNotFound where another one is, and what reading it raises."""
+        store = open_store(path, now=self._now)
+        if not store.exists or store.id != store_id:
+            raise StoreNotFound(path)
+        return store
+
+    def look_again(self, store_id: str) -> None:
+        """Have the next ``exchange`` look into a store although it is as it was: something was decided elsewhere."""
+        for pointer, place in self._pointers():
+            if place.store_id == store_id:
+                os.utime(pointer, ns=(0, 0))
 
     def at(self, file: tuple[int, int]) -> Path | None:
         """Where the store with this device and inode lies, if it was noted there."""
@@ -159,12 +175,12 @@ class KnownProjects:
                     if store.id == place.store_id:
                         self.remember(store)
                         store.take_logged(self._home_store, told)
-                        copied += self._home_store.catch_up(store)
+                        copied += self._home_store.pull_sessions(store)
                         self._home_store.note_given(place.store_id, told)
                 os.utime(pointer, ns=(changed, changed))
             except FileNotFoundError:
                 continue
-            except SessionsNotCopied as refused:
+            except (SessionsNotCopied, CopiesBehind) as refused:
                 report(str(refused))
             except Exception as refused:
                 report(f"A project's store was not read: {in_words(refused)}")

@@ -376,7 +376,7 @@ class Runner:
         home = self._home_store
         try:
             if home.path != store.path and not home.has(session.uid) and not home.is_forgotten(session.uid):
-                home.take_session(store, session.uid)
+                home.copy_session(store, session.uid)
         except Exception:
             # It is tried again when the run is stored.
             return
@@ -423,7 +423,7 @@ class Runner:
         settle(store, uid, [told.run.turn_uid, *told.acknowledged], self._report)
         try:
             try:
-                home.hand_over(store, uid, has_all=is_beside)
+                home.replicate_session(store, uid, has_all=is_beside)
             except SessionDiverged:
                 # The machine's store has turns that the project's lacks: it takes this one beside them.
                 append_run(told, home)

@@ -11,7 +11,7 @@ from backstory import errors, ids
 from backstory.derive import naming
 from backstory.derive.remotes import repository_name
 from backstory.model import Outcome, Relation
-from backstory.store import append, branches, claims, derived_tables, event_rows, kinds
+from backstory.store import append, claims, derived_tables, event_rows, kinds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -305,11 +305,11 @@ def is_forgotten(db: apsw.Connection, uid: str) -> bool:
     )
 
 
-def call_alike(db: apsw.Connection, session: Session) -> None:
-    """Call a session what it is called where it is owned."""
+def copy_labels(db: apsw.Connection, session: Session) -> None:
+    """Have a session be at work where it is at work for its owner."""
     db.execute(
-        "update sessions set name = ?, project = ?, branch = ?, cwd = ? where uid = ?",
-        (session.name, session.project, session.branch, session.cwd, session.uid),
+        "update sessions set project = ?, branch = ?, cwd = ? where uid = ?",
+        (session.project, session.branch, session.cwd, session.uid),
     )
 
 
@@ -349,16 +349,6 @@ def origins(db: apsw.Connection, identities: Sequence[str]) -> dict[str, str | N
     rows: list[Any] = db.execute(known.format("elsewhere", "sessions"), asked).fetchall()
     removed: list[Any] = db.execute(known.format("null", "forgotten"), asked).fetchall()
     return dict(removed) | dict(rows)
-
-
-def states(db: apsw.Connection, owner: str) -> dict[str, tuple[object, ...]]:
-    """Of each session of an owner, by uid, what changes whenever it does."""
-    rows: list[tuple[Any, ...]] = db.execute(
-        "select uid, next_seq, name, project, branch, completed, (select count(*) from turns where session_id = s.id "
-        "and tokens_source is not null) from sessions s where owner = ?",
-        (owner,),
-    ).fetchall()
-    return {row[0]: (*row[1:], branches.state(db, row[0])) for row in rows}
 
 
 def go_on_numbering(db: apsw.Connection) -> None:
