@@ -48,8 +48,9 @@ def imported(shell: Shell, *words: str) -> set[str]:
 def of_others(modules: set[str]) -> set[str]:
     """The packages among them that are neither Python's nor ours."""
     packages = {each.partition(".")[0] for each in modules} - sys.stdlib_module_names - {"backstory"}
-    # A machine may have hooks of its own.
-    return {each for each in packages if not each.startswith("_") and not each.endswith("customize")}
+    # A machine may have hooks of its own; Python's copy asks for org, which only another Python has.
+    hooks = {each for each in packages if each.startswith("_") or each.endswith("customize")}
+    return packages - hooks - {"org"}
 
 
 def ours(modules: set[str], *beginnings: str) -> set[str]:

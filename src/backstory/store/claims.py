@@ -8,14 +8,13 @@ only the turns behind that are shown: each record is shown once.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from backstory import ids
 from backstory.model import Turn
-from backstory.store import lineage, run_facts
+from backstory.store import kinds, lineage, run_facts
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -71,7 +70,7 @@ def events_of_runs(db: apsw.Connection, but: Collection[int]) -> list[int]:
         "on t.uid = r.uid cross join sessions s on s.id = t.session_id and s.native_id = r.native_id "
         "cross join events e on e.session_id = s.id and e.seq between t.first_seq and t.last_seq and e.turn_id = t.id "
         "where o.owner is not null and s.owner is null and s.id not in (select value from json_each(?))",
-        (json.dumps(sorted(but)),),
+        (kinds.json_list(sorted(but)),),
     ).fetchall()
     return [event_id for (event_id,) in rows]
 
@@ -88,7 +87,7 @@ def shown_as_each(db: apsw.Connection, session_ids: Collection[int]) -> dict[int
         "select s.id, r.session_id, min(r.id) from sessions s join turns r on r.native_id = s.native_id "
         "join sessions o on o.id = r.session_id where s.id in (select value from json_each(?)) "
         f"and {CLAIMED} and o.owner is not null group by s.id",
-        (json.dumps(sorted(session_ids)),),
+        (kinds.json_list(sorted(session_ids)),),
     ).fetchall()
     return {session_id: shown for session_id, shown, _ in rows}
 

@@ -6,7 +6,6 @@ used. What a subagent used is part of its parent's cost, and where that was repo
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
@@ -148,7 +147,7 @@ class Costs:
 
     def _rows(self, sql: str, ids: Iterable[int], *more: object) -> list[Any]:
         """The rows of a question about sessions, whose ids are its first parameter."""
-        return self._db.execute(sql, (json.dumps(sorted(ids)), *more)).fetchall()
+        return self._db.execute(sql, (kinds.json_list(sorted(ids)), *more)).fetchall()
 
     def _of(self, wanted: Collection[int]) -> dict[int, list[TurnCost]]:
         """The turns of each of these sessions."""
@@ -208,7 +207,9 @@ class Costs:
             shown = self._shown_as({parent for parent, _ in parents.values()}) if self._owners else {}
             above = {child: (shown.get(parent, parent), began) for child, (parent, began) in parents.items()}
             asked = [[child, parent, began] for child, (parent, began) in above.items()]
-            reported = {child for child, is_so in self._db.execute(_REPORTED, (json.dumps(asked),)) if is_so}
+            reported = {
+                child for child, is_so in self._db.execute(_REPORTED, (msgspec.json.encode(asked).decode(),)) if is_so
+            }
             found |= {each for each, child in at.items() if child in reported}
             at = {each: above[child][0] for each, child in at.items() if child not in reported}
         return found

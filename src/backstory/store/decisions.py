@@ -6,9 +6,9 @@ older copy does not undo a later decision. Functions never commit.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from backstory import ids
@@ -43,13 +43,13 @@ def _times(db: apsw.Connection, uid: str) -> dict[str, int]:
 
 
 def _parsed(found: object) -> dict[str, int]:
-    told = json.loads(str(found)) if found is not None else {}
-    return {str(about): int(ms) for about, ms in told.items()}
+    times = msgspec.json.decode(str(found)) if found is not None else {}
+    return {str(about): int(ms) for about, ms in times.items()}
 
 
 def _set_times(db: apsw.Connection, uid: str, at: Mapping[str, int]) -> None:
     if at:
-        written = json.dumps(dict(at), ensure_ascii=False, sort_keys=True)
+        written = msgspec.json.encode(dict(sorted(at.items()))).decode()
         db.execute("insert or replace into meta(key, value) values (?, ?)", (DECIDED + uid, written))
     else:
         forget(db, uid)
@@ -169,4 +169,4 @@ def _write_branches(db: apsw.Connection, session_id: int, decided: Decisions, kn
 
 
 def _as_json(uids: Collection[str]) -> str:
-    return json.dumps(sorted(uids))
+    return kinds.json_list(sorted(uids))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,7 +22,7 @@ from backstory.model import (
     event_to_json,
     own_line,
 )
-from backstory.store import branches, codec, logs, runs, turns
+from backstory.store import branches, codec, kinds, logs, runs, turns
 from backstory.store.batches import BatchContent, RecordBatch, chunks_of
 from backstory.store.logs import API
 
@@ -88,7 +87,7 @@ def of_records(db: apsw.Connection, session_id: int, seqs: Sequence[int]) -> lis
     rows = db.execute(
         f"select {_COLUMNS} from events where session_id = ? and seq in (select value from json_each(?)) "
         "order by seq, part",
-        (session_id, json.dumps(list(seqs))),
+        (session_id, kinds.json_list(seqs)),
     ).fetchall()
     return _unpacked(db, rows)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -193,7 +192,7 @@ def listed_among(db: apsw.Connection, session_ids: Sequence[int]) -> set[int]:
     conditions, _ = _listed_where(project=None, folder=None, agent=None, helpers=False, unread=False)
     rows = db.execute(
         f"select s.id from sessions s where s.id in (select value from json_each(?)) and {' and '.join(conditions)}",
-        (json.dumps(list(session_ids)),),
+        (kinds.json_list(session_ids),),
     )
     return {int(str(session_id)) for (session_id,) in rows}
 
@@ -204,7 +203,7 @@ def not_alone(db: apsw.Connection, uids: Sequence[str], letters: int) -> set[str
         # '[' sorts after every letter of the alphabet, so this range is the prefix, and the index serves it.
         "select value from json_each(?1) where exists (select 1 from sessions where uid >= substr(value, 1, ?2) "
         "and uid < substr(value, 1, ?2) || '[' and uid <> value)",
-        (json.dumps(list(uids)), letters),
+        (kinds.json_list(uids), letters),
     )
     return {str(uid) for (uid,) in rows}
 
@@ -212,7 +211,7 @@ def not_alone(db: apsw.Connection, uids: Sequence[str], letters: int) -> set[str
 def present(db: apsw.Connection, uids: Sequence[str]) -> set[str]:
     """Those of these uids that are here."""
     rows = db.execute(
-        "select uid from sessions where uid in (select value from json_each(?))", (json.dumps(list(uids)),)
+        "select uid from sessions where uid in (select value from json_each(?))", (kinds.json_list(uids),)
     )
     return {str(uid) for (uid,) in rows}
 
