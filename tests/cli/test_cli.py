@@ -635,14 +635,13 @@ def test_a_locked_store_is_busy_and_can_still_be_read(machine: Shell) -> None:
 
 
 AS_SOMEONE = """
-import importlib, os
-from backstory import agents
-from backstory.cli import COMMANDS, main
+import difflib, importlib, json, os, pkgutil, random, shlex, shutil, tempfile, tomllib, traceback
+import backstory
+from backstory.cli import main
 from backstory.store.codec import shipped_codec
-for command in COMMANDS:
-    importlib.import_module(f"backstory.cli.{command}_command")
-for agent in agents.names():
-    agents.load(agent)
+for module in pkgutil.walk_packages(backstory.__path__, "backstory."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
 shipped_codec()
 if os.geteuid() == 0:
     os.setgroups([])
@@ -650,7 +649,7 @@ if os.geteuid() == 0:
     os.setresuid(65534, 65534, 65534)
 main()
 """
-"""The command line, run by someone who may not write everywhere."""
+"""The command line, run by someone who may not write everywhere, nor perhaps read where Python and we are."""
 
 
 def test_a_store_that_may_not_be_written_can_be_read(read_once: Shell) -> None:
