@@ -540,7 +540,7 @@ def home_of(app: App, found: Found) -> Store:
         if run is not None and Path(run.store) != found.store.path:
             return open_store(run.store, now=now_ms)
     if found.session.number is not None and found.store.path == app.machine_store.path and not app.store_path:
-        owning = runner_of(app).projects.owning(found.session.uid)
+        owning = runner_of(app).projects.store_owning(found.session.uid)
         return owning if owning is not None else found.store
     return found.store
 

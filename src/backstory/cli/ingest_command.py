@@ -160,7 +160,7 @@ def read_logs(app: App, only: Sequence[str] = (), *, quietly: bool = False) -> R
             progress=progress,
         )
         if app.home_store is app.machine_store:
-            runner.projects.exchange(output.talk)
+            runner.projects.replicate(output.talk)
             report.errors += take_elsewhere(app)
         if is_begun and store.exists:
             app.known_projects.remember(store)
