@@ -177,7 +177,7 @@ def _progress(what: str, *, quietly: bool) -> AbstractContextManager[Callable[[i
 
 def _agents(app: App, only: Sequence[str]) -> list[Agent]:
     """The agents to read: those that were named, else those of the settings, else all."""
-    exclude = app.config.get("ingest.exclude")
+    exclude = app.config.settings.ingest.exclude
     chosen = (agents.load(name) for name in only or _chosen(app))
     return [msgspec.structs.replace(agent, log=_Filtered(agent.log, exclude)) for agent in chosen]
 
@@ -195,7 +195,7 @@ class _Filtered:
 
 
 def _chosen(app: App) -> list[str]:
-    return app.config.get("ingest.agents") or agents.names()
+    return app.config.settings.ingest.agents or agents.names()
 
 
 def _as_json(report: Report) -> dict[str, Any]:
