@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from backstory import ids
 from backstory.store import branches, kinds, turns
 from backstory.store.plan import BRANCH, NAME, TURN, Decide, Decisions, SessionState, StoreState, Value, about_branch
+from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -57,7 +58,7 @@ def _set_times(db: apsw.Connection, uid: str, at: Mapping[str, int]) -> None:
 
 def store_state(db: apsw.Connection, uids: Collection[str] | None = None) -> StoreState:
     """A store as a plan needs it: of all sessions, or of these."""
-    removed: list[Any] = db.execute("select uid, at from forgotten").fetchall()
+    removed = fetch(db, tuple[str, int], "select uid, at from forgotten")
     return StoreState(
         store_id=str(db.execute("select value from meta where key = 'store_id'").get),
         sessions=session_states(db, uids=uids),
@@ -114,14 +115,16 @@ def _turns(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, ...]
 
 
 def _branches(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, ...]) -> dict[int, dict[str, Value]]:
-    rows: list[Any] = db.execute(
+    rows = fetch(
+        db,
+        tuple[int, str, str, int | None, int],
         "select b.session_id, b.name, b.leaf_uid, b.leaf_seq, b.created "
         f"from {source}.branches b join {source}.sessions s on s.id = b.session_id where {wanted}",
         bound,
-    ).fetchall()
+    )
     found: dict[int, dict[str, Value]] = {}
-    for session_id, name, *at in rows:
-        found.setdefault(session_id, {})[about_branch(name)] = (name, at[0], at[1], at[2])
+    for session_id, name, leaf_uid, leaf_seq, created in rows:
+        found.setdefault(session_id, {})[about_branch(name)] = (name, leaf_uid, leaf_seq, created)
     return found
 
 
@@ -149,16 +152,19 @@ def write(db: apsw.Connection, uid: str, decided: Decisions, known: Collection[s
 
 
 def _write_removed(db: apsw.Connection, session_id: int, decided: Decisions) -> None:
-    rows: list[Any] = db.execute("select uid, removed from turns where session_id = ?", (session_id,)).fetchall()
+    rows = fetch(db, tuple[str, int | None], "select uid, removed from turns where session_id = ?", (session_id,))
     changed = [(when, session_id, turn) for turn, ms in rows if (when := decided.values.get(f"{TURN}{turn}")) != ms]
     db.executemany("update turns set removed = ? where session_id = ? and uid = ?", changed)
 
 
 def _write_branches(db: apsw.Connection, session_id: int, decided: Decisions, known: Collection[str]) -> None:
-    rows: list[Any] = db.execute(
-        "select name, leaf_uid, leaf_seq, created from branches where session_id = ?", (session_id,)
-    ).fetchall()
-    here = {about_branch(named[0]): tuple(named) for named in rows}
+    rows = fetch(
+        db,
+        tuple[str, str, int | None, int],
+        "select name, leaf_uid, leaf_seq, created from branches where session_id = ?",
+        (session_id,),
+    )
+    here = {about_branch(named[0]): named for named in rows}
     wanted = {about: value for about, value in decided.values.items() if about.startswith(BRANCH)}
     for about in here.keys() - wanted.keys():
         branches.unname_branch(db, session_id, here[about][0])

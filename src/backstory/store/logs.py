@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import astuple
 
 from backstory.store import codec
+from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -102,8 +103,13 @@ class SeqRange(Struct):
         return start == self.stop and seq == self.first_seq + self.records
 
 
-Mark = tuple[int, int, bytes]
-"""Where a chunk begins, how long it is, and its checksum."""
+class ChunkMark(NamedTuple):
+    """Where a chunk begins, how long it is, and its checksum."""
+
+    start: int
+    length: int
+    sha256: bytes
+
 
 _LOG_COLUMNS = (
     "id, session_id, agent, kind, native_id, relpath, path, modified, first_hash, tail_hash, "
@@ -200,8 +206,8 @@ def _newest(db: apsw.Connection) -> int:
 
 def file_stamps(db: apsw.Connection) -> dict[str, FileStamp]:
     """Every file that was looked at, by path."""
-    rows: Any = db.execute(f"select {', '.join(FileStamp.__struct_fields__)} from log_places")
-    return {row[0]: FileStamp(**dict(zip(FileStamp.__struct_fields__, row, strict=True))) for row in rows}
+    found = fetch(db, FileStamp, f"select {', '.join(FileStamp.__struct_fields__)} from log_places")
+    return {stamp.path: stamp for stamp in found}
 
 
 def remember_stamp(db: apsw.Connection, place: FileStamp) -> None:
@@ -253,10 +259,8 @@ def insert_seq_range(db: apsw.Connection, log_id: int, run: SeqRange) -> None:
 
 def seq_ranges(db: apsw.Connection, log_id: int) -> list[SeqRange]:
     """The numbers of a log's records, in the order of their places."""
-    rows: list[tuple[Any, ...]] = db.execute(
-        "select start, stop, first_seq, records from numbers where log_id = ? order by start", (log_id,)
-    ).fetchall()
-    return [SeqRange(*row) for row in rows]
+    asked = "select start, stop, first_seq, records from numbers where log_id = ? order by start"
+    return fetch(db, SeqRange, asked, (log_id,))
 
 
 def read(db: apsw.Connection, log_id: int, start: int, length: int, *, checked: bool = True) -> bytes:
@@ -287,12 +291,9 @@ def stream(db: apsw.Connection, log_id: int) -> Iterator[bytes]:
         at += length
 
 
-def chunk_marks(db: apsw.Connection, log_id: int) -> list[Mark]:
+def chunk_marks(db: apsw.Connection, log_id: int) -> list[ChunkMark]:
     """(start, length, sha256) of each chunk of a log, in order."""
-    rows: list[tuple[Any, ...]] = db.execute(
-        "select start, length, sha256 from chunks where log_id = ? order by start", (log_id,)
-    ).fetchall()
-    return [(start, length, digest) for start, length, digest in rows]
+    return fetch(db, ChunkMark, "select start, length, sha256 from chunks where log_id = ? order by start", (log_id,))
 
 
 def merge_chunks(db: apsw.Connection, log_id: int, *, idle: bool) -> None:
@@ -313,7 +314,7 @@ def merge_chunks(db: apsw.Connection, log_id: int, *, idle: bool) -> None:
 
 def repack(db: apsw.Connection, log_id: int, start: int) -> int | None:
     """Join the chunks of a log from ``start`` on into one, as large as they come; gives where the next begins."""
-    joined: list[Mark] = []
+    joined: list[ChunkMark] = []
     for mark in chunk_marks(db, log_id):
         if mark[0] >= start and (not joined or mark[0] + mark[1] - start <= codec.PACKED_BYTES):
             joined.append(mark)
@@ -337,7 +338,7 @@ def to_repack(db: apsw.Connection, before: int) -> list[int]:
     return [int(str(found)) for (found,) in rows]
 
 
-def _last_neighbours(marks: list[Mark], *, idle: bool) -> tuple[list[Mark], list[Mark]]:
+def _last_neighbours(marks: list[ChunkMark], *, idle: bool) -> tuple[list[ChunkMark], list[ChunkMark]]:
     """The chunks at the end that may become one, and those before them."""
     first = len(marks) - 1
     total = marks[first][1]
@@ -349,7 +350,7 @@ def _last_neighbours(marks: list[Mark], *, idle: bool) -> tuple[list[Mark], list
     return marks[first:], marks[:first]
 
 
-def _join(db: apsw.Connection, log_id: int, joined: list[Mark]) -> None:
+def _join(db: apsw.Connection, log_id: int, joined: list[ChunkMark]) -> None:
     start, end = joined[0][0], joined[-1][0] + joined[-1][1]
     data = read(db, log_id, start, end - start)
     db.execute("delete from chunks where log_id = ? and start >= ? and start < ?", (log_id, start, end))
@@ -357,12 +358,13 @@ def _join(db: apsw.Connection, log_id: int, joined: list[Mark]) -> None:
 
 
 def _chunks_between(db: apsw.Connection, log_id: int, start: int, end: int) -> list[tuple[int, int, bytes, bytes]]:
-    rows: list[tuple[int, int, bytes, bytes]] = db.execute(
+    return fetch(
+        db,
+        tuple[int, int, bytes, bytes],
         "select start, length, sha256, data from chunks where log_id = ?1 and start < ?3 and start >= "
         "coalesce((select max(start) from chunks where log_id = ?1 and start <= ?2), 0) order by start",
         (log_id, start, end),
-    ).fetchall()  # type: ignore[assignment]
-    return rows
+    )
 
 
 def _log(row: tuple[Any, ...]) -> Log:
