@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from backstory import errors, ids
@@ -36,6 +37,10 @@ WAL_PAGES = 1_000
 
 class Ingesting(Reading):
     """The methods of a store that ingest uses."""
+
+    @cached_property
+    def _chunks(self) -> logs.UnpackedChunks:
+        return logs.UnpackedChunks()
 
     def run_start(self, session_uid: str, turn_uid: str) -> RunStart:
         """Where a run begins in its session as it is now; raises SessionNotFound."""
@@ -71,7 +76,9 @@ class Ingesting(Reading):
 
     def read_log(self, log_id: int, start: int, length: int, *, checked: bool = True) -> bytes:
         """Bytes of a log, checked unless it is only to look at them, which is quicker; raises StoreDamaged."""
-        return self._read(lambda db: logs.read(db, log_id, start, length, checked=checked))
+        if not checked:
+            return self._read(lambda db: logs.look_at(db, log_id, start, length))
+        return self._read(lambda db: logs.read(db, log_id, start, length, self._chunks))
 
     def stream_log(self, log_id: int) -> Iterator[bytes]:
         """All bytes of a log, a chunk at a time, checked; raises StoreDamaged."""
