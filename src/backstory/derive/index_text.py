@@ -104,7 +104,7 @@ def _all_parts(text: str) -> list[str]:
 
 
 class _PartsOf(dict[bytes, str]):
-    """The parts of a word as they stand in the index, "" for one that is no identifier; words recur, so it keeps them."""
+    """The parts of a word as the index has them, "" for one that is no identifier; words recur, so it keeps them."""
 
     def __missing__(self, word: bytes) -> str:
         if len(self) >= WORDS_KNOWN_MAX:

@@ -30,7 +30,7 @@ from backstory.store import codec, logs
 from backstory.store.logs import FAILED, FILE, OVERSIZE, Chunk, Run, SeenPlace
 
 
-class NewEvent(Struct, frozen=True):
+class NewEvent(Struct, frozen=True, gc=False, array_like=True):
     """An event on its way into the store: its compact form packed, its text ready for the index."""
 
     seq: int

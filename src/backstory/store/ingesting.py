@@ -20,7 +20,7 @@ from backstory.store.database import checked, id_of
 from backstory.store.logs import Log, Run, SeenPlace
 from backstory.store.reading import Reading
 from backstory.store.runs import RunStart
-from backstory.store.segments import BULK_CRISIS_MERGE, merge_whole, reset_index, set_index
+from backstory.store.segments import BULK_CRISIS_MERGE, is_scattered, merge_whole, reset_index, set_index
 from backstory.store.sessions import Session
 from backstory.store.sidecars import Beside, Kept, Mark
 
@@ -216,8 +216,9 @@ class Ingesting(Reading):
         self._writing_connection().wal_autocheckpoint(BULK_WAL_PAGES)
 
     def end_bulk(self) -> None:
-        """Merge the index into one piece, a step at a time, and give its settings and the free pages back."""
-        self._merge_index()
+        """Give the index its settings back, and the free pages; an index in many segments is merged first."""
+        if self._read(is_scattered):
+            self._merge_index()
         self._leave_bulk()
         self._give_pages_back()
 

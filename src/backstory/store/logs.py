@@ -82,7 +82,7 @@ class SeenPlace(Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class Chunk(Struct, frozen=True):
+class Chunk(Struct, frozen=True, gc=False, array_like=True):
     """Bytes of a log, packed."""
 
     start: int
