@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.config import ONLY_OWN, REMARKS_MAX, SETTINGS, Config, parse, write
-from backstory.errors import CannotWrite, ConfigBroken, SettingNotHere, UnknownSetting
+from backstory.config import ONLY_OWN, REMARKS_MAX, SETTINGS, Config, parse, parse_as, write
+from backstory.errors import CannotWrite, ConfigBroken, SettingNotHere, SettingRefused, UnknownSetting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ def test_what_a_project_may_set_wins(file: Path, tmp_path: Path) -> None:
         ("[list]\nlimit = 1\n", "list.limit", ONLY_OWN),
         ("[search]\nlimit = 1\n", "search.limit", ONLY_OWN),
         ("[run]\ncontext_chars = 400001\n", "run.context_chars", "a project may only lower it, and it is 400000"),
-        ("[run]\ncontext_chars = 'all'\n", "run.context_chars", "it must be a int"),
+        ("[run]\ncontext_chars = 'all'\n", "run.context_chars", "it must be a whole number"),
         ("[run]\ncontext_chars = -1\n", "run.context_chars", "it must be from 0 to 2147483647"),
         ("[run]\nsilence_s = 99999999999\n", "run.silence_s", "it must be from 0 to 2147483647"),
         ("[run]\nagent = 'other'\n", "run.agent", "no agent of this name is installed"),
@@ -107,7 +107,7 @@ def test_a_program_is_never_taken_from_the_current_folder(file: Path, program: s
 
 
 def test_a_program_of_the_current_folder_cannot_be_set(file: Path) -> None:
-    with pytest.raises(UnknownSetting, match="its whole path, or a name on PATH"):
+    with pytest.raises(SettingRefused, match="its whole path, or a name on PATH"):
         Config(file).set("agents.claude", "./claude")
     assert not file.exists()
 
@@ -138,7 +138,13 @@ def test_a_setting_that_nobody_knows_is_named_and_stops_nothing(
     if "limit.x" not in text:
         own = Config(written(file, text))
         ask_all(own)
-        assert own.remarks == [f"{named} in {file} is ignored: there is no such setting."]
+        (remark,) = own.remarks
+        assert remark.startswith(f"{named} in {file} is ignored: there is no such setting")
+
+
+def test_of_a_misspelt_setting_of_ones_own_the_right_one_is_named(file: Path) -> None:
+    (remark,) = Config(written(file, "[serch]\nlimit = 5\n")).remarks
+    assert remark == f"'serch.limit' in {file} is ignored: there is no such setting; search.limit is one."
 
 
 def test_of_many_ignored_settings_some_are_named(file: Path, tmp_path: Path) -> None:
@@ -206,19 +212,24 @@ def test_a_link_inside_the_project_is_followed(file: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "key", "named"),
     [
-        ("[list]\nlimit = 'five'\n", "list.limit", "list.limit: it must be a int"),
-        ("[list]\nlimit = true\n", "list.limit", "list.limit: it must be a int"),
-        ("[ingest]\nagents = 'claude'\n", "ingest.agents", "ingest.agents: it must be a list"),
+        ("[list]\nlimit = 'five'\n", "list.limit", "list.limit: it must be a whole number"),
+        ("[list]\nlimit = true\n", "list.limit", "list.limit: it must be a whole number"),
+        ("[ingest]\nagents = 'claude'\n", "ingest.agents", "ingest.agents: it must be a list of texts"),
         ("[ingest]\nexclude = [1]\n", "ingest.exclude", "ingest.exclude: it must be a list of texts"),
         ("[ingest]\nagents = [['x']]\n", "ingest.agents", "ingest.agents: it must be a list of texts"),
-        ("[list.limit]\nx = 5\n", "list.limit", "list.limit: it must be a int"),
+        ("[list.limit]\nx = 5\n", "list.limit", "list.limit: it must be a whole number"),
         ("[run]\npermissions = 'al'\n", "run.permissions", "it must be one of agent, ask, edit, all"),
+        ("[run]\nagent = 'foo'\n", "run.agent", "run.agent: no agent is called 'foo'"),
+        ("[ingest]\nagents = ['claude', 'foo']\n", "ingest.agents", "ingest.agents: no agent is called 'foo'"),
+        ("[list]\nlimit = 99999999999999999999999\n", "list.limit", "list.limit: it must be from 0 to 2147483647"),
+        ("[search]\nlimit = 0\n", "search.limit", "search.limit: it must be from 1 to 2147483647"),
+        ("[run]\ncontext_chars = -1\n", "run.context_chars", "run.context_chars: it must be from 0 to 2147483647"),
     ],
 )
 def test_a_wrong_value_of_ones_own_is_an_error_where_it_is_asked_for(
     file: Path, text: str, key: str, named: str
 ) -> None:
-    config = Config(written(file, text))
+    config = Config(written(file, text), agents=agents)
     assert config.get("run.silence_s") == 3_600
     with pytest.raises(ConfigBroken, match=named.replace(".", r"\.")) as refused:
         config.get(key)
@@ -251,8 +262,93 @@ def test_a_value_is_read_in_its_settings_type() -> None:
 
 
 def test_a_value_of_another_type_is_refused() -> None:
-    with pytest.raises(UnknownSetting, match="a int"):
+    with pytest.raises(SettingRefused, match=r"list\.limit cannot be 'many': it must be a whole number"):
         parse("list.limit", "many")
+
+
+def agents() -> list[str]:
+    return ["claude", "codex"]
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "why"),
+    [
+        ("run.permissions", "foo", "it must be one of agent, ask, edit, all"),
+        ("run.permissions", "", "it must be one of agent, ask, edit, all"),
+        ("run.agent", "foo", "no agent is called 'foo'"),
+        ("ingest.agents", "claude,foo", "no agent is called 'foo'"),
+        ("run.context_chars", "-1", "it must be from 0 to 2147483647"),
+        ("run.context_chars", "1e3", "it must be a whole number"),
+        ("run.silence_s", "2147483648", "it must be from 0 to 2147483647"),
+        ("run.silence_s", "9" * 5_000, "it must be a whole number"),
+        ("list.limit", "1.5", "it must be a whole number"),
+        ("search.limit", "0", "it must be from 1 to 2147483647"),
+    ],
+)
+def test_a_value_that_a_setting_cannot_have_is_not_set(file: Path, key: str, text: str, why: str) -> None:
+    with pytest.raises(SettingRefused, match=why) as refused:
+        Config(file, agents=agents).set(key, text)
+    assert str(refused.value).startswith(f"{key} cannot be '{text[:20]}")
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("run.permissions", "edit", "edit"),
+        ("run.agent", "codex", "codex"),
+        ("run.agent", "", ""),
+        ("ingest.agents", "codex,claude", ["codex", "claude"]),
+        ("ingest.exclude", "*/foo/*", ["*/foo/*"]),
+        ("run.context_chars", "0", 0),
+        ("run.silence_s", "2147483647", 2_147_483_647),
+        ("search.limit", "1", 1),
+        ("agents.codex", "codex-next", "codex-next"),
+    ],
+)
+def test_a_value_that_a_setting_can_have_is_set(file: Path, key: str, text: str, value: object) -> None:
+    Config(file, agents=agents).set(key, text)
+    assert Config(file, agents=agents).get(key) == value
+
+
+def test_every_number_has_bounds_that_its_default_keeps() -> None:
+    for each in SETTINGS:
+        if isinstance(each.default, int):
+            assert parse(each.key, str(each.default)) == each.default
+            for beyond in (each.least - 1, 2**31):
+                with pytest.raises(SettingRefused):
+                    parse(each.key, str(beyond))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("true", True), ("Yes", True), ("on", True), ("false", False), ("NO", False), ("off", False)]
+)
+def test_a_switch_is_set_in_words(text: str, value: bool) -> None:
+    assert parse_as(False, text) is value
+    assert parse_as(False, "maybe") == "maybe"
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [("run.permission", "run.permissions"), ("lst.limit", "list.limit"), ("agents.claud", "agents.claude")],
+)
+def test_a_setting_that_does_not_exist_is_not_set_and_the_one_meant_is_named(file: Path, key: str, meant: str) -> None:
+    with pytest.raises(UnknownSetting, match=f"Did you mean {meant}"):
+        Config(file, agents=agents).set(key, "5")
+    assert not file.exists()
+
+
+def test_a_setting_like_no_other_gets_no_guess(file: Path) -> None:
+    with pytest.raises(UnknownSetting) as refused:
+        Config(file, agents=agents).set("qqq", "5")
+    assert "Did you mean" not in str(refused.value)
+
+
+def test_agents_are_only_looked_for_where_a_setting_names_one(file: Path) -> None:
+    def never() -> list[str]:
+        raise AssertionError
+
+    ask_all(Config(written(file, "[run]\nagent = ''\nsilence_s = 5\n[agents]\nclaude = 'x'\n"), agents=never))
 
 
 def test_what_is_written_is_read_again(file: Path) -> None:

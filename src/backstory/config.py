@@ -3,7 +3,7 @@
 Every setting is here with its type, what it is unless set, and what it means. A project's file comes with a clone, so
 it may only choose among the agents that are installed, how long a run may be silent, and a smaller context. What else
 it says, and what nobody knows, is named and ignored; only a wrong value in the person's own file is an error, and only
-where it is asked for.
+where it is asked for. What is set by command is checked before it is written.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.errors import CannotWrite, ConfigBroken, SettingNotHere, UnknownSetting
+from backstory.errors import CannotWrite, ConfigBroken, SettingNotHere, SettingRefused, UnknownSetting, nearest
 from backstory.model import Permissions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 FILE_NAME = "config.toml"
 OWN_BYTES_MAX = 1024 * 1024
@@ -34,39 +34,46 @@ UNKNOWN = "there is no such setting"
 
 
 class Setting(Struct, frozen=True):
-    """One setting: its key as ``table.name``, its value unless set, what it means, what it may be."""
+    """One setting: its key as ``table.name``, its value unless set, what it means, what it may be.
+
+    ``least`` is of numbers; ``is_agent``: it names agents.
+    """
 
     key: str
     default: Any
     meaning: str
     choices: tuple[str, ...] = ()
+    least: int = 0
+    is_agent: bool = False
 
 
 AGENT, CONTEXT_CHARS, SILENCE_S = "run.agent", "run.context_chars", "run.silence_s"
 SETTINGS = (
-    Setting("ingest.agents", [], "agents whose logs are read; empty = all that are known"),
-    Setting("ingest.exclude", [], "logs that are never read: shell patterns for their whole path"),
-    Setting(AGENT, "", "default agent of `run`; empty = the one of the session's last turn"),
+    Setting("ingest.agents", [], "agents whose logs are read (empty: all)", is_agent=True),
+    Setting("ingest.exclude", [], "logs that are never read: shell patterns for the whole path"),
+    Setting(AGENT, "", "default agent of `run` (empty: the agent of the session's last turn)", is_agent=True),
     Setting(
         "run.permissions",
         "agent",
         "what a run may do without asking: agent (its own settings), ask, edit, all",
         tuple(each.value for each in Permissions),
     ),
-    Setting(CONTEXT_CHARS, 400_000, "longest context that a run receives, in characters"),
-    Setting(SILENCE_S, 3_600, "after so many seconds without a word a run is stopped; 0 = never"),
-    Setting("list.limit", 50, "how many sessions `list` shows by default"),
-    Setting("search.limit", 20, "how many sessions `search` shows by default"),
+    Setting(CONTEXT_CHARS, 400_000, "longest context, in characters"),
+    Setting(SILENCE_S, 3_600, "stop a run after this many silent seconds (0: never)"),
+    Setting("list.limit", 50, "number of sessions that `list` shows (0: all)"),
+    Setting("search.limit", 20, "number of sessions that `search` shows", least=1),
 )
 OF_PROJECTS = frozenset({AGENT, CONTEXT_CHARS, SILENCE_S})
 """What a project's file may set, within bounds."""
 AGENT_PROGRAM = Setting(
     "agents.NAME",
     "",
-    "the program that runs the agent NAME: its whole path, or a name on PATH; empty = the one on PATH",
+    "program of the agent NAME: its whole path, or a name on PATH (empty: found on PATH)",
 )
 NO_PROGRAM = "a program is its whole path, or a name on PATH; from the current folder a clone could bring its own"
 _BY_KEY = {setting.key: setting for setting in SETTINGS}
+_BOOLS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_TYPES = {bool: "true or false", int: "a whole number", str: "a text", list: "a list of texts"}
 
 
 class _Unusable(Exception):
@@ -81,6 +88,7 @@ class Config:
     """The settings in force, and the files they come from. ``own``: the person's file, ``project``: the project's.
 
     ``is_installed`` is asked of an agent that the project chooses, with the program that the person set for it.
+    ``agents`` gives the agents there are; it is called only where a setting names one.
     ``make_folder`` makes the folder of a file that is not there yet; it raises OSError.
     """
 
@@ -90,12 +98,13 @@ class Config:
         project: Path | None = None,
         *,
         is_installed: Callable[[str, str], bool] = lambda name, program: True,
+        agents: Callable[[], Collection[str]] | None = None,
         make_folder: Callable[[Path], None] = _make_private_folder,
     ) -> None:
         # In the home folder's own project both may be one file.
         is_own = project is not None and os.path.realpath(project) == os.path.realpath(own)
         self.own, self.project = own, None if is_own else project
-        self._is_installed, self._make_folder = is_installed, make_folder
+        self._is_installed, self._agents, self._make_folder = is_installed, agents, make_folder
         self._wrong: dict[str, str] = {}
         self._own: dict[str, Any] = {}
         self._projects: dict[str, Any] = {}
@@ -107,8 +116,9 @@ class Config:
     def _take_own(self) -> None:
         for key, value in _read_own(self.own).items():
             if (setting := _setting(key)) is None:
-                self._ignore(self.own, key, UNKNOWN)
-            elif wrong := _wrong(setting, value):
+                near = nearest(key, _BY_KEY)
+                self._ignore(self.own, key, f"{UNKNOWN}; {near} is one" if near else UNKNOWN)
+            elif wrong := _wrong(setting, value) or self._wrong_agent(setting, value):
                 self._wrong[key] = wrong
             else:
                 self._own[key] = value
@@ -134,13 +144,19 @@ class Config:
             return ONLY_OWN
         if wrong := _wrong(setting, value):
             return wrong
-        if isinstance(value, int) and not 0 <= value <= NUMBER_MAX:
-            return f"it must be from 0 to {NUMBER_MAX}"
         if key == AGENT and value and not self._has_agent(value):
             return "no agent of this name is installed"
         if key == CONTEXT_CHARS and value > (most := self._own_value(key)):
             return f"a project may only lower it, and it is {most}"
         return None
+
+    def _wrong_agent(self, setting: Setting, value: Any) -> str | None:
+        """What is wrong with the agents that a setting names; None when nothing is."""
+        if not setting.is_agent or self._agents is None:
+            return None
+        named = [name for name in ([value] if isinstance(value, str) else value) if name]
+        known = self._agents() if named else ()
+        return next((f"no agent is called {name!r:.{KEY_SHOWN}}" for name in named if name not in known), None)
 
     def _has_agent(self, name: str) -> bool:
         return self._is_installed(name, self._own_value(f"agents.{name}") if name.isidentifier() else "")
@@ -165,23 +181,33 @@ class Config:
             raise ConfigBroken(self.own, f"{key}: {self._wrong[key]}")
         return self._projects.get(key, own)
 
+    def wrong(self, key: str) -> str | None:
+        """What is wrong with the value in the person's own file; None when nothing is."""
+        return self._wrong.get(key)
+
     def origin(self, key: str) -> Path | None:
         """The file that sets it; None when no file does."""
         return self.project if key in self._projects else self.own if key in self._own else None
 
-    def settings(self) -> Iterator[Setting]:
-        """Every setting, and the programs that are set."""
+    def settings(self, agents: Iterable[str] = ()) -> Iterator[Setting]:
+        """Every setting, and the programs of these agents and of those for which one is set."""
         yield from SETTINGS
-        for key in self._own:
+        programs = [f"agents.{name}" for name in agents]
+        for key in dict.fromkeys([*programs, *self._own, *self._wrong]):
             if key not in _BY_KEY:
                 yield Setting(key, AGENT_PROGRAM.default, AGENT_PROGRAM.meaning.replace("NAME", key.partition(".")[2]))
 
     def set(self, key: str, text: str, *, here: bool = False) -> Path:
         """Set a value as it is typed, for the person or only ``here``; gives the file. Raises as ``write`` does.
 
-        Raises SettingNotHere for what would be ignored.
+        Raises UnknownSetting, SettingRefused for a value that it cannot have, SettingNotHere for what would be ignored.
         """
         value = parse(key, text)
+        known = [*_BY_KEY, *(f"agents.{name}" for name in self._agents())] if self._agents else [key]
+        if key not in known:
+            raise UnknownSetting(key, known)
+        if wrong := self._wrong_agent(_known(key), value):
+            raise SettingRefused(key, text, wrong)
         if not here or self.project is None:
             write(self.own, key, value, make_folder=self._make_folder)
             return self.own
@@ -192,18 +218,27 @@ class Config:
 
 
 def parse(key: str, text: str) -> Any:
-    """A value given on the command line, in the setting's type: lists are separated by commas."""
+    """A value given on the command line, in the setting's type: lists are separated by commas.
+
+    Raises UnknownSetting, SettingRefused.
+    """
     setting = _known(key)
-    if isinstance(setting.default, list):
+    value = parse_as(setting.default, text)
+    if wrong := _wrong(setting, value):
+        raise SettingRefused(key, text, wrong)
+    return value
+
+
+def parse_as(default: Any, text: str) -> Any:
+    """A text as a value of the same type as another; as it is where it is none of that type."""
+    if isinstance(default, list):
         return [each.strip() for each in text.split(",") if each.strip()]
-    if setting.choices and text not in setting.choices:
-        raise UnknownSetting(f"{key} = {text}", [f"{key} ({', '.join(setting.choices)})"])
-    if setting is AGENT_PROGRAM and _is_relative(text):
-        raise UnknownSetting(f"{key} = {text}", [f"{key} ({NO_PROGRAM})"])
+    if isinstance(default, bool):
+        return _BOOLS.get(text.lower(), text)
     try:
-        return type(setting.default)(text)
-    except ValueError as refused:
-        raise UnknownSetting(f"{key} = {text}", [f"{key} (a {type(setting.default).__name__})"]) from refused
+        return type(default)(text)
+    except ValueError:
+        return text
 
 
 def write(
@@ -298,10 +333,12 @@ def _values_in(text: str) -> dict[str, Any]:
 
 def _wrong(setting: Setting, value: Any) -> str | None:
     """What is wrong with a value; None when nothing is."""
-    if type(value) is not type(setting.default):
-        return f"it must be a {type(setting.default).__name__}"
-    if isinstance(value, list) and not all(isinstance(each, str) for each in value):
-        return "it must be a list of texts"
+    if type(value) is not type(setting.default) or (
+        isinstance(value, list) and not all(isinstance(each, str) for each in value)
+    ):
+        return f"it must be {_TYPES[type(setting.default)]}"
+    if type(value) is int and not setting.least <= value <= NUMBER_MAX:
+        return f"it must be from {setting.least} to {NUMBER_MAX}"
     if setting.choices and value not in setting.choices:
         return f"it must be one of {', '.join(setting.choices)}"
     return NO_PROGRAM if setting is AGENT_PROGRAM and _is_relative(value) else None

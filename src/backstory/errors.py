@@ -9,11 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
 REASON_CHARS_MAX = 200
 """The most characters printed of an error that is none of ours."""
+
+
+def nearest(word: str, known: Collection[str]) -> str | None:
+    """What was probably meant by a misspelt word."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, known, n=1, cutoff=0.7)), None)
 
 
 class BackstoryError(Exception):
@@ -303,7 +310,10 @@ class ConfigBroken(BackstoryError):
     exit_code = 78
 
     def __init__(self, path: Path, detail: str) -> None:
-        super().__init__(f"{path}: {detail}. Fix that line, or remove the file to go back to the defaults.")
+        super().__init__(
+            f"{path}: {detail}. Fix that line, or remove the file to go back to the defaults. `backstory config list` "
+            "shows what each setting may be."
+        )
 
 
 class UnknownSetting(BackstoryError):
@@ -312,7 +322,18 @@ class UnknownSetting(BackstoryError):
     exit_code = 64
 
     def __init__(self, key: str, known: Sequence[str]) -> None:
-        super().__init__(f"There is no setting {key!r}. Settings: {', '.join(known)}.")
+        near = nearest(key, known)
+        meant = f" Did you mean {near}?" if near else ""
+        super().__init__(f"There is no setting {key!r:.80}.{meant} Settings: {', '.join(known)}.")
+
+
+class SettingRefused(BackstoryError):
+    """A setting was given a value that it cannot have."""
+
+    exit_code = 64
+
+    def __init__(self, key: str, value: str, why: str) -> None:
+        super().__init__(f"{key} cannot be {value!r:.80}: {why}. Nothing was changed.")
 
 
 class SettingNotHere(BackstoryError):
@@ -575,12 +596,73 @@ class NothingRuns(BackstoryError):
 
 
 class PromptNotText(BackstoryError):
-    """A prompt with bytes that are no text."""
+    """A prompt with bytes that are no text. ``at``: the number of the first such byte of stdin."""
 
     exit_code = 65
 
+    def __init__(self, at: int | None = None) -> None:
+        if at is None:
+            super().__init__("The prompt is not UTF-8 text. Save it as UTF-8 and run it again; nothing was started.")
+            return
+        super().__init__(
+            f"What came on stdin is not UTF-8 text: byte {at} is the first wrong one. Nothing was started. Convert it "
+            "first, such as with `iconv -f latin1 -t utf-8`; if it is no text, put it in a file that the prompt names."
+        )
+
+
+class StdinTooLong(BackstoryError):
+    """More came on stdin than a prompt can hold."""
+
+    exit_code = 65
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(
+            f"More than {bytes_max // 1_000_000} MB came on stdin. Nothing was started. Put it in a file and name that "
+            "file in the prompt: the agent can read it piece by piece."
+        )
+
+
+class StdinUnreadable(BackstoryError):
+    """The system does not read what is on stdin."""
+
+    exit_code = 74
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"stdin cannot be read: {detail}. Nothing was started; --no-stdin runs the prompt without it.")
+
+
+class EditorMissing(BackstoryError):
+    """A prompt was to be typed in an editor, and nothing says in which, or that one is not there."""
+
+    exit_code = 69
+
+    def __init__(self, wanted: str | None) -> None:
+        why = f"there is no {wanted!r} on PATH" if wanted else "neither VISUAL nor EDITOR is set"
+        super().__init__(
+            f"There is no editor to write the prompt in: {why}. Set one, such as with `export EDITOR=nano`, or give "
+            "the prompt as an argument or on stdin."
+        )
+
+
+class EditorFailed(BackstoryError):
+    """The editor in which a prompt was to be typed ended with a failure."""
+
+    exit_code = 69
+
+    def __init__(self, editor: str, detail: str) -> None:
+        super().__init__(f"The editor failed, so nothing was run: {editor}: {detail}.")
+
+
+class PromptLeftEmpty(BackstoryError):
+    """A prompt was to be typed in an editor, and nothing was."""
+
+    exit_code = 64
+
     def __init__(self) -> None:
-        super().__init__("The prompt is not UTF-8 text. Save it as UTF-8 and run it again; nothing was started.")
+        super().__init__(
+            "The prompt was left empty, so nothing was run. (An editor that returns at once needs the option that "
+            "makes it wait, such as EDITOR='code --wait'.)"
+        )
 
 
 class StoreOutdated(BackstoryError):

@@ -881,7 +881,8 @@ def test_unknown_settings_are_named(bare: Shell) -> None:
     (bare.home / "backstory").mkdir()
     (bare.home / "backstory" / "config.toml").write_text("[list]\nlimt = 3\n")
     done = bare("config", "list", "--json")
-    assert (done.code, len(done.json())) == (0, len(SETTINGS))
+    assert done.code == 0
+    assert {each.key for each in SETTINGS} <= {row["key"] for row in done.json()}
     assert done.err.count("'list.limt'") == 1
 
 
@@ -890,7 +891,7 @@ def test_a_wrong_value_stops_the_commands_that_need_it(machine: Shell) -> None:
     assert (machine("ingest").code, machine("list", "--all").code) == (0, 0)
     done = machine("search", "work")
     assert (done.code, done.out) == (BAD_CONFIG, "")
-    assert "search.limit: it must be a int" in done.err
+    assert "search.limit: it must be a whole number" in done.err
 
 
 def test_a_broken_file_of_settings_is_named(machine: Shell) -> None:
@@ -920,7 +921,7 @@ def test_sessions_are_completed(read_once: Shell) -> None:
             "_BACKSTORY_COMPLETE": "zsh_complete", "COMP_WORDS": f"backstory show {uid[:6]}", "COMP_CWORD": "2",
         },
     )  # fmt: skip
-    assert uid in done.stdout.decode()
+    assert uid[:12] in done.stdout.decode().splitlines()
 
 
 @pytest.mark.parametrize(

@@ -285,6 +285,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "config get": [("run.agent",), (EVIL_NAME,)],
     "config set": [("run.agent", EVIL_NAME), (EVIL_NAME, "1")],
     "completion": [("bash",), (EVIL_NAME,)],
+    "help": [(), ("search",), (EVIL_NAME,)],
 }  # fmt: skip
 """What each command is told; ``{uid}`` is the session that was read from a log."""
 BYTE_FOR_BYTE = ("select prompt, 'é' from main.turns where prompt like 'needle%' limit 1", "--csv")

@@ -146,3 +146,18 @@ def decoded(printed: str) -> list[Any]:
         values.append(value)
         rest = rest[end:].lstrip()
     return values
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_the_model_is_asked_the_prompt_and_what_is_piped_in(machine: Machine, agent: str) -> None:
+    machine.do(
+        "echo heron > nest; git add nest; git -c user.name=x -c user.email=x@x commit -qm one; echo otter > nest; "
+        f'git diff | $B run -n -a {agent} "Explain this diff"'
+    )
+    (body,) = machine.asked()
+    (sent,) = [text for text in said_to(body) if "Explain this diff" in text]
+    assert sent.startswith("Explain this diff\n\ndiff --git a/nest b/nest\n")
+    assert sent.rstrip().endswith("-heron\n+otter")
+    (turn,) = machine.store.turns(1)
+    assert turn.prompt == sent
+    machine.check()

@@ -45,6 +45,7 @@ COMMANDS = {
     "backup": "Copy the store into one file, also while it is in use.",
     "config": "Show and change settings.",
     "completion": "Print the completion script of a shell.",
+    "help": "Show the help of a command.",
 }
 NO_TEXT = 64
 INTERRUPTED = 130
@@ -55,7 +56,27 @@ class _ReaderGone(Exception):
     """Nobody reads our output any more."""
 
 
-class Commands(click.Group):
+class Group(click.Group):
+    """Commands; of one that does not exist it names the one that was probably meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
+            raise no_command(self, ctx, name)
+        return super().resolve_command(ctx, args)
+
+
+def no_command(group: click.Group, ctx: click.Context, name: str) -> click.UsageError:
+    """The error for a command that does not exist."""
+    from backstory.errors import nearest
+
+    near = nearest(name, group.list_commands(ctx))
+    return click.UsageError(f"No such command {name!r}.{f' Did you mean {near}?' if near else ''}", ctx)
+
+
+class Commands(Group):
     """The commands, each in a module of its own."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

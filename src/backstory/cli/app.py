@@ -159,6 +159,7 @@ class App:
             self.home / config.FILE_NAME,
             git.store_path(self.project_folder).with_name(config.FILE_NAME),
             is_installed=self._is_installed,
+            agents=_agent_names,
             make_folder=make_folder,
         )
         for remark in found.remarks:
@@ -205,6 +206,12 @@ class App:
         if is_taken and project.has(session.uid):
             store, session = project, project.session(session.uid)
         return Found(store, session, store.is_elsewhere and session.uid in self.conflicts)
+
+
+def _agent_names() -> list[str]:
+    from backstory import agents
+
+    return agents.names()
 
 
 def _is_start(wanted: str, session: Session) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backstory.cli import output
+from backstory.cli import Group, output
 from backstory.cli.acting import own_session
 from backstory.cli.app import Found, now_ms
 from backstory.cli.options import json_option, readable, store_option
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TOLD_COLUMNS = 50
 
 
-@click.group("branch")
+@click.group("branch", cls=Group)
 def command() -> None:
     """Name branches, remove them, bring them back. `backstory branches` lists them."""
 

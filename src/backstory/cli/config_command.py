@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from backstory.cli import output
-from backstory.cli.options import json_option
+from backstory.cli import Group, output
+from backstory.cli.options import SETTING, json_option
+from backstory.errors import AgentCannotRun, AgentMissing, ConfigBroken, UnknownAgent
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
+    from backstory.config import Setting
+
+PROGRAM = "agents."
 
 
-@click.group("config")
+@click.group("config", cls=Group)
 def command() -> None:
     """Show and change settings."""
 
@@ -22,26 +27,73 @@ def command() -> None:
 @json_option
 @click.pass_obj
 def _list(app: App, as_json: bool) -> None:
-    """Every setting: what it is, where that is said, what it means."""
-    rows = [
-        {
-            "key": setting.key,
-            "value": app.config.get(setting.key),
-            "origin": str(app.config.origin(setting.key) or "default"),
-            "meaning": setting.meaning,
-        }
-        for setting in app.config.settings()
-    ]
+    """Every setting: its value, which file sets it, and what it means."""
+    rows = [_row(app, setting) for setting in app.config.settings(_runnable())]
     if as_json:
         output.json(rows)
-        return
-    for row in rows:
-        output.data(f"{row['key']} = {row['value']!r}  {output.style('(' + row['origin'] + ')', dim=True)}")
+    for row in [] if as_json else rows:
+        origin = output.style(f"({row['origin']})", dim=True)
+        output.data(f"{output.style(row['key'], bold=True)} = {_shown(row)}  {origin}")
         output.data(f"    {row['meaning']}")
+    wrong = next((row for row in rows if row["wrong"]), None)
+    if wrong is not None:
+        raise ConfigBroken(app.config.own, f"{wrong['key']}: {wrong['wrong']}")
+
+
+def _runnable() -> list[str]:
+    """The agents that can be run, and so have a program."""
+    from backstory import agents
+
+    found = []
+    for name in agents.names():
+        with suppress(UnknownAgent):
+            found += [name] if agents.load(name).run is not None else []
+    return found
+
+
+def _row(app: App, setting: Setting) -> dict[str, Any]:
+    """A setting as JSON shows it; ``found``: the program that a run would start."""
+    key, wrong = setting.key, app.config.wrong(setting.key)
+    value = None if wrong else app.config.get(key)
+    row = {
+        "key": key,
+        "value": value,
+        "origin": str((app.config.own if wrong else app.config.origin(key)) or "default"),
+        "meaning": setting.meaning,
+        "wrong": wrong,
+    }
+    return row | {"found": _program(app, key, value)} if key.startswith(PROGRAM) else row
+
+
+def _program(app: App, key: str, value: str | None) -> str | None:
+    from backstory.runs.stream import program
+
+    try:
+        return program(key.removeprefix(PROGRAM), value or None, app.environ)
+    except (AgentMissing, AgentCannotRun, UnknownAgent):
+        return None
+
+
+def _shown(row: dict[str, Any]) -> str:
+    """A value as a person reads it; of a program also which one is meant."""
+    if row["wrong"]:
+        return output.style(f"wrong: {row['wrong']}", fg="red")
+    text = _text(row["value"])
+    if "found" not in row or row["found"] == text:
+        return text or "(empty)"
+    found = f"(found: {row['found']})" if row["found"] else "(not found)"
+    return f"{text} {found}".lstrip()
+
+
+def _text(value: Any) -> str:
+    """A value as it is typed to set it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 @command.command("get")
-@click.argument("key")
+@click.argument("key", type=SETTING)
 @json_option
 @click.pass_obj
 def _get(app: App, key: str, as_json: bool) -> None:
@@ -50,11 +102,11 @@ def _get(app: App, key: str, as_json: bool) -> None:
     if as_json:
         output.json({"key": key, "value": value})
     else:
-        output.data(", ".join(value) if isinstance(value, list) else str(value))
+        output.data(_text(value))
 
 
-@command.command("set")
-@click.argument("key")
+@command.command("set", context_settings={"ignore_unknown_options": True})
+@click.argument("key", type=SETTING)
 @click.argument("value")
 @click.option("--here", is_flag=True, help="For this project only: run.agent, run.silence_s, or a smaller context.")
 @click.pass_obj
@@ -62,3 +114,5 @@ def _set(app: App, key: str, value: str, here: bool) -> None:
     """Change one setting; a list's items are separated by commas."""
     file = app.config.set(key, value, here=here)
     output.talk(f"{key} is set in {file}.")
+    if key.startswith(PROGRAM) and value and _program(app, key, value) is None:
+        output.talk(f"There is no program {value} yet.")

@@ -8,7 +8,8 @@ import click
 
 from backstory.cli import output
 from backstory.cli.app import Found
-from backstory.cli.options import store_option
+from backstory.cli.options import AGENT, SESSION_NAME, store_option
+from backstory.cli.prompt_input import PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import EmptyPrompt, PromptNotText, SessionBusy, SessionNotFound
 from backstory.model import Permissions
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Which session words are for; unlike a run's, it must be there."""
     for option in (
-        click.option("--name", metavar="NAME", help="The session of this name."),
+        click.option("--name", type=SESSION_NAME, help="The session of this name."),
         click.option("--session", "-S", "wanted", metavar="SESSION", help="The session: S3, a name, a uid."),
         click.option("--no-run", is_flag=True, help="Only leave it: where nothing runs, start nothing."),
         click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines."),
+        input_options,
         trust_option,
         store_option,
     ):
@@ -37,7 +39,7 @@ def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command("followup")
 @click.argument("text", nargs=-1)
-@click.option("--agent", "-a", metavar="NAME", help="The agent to run it.  [default: that of the turn before]")
+@click.option("--agent", "-a", type=AGENT, help="The agent to run it.  [default: that of the turn before]")
 @click.option("--model", "-m", metavar="NAME", help="The model, in the agent's words.")
 @click.option("--permissions", type=click.Choice([each.value for each in Permissions]), help="What needs no asking.")
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False), help="Run it in this folder.")
@@ -55,7 +57,9 @@ def command(
     no_run: bool,
     as_json: bool,
 ) -> None:
-    """Leave TEXT, or what comes on stdin, as a session's next prompt: it is run when the run that goes on is over.
+    """Leave TEXT as a session's next prompt: it is run when the run that goes on is over.
+
+    What is piped in follows TEXT, or is the prompt. Without both, on a terminal, it is written in $EDITOR.
 
     Several are run in the order they were left, each after the one before. Where nothing runs it is run at once.
     """
@@ -63,14 +67,15 @@ def command(
 
     app: App = ctx.obj
     options = Options(agent=agent, model=model, permissions=permissions, cwd=str(app.cwd / cwd) if cwd else None)
-    ctx.exit(say(app, [(Kind.FOLLOWUP, told(text))], wanted or name, options, no_run=no_run, as_json=as_json))
+    given = PromptInput(ctx)
+    said = [(Kind.FOLLOWUP, checked(given.text(text)))]
+    code = say(app, said, wanted or name, options, no_run=no_run, as_json=as_json)
+    given.stored()
+    ctx.exit(code)
 
 
-def told(words: tuple[str, ...]) -> str:
-    """What is to be said: the arguments, else stdin. Raises EmptyPrompt, PromptNotText."""
-    from backstory.cli.run_command import from_stdin
-
-    text = " ".join(words) if words else from_stdin()
+def checked(text: str) -> str:
+    """What is to be said. Raises EmptyPrompt, PromptNotText."""
     if not text.strip():
         raise EmptyPrompt
     try:
@@ -85,7 +90,7 @@ def say_all(app: App, steers: Sequence[str], followups: Sequence[str], wanted: s
     from backstory.store.queue import Kind, Options
 
     for text in (*steers, *followups):
-        told((text,))
+        checked(text)
     said = [*((Kind.STEER, text) for text in steers), *((Kind.FOLLOWUP, text) for text in followups)]
     return say(app, said, wanted, Options(), no_run=False, as_json=False)
 

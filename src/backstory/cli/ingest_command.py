@@ -15,7 +15,7 @@ from backstory import agents
 from backstory.bounds import OUT_OF_RANGE
 from backstory.cli import output
 from backstory.cli.app import App, now_ms
-from backstory.cli.options import json_option, store_option
+from backstory.cli.options import AGENT, json_option, store_option
 from backstory.cli.trusting import take_elsewhere
 from backstory.ingest.ingest import ingest
 from backstory.ingest.reindex import reindex
@@ -33,7 +33,7 @@ REASONS_SHOWN_MAX = 20
 
 
 @click.command("ingest")
-@click.option("--agent", "-a", "only", multiple=True, metavar="NAME", help="Read only this agent's logs (repeatable).")
+@click.option("--agent", "-a", "only", multiple=True, type=AGENT, help="Read only this agent's logs (repeatable).")
 @click.option("--explain", is_flag=True, help="Say what was looked at, and why it gave nothing.")
 @click.option("--forgotten", is_flag=True, help="Also bring back sessions that you removed.")
 @click.option("--watch", "-w", is_flag=True, help="Then go on reading what is added, until stopped with Ctrl-C.")

@@ -8,7 +8,7 @@ import click
 
 from backstory.cli import output
 from backstory.cli.app import Found
-from backstory.cli.options import json_option, store_option
+from backstory.cli.options import AGENT, json_option, store_option
 from backstory.derive.naming import NO_PROMPT
 from backstory.errors import RunUnreadable
 from backstory.model import Outcome
@@ -27,7 +27,7 @@ MARKS = {"completed": ("✓", "green"), "failed": ("✗", "red"), "cancelled": (
 
 @click.command("list")
 @click.option("--all", "everything", is_flag=True, help="Every session on the machine, not only this project's.")
-@click.option("--agent", "-a", metavar="NAME", help="Only sessions of this agent.")
+@click.option("--agent", "-a", type=AGENT, help="Only sessions of this agent.")
 @click.option("--helpers", is_flag=True, help="Also the sessions of helpers (sub-agents).")
 @click.option("--unread", is_flag=True, help="Also files that are kept, and that nobody understands yet.")
 @click.option("--limit", "-n", type=int, help="How many; 0 for all.  [default: 50]")

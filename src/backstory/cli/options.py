@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from backstory.cli.app import App
-
 
 def _take_store(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
     if value is not None:
@@ -30,40 +28,43 @@ store_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def _sessions_starting(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[Any]:
-    from click.shell_completion import CompletionItem
+class Named(click.types.StringParamType):
+    """A text that names something. A shell completes it as the function ``completed`` of ``completing`` does."""
 
-    from backstory.cli import output
+    def __init__(self, name: str, completed: str) -> None:
+        self.name, self._completed = name, completed
 
-    app: App = ctx.find_root().obj or _app_for_completion()
-    items = []
-    for store in app.stores:
-        for session in store.sessions(limit=200) if store.exists else ():
-            value = session.shown_number or session.uid
-            if value.startswith(incomplete.upper()):
-                items.append(CompletionItem(output.one_liner(value), help=output.one_line(session.shown_title, 60)))
-    return items
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from backstory.cli import completing
+
+        found: list[Any] = getattr(completing, self._completed)(ctx, incomplete)
+        return found
 
 
-def _app_for_completion() -> App:
-    import os
-    from pathlib import Path
+AGENT = Named("name", "agents")
+REPOSITORY = Named("name", "repositories")
+GIT_BRANCH = Named("name", "git_branches")
+TOOL = Named("name", "tools")
+SESSION = Named("session", "sessions")
+SESSION_NAME = Named("name", "session_names")
+SETTING = Named("key", "settings")
 
-    from backstory.cli.app import App
 
-    return App(os.environ, Path.cwd())
+def sessions_starting(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    """The sessions whose number or uid begins so, for a shell to complete."""
+    return SESSION.shell_complete(ctx, param, incomplete)
 
 
 def session_argument(**how: Any) -> Callable[[Any], Any]:
     """The argument that names a session: number, name, uid prefix or the agent's own id."""
     metavar = "SESSION" if how.get("required", True) else "[SESSION]"
-    return click.argument("session", metavar=metavar, shell_complete=_sessions_starting, **how)
+    return click.argument("session", metavar=metavar, shell_complete=sessions_starting, **how)
 
 
 def sessions_argument(*, required: bool = False) -> Callable[[Any], Any]:
     """Any number of sessions, or one at least."""
     metavar = "SESSION..." if required else "[SESSION]..."
-    return click.argument("sessions", metavar=metavar, nargs=-1, required=required, shell_complete=_sessions_starting)
+    return click.argument("sessions", metavar=metavar, nargs=-1, required=required, shell_complete=sessions_starting)
 
 
 def readable(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from backstory.cli import output
+from backstory.cli import Group, output
 from backstory.cli.options import json_option, store_option
 from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import NotQueued, SessionAmbiguous, SessionNotFound
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from backstory.store.queue import Text
 
 
-@click.group("queue")
+@click.group("queue", cls=Group)
 def command() -> None:
     """See, change and run what waits for sessions."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,26 +11,28 @@ from backstory.cli import output
 from backstory.cli.acting import here, own_session, ready_to_begin
 from backstory.cli.app import Found
 from backstory.cli.driving import Driver, request_for, runner_of
-from backstory.cli.options import store_option
+from backstory.cli.options import AGENT, SESSION_NAME, store_option
 from backstory.cli.points import RECORD, find, meant, tell_moved
 from backstory.cli.printing import printer_for
+from backstory.cli.prompt_input import PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
-from backstory.errors import PromptNotText, SessionNotFound
+from backstory.errors import SessionNotFound
 from backstory.model import Permissions
 from backstory.store.queue import Options
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.cli.points import Meant
+    from backstory.runs.runner import Runner
     from backstory.store import Session, Store
 
 
 @click.command("run")
 @click.argument("prompt", nargs=-1)
-@click.option("--agent", "-a", metavar="NAME", help="The agent to run.  [default: the setting run.agent]")
+@click.option("--agent", "-a", type=AGENT, help="The agent to run.  [default: the setting run.agent]")
 @click.option("--model", "-m", metavar="NAME", help="The model, in the agent's words.")
 @click.option("--new", "-n", "is_new", is_flag=True, help="Begin a new session.")
-@click.option("--name", metavar="NAME", help="The session of this name; it is begun if there is none.")
+@click.option("--name", type=SESSION_NAME, help="The session of this name; it is begun if there is none.")
 @click.option("--session", "-S", "wanted", metavar="SESSION", help="The session to go on with: S3, a name, a uid.")
 @click.option("--at", metavar="POINT", help="Follow this record (@12) or branch (its name or number).")
 @click.option("--permissions", type=click.Choice([each.value for each in Permissions]), help="What needs no asking.")
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 @click.option("--wait", "if_busy", flag_value="wait", help="If it is busy: wait until this has been run.")
 @click.option("--fail", "if_busy", flag_value="fail", help="If it is busy: do nothing and fail (exit code 75).")
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
+@input_options
 @trust_option
 @store_option
 @click.pass_context
@@ -47,7 +49,10 @@ def command(
     ctx: click.Context, prompt: tuple[str, ...], agent: str | None, model: str | None, is_new: bool, name: str | None,
     wanted: str | None, at: str | None, permissions: str | None, cwd: Path | None, if_busy: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run PROMPT, or what comes on stdin, in an agent. The session so far goes along, whichever agent it was.
+    """Run PROMPT in an agent. The session so far goes along, whichever agent it was.
+
+    What is piped in follows PROMPT, or is the prompt: git diff | backstory run "Explain this". In a loop over a pipe,
+    use --no-stdin. With --edit, or on a terminal without PROMPT, the prompt is written in $VISUAL or $EDITOR.
 
     Without -n, --name or -S it goes on with the session last active here. A first word such as @12 means that the
     prompt follows that record, as a branch of its own. Ctrl-C stops the agent, twice ends it.
@@ -57,11 +62,10 @@ def command(
     app: App = ctx.obj
     name = name or None
     _check_session(is_new=is_new, name=name, wanted=wanted)
-    at, text = _point_and_prompt(prompt, at, is_new=is_new)
+    given = PromptInput(ctx)
+    at, text = _point_and_prompt(prompt, at, given, is_new=is_new)
     may_act(app)
-    runner = runner_of(app)
-    runner.take_up(output.talk)
-    runner.cleanup_orphans(app.project_store, output.talk)
+    runner = _runner(app)
     fork = _fork(app, at, wanted or name) if at is not None else None
     asked = fork[0].session.uid if fork else wanted
     options = Options(
@@ -79,7 +83,17 @@ def command(
     app.project_store.choose_session(session, app.worktree)
     runner.projects.remember(app.project_store)
     driver = Driver(app, runner, app.project_store, session, printer_for(as_json=as_json))
-    ctx.exit(driver.run_or_queue(request, options, if_busy, as_json=as_json))
+    code = driver.run_or_queue(request, options, if_busy, as_json=as_json)
+    given.stored()
+    ctx.exit(code)
+
+
+def _runner(app: App) -> Runner:
+    """What runs the prompt, when earlier runs that are over are stored."""
+    runner = runner_of(app)
+    runner.take_up(output.talk)
+    runner.cleanup_orphans(app.project_store, output.talk)
+    return runner
 
 
 def _check_session(*, is_new: bool, name: str | None, wanted: str | None) -> None:
@@ -92,18 +106,16 @@ def _check_session(*, is_new: bool, name: str | None, wanted: str | None) -> Non
         raise click.UsageError("--name and --session cannot be used together: both say which session is meant.")
 
 
-def _point_and_prompt(words: tuple[str, ...], at: str | None, *, is_new: bool) -> tuple[str | None, str]:
+def _point_and_prompt(
+    words: tuple[str, ...], at: str | None, given: PromptInput, *, is_new: bool
+) -> tuple[str | None, str]:
     """What the prompt follows, if that was said, and the prompt: ``@12`` is one where nothing comes after it."""
-    point, text = at, ""
-    if at is None and words and RECORD.fullmatch(words[0]):
-        # Also an empty prompt is one that was meant: nobody wants the number to be run instead.
-        text = " ".join(words[1:]) if words[1:] else from_stdin()
-        point, text = (words[0], text) if words[1:] or text.strip() else (None, words[0])
-    else:
-        text = " ".join(words) if words else from_stdin()
-    if point is not None and is_new:
-        raise click.UsageError(f"A new session has no {point} to follow: leave out --new.")
-    return point, text
+    # Also an empty prompt is one that was meant: nobody wants the number to be run instead.
+    if at is None and words and RECORD.fullmatch(words[0]) and (words[1:] or given.has_more()):
+        at, words = words[0], words[1:]
+    if at is not None and is_new:
+        raise click.UsageError(f"A new session has no {at} to follow: leave out --new.")
+    return at, given.text(words)
 
 
 def _fork(app: App, at: str, wanted: str | None) -> tuple[Found, Meant]:
@@ -130,16 +142,6 @@ def _known(app: App, wanted: str | None, name: str | None) -> tuple[Store, Sessi
         return store, _last_here(app) if name is None else store.session(name)
     except SessionNotFound:
         return store, None
-
-
-def from_stdin() -> str:
-    """What is given on stdin; nothing where that is a terminal. Raises PromptNotText."""
-    if sys.stdin.isatty():
-        return ""
-    try:
-        return sys.stdin.buffer.read().decode()
-    except UnicodeDecodeError as refused:
-        raise PromptNotText from refused
 
 
 def _session(app: App, *, is_new: bool, name: str | None, wanted: str | None) -> Session:

@@ -28,7 +28,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.cli import output
-from backstory.cli.options import json_option, moment, readable, since_option, store_option, until_option
+from backstory.cli.options import (
+    AGENT,
+    GIT_BRANCH,
+    REPOSITORY,
+    SESSION,
+    TOOL,
+    json_option,
+    moment,
+    readable,
+    since_option,
+    store_option,
+    until_option,
+)
 from backstory.derive.naming import NO_PROMPT
 from backstory.search.query import Excerpt, Findings, find, find_exact, find_listed, find_pattern
 from backstory.store import Filter
@@ -47,19 +59,19 @@ MARKER = "BACKSTORY_RUN"
 
 @click.command("search")
 @click.argument("query", nargs=-1)
-@click.option("--agent", "-a", metavar="NAME", help="Only sessions of this agent.")
+@click.option("--agent", "-a", type=AGENT, help="Only sessions of this agent.")
 @click.option("--here", is_flag=True, help="Only this project's sessions.")
-@click.option("--repo", metavar="NAME", help="Only sessions in this repository: owner/name, or name.")
-@click.option("--branch", metavar="NAME", help="Only sessions that were on this git branch; * stands for anything.")
+@click.option("--repo", type=REPOSITORY, help="Only sessions in this repository: owner/name, or name.")
+@click.option("--branch", type=GIT_BRANCH, help="Only sessions that were on this git branch; * stands for anything.")
 @click.option("--path", metavar="PATH", help="Only sessions that touched this file or folder, or a path that ends so.")
 @click.option("--ref", metavar="REF", help="Only sessions that name this: 12, 1a2b3c4, ABC-12, a URL.")
 @since_option
 @until_option
 @click.option("--role", type=click.Choice(sorted(ROLES)), help="Only what the user, the assistant, a tool, … said.")
 @click.option("--scope", "scopes", multiple=True, type=click.Choice(sorted(map(str, SCOPE_WEIGHT))), help="Only there.")
-@click.option("--tool", metavar="NAME", help="Only calls of this tool, and what came back.")
-@click.option("--session", "inside", metavar="SESSION", help="Only in this session.")
-@click.option("--not", "without", metavar="SESSION", multiple=True, help="Leave this session out.")
+@click.option("--tool", type=TOOL, help="Only calls of this tool, and what came back.")
+@click.option("--session", "inside", type=SESSION, help="Only in this session.")
+@click.option("--not", "without", type=SESSION, multiple=True, help="Leave this session out.")
 @click.option("--exact", is_flag=True, help="To the letter: case, signs and blanks as typed.")
 @click.option("--regex", is_flag=True, help="As a regular expression (Python's); newest sessions first.")
 @click.option("--no-near", is_flag=True, help="Only the words as typed: no other forms, no parts of identifiers.")

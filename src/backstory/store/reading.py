@@ -123,6 +123,14 @@ class Reading(Database):
         """The sessions that come from this one."""
         return [self._told(each) for each in self._read(lambda db: sessions.children(db, id_of(session)))]
 
+    def repositories(self) -> list[str]:
+        """The repositories of sessions, the last active first; none of a store that is not there."""
+        return self._read_if_begun(sessions.repositories, [])
+
+    def git_branches(self) -> list[str]:
+        """The git branches that sessions were on, the last active first; none of a store that is not there."""
+        return self._read_if_begun(sessions.git_branches, [])
+
     def folders(self) -> list[str]:
         """The folders that sessions began in, and the roots of their worktrees; none of a store that is not there."""
         return self._read_if_begun(sessions.folders, [])

@@ -437,6 +437,25 @@ def _session(row: tuple[object, ...]) -> Session:
     return Session(**values)  # type: ignore[arg-type]
 
 
+def repositories(db: apsw.Connection) -> list[str]:
+    """The repositories of sessions, the last active first."""
+    rows = db.execute(
+        "select repository from sessions where repository <> '' group by 1 "
+        "order by max(coalesce(last_active, 0)) desc, 1"
+    )
+    return [str(name) for (name,) in rows]
+
+
+def git_branches(db: apsw.Connection) -> list[str]:
+    """The git branches that sessions were on, the last active first."""
+    rows = db.execute(
+        "select named.branch from (select id, branch from sessions union select session_id, branch from "
+        "session_branches) named join sessions s on s.id = named.id where named.branch <> '' group by 1 "
+        "order by max(coalesce(s.last_active, 0)) desc, 1"
+    )
+    return [str(name) for (name,) in rows]
+
+
 def folders(db: apsw.Connection) -> list[str]:
     """The folders that sessions began in, and the roots of their worktrees, each once."""
     rows = db.execute(

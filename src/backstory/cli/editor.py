@@ -1,0 +1,142 @@
+"""A prompt written in the person's own editor. Its file is kept until what it says is stored elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backstory.cli import output
+from backstory.errors import EditorFailed, EditorMissing, PromptLeftEmpty, PromptNotText
+from backstory.store.private import make_private_folder, write_private
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+DRAFTS = "drafts"
+"""The folder below BACKSTORY_HOME in which prompts are written, each in a folder of its own for what editors add."""
+HELP_BEGINS = "# backstory:"
+HELP = (
+    f"{HELP_BEGINS} write the prompt, save, and close the editor to run it.",
+    f"{HELP_BEGINS} an empty prompt is not run. Only these lines are removed.",
+)
+FROM_STDIN = f"{HELP_BEGINS} what came on stdin follows the prompt."
+
+
+class Draft:
+    """A prompt while it is written. ``home``: BACKSTORY_HOME."""
+
+    def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
+        self._home, self._environ = home, environ
+        self._file: Path | None = None
+
+    def write(self, text: str, *, with_stdin: bool) -> str:
+        """What the person makes of a text; nothing of it is run if this raises.
+
+        Raises EditorMissing, EditorFailed, PromptLeftEmpty, PromptNotText, and for its file DiskFull, CannotWrite.
+        """
+        command = _editor(self._environ)
+        help_lines = (*HELP, FROM_STDIN) if with_stdin else HELP
+        self._file = _made(self._home / DRAFTS, "\n".join([text, "", *help_lines, ""]))
+        _edit(command, self._file)
+        written = self._written().decode("utf-8", "surrogateescape")
+        if not written:
+            raise PromptLeftEmpty
+        try:
+            written.encode()
+        except UnicodeEncodeError as refused:
+            raise PromptNotText from refused
+        return written
+
+    def remove(self) -> None:
+        """Remove the file: what it says is stored, or nothing."""
+        if self._file is not None:
+            shutil.rmtree(self._file.parent, ignore_errors=True)
+            self._file = None
+
+    def tell(self) -> None:
+        """Say where the text is if it is stored nowhere else."""
+        written = self._written()
+        if self._file is None or not written:
+            self.remove()
+            return
+        write_private(self._file, written)
+        output.talk(f"Your text is kept. To use it, add to the command: < {shlex.quote(str(self._file))}")
+
+    def _written(self) -> bytes:
+        """The prompt, without our own lines and without blank lines around it."""
+        if self._file is None:
+            return b""
+        with suppress(OSError):
+            lines = self._file.read_bytes().splitlines(keepends=True)
+            return b"".join(line for line in lines if not line.startswith(HELP_BEGINS.encode())).strip()
+        return b""
+
+
+def _editor(environ: Mapping[str, str]) -> list[str]:
+    """The person's editor with its arguments. Raises EditorMissing."""
+    said = environ.get("VISUAL") or environ.get("EDITOR") or ""
+    try:
+        words = shlex.split(said)
+    except ValueError as refused:
+        raise EditorMissing(said) from refused
+    if not words:
+        raise EditorMissing(None)
+    program = shutil.which(words[0], path=environ.get("PATH"))
+    if program is None:
+        raise EditorMissing(words[0])
+    return [program, *words[1:]]
+
+
+def _made(folder: Path, text: str) -> Path:
+    """A private file with a text. Raises DiskFull, CannotWrite, PromptNotText."""
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as refused:
+        raise PromptNotText from refused
+    make_private_folder(folder)
+    file = Path(tempfile.mkdtemp(dir=folder)) / "prompt.md"
+    write_private(file, data)
+    return file
+
+
+def _edit(command: list[str], file: Path) -> None:
+    """Wait until the editor is closed. Raises EditorFailed."""
+    try:
+        with _terminal() as streams:
+            process = subprocess.Popen([*command, str(file)], **streams)
+            # Ctrl-C is for the editor, as long as it is there.
+            before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+            try:
+                code = process.wait()
+            finally:
+                signal.signal(signal.SIGINT, before)
+    except OSError as refused:
+        raise EditorFailed(command[0], refused.strerror or str(refused)) from refused
+    if code:
+        raise EditorFailed(command[0], f"exit code {code}" if code > 0 else f"signal {-code}")
+
+
+@contextmanager
+def _terminal() -> Iterator[dict[str, Any]]:
+    """The terminal for the editor, also where our own stdin or stdout is a pipe."""
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        yield {}
+        return
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+    except OSError:
+        # Nobody types; a program that edits by itself still does. Its words are no data of ours.
+        yield {"stdin": subprocess.DEVNULL, "stdout": sys.stderr}
+        return
+    try:
+        yield {"stdin": terminal, "stdout": terminal}
+    finally:
+        os.close(terminal)

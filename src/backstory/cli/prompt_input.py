@@ -1,0 +1,97 @@
+"""Where a prompt comes from: words of the command, stdin, an editor, or some of these together."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backstory.cli import stdin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from backstory.cli.app import App
+    from backstory.cli.editor import Draft
+
+READS_STDIN, EDITS = "backstory.reads_stdin", "backstory.edits"
+
+
+def input_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Options for all that takes a prompt; ``PromptInput`` reads them."""
+    for option in (
+        click.option(
+            "--stdin/--no-stdin",
+            default=None,
+            expose_value=False,
+            callback=_noted(READS_STDIN),
+            help="Wait for what is piped in, however long. / Do not read it: needed in a loop over a pipe.",
+        ),
+        click.option(
+            "--edit", is_flag=True, expose_value=False, callback=_noted(EDITS), help="Write the prompt in $EDITOR."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def _noted(name: str) -> Callable[[click.Context, click.Parameter, bool | None], None]:
+    def note(ctx: click.Context, _param: click.Parameter, value: bool | None) -> None:
+        ctx.meta[name] = value
+
+    return note
+
+
+class PromptInput:
+    """The prompt of one command. Without words it is what comes on stdin, or what is written in an editor."""
+
+    def __init__(self, ctx: click.Context) -> None:
+        self._ctx = ctx
+        self._draft: Draft | None = None
+        self._reads_stdin: bool | None = ctx.meta[READS_STDIN]
+        self._edits: bool = ctx.meta[EDITS]
+        self._edits_without_words = self._edits or (self._reads_stdin is not True and stdin.is_terminal())
+
+    def has_more(self) -> bool:
+        """Whether there is a prompt without any word."""
+        return self._edits_without_words or bool(self._alone.strip())
+
+    def text(self, words: Sequence[str]) -> str:
+        """The prompt: the words, then what comes on stdin; nothing where neither is there.
+
+        Raises StdinTooLong, StdinUnreadable, PromptNotText, and as ``Draft.write`` does.
+        """
+        typed = " ".join(words)
+        if self._edits or (self._edits_without_words and not words):
+            piped = self._beside()
+            return _joined(self._written(typed, with_stdin=bool(piped.strip())), piped)
+        return _joined(typed, self._beside()) if words else self._alone
+
+    def stored(self) -> None:
+        """The prompt is stored: its draft is not needed."""
+        if self._draft is not None:
+            self._draft.remove()
+
+    def _written(self, typed: str, *, with_stdin: bool) -> str:
+        # Few prompts are written in an editor, and the others do not wait for what it needs.
+        from backstory.cli.editor import Draft
+
+        app: App = self._ctx.obj
+        self._draft = Draft(app.home, app.environ)
+        self._ctx.call_on_close(self._draft.tell)
+        return self._draft.write(typed, with_stdin=with_stdin)
+
+    @cached_property
+    def _alone(self) -> str:
+        return "" if self._reads_stdin is False else stdin.read_all()
+
+    def _beside(self) -> str:
+        if self._reads_stdin is None:
+            return stdin.read_beside()
+        return self._alone
+
+
+def _joined(typed: str, piped: str) -> str:
+    """A prompt, a blank line, and what came on stdin, as far as they are there."""
+    return "\n\n".join(each for each in (typed, piped) if each.strip()) or typed

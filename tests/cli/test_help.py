@@ -1,0 +1,47 @@
+"""``backstory help``, and what is said of a command that does not exist."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.support.shell import Shell
+
+pytestmark = pytest.mark.slow
+
+USAGE = 2
+
+
+@pytest.mark.parametrize("words", [(), ("search",), ("queue",), ("queue", "list"), ("help",)])
+def test_help_shows_what_the_option_shows(bare: Shell, words: tuple[str, ...]) -> None:
+    done = bare("help", *words)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == bare(*words, "--help").out
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("serch",), "search"), (("lst",), "list"), (("queue", "lst"), "list"), (("config", "gett"), "get"),
+        (("branch", "restor"), "restore"), (("help", "serch"), "search"), (("help", "queue", "drp"), "drop"),
+    ],
+)  # fmt: skip
+def test_the_command_that_was_probably_meant_is_named(bare: Shell, words: tuple[str, ...], meant: str) -> None:
+    done = bare(*words)
+    assert (done.code, done.out) == (USAGE, "")
+    assert done.err.endswith(f"Error: No such command '{words[-1]}'. Did you mean {meant}?\n")
+
+
+@pytest.mark.parametrize("words", [("xyzzy",), ("queue", "xyzzy"), ("help", "xyzzy")])
+def test_a_command_like_no_other_gets_no_guess(bare: Shell, words: tuple[str, ...]) -> None:
+    done = bare(*words)
+    assert done.code == USAGE
+    assert done.err.endswith("Error: No such command 'xyzzy'.\n")
+
+
+def test_a_command_without_commands_has_none_to_help_with(bare: Shell) -> None:
+    done = bare("help", "search", "words")
+    assert done.code == USAGE
+    assert "search has no command 'words'" in done.err
