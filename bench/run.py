@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -61,19 +62,27 @@ class Place:
         return subprocess.run(command, cwd=self.project, env=self.environ(), capture_output=True, text=True, check=True)
 
 
-def overhead_ms(place: Place, runs: int) -> float:
-    """A whole run less the agent alone, median."""
+def overhead_ms(place: Place, runs: int) -> tuple[float, float]:
+    """A whole run less the agent alone, medians: on the clock, and of the processor."""
     bare = place.agent(200, 0)
-    differences = []
+    walls, cpus = [], []
     place.run("warm up")
     for _ in range(runs):
-        started = time.perf_counter()
+        before = _spent()
         subprocess.run(bare, input="x", capture_output=True, text=True, check=True)
-        alone = time.perf_counter() - started
-        started = time.perf_counter()
+        between = _spent()
         place.run("-n", "go")
-        differences.append((time.perf_counter() - started - alone) * 1000)
-    return statistics.median(differences)
+        after = _spent()
+        wall, cpu = (c - b - (b - a) for a, b, c in zip(before, between, after, strict=True))
+        walls.append(wall * 1000)
+        cpus.append(cpu * 1000)
+    return statistics.median(walls), statistics.median(cpus)
+
+
+def _spent() -> tuple[float, float]:
+    """The clock, and what the programs that were run have used of the processor, in seconds."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.perf_counter(), used.ru_utime + used.ru_stime
 
 
 def shown_after_ms(place: Place) -> tuple[float, float]:
@@ -149,7 +158,8 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder))
-        print(f"overhead over the bare agent   {overhead_ms(place, given.runs):8.0f} ms")
+        wall, cpu = overhead_ms(place, given.runs)
+        print(f"overhead over the bare agent   {wall:8.0f} ms, {cpu:.0f} ms of the processor")
         median, p95 = shown_after_ms(place)
         print(f"shown after, median / p95      {median:8.0f} / {p95:.0f} ms")
         print(f"at 200 events a second         {busy_percent(place):8.1f} % of a processor")

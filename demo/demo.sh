@@ -9,7 +9,9 @@ trap 'rm -rf "$work"' EXIT INT TERM
 cp -R "$here/home" "$work/home"
 HOME=$work/home
 BACKSTORY_HOME=$work/store
-export HOME BACKSTORY_HOME
+# Nobody is asked to leave a pager.
+PAGER=cat
+export HOME BACKSTORY_HOME PAGER
 unset CLAUDE_CONFIG_DIR CODEX_HOME 2>/dev/null || true
 cd "$work"
 

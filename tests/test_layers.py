@@ -12,13 +12,14 @@ import pytest
 from backstory.agents import names
 
 SOURCE = Path(__file__).parent.parent / "src" / "backstory"
-NOUNS = {"model", "errors", "ids", "times", "config", "bounds", "sqlite_memory"}
+NOUNS = {"model", "errors", "ids", "times", "config", "bounds", "lazy_regex", "sqlite_memory"}
 """The modules at the root beside the package itself; every other module is in a room."""
 ROOMS = {
     "conversation": "pure", "derive": "pure",
     "store": "store", "agents": "agents",
     "projects": "projects",
     "ingest": "work", "runs": "work", "search": "work", "export": "work",
+    "workspace": "workspace",
     "cli": "faces",
 }  # fmt: skip
 MAY_IMPORT = {
@@ -28,12 +29,14 @@ MAY_IMPORT = {
     "store": {"nouns", "pure", "store"},
     "projects": {"nouns", "pure", "store", "projects"},
     "work": {"nouns", "pure", "store", "agents", "projects", "work"},
-    "faces": {"nouns", "pure", "store", "agents", "projects", "work", "faces"},
+    "workspace": {"nouns", "pure", "store", "agents", "projects", "work", "workspace"},
+    "faces": {"nouns", "pure", "store", "agents", "projects", "work", "workspace", "faces"},
 }
 IMPURE = {"os", "io", "pathlib", "time", "random", "socket", "subprocess"}
 HOMES: dict[str, str | tuple[str, ...]] = {
     "apsw": ("store/", "agents/foreign.py", "sqlite_memory.py"), "zstandard": "store/codec.py", "click": "cli/",
     "rich": "cli/", "tomlkit": "config.py", "platformdirs": "cli/", "watchfiles": "ingest/watch.py",
+    "psutil": ("runs/process.py", "store/waiting.py"),
 }  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))
 IN_ROOMS = [path for path in MODULES if path not in (SOURCE / "__init__.py", SOURCE / "__main__.py")]
@@ -93,6 +96,25 @@ def test_imports_point_down(path: Path) -> None:
 )
 def test_a_pure_room_knows_no_files_clock_or_network(path: Path) -> None:
     assert {each.split(".")[0] for each in imports(path)} & IMPURE == set()
+
+
+WORKSPACE = [path for path in IN_ROOMS if path.parent.name == "workspace"]
+
+
+@pytest.mark.parametrize("path", WORKSPACE, ids=lambda path: path.stem)
+def test_the_workspace_has_no_terminal_and_no_environment(path: Path) -> None:
+    assert {each.split(".")[0] for each in imports(path)} & {"os", "sys", "click", "rich"} == set()
+    assert {node.id for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Name)} & {
+        "print", "input",
+    } == set()  # fmt: skip
+
+
+def test_a_plan_between_stores_knows_no_files_clock_network_or_database() -> None:
+    known = {each.split(".")[0] for each in imports(SOURCE / "store" / "plan.py")}
+    assert known & (IMPURE | {"apsw"}) == set()
+    assert {each for each in imports(SOURCE / "store" / "plan.py") if each.startswith("backstory.")} == {
+        "backstory.ids"
+    }
 
 
 def test_every_room_has_modules() -> None:

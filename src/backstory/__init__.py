@@ -57,7 +57,8 @@ if TYPE_CHECKING:
         Unknown,
         UserMessage,
     )
-    from backstory.store import Answer, Filter, Session, Store, StoredEvent, cleanup_orphans, open_store
+    from backstory.store import Filter, Session, Store, StoredEvent, cleanup_orphans, open_store
+    from backstory.store.readonly import Answer
 
 __version__ = "0.1.0"
 """A constant: reading package metadata at start-up would cost 50 ms."""
@@ -73,7 +74,8 @@ _HOMES = {
         "Outcome", "Plan", "Retry", "Thinking", "Tokens", "Tool", "ToolCall", "ToolResult", "Turn", "Unknown",
         "UserMessage",
     ),
-    "backstory.store": ("Answer", "Filter", "Session", "Store", "StoredEvent", "cleanup_orphans", "open_store"),
+    "backstory.store": ("Filter", "Session", "Store", "StoredEvent", "cleanup_orphans", "open_store"),
+    "backstory.store.readonly": ("Answer",),
     "backstory.conversation.tree": ("get_ancestry", "get_leaf_messages", "get_leaves"),
 }  # fmt: skip
 _EARLIER = {"ToldTurn": "TurnWithEvents"}

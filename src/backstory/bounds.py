@@ -6,6 +6,7 @@ An agent may write any value. One that cannot be kept is None, never a wrong num
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime, timedelta
 
 INTEGER_MAX = 2**63 - 1
 """The largest integer of a column."""
@@ -16,6 +17,7 @@ TIME_MAX_MS = 253_402_300_799_999
 OUT_OF_RANGE = "out of range: "
 """A value of an agent that cannot be kept is counted under this and its name."""
 _DIGITS_MAX = 19
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def count(value: object) -> int | None:
@@ -48,3 +50,19 @@ def added(*counts: int | None) -> int:
 def time_ms(ms: int | None) -> int | None:
     """A time in ms since 1970; None where it is before that, or after the year 9999."""
     return ms if ms is not None and 0 <= ms <= TIME_MAX_MS else None
+
+
+def moment(ms: int | None) -> datetime | None:
+    """A time in UTC; None for one that no calendar of ours has. A store of an earlier version may hold any."""
+    at = time_ms(ms)
+    return None if at is None else _EPOCH + timedelta(milliseconds=at)
+
+
+def iso(ms: int | None) -> str | None:
+    """A time as JSON has it: ISO 8601, UTC, with milliseconds and Z.
+
+    >>> iso(1_790_000_000_123), iso(None)
+    ('2026-09-21T14:13:20.123Z', None)
+    """
+    at = moment(ms)
+    return None if at is None else at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -66,6 +66,18 @@ class SessionsNotCopied(BackstoryError):
         )
 
 
+class CopiesBehind(BackstoryError):
+    """What was decided elsewhere about sessions of a store could not be written into it."""
+
+    exit_code = 75
+
+    def __init__(self, path: Path, sessions: int, reason: str) -> None:
+        super().__init__(
+            f"What you decided about {sessions} session{'s' * (sessions != 1)} of {path} could not be written there "
+            f"({reason}). The next `backstory ingest` tries again."
+        )
+
+
 class NotASession(BackstoryError):
     """A call of the Python API was given something else where a session belongs."""
 
@@ -270,6 +282,12 @@ def in_words(refused: Exception) -> str:
     return f"{type(refused).__name__}: {said}" if said else type(refused).__name__
 
 
+def short_reason(refused: Exception) -> str:
+    """Why a store could not be written, in a word or two where that is known."""
+    short = {StoreBusy: "locked", StoreReadOnly: "read-only", DiskFull: "disk full", StoreNotFound: "not there"}
+    return next((reason for kind, reason in short.items() if isinstance(refused, kind)), in_words(refused))
+
+
 class FileInTheWay(BackstoryError):
     """A file that a command would write exists with other content."""
 
@@ -425,8 +443,8 @@ class QueueUnusable(BackstoryError):
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
-            f"{path} cannot be used as a queue ({detail}). It was left as it is: move it aside, and say it again. "
-            "Sessions are not touched by this."
+            f"{path} cannot be used as a queue ({detail}). The file was not changed. Move it aside and repeat the "
+            "command; sessions are not touched by this."
         )
 
 
@@ -443,12 +461,12 @@ class QueueReadOnly(BackstoryError):
 
 
 class NotQueued(BackstoryError):
-    """A text was named that does not wait."""
+    """A text was named that is not queued."""
 
     exit_code = 66
 
     def __init__(self, wanted: str) -> None:
-        super().__init__(f"Nothing that waits is called {wanted!r} or starts with it. Try: backstory queue list")
+        super().__init__(f"No queued prompt matches {wanted!r}. Try: backstory queue list")
 
 
 class AgentMissing(BackstoryError):
@@ -592,7 +610,19 @@ class NothingRuns(BackstoryError):
     exit_code = 66
 
     def __init__(self, session: str) -> None:
-        super().__init__(f"{session} is not running. `backstory ps` lists what runs.")
+        super().__init__(f"{session} is not running. `backstory ps` lists running sessions.")
+
+
+class NotRunning(BackstoryError):
+    """A message or a follow-up is for a running session, and the session is not running."""
+
+    exit_code = 75
+
+    def __init__(self, session: str) -> None:
+        super().__init__(
+            f"{session} is not running, so nothing was sent or queued. Add --or-run to run it as a prompt now, or "
+            "--no-run to queue it."
+        )
 
 
 class PromptNotText(BackstoryError):
@@ -733,9 +763,28 @@ class NoSessionHere(BackstoryError):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
-            f"There is no session in {folder} yet. Begin one with `backstory run`, read what is there with "
-            "`backstory ingest`, or name one that `backstory list --all` shows."
+            f'There is no session in {folder} yet. Start one with `backstory run -n "…"`, import what agents logged '
+            "here with `backstory ingest`, or name one that `backstory list --all` shows."
         )
+
+
+class SeveralRunHere(BackstoryError):
+    """No session was named, and several are running here."""
+
+    exit_code = 64
+
+    def __init__(self, running: Sequence[str]) -> None:
+        super().__init__(f"Several sessions are running here: {', '.join(running)}. Name the one you mean with -S.")
+
+
+class TurnNotFound(BackstoryError):
+    """A session has no turn of this number."""
+
+    exit_code = 66
+
+    def __init__(self, session: str, turns: int) -> None:
+        how = f": give -t a number from 1 to {turns}" if turns > 1 else ""
+        super().__init__(f"{session} has {turns or 'no'} turn{'s' * (turns != 1)}{how}.")
 
 
 class RecordNotFound(BackstoryError):

@@ -6,10 +6,10 @@ A uid is 26 characters of Crockford's base 32: 10 of time (48 bits, ms since 197
 from __future__ import annotations
 
 import hashlib
-import re
 from datetime import datetime
 
 from backstory import bounds
+from backstory.lazy_regex import lazy_regex
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 UID_LENGTH = 26
@@ -21,9 +21,9 @@ HEAD_BYTES = 64 * 1024
 """How much of a log is searched for its first timestamp."""
 
 _VALUES = {letter: value for value, letter in enumerate(ALPHABET)} | {"O": 0, "I": 1, "L": 1}
-_TIMESTAMP = re.compile(rb'"timestamp"\s*:\s*"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d))"')
-_TOKEN = re.compile(rb'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"?|[][{}\n]')
-_LIKE_A_TIME = re.compile(r"[+-]?\d{4,}-\d\d-\d\d[Tt ]")
+_TIMESTAMP = lazy_regex(rb'"timestamp"\s*:\s*"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d))"')
+_TOKEN = lazy_regex(rb'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"?|[][{}\n]')
+_LIKE_A_TIME = lazy_regex(r"[+-]?\d{4,}-\d\d-\d\d[Tt ]")
 
 
 def encode(number: int, length: int = UID_LENGTH) -> str:

@@ -105,6 +105,10 @@ class ToolResult(Event, frozen=True, kw_only=True, omit_defaults=True):
     is_error: bool = False
     changes: dict[str, str] = field(default_factory=dict)
     """Files that a command changed, where the agent says so: ``create``, ``edit`` or ``delete`` by path."""
+    duration_ms: int | None = None
+    """How long the tool took, where the agent says so."""
+    details: str = ""
+    """What else the tool returned, as JSON; in the full form only."""
 
 
 class Error(Event, frozen=True, kw_only=True, omit_defaults=True):
@@ -153,10 +157,11 @@ class ModelSwitch(Event, frozen=True, kw_only=True):
 
 
 class Retry(Event, frozen=True, kw_only=True, omit_defaults=True):
-    """A request failed and was sent again."""
+    """A request failed and was sent again: which try this is, of how many, and why in words."""
 
     kind: ClassVar[str] = "Retry"
     attempt: int = 0
+    attempts_max: int = 0
     message: str = ""
 
 
@@ -426,6 +431,15 @@ class Record(Struct, frozen=True):
     """False for a delta, which a later record says whole."""
     delta: str = ""
     """Text to show at once."""
+
+
+class RunFacts(Struct, frozen=True, kw_only=True):
+    """What the agent's own log says of records of a run's stream; each is named by its offset in the stream."""
+
+    times: dict[int, int] = {}
+    """When it was, in ms since 1970."""
+    inputs: dict[int, dict[str, Any]] = {}
+    """What the call in it was given, where the stream does not say that whole."""
 
 
 class Parsed(Struct, frozen=True):

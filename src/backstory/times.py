@@ -11,10 +11,11 @@ import re
 from datetime import datetime, timedelta
 
 from backstory.errors import BadTime
+from backstory.lazy_regex import lazy_regex
 
 TEXT_CHARS_MAX = 100
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_WEEKDAY = re.compile(
+_WEEKDAY = lazy_regex(
     r"(?:(?:last|this|on) )?(?:(mon)(?:day)?|(tue)(?:s|sday)?|(wed)(?:nesday)?|(thu)(?:r|rs|rsday)?|(fri)(?:day)?"
     r"|(sat)(?:urday)?|(sun)(?:day)?)"
 )
@@ -25,23 +26,23 @@ _MONTH = (
 )
 _DAY, _YEAR = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?", r"(?P<year>\d{4})"
 _NAMED_DATE = (
-    re.compile(rf"(?:in )?{_MONTH}(?:,? {_YEAR})?"),
-    re.compile(rf"{_MONTH}\.? {_DAY}(?:,? {_YEAR})?"),
-    re.compile(rf"{_DAY}\.? (?:of )?{_MONTH}(?:,? {_YEAR})?"),
+    lazy_regex(rf"(?:in )?{_MONTH}(?:,? {_YEAR})?"),
+    lazy_regex(rf"{_MONTH}\.? {_DAY}(?:,? {_YEAR})?"),
+    lazy_regex(rf"{_DAY}\.? (?:of )?{_MONTH}(?:,? {_YEAR})?"),
 )
 _NUMBERS = {
     "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
     "nine": 9, "ten": 10, "eleven": 11, "twelve": 12,
 }  # fmt: skip
-_AMOUNT = re.compile(
+_AMOUNT = lazy_regex(
     rf"(\d+|{'|'.join(sorted(_NUMBERS, key=len, reverse=True))}) ?(?:"
     r"(?P<s>s|secs?|seconds?)|(?P<min>m|mins?|minutes?)|(?P<h>h|hrs?|hours?)|(?P<d>d|days?)|(?P<w>w|wks?|weeks?)"
     r"|(?P<mo>mo|mos|months?)|(?P<y>y|yrs?|years?))(?![a-z])(?:,? ?(?:and )?)"
 )
 _SECONDS = {"s": 1, "min": 60, "h": 3600}
-_PERIOD = re.compile(r"(this|last|previous) (day|week|month|year)")
-_CLOCK = re.compile(r"(?:(.*?),? (?:at )?)?(?:(\d{1,2}):(\d{2})|(\d{1,2})(?::(\d{2}))? ?([ap])m|(noon|midnight))")
-_ISO_DATE = re.compile(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?")
+_PERIOD = lazy_regex(r"(this|last|previous) (day|week|month|year)")
+_CLOCK = lazy_regex(r"(?:(.*?),? (?:at )?)?(?:(\d{1,2}):(\d{2})|(\d{1,2})(?::(\d{2}))? ?([ap])m|(noon|midnight))")
+_ISO_DATE = lazy_regex(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?")
 
 Span = tuple[datetime, datetime]
 

@@ -22,7 +22,7 @@ from backstory.ingest.ingest import ingest
 from backstory.ingest.log_reader import numbered_lines
 from backstory.ingest.reindex import reindex
 from backstory.ingest.report import Report
-from backstory.model import AssistantText, Hook, ToolResult, Turn, UserMessage
+from backstory.model import AssistantText, Event, Hook, ToolResult, Turn, UserMessage
 from tests.support import ah_files
 from tests.support.ah_files import CASES, SESSION, AhFile, call, result, ulid
 from tests.support.clock import NOW
@@ -300,6 +300,67 @@ def test_an_events_details_and_a_blocks_own_columns_are_kept_as_they_are(machine
     assert details == ['{"attempt": 2, "delay_ms": 1000, "status": 529, "error": "overloaded"}']
     results = [block for each in records for block in each.get("blocks", []) if block["block_type"] == "tool_result"]
     assert [block["duration_ms"] for block in results] == [12, 12, 250, 12, 0]
+
+
+def test_sql_has_the_duration_and_the_details_of_a_result(machine: Machine, project: Path) -> None:
+    put(project, "busy")
+    read(machine, project)
+
+    def full_form(session_id: int, seq: int, part: int | None) -> Event | None:
+        (stored,) = machine.store.events(session_id, after=(seq, (part or 0) - 1), limit=1)
+        return FullForms(machine.store).of(stored)
+
+    def asked(sql: str) -> list[object]:
+        rows = machine.store.execute_read_only(sql, full_form=full_form).rows
+        return [value for row in rows for value in row]
+
+    blocks = "select {} from content_blocks where block_type = '{}' order by id"
+    assert asked(blocks.format("duration_ms", "tool_result")) == [12, 12, 250, 12, 0]
+    assert set(asked(blocks.format("duration_ms", "tool_use"))) == {12, 250, 0}
+    assert set(asked("select duration_ms from tool_calls")) == {12, 250, 0}
+    ended = "select json_extract(details, '$.duration_ms') from events where event_type = 'tool_call_end' order by id"
+    assert asked(ended) == [12, 12, 250, 12, 0]
+    records = [json.loads(line) for line, _ in numbered_lines(machine.store, machine.store.logs()[0])]
+    in_file = [block["details"] for each in records for block in each.get("blocks", []) if "tool_result" in str(block)]
+    assert asked(blocks.format("details", "tool_result")) == in_file
+
+
+def test_details_of_a_result_are_in_its_full_form_alone(machine: Machine, project: Path) -> None:
+    file = AhFile(project / ".ah" / f"{SESSION}.db")
+    file.user("Print", parent=None)
+    file.answer(call("bash", "toolu_1", command="ls"))
+    file.message("user", result("toolu_1", "a", details='{"exit_code":0}', duration_ms=None))
+    read(machine, project)
+    (found,) = [each for each in machine.store.events(machine.store.session(SESSION)) if each.kind == "ToolResult"]
+    full = FullForms(machine.store).of(found)
+    assert isinstance(full, ToolResult) and isinstance(found.event, ToolResult)
+    assert (full.details, full.duration_ms) == ('{"exit_code":0}', None)
+    assert found.event.details == ""
+
+
+@pytest.mark.parametrize("is_fork_current", [False, True])
+@pytest.mark.parametrize("is_behind_the_result", [False, True])
+def test_a_fork_behind_a_call_leaves_the_branch_current_that_was(
+    machine: Machine, project: Path, is_behind_the_result: bool, is_fork_current: bool
+) -> None:
+    file = AhFile(project / ".ah" / f"{SESSION}.db")
+    file.user("Look", parent=None)
+    asked = file.answer("Let me.", call("bash", "toolu_1", command="ls"))
+    came = file.message("user", result("toolu_1", "a"))
+    first = file.answer("It is here.")
+    file.user("Another way", parent=came if is_behind_the_result else asked)
+    fork = file.answer("It is there.")
+    tip = fork if is_fork_current else first
+    file.ask("insert or replace into context(key, value) values ('current_message', ?)", tip)
+    read(machine, project)
+    session = machine.store.session(SESSION)
+    texts = [
+        event.text
+        for turn in machine.store.context_turns(session, 10_000)
+        for event in turn.events
+        if isinstance(event, AssistantText)
+    ]
+    assert texts == ["Let me.", "It is there." if is_fork_current else "It is here."]
 
 
 def test_texts_in_the_queue_are_told_in_the_order_they_came(machine: Machine, project: Path) -> None:

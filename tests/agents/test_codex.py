@@ -500,7 +500,9 @@ def test_a_log_that_stops_short_says_nothing_of_how_its_turn_ended() -> None:
 
 
 def test_a_retried_request_is_a_retry() -> None:
-    assert only(said(meta(), event("stream_error", message="1/5")), Retry) == Retry(message="1/5")
+    assert only(said(meta(), event("stream_error", message="1/5")), Retry) == Retry(
+        attempt=1, attempts_max=5, message="1/5"
+    )
 
 
 # tokens ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from backstory.agents.contract import Exit
+from backstory.agents.contract import CUT_OFF, Exit
 from backstory.model import (
     AssistantText,
     Command,
@@ -418,8 +418,8 @@ def test_a_nudge_behind_a_summary_is_none() -> None:
 
 def test_a_retry_says_why() -> None:
     assert recorded("claude", "error-429-then-ok").all(Retry) == [
-        Retry(attempt=1, message="429 rate_limit"),
-        Retry(attempt=2, message="429 rate_limit"),
+        Retry(attempt=1, attempts_max=2, message="rate limit (429)"),
+        Retry(attempt=2, attempts_max=2, message="rate limit (429)"),
     ]
 
 
@@ -604,3 +604,80 @@ def test_a_run_that_says_nothing_at_all_is_judged_by_its_exit(agent: str) -> Non
             ending = ran(agent, [], each).ending
             assert ending.outcome == outcome, msgspec.json.encode(each)
             assert (ending.error is None) == (outcome == Outcome.CANCELLED)
+
+
+UNSEEN = Exit(code=0, was_seen=False)
+OVERLOADED = {
+    "claude": [line(type="assistant", isApiErrorMessage=True, is_api_error_message=True, message={"content": []})],
+    "codex": [line(type="error", message="stream disconnected")],
+}
+
+
+@every_agent
+def test_a_run_whose_end_nobody_saw_says_that_and_no_exit_code(agent: str) -> None:
+    ending = ran(agent, [], UNSEEN).ending
+    assert (ending.outcome, ending.error) == (Outcome.CRASHED, CUT_OFF)
+
+
+@every_agent
+def test_words_on_stderr_are_no_reason_why_a_run_ended_that_nobody_saw(agent: str) -> None:
+    ending = ran(agent, [], UNSEEN, (b"a warning",)).ending
+    assert (ending.outcome, ending.error) == (Outcome.CRASHED, f"{CUT_OFF}\na warning")
+
+
+@every_agent
+def test_an_error_that_was_shown_does_not_stand_for_an_end_that_nobody_saw(agent: str) -> None:
+    ending = ran(agent, OVERLOADED[agent], UNSEEN, (b"2026-09-21T10:00:00Z ERROR core: error=denied",)).ending
+    assert ending.error is not None
+    assert ending.error.startswith(CUT_OFF)
+
+
+@every_agent
+def test_an_end_that_the_agent_told_needs_nobody_who_saw_it(agent: str) -> None:
+    run = recorded(agent, "hello", UNSEEN)
+    assert (run.ending.outcome, run.ending.error) == (Outcome.COMPLETED, None)
+
+
+# calls that were refused ----------------------------------------------------------------------------------------
+
+
+def test_calls_that_permissions_refused_are_told_at_the_end() -> None:
+    for name in ("denied", "denied-dontask"):
+        first, second = recorded("claude", name).ending.refused
+        assert (first.tool_name, first.tool, first.file_path) == ("Write", "WRITE", first.input["file_path"])
+        assert (second.tool, second.input) == ("SHELL", {"command": "touch /etc/should-not-exist-stub"})
+    assert recorded("claude", "tool-errors").ending.refused == []
+
+
+def test_a_refusal_that_several_results_list_is_one() -> None:
+    denied = {"tool_name": "Bash", "tool_use_id": "t1", "tool_input": {"command": "ls"}}
+    again = denied | {"tool_use_id": "t2"}
+    results = [line(type="result", permission_denials=each) for each in ([denied], [denied, again], None, "none", [7])]
+    assert [each.tool_use_id for each in ran("claude", results).ending.refused] == ["t1", "t2"]
+
+
+ROUTER = b"2026-11-22T17:16:29.512664Z ERROR codex_core::tools::router: error="
+
+
+def test_calls_that_codex_refused_are_told_by_its_stderr() -> None:
+    told = [
+        b"patch rejected: writing is blocked by read-only sandbox; rejected by user approval settings",
+        b"approval policy is Never; reject command \xe2\x80\x94 you cannot ask for escalated permissions",
+        b"exec_command failed: CreateProcess { message: \"Rejected(\\\"`/bin/bash -lc 'rm -rf /'` rejected: rm -f style"
+        b' commands are not permitted\\")" }',
+        b"apply_patch verification failed: invalid patch",
+        b"unsupported call: no_such_tool",
+    ]
+    refused = ran("codex", [], stderr=tuple(ROUTER + each for each in told)).ending.refused
+    assert [(each.tool_name, each.tool, each.input) for each in refused] == [
+        ("apply_patch", "EDIT", {}), ("shell", "SHELL", {}), ("shell", "SHELL", {"command": "rm -rf /"})
+    ]  # fmt: skip
+
+
+def test_a_call_that_was_declined_is_refused_and_one_that_failed_is_not() -> None:
+    items = [
+        {"id": f"item_{n}", "type": "command_execution", "command": "ls", "status": status}
+        for n, status in enumerate(("declined", "failed", "completed"))
+    ]
+    run = ran("codex", [line(type="item.completed", item=each) for each in items])
+    assert [each.tool_use_id for each in run.ending.refused] == ["item_0"]

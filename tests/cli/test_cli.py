@@ -147,6 +147,44 @@ def test_ingest_without_any_logs_says_where_it_looked(bare: Shell) -> None:
     assert not bare.store.exists()
 
 
+def test_ingest_without_any_logs_says_what_to_do_and_list_does_not_send_one_back(bare: Shell) -> None:
+    assert "backstory run PROMPT" in bare("ingest").err
+    assert "backstory run PROMPT" in bare("list").err
+
+
+def test_ingest_names_the_agents_that_are_not_read(bare: Shell) -> None:
+    log = bare.home / ".pi" / "agent" / "sessions" / "--w--" / "1.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text("{}\n")
+    assert "Also here, not read by this version: pi (1)\n" in bare("ingest").err
+    assert bare("ingest", "--json").json()["not_read"] == {"pi": 1}
+    assert "not read by this version" not in bare("ingest", "-a", "codex").err
+    log.unlink()
+    assert "not read by this version" not in bare("ingest").err
+
+
+def test_what_ingest_and_reindex_count_is_what_list_shows(bare: Shell) -> None:
+    bare.put(*SMALL)
+    listed = len(SMALL) - 2
+    assert f": {listed} new sessions, 0 updated, " in bare("ingest").out
+    assert f"complete: {listed} sessions, " in bare("reindex").out
+    assert f"{listed} sessions in all: backstory list --all" in bare("list").err
+    assert len(bare("list", "--all", "-n", "0").out.splitlines()) == 1 + listed
+
+
+def test_what_goes_to_a_pipe_is_whole_and_a_terminal_gets_what_fits(bare: Shell) -> None:
+    prompt = "please rename the telemetry switch everywhere, also in the documentation of the command line"
+    path = bare.home / claude_log("long")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(lines(claude_line("user", "a", prompt)))
+    bare("ingest")
+    assert prompt in bare("list", "--all", COLUMNS="60").out
+    screen = on_a_terminal(bare, "list", "--all", COLUMNS="80", NO_COLOR="1").decode().splitlines()
+    row = next(line for line in screen if "please" in line)
+    assert max(map(len, screen)) <= 80
+    assert len(row[row.index("please") : row.index("…")]) >= 25
+
+
 def test_list_gives_its_fields(read_once: Shell) -> None:
     found = read_once("list", "--all", "--json").json()
     assert all(has(each, LIST_FIELDS) for each in found)
@@ -453,8 +491,9 @@ def test_rm_does_as_answered(machine: Shell, answer: str, is_gone: bool) -> None
     out, err = done.communicate(timeout=ENDS_S)
     os.close(ours)
     os.close(theirs)
-    assert (done.returncode == 0, out) == (is_gone, b"")
+    assert (done.returncode, out) == (0, b"")
     assert b"?" in err
+    assert (b"Kept." in err) != is_gone
     assert (machine("show", ORIGINAL_ID).code == NO_INPUT) == is_gone
 
 
@@ -596,14 +635,13 @@ def test_a_locked_store_is_busy_and_can_still_be_read(machine: Shell) -> None:
 
 
 AS_SOMEONE = """
-import importlib, os
-from backstory import agents
-from backstory.cli import COMMANDS, main
+import difflib, importlib, json, os, pkgutil, random, shlex, shutil, tempfile, tomllib, traceback
+import backstory
+from backstory.cli import main
 from backstory.store.codec import shipped_codec
-for command in COMMANDS:
-    importlib.import_module(f"backstory.cli.{command}_command")
-for agent in agents.names():
-    agents.load(agent)
+for module in pkgutil.walk_packages(backstory.__path__, "backstory."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
 shipped_codec()
 if os.geteuid() == 0:
     os.setgroups([])
@@ -611,7 +649,7 @@ if os.geteuid() == 0:
     os.setresuid(65534, 65534, 65534)
 main()
 """
-"""The command line, run by someone who may not write everywhere."""
+"""The command line, run by someone who may not write everywhere, nor perhaps read where Python and we are."""
 
 
 def test_a_store_that_may_not_be_written_can_be_read(read_once: Shell) -> None:
@@ -934,7 +972,7 @@ def test_sessions_are_completed(read_once: Shell) -> None:
 def test_what_the_system_does_not_give_is_told_in_a_sentence(bare: Shell, raised: str, told: str) -> None:
     code = (
         "import sys, backstory.cli.list_command as it\n"
-        f"def fail(*_, **__): raise {raised}\nit.listed = fail\n"
+        f"def fail(*_, **__): raise {raised}\nit.SessionFilter = fail\n"
         "sys.argv = ['backstory', 'list']\nfrom backstory.cli import main\nmain()"
     )
     done = subprocess.run([sys.executable, "-c", code], env=bare.environ, cwd=bare.cwd, capture_output=True, text=True)

@@ -250,7 +250,8 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "show": [(UID,), (UID, "--full"), (UID, "--json", "--full"), ("S1", "--thinking"), ("S1", "@2"), (EVIL_NAME,)],
     "run": [("-a", "claude", f"more {EVIL_NAME}"), ("-a", "claude", "--json", EVIL_NAME), ("-a", EVIL_NAME, "x"),
             ("-a", "claude", "--name", f"another {EVIL_NAME}", "x"), ("--cwd", EVIL_NAME, "x")],
-    "steer": [("-S", "S1", f"steer {EVIL_NAME}"), ("-S", EVIL_NAME, "x")],
+    "steer": [("-S", "S1", "--or-run", f"steer {EVIL_NAME}"), ("-S", "S1", f"late {EVIL_NAME}"),
+              ("-S", EVIL_NAME, "x")],
     "followup": [("-S", "S1", "--no-run", EVIL_NAME), ("-S", "S1", "--no-run", "--json", EVIL_NAME)],
     "queue list": [(), ("--json",), (EVIL_NAME,)],
     "queue drop": [(EVIL_NAME,)],
@@ -266,7 +267,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "branch restore": [("-S", "S1"), ("-S", "S1", EVIL_NAME)],
     "branch prune": [("-S", "S1"), ("-S", "S1", "-y")],
     "diff": [("-S", UID, "@2", "@9"), ("-S", "S1", "@2", EVIL_NAME), ("-S", UID, "@2", "@9", "--json")],
-    "ps": [(), ("--json",)],
+    "ps": [(), ("--json",), (EVIL_NAME,)],
     "cancel": [("S1",), (EVIL_NAME,)],
     "context": [(UID,), ("S1", "--explain"), (UID, "--json", "--explain")],
     "search": [("needle",), ("needle", "--json"), ("--regex", "needle.*"), ("--exact", EVIL_NAME), (EVIL_NAME,),
@@ -355,7 +356,9 @@ def test_nothing_of_it_is_obeyed_by_a_terminal(hostile: Hostile, command: str) -
     uid = hostile.uid()
     for words in SAID_TO[command]:
         shown = hostile.on_a_terminal(*command.split(), *(each.replace(UID, uid) for each in words))
-        assert acting(OURS.sub("", shown)) == [], (words, shown)
+        left = OURS.sub("", shown)
+        where = [left[max(n - 60, 0) : n + 40] for n, each in enumerate(left) if each in set(acting(left))]
+        assert where == [], words
 
 
 @pytest.mark.parametrize(
@@ -400,7 +403,7 @@ def test_a_fault_of_ours_is_told_harmlessly(hostile: Hostile) -> None:
         "import sys, threading, backstory.cli.list_command as it\n"
         f"def fail(*_, **__): raise RuntimeError({EVIL!r})\n"
         "def both(*_, **__): t = threading.Thread(target=fail); t.start(); t.join(); fail()\n"
-        "it.listed = both\nsys.argv = ['backstory', 'list']\n"
+        "it.SessionFilter = both\nsys.argv = ['backstory', 'list']\n"
         "from backstory.cli import main\nmain()"
     )
     done = subprocess.run(

@@ -155,7 +155,16 @@ def test_what_a_command_printed_stands_below_it_in_its_lines(bare: Shell) -> Non
 def test_a_retry_says_which_it_is_and_why(bare: Shell) -> None:
     error = {"status": 429, "headers": {"date": "today"}, "error": {"error": {"message": "Too many."}}}
     again = {"type": "system", "subtype": "api_error", "error": error, "retryAttempt": 2, "content": ""}
-    assert show(bare, said("user", "go"), again)[-1] == "@2     Retry 2: 429 Too many."
+    assert show(bare, said("user", "go"), again)[-1] == "@2     ↻ rate limit (429): Too many, trying again, 2"
+
+
+def test_of_a_retry_the_reason_gives_way_and_not_the_number(bare: Shell) -> None:
+    error = {"status": 500, "error": {"message": "word " * 100}}
+    again = {"type": "system", "subtype": "api_error", "error": error, "retryAttempt": 2, "maxRetries": 10}
+    line = show(bare, said("user", "go"), again)[-1]
+    assert line.startswith("@2     ↻ server error (500): word word")
+    assert line.endswith("…, trying again, 2 of 10")
+    assert len(line) <= 100
 
 
 def test_a_notification_is_shown_by_what_it_says(bare: Shell) -> None:

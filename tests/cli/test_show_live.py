@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backstory.agents.contract import CUT_OFF
 from tests.support.bench import Bench
 from tests.support.going import DEADLINE_S, GOOD, Going, delta
 
@@ -97,11 +98,11 @@ def test_a_run_that_waits_is_shown_with_its_outcome(bench: Bench) -> None:
         assert (turn["live"], turn["outcome"], turn["cost_usd"]) == ("waiting", "completed", 0.04)
 
 
-def test_why_a_waiting_run_failed_is_shown(bench: Bench) -> None:
+def test_what_a_waiting_run_said_last_is_shown_below_that_nobody_saw_its_end(bench: Bench) -> None:
     with Going(bench, {"stderr": "no network"}, then=({"exit": 3},)) as going:
         going.kill_backstory()
         going.end_agent()
-        assert "! no network" in shown(bench)
+        assert f"! {CUT_OFF}\n         no network\n" in shown(bench)
 
 
 def test_reading_leaves_a_spool_as_it_is(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -105,7 +106,10 @@ def test_a_trouble_that_passes_makes_a_completed_turn(machine: Machine, agent: s
 def test_retries_are_recorded_as_retries(machine: Machine, agent: str) -> None:
     # Each tells of one kind only: the one of refusals, the other of streams that broke off.
     ran = machine.run(agent, PROMPT, PASSING["server" if agent == "claude" else "cut"], HELLO)
-    assert [event.attempt for event in ran.of("Retry")] == [1]
+    (retry,) = ran.of("Retry")
+    assert (retry.attempt, retry.attempts_max) == (1, 1)
+    assert retry.message == ("server error (500)" if agent == "claude" else
+                             "no answer (the answer broke off, error decoding response body)")  # fmt: skip
 
 
 @pytest.mark.parametrize("how", ["cut", "stream_error"])
@@ -129,3 +133,19 @@ def test_what_was_done_before_the_model_broke_off_is_kept_and_told_to_the_next(m
     context = "\n".join(said_to(machine.asked()[-1]))
     assert "Looking." in context
     assert "[Error]" in context
+
+
+PATCH = "*** Begin Patch\n*** Add File: notes.txt\n+alpha\n*** End Patch\n"
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_what_permissions_refuse_is_listed_at_the_end_of_the_run(machine: Machine, agent: str) -> None:
+    given = {"file_path": str(machine.work / "notes.txt"), "content": "alpha"}
+    edit = {"name": "Write", "input": given} if agent == "claude" else {"name": "apply_patch", "input": PATCH}
+    line = f"$B run -a {agent} --permissions ask --json Write"
+    out, err, code = machine.end(machine.start(line, [{"tools": [edit]}, {"text": "I could not."}]))
+    assert code == 0, err
+    refused = json.loads(out.splitlines()[-1])["refused"]
+    assert refused == [{"tool": edit["name"], "input": given if agent == "claude" else {}}]
+    assert not (machine.work / "notes.txt").exists()
+    machine.check()

@@ -10,11 +10,15 @@ import os
 import random
 import secrets
 import signal
+import sqlite3
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.agents.contract import CUT_OFF
+from backstory.model import Error
 from tests.support.real_clients import AGENTS, HELLO, WAIT_S, said_to, shell
 
 if TYPE_CHECKING:
@@ -237,4 +241,32 @@ def test_cancel_in_mid_tool_ends_the_tool_too(machine: Machine, agent: str, is_w
     _, err, _ = machine.end(machine.start(lines, turns_for(agent, 600)))
     assert "S1 is stopped" in err
     assert is_stored_once(machine) == "cancelled"
+    machine.check()
+
+
+def running_ids(machine: Machine) -> list[tuple[str, str]]:
+    """What any SQLite client sees of the sessions that run."""
+    with closing(sqlite3.connect(machine.work / ".backstory" / "sessions.bks")) as db:
+        return db.execute("select last_claude_uuid, last_native_id from sessions").fetchall()
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_the_agents_id_is_in_the_store_until_the_run_is_and_an_end_that_nobody_saw_is_told_as_that(
+    machine: Machine, agent: str
+) -> None:
+    process = machine.start(script(agent), turns_for(agent, 600), [GO_ON])
+    backstory, client = until(lambda: run_pid(machine)), until(lambda: agent_pid(machine))
+    until((machine.work / "started").exists)
+    during = running_ids(machine)
+    send(backstory, signal.SIGKILL)
+    after = running_ids(machine)
+    send(client, signal.SIGKILL)
+    machine.end(process)
+    assert is_stored_once(machine) == "crashed"
+    turn = machine.store.turns(1)[0]
+    assert during == after == [(turn.native_id, turn.native_id)] != [("", "")]
+    assert running_ids(machine) == [("", "")]
+    errors = [each.event for each in machine.store.events(1) if each.kind == "Error"]
+    assert [event.message.splitlines()[0] for event in errors if isinstance(event, Error)] == [CUT_OFF]
+    assert CUT_OFF in machine.requests.read_text()
     machine.check()

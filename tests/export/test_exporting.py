@@ -326,7 +326,7 @@ def test_a_session_that_two_stores_have_is_there_once(machine: Machine, target: 
     put(machine, start(), prompt("Go"))
     machine.read("copilot")
     with open_store(tmp_path / "other.db", now=lambda: NOW) as other:
-        other.take_session(machine.store, machine.store.session(SESSION).uid)
+        other.copy_session(machine.store, machine.store.session(SESSION).uid)
         other.create_session("Another")
         both = everything([machine.store, other])
         export("copilot", both, target, exact=False, force=False, now=NOW)

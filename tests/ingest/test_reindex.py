@@ -180,7 +180,7 @@ def test_what_is_copied_out_of_a_store_that_was_brought_forward_is_derived_anew(
     old, copy = make_golden.derived_earlier(tmp_path / "old.bks"), tmp_path / "copy.bks"
     with open_store(old, now=lambda: NOW) as project, open_store(copy, now=lambda: NOW) as home:
         project.make_ready()
-        assert home.catch_up(project) == 2
+        assert home.pull_sessions(project) == 2
         assert reindex(home, now=NOW, only_stale=True).sessions == 2
     assert looked_up(copy, "select file_path, action from session_files") == [("/f.py", "read")]
 
@@ -261,7 +261,7 @@ def test_the_command_says_what_it_did(machine: Machine, words: tuple[str, ...]) 
     machine.put("claude/tools")
     done = command(machine, *words)
     assert done.stderr.startswith("Reindexing sessions into the store…\n")
-    assert done.stdout.startswith("✓ Reindex complete: 1 sessions, ")
+    assert done.stdout.startswith("✓ Reindex complete: 1 session, ")
     assert done.returncode == 0
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from backstory.agents.contract import Exit
 from backstory.export.full_form import FullForms
+from backstory.ingest.reindex import reindex
 from backstory.model import ToolCall
 from backstory.runs.spool import Run, Spool
 from backstory.runs.stream import SpooledRun, append_run
@@ -73,7 +74,7 @@ def test_it_does_not_matter_whether_the_log_was_read_before_the_run_was_stored(b
         bench.backstory("--store", str(elsewhere), "ingest")
         before = store.session(native_id)
         assert len(store.turns(before)) == 2
-        store.take_session(bench.store, bench.store.session("S1").uid)
+        store.copy_session(bench.store, bench.store.session("S1").uid)
         run, other = store.session("S1"), store.session(native_id)
         assert store.turns(other)[0].uid == store.turns(run)[0].uid
         assert store.turns(other)[1].parent_uid == store.turns(run)[0].uid
@@ -103,7 +104,7 @@ def test_the_agents_id_and_the_uid_of_the_log_lead_to_the_run(ran: Bench) -> Non
     ran.backstory("--store", str(elsewhere), "ingest")
     with open_store(elsewhere, shared=True) as store:
         uid = store.session(native_id).uid
-        store.take_session(ran.store, ran.store.session("S1").uid)
+        store.copy_session(ran.store, ran.store.session("S1").uid)
         run = store.session("S1")
         assert run.uid != uid
         assert store.session(native_id).uid == store.session(uid).uid == run.uid
@@ -184,12 +185,12 @@ def test_the_log_of_a_run_that_goes_on_is_read_when_the_run_is_stored(bench: Ben
     process.stdout.readline()
     own_log(bench, "first")
     during = bench.backstory("ingest")
-    assert "1 logs seen, 0 read" in during.stdout
+    assert "1 log seen, 0 read" in during.stdout
     assert [each["number"] for each in json.loads(bench.backstory("list", "--all", "--json").stdout)] == ["S1"]
     gate.touch()
     process.communicate()
     after = bench.backstory("ingest")
-    assert "1 logs seen, 1 read" in after.stdout
+    assert "1 log seen, 1 read" in after.stdout
     with machine_store(bench) as store:
         assert [each.number for each in shown(store)] == [1]
 
@@ -213,26 +214,100 @@ def test_a_projects_store_that_is_as_it_was_is_not_opened(ran: Bench) -> None:
     assert "A project's store was not read" in ran.backstory("ingest").stderr
 
 
-def test_what_a_runs_edit_changed_is_told_by_its_log(tmp_path: Path) -> None:
-    """A recorded pair: the stream names the files, the log holds the patch."""
+def recorded(tmp_path: Path, home: Machine, project: Store, *, log_first: bool = False) -> Session:
+    """A recorded run of Codex with its log, both known to the machine's store, in either order."""
     stream = (STREAMS / "codex" / "tools.jsonl").read_bytes()
-    with closing(Machine(tmp_path)) as home, open_store(tmp_path / "p.bks", now=lambda: NOW) as project:
-        session = project.create_session()
-        run = Run(turn_uid=TURN, session_uid=session.uid, store="p", agent="codex", prompt="Go", cwd="/w", started=NOW)
-        spool = Spool.begin(tmp_path / "spool", run, "Go")
-        spool.stdout.write_bytes(stream)
-        append_run(SpooledRun(spool, run, Exit(code=0), NOW), project)
-        path = home.put("codex/tools")
-        data = path.read_bytes().replace(claimed_id(path).encode(), native_id(stream).encode())
-        path.write_bytes(data)
+    session = project.create_session()
+    run = Run(turn_uid=TURN, session_uid=session.uid, store="p", agent="codex", prompt="Go", cwd="/w", started=NOW)
+    spool = Spool.begin(tmp_path / "spool", run, "Go")
+    spool.stdout.write_bytes(stream)
+    append_run(SpooledRun(spool, run, Exit(code=0), NOW), project)
+    path = home.put("codex/tools")
+    path.write_bytes(path.read_bytes().replace(claimed_id(path).encode(), native_id(stream).encode()))
+    if log_first:
         home.read()
-        home.store.take_session(project, session.uid)
-        edit = project.edits_of(TURN, is_log=False)[0]
-        alone, told = FullForms(project).of(edit), FullForms(project, home.store).of(edit)
-        assert isinstance(alone, ToolCall) and isinstance(told, ToolCall)
-        assert "*** Begin Patch" not in str(alone.input)
-        assert "*** Begin Patch" in str(told.input)
-        assert told.tool_use_id == alone.tool_use_id
+    home.store.copy_session(project, session.uid)
+    home.read()
+    return session
+
+
+def changes(store: Store, session: Session | str) -> list[Any]:
+    """What the edits of a session were given."""
+    session = store.session(session) if isinstance(session, str) else session
+    events = [each.event for each in store.events(session)]
+    return [each.input for each in events if isinstance(each, ToolCall) and each.tool == "EDIT"]
+
+
+@pytest.mark.parametrize("log_first", [False, True])
+def test_what_the_log_of_a_run_tells_is_told_by_the_run(tmp_path: Path, log_first: bool) -> None:
+    with closing(Machine(tmp_path)) as home, open_store(tmp_path / "p.bks", now=lambda: NOW) as project:
+        session = recorded(tmp_path, home, project, log_first=log_first)
+        (turn,) = home.store.turns(home.store.session(session.uid))
+        assert (turn.model, turn.tokens_source) == ("gpt-5.5", "reported")
+        assert turn.tokens.largest_input is not None
+        added, deleted = changes(home.store, session.uid)
+        assert [change.get("type") for given in (added, deleted) for change in given["changes"].values()] == [
+            "add", "update", "delete",
+        ]  # fmt: skip
+        assert "+beta" in str(added)
+        events = [each for each in home.store.events(home.store.session(session.uid)) if each.log_id is not None]
+        known = [each.at for each in events if each.at is not None]
+        assert known == sorted(known)
+        assert {each.kind for each in events if each.at is None} <= {"Hook"}
+
+
+def test_the_projects_store_is_given_what_the_log_tells(tmp_path: Path) -> None:
+    with closing(Machine(tmp_path)) as home, open_store(tmp_path / "p.bks", now=lambda: NOW) as project:
+        session = recorded(tmp_path, home, project)
+        assert project.turns(session)[0].model is None
+        runs = home.store.logged_runs(project.id)
+        assert not home.store.was_given(project.id, runs)
+        project.take_logged(home.store, runs)
+        home.store.note_given(project.id, runs)
+        assert home.store.was_given(project.id, runs)
+        ours, theirs = project.events(session), home.store.events(home.store.session(session.uid))
+        assert [(each.seq, each.part, each.at, each.event) for each in ours] == [
+            (each.seq, each.part, each.at, each.event) for each in theirs
+        ]
+        assert project.turns(session) == home.store.turns(home.store.session(session.uid))
+        edit = next(each for each in ours if isinstance(each.event, ToolCall) and each.event.tool == "EDIT")
+        assert FullForms(project).of(edit) == edit.event
+        before = project.path.stat().st_mtime_ns
+        project.take_logged(home.store, runs)
+        assert project.path.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("events_too", [False, True])
+def test_what_the_log_tells_is_there_again_after_reindex(tmp_path: Path, events_too: bool) -> None:
+    with closing(Machine(tmp_path)) as home, open_store(tmp_path / "p.bks", now=lambda: NOW) as project:
+        session = recorded(tmp_path, home, project)
+        project.take_logged(home.store, home.store.logged_runs(project.id))
+        for store in (project, home.store):
+            before = whole(store, session.uid)
+            assert reindex(store, now=NOW, events_too=events_too).failed == []
+            assert whole(store, session.uid) == before
+            assert store.verify().problems == []
+
+
+def whole(store: Store, uid: str) -> list[Any]:
+    """All that a store says of a session."""
+    session = store.session(uid)
+    events = [(each.seq, each.part, each.at, each.char_len, each.event) for each in store.events(session)]
+    files = store.execute_read_only("select file_path, first_seq, first_seen_at from session_files order by 1").rows
+    found = [event for hit in store.search("beta", ranked=False).hits if (event := store.event(hit.event_id))]
+    return [events, store.turns(session), files, [(each.seq, each.part) for each in found]]
+
+
+def test_an_edit_is_found_by_the_lines_that_only_the_log_tells(tmp_path: Path) -> None:
+    with closing(Machine(tmp_path)) as home, open_store(tmp_path / "p.bks", now=lambda: NOW) as project:
+        session = recorded(tmp_path, home, project)
+        assert found_in_calls(project) == []
+        project.take_logged(home.store, home.store.logged_runs(project.id))
+        assert found_in_calls(project) == [session.id]
+
+
+def found_in_calls(store: Store) -> list[int]:
+    return [hit.session_id for hit in store.search("alpha beta", ranked=False).hits if hit.scope == "tool_input"]
 
 
 def test_an_older_copy_of_a_projects_store_takes_nothing_from_the_machines(ran: Bench) -> None:

@@ -610,6 +610,25 @@ def test_a_project_that_is_moved_while_its_agent_works_gets_the_run_where_it_is(
     assert prompts(bench.store) == ["first", "second", "third"]
 
 
+def test_one_that_is_moved_while_its_agent_works_is_one_session_everywhere(bench: Bench) -> None:
+    go, moved, elsewhere = bench.root / "go", bench.root / "moved", bench.root / "elsewhere"
+    elsewhere.mkdir()
+    bench.run("first", GOOD)
+    process = bench.start("run", "-a", "claude", "second", script=[{"say": "one"}, {"wait_for": str(go)}, GOOD])
+    line_of(process)
+    bench.project.rename(moved)
+    go.touch()
+    _, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0, err
+    assert bench.backstory("ingest", cwd=moved).returncode == 0
+    for folder in (moved, elsewhere):
+        listed = json.loads(bench.backstory("list", "--all", "--json", cwd=folder).stdout)
+        assert [(each["number"], each["turns"]) for each in listed] == [("S1", 2)]
+    with open_store(bench.home / "store.db", shared=True) as home:
+        assert prompts(home, home.sessions()[0]) == ["first", "second"]
+    assert (bench.project.exists(), bench.spools()) == (False, [])
+
+
 def test_one_whose_runner_died_gets_the_run_where_it_was_acted_in_since(bench: Bench) -> None:
     go, moved = bench.root / "go", bench.root / "moved"
     bench.run("first", GOOD)

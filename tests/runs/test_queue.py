@@ -105,7 +105,7 @@ def busy(bench: Bench) -> Busy:
 def test_a_second_run_is_queued_and_run_by_the_first(bench: Bench, busy: Busy) -> None:
     queued = bench.run("second", options=("--permissions", "all"))
     assert queued.returncode == 0
-    assert f"S1 is busy (process {busy.process.pid} on" in queued.stderr
+    assert "Follow-up queued for S1 (running)." in queued.stderr
     assert waits(bench) == [("followup", "second")]
     out, err = busy.end()
     assert busy.process.returncode == 0
@@ -136,9 +136,9 @@ def test_a_followup_goes_to_the_agent_model_and_folder_it_asks_for(bench: Bench,
     assert bench.store.turns(1)[-1].model == "scripted" or bench.store.turns(1)[-1].model == "small"
 
 
-def test_a_followup_of_a_session_that_does_not_run_is_run_at_once(bench: Bench) -> None:
+def test_a_followup_of_a_session_that_does_not_run_is_run_at_once_when_asked(bench: Bench) -> None:
     bench.run("first", GOOD)
-    done = bench.backstory("followup", "second", script=[{"say": "done"}, GOOD])
+    done = bench.backstory("followup", "--or-run", "second", script=[{"say": "done"}, GOOD])
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert prompts(bench) == ["first", "second"]
 
@@ -157,7 +157,7 @@ def test_a_followup_is_run_though_the_session_was_held_when_it_came_by_one_who_r
     bench.run("first", GOOD)
     lock = SessionLock(bench.home / "locks", bench.store.session("S1").uid)
     assert lock.take()
-    process = bench.start("followup", "second", script=[GOOD])
+    process = bench.start("followup", "--or-run", "second", script=[GOOD])
     until(queue_file(bench).exists)
     lock.release()
     _, err = process.communicate(timeout=DEADLINE_S)
@@ -167,7 +167,7 @@ def test_a_followup_is_run_though_the_session_was_held_when_it_came_by_one_who_r
 
 @pytest.mark.timeout(900)
 def test_fifty_followups_from_ten_processes_are_all_run_once_and_in_order(bench: Bench, busy: Busy) -> None:
-    command = f"{shlex.quote(sys.executable)} -m backstory followup"
+    command = f"{shlex.quote(sys.executable)} -m backstory followup --or-run"
     processes = [
         subprocess.Popen(
             ["sh", "-c", "; ".join(f'{command} "{n}-{m}" || exit 1' for m in range(5))], text=True,
@@ -192,7 +192,7 @@ def test_what_waits_is_not_run_after_a_run_that_failed(bench: Bench) -> None:
     bench.backstory("followup", "second")
     _, err = busy.end()
     assert busy.process.returncode == 1
-    assert "1 text still waits for S1" in err
+    assert "1 queued prompt left for S1" in err
     assert waits(bench) == [("followup", "second")]
 
 
@@ -270,7 +270,7 @@ def test_a_followup_for_an_agent_that_is_not_there_is_refused_and_leaves_nothing
 def test_a_followup_that_fails_to_start_at_once_is_not_left_for_later(bench: Bench) -> None:
     bench.run("first", GOOD)
     (bench.bin / "claude").chmod(0o644)
-    refused = bench.backstory("followup", "second", environ={"PATH": str(bench.bin)})
+    refused = bench.backstory("followup", "--or-run", "second", environ={"PATH": str(bench.bin)})
     assert refused.returncode != 0
     assert waits(bench) == []
 
@@ -330,7 +330,7 @@ def test_an_agents_own_command_does_not_wait_for_the_agent_to_end(bench: Bench, 
     (spool,) = bench.spools()
     done = bench.run("second", options=("--wait",), environ={"BACKSTORY_RUN": spool.name})
     assert done.returncode == 0
-    assert "S1 is busy" in done.stderr
+    assert "queued for S1 (running)" in done.stderr
     assert waits(bench) == [("followup", "second")]
     busy.end()
     assert prompts(bench) == ["first", "second"]
@@ -422,14 +422,14 @@ def test_cancel_first_stops_what_runs_and_runs_the_new_prompt_next(bench: Bench,
 def test_cancel_leaves_what_waits_and_says_so(bench: Bench, busy: Busy) -> None:
     bench.backstory("followup", "second")
     done = bench.backstory("cancel", "S1")
-    assert "1 text still waits" in done.stderr
+    assert "1 queued prompt left for S1" in done.stderr
     busy.process.communicate(timeout=DEADLINE_S)
     assert waits(bench) == [("followup", "second")]
 
 
 def test_cancel_with_clear_drops_what_waits(bench: Bench, busy: Busy) -> None:
     bench.backstory("followup", "second")
-    assert "1 text dropped" in bench.backstory("cancel", "--clear", "S1").stderr
+    assert "1 queued prompt dropped" in bench.backstory("cancel", "--clear", "S1").stderr
     busy.process.communicate(timeout=DEADLINE_S)
     assert (waits(bench), prompts(bench)) == ([], ["first"])
 
@@ -511,7 +511,7 @@ def test_words_for_a_session_of_a_project_that_is_gone_go_on_from_it_here(bench:
     bench.project.mkdir()
     other = bench.root / "other"
     other.mkdir()
-    done = bench.backstory("followup", "-S", uid, "second", script=[GOOD], cwd=other)
+    done = bench.backstory("followup", "--or-run", "-S", uid, "second", script=[GOOD], cwd=other)
     assert done.returncode == 0, done.stderr
     assert "goes on from" in done.stderr
     assert [turn.prompt for turn in open_store(other / ".backstory" / "sessions.bks").turns(1)] == ["first", "second"]
@@ -540,7 +540,7 @@ def test_who_leaves_words_for_an_agent_that_will_not_hear_them_is_told_so(bench:
             run = json.loads((spool / "run.json").read_text())
             (spool / "run.json").write_text(json.dumps({**run, "agent": "codex"}))
     done = bench.backstory("steer", "look left")
-    assert "queued as a follow-up" in done.stderr
+    assert "Follow-up queued" in done.stderr
     assert "not running" not in done.stderr
     busy.process.send_signal(signal.SIGCONT)
     busy.end()
@@ -674,9 +674,9 @@ def steering_of(bench: Bench, *, is_known: bool = False) -> tuple[Steering, Stdi
     return Steering(hold, spool, feed, agent.steer, reader.steering, now_ms, is_known=is_known), feed, reader
 
 
-def test_words_for_a_session_that_does_not_run_are_a_prompt(bench: Bench) -> None:
+def test_a_message_for_a_session_that_does_not_run_is_a_prompt_when_asked(bench: Bench) -> None:
     bench.run("first", GOOD)
-    done = bench.backstory("steer", "second", script=[GOOD])
+    done = bench.backstory("steer", "--or-run", "second", script=[GOOD])
     assert "S1 is not running" in done.stderr
     assert prompts(bench) == ["first", "second"]
 
@@ -790,14 +790,14 @@ def test_what_does_not_wait_cannot_be_dropped(bench: Bench, busy: Busy) -> None:
 def test_a_followup_that_is_run_waits_no_more(bench: Bench) -> None:
     bench.run("first", GOOD)
     script: list[dict[str, Any]] = [{"listens": True}, {"say": "at work"}, {"wait_for": str(bench.root / "go")}, GOOD]
-    process = bench.start("followup", "second", script=script)
+    process = bench.start("followup", "--or-run", "second", script=script)
     assert process.stdout is not None
     process.stdout.readline()
     assert waits(bench) == []
     (row,) = json.loads(bench.backstory("ps", "--json").stdout)
     assert (row["state"], row["prompt"], row["queued"]) == ("running", "second", 0)
     assert "number" not in bench.backstory("followup", "third").stderr
-    assert "number 2 of what waits" in bench.backstory("followup", "fourth").stderr
+    assert "number 2 in the queue" in bench.backstory("followup", "fourth").stderr
     assert "Dropped" in bench.backstory("queue", "clear").stderr
     (bench.root / "go").touch()
     process.communicate(timeout=DEADLINE_S)
@@ -808,7 +808,7 @@ def test_what_waits_for_a_session_that_is_removed_goes_with_it(bench: Bench) -> 
     bench.run("first", GOOD)
     bench.backstory("followup", "--no-run", "second")
     done = bench.backstory("rm", "--yes", "S1")
-    assert "Dropped what waited for it: second" in done.stderr
+    assert "Dropped its queued prompt: second" in done.stderr
     assert not queue_file(bench).exists()
 
 
@@ -873,7 +873,7 @@ STEPS = [
     ("backstory.store:Store.append", "after"),
     ("backstory.store.queue:Queue.remove", "before"),
     ("backstory.store.queue:Queue.remove", "after"),
-    ("backstory.store:Store.hand_over", "before"),
+    ("backstory.store:Store.replicate_session", "before"),
     ("backstory.runs.spool:Spool.remove", "before"),
     ("backstory.runs.spool:Spool.remove", "after"),
     ("backstory.runs.lease:SessionLease.release", "before"),
@@ -896,7 +896,7 @@ def until_nothing_runs(bench: Bench) -> None:
 @pytest.mark.parametrize("step", STEPS, ids=[f"{when} {place.partition(':')[2]}" for place, when in STEPS])
 def test_a_followup_whose_runner_is_killed_is_run_once(bench: Bench, step: tuple[str, str]) -> None:
     bench.run("first", GOOD)
-    process = killed(bench, step, "followup", "second", script=[{"say": "hi"}, GOOD])
+    process = killed(bench, step, "followup", "--or-run", "second", script=[{"say": "hi"}, GOOD])
     process.communicate(timeout=DEADLINE_S)
     assert process.returncode == -signal.SIGKILL
     until_nothing_runs(bench)
@@ -1022,7 +1022,7 @@ def test_words_for_a_session_that_another_host_runs_wait_and_name_it(bench: Benc
     leave_owner(bench, "elsewhere", now_ms())
     done = bench.backstory("followup", "second")
     assert done.returncode == 0
-    assert f"busy (process {os.getpid()} on elsewhere runs it)" in done.stderr
+    assert f"(running: process {os.getpid()} on elsewhere)" in done.stderr
     assert waits(bench) == [("followup", "second")]
 
 
@@ -1240,13 +1240,13 @@ def test_a_queue_of_garbage_is_said_so(bench: Bench, words: list[str]) -> None:
     queue_file(bench).write_bytes(b"garbage" * 1_000)
     refused = bench.backstory(*words)
     assert refused.returncode == 65
-    assert "move it aside" in refused.stderr
+    assert "Move it aside" in refused.stderr
 
 
 def test_a_queue_that_may_not_be_written_is_said_so(bench: Bench) -> None:
     bench.run("first", GOOD)
     with read_only(bench.project / ".backstory"):
-        refused = bench.backstory("followup", "second", limit=without_power)
+        refused = bench.backstory("followup", "--no-run", "second", limit=without_power)
     assert refused.returncode == 77
     assert "queue.db cannot be written" in refused.stderr
     assert prompts(bench) == ["first"]
@@ -1297,3 +1297,68 @@ def limited(file_bytes: int) -> Iterator[None]:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
+
+
+# what comes too late --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["followup", "steer"])
+def test_what_comes_while_a_run_ends_is_taken_back_and_not_run(bench: Bench, word: str) -> None:
+    bench.run("first", GOOD)
+    lock = SessionLock(bench.home / "locks", bench.store.session("S1").uid)
+    assert lock.take()
+    process = bench.start(word, "second", script=[GOOD])
+    until(queue_file(bench).exists)
+    lock.release()
+    _, err = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, "S1 is not running" in err) == (75, True)
+    assert (waits(bench), prompts(bench)) == ([], ["first"])
+
+
+def test_a_message_is_for_the_one_that_runs_not_for_the_one_last_active(bench: Bench, busy: Busy) -> None:
+    bench.store.create_session("later", worktree=bench.project)
+    assert "queued for S1" in bench.backstory("followup", "second").stderr
+    busy.end()
+    assert prompts(bench) == ["first", "second"]
+
+
+def test_cancel_without_a_session_stops_the_one_that_runs(bench: Bench, busy: Busy) -> None:
+    bench.store.create_session("later", worktree=bench.project)
+    done = bench.backstory("cancel")
+    assert (done.returncode, "S1 is stopped" in done.stderr) == (0, True)
+    assert busy.process.wait(DEADLINE_S) != 0
+    idle = bench.backstory("cancel")
+    assert (idle.returncode, "is not running" in idle.stderr) == (66, True)
+
+
+def test_cancel_without_a_session_stops_none_of_several(bench: Bench, busy: Busy) -> None:
+    other = bench.start(
+        "run", "-a", "claude", "-n", "other", script=[{"say": "too"}, {"wait_for": str(bench.root / "go")}]
+    )
+    assert other.stdout is not None
+    other.stdout.readline()
+    refused = bench.backstory("cancel")
+    assert refused.returncode == 64
+    assert "S1 (first), S2 (other)" in refused.stderr
+    assert busy.process.poll() is None
+    busy.end()
+    other.communicate(timeout=DEADLINE_S)
+
+
+def test_a_new_session_that_runs_is_called_the_same_everywhere(bench: Bench, busy: Busy) -> None:
+    (row,) = json.loads(bench.backstory("ps", "--json").stdout)
+    assert row["number"] == "S1"
+    assert bench.backstory("ps").stdout.splitlines()[1].startswith("S1 ")
+    assert bench.backstory("list").stdout.splitlines()[1].split()[:4] == ["●", "S1", "first", "claude"]
+    shown = bench.backstory("show").stdout
+    assert shown.splitlines()[0] == "S1 first"
+    assert "1 turn" in shown.splitlines()[1]
+    assert "0 turns" not in shown
+    busy.end()
+
+
+def test_ps_of_a_session_lists_that_one_alone(bench: Bench, busy: Busy) -> None:
+    bench.store.create_session("later", worktree=bench.project)
+    assert bench.backstory("ps", "S1").stdout == bench.backstory("ps").stdout != ""
+    assert (bench.backstory("ps", "-S", "later").stdout, bench.backstory("ps", "S9").returncode) == ("", 66)
+    busy.end()

@@ -42,7 +42,7 @@ ASKED = json.dumps(
 
 def test_a_run_whose_agent_tells_no_cost_ends_with_the_computed_one(bench: Bench) -> None:
     done = bench.run("Where?", {"raw": ASKED}, {"raw": SPENT})
-    assert done.stderr.startswith("S1 ✓ 1.2 s · ~$6.00 · 0 tools")
+    assert done.stderr.startswith("✓ S1 turn 1 · 1.2 s · ~$6.00\n")
     done = bench.run("Where?", {"raw": ASKED}, {"raw": SPENT}, options=("--json",))
     told = json.loads(done.stdout.splitlines()[-1])
     assert (told["cost_kind"], told["cost_usd"], told["low_usd"]) == ("computed", 6.0, 6.0)
@@ -53,7 +53,7 @@ def test_a_run_is_stored_as_the_turn_of_a_new_session(bench: Bench) -> None:
     done = bench.run("Where does the heron nest?", {"say": "In the reeds."}, GOOD)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "In the reeds.\n"
-    assert done.stderr.startswith("S1 ✓ 1.2 s · $0.04 · 0 tools · context 0 %")
+    assert done.stderr.startswith("✓ S1 turn 1 · 1.2 s · $0.04\n")
     (session,) = bench.store.sessions()
     (turn,) = bench.store.turns(session)
     assert (turn.prompt, turn.outcome, turn.cost_usd, turn.agent) == (
@@ -330,7 +330,7 @@ def test_the_agents_own_log_of_a_run_makes_no_second_session(bench: Bench, is_re
     bench.backstory("ingest")
     assert listed(bench) == ["S1"]
     hits = json.loads(bench.backstory("search", "heron", "--json").stdout)["hits"]
-    assert [hit["session"] for hit in hits] == ["S1"]
+    assert [hit["number"] for hit in hits] == ["S1"]
 
 
 def test_the_log_of_a_run_is_kept_all_the_same(bench: Bench) -> None:
@@ -590,4 +590,4 @@ def test_list_says_that_a_run_goes_on_or_waits(bench: Bench) -> None:
     assert "1 running" in bench.backstory("list").stderr
     go.touch()
     until_over(bench)
-    assert "1 over and not stored yet" in bench.backstory("list").stderr
+    assert "1 finished run is not stored yet" in bench.backstory("list").stderr

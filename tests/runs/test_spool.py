@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,9 @@ import pytest
 
 from backstory import agents, ids
 from backstory.model import UserMessage
+from backstory.runs import process
 from backstory.runs.runner import Request, Runner
-from backstory.runs.spool import SPOOLS, Run, Spool
+from backstory.runs.spool import MARKER, SPOOLS, Run, Spool
 from backstory.runs.steering import word_line
 from backstory.runs.stream import PIECE_BYTES
 from backstory.store import open_store
@@ -121,6 +123,16 @@ def test_a_spool_that_is_removed_by_half_still_says_whose_it_was(home: Path, mon
 # processes ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(params=["files", "elsewhere"])
+def system(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A system with files about processes, and one without."""
+    if request.param == "elsewhere":
+        monkeypatch.setattr(process, "PROC", tmp_path / "proc")
+    elif not process.PROC.exists():
+        pytest.skip("a system without files about processes")
+    return str(request.param)
+
+
 @pytest.fixture
 def living() -> Iterator[subprocess.Popen[bytes]]:
     """A process that has nothing to do with any run."""
@@ -135,6 +147,7 @@ def spool_of(home: Path) -> Spool:
     return Spool.begin(home / SPOOLS, run, "go")
 
 
+@pytest.mark.usefixtures("system")
 def test_an_agent_is_known_by_its_process(home: Path, living: subprocess.Popen[bytes]) -> None:
     spool = spool_of(home)
     spool.note_process(living.pid)
@@ -144,6 +157,7 @@ def test_an_agent_is_known_by_its_process(home: Path, living: subprocess.Popen[b
     assert (spool.pid, spool.is_alive) == (None, False)
 
 
+@pytest.mark.usefixtures("system")
 def test_a_process_that_was_given_the_number_of_an_agent_that_is_over_is_not_taken_for_it(
     home: Path, living: subprocess.Popen[bytes]
 ) -> None:
@@ -157,6 +171,76 @@ def test_a_process_that_was_given_the_number_of_an_agent_that_is_over_is_not_tak
     spool.interrupt()
     spool.kill()
     assert living.poll() is None
+
+
+@pytest.mark.usefixtures("system")
+def test_two_processes_of_one_number_are_told_apart_by_when_they_began(living: subprocess.Popen[bytes]) -> None:
+    born = process.birth(living.pid)
+    assert born == process.birth(living.pid) != ""
+    assert process.birth(os.getpid()) not in ("", born)
+    living.kill()
+    os.waitid(os.P_PID, living.pid, os.WEXITED | os.WNOWAIT)
+    # Its parent has not asked for it yet, so the number is not given again; it is over all the same.
+    assert process.birth(living.pid) == ""
+    living.wait()
+    assert process.birth(living.pid) == ""
+
+
+@pytest.mark.usefixtures("system")
+def test_a_runs_processes_are_found_by_their_mark_and_no_others(home: Path, living: subprocess.Popen[bytes]) -> None:
+    spool = spool_of(home)
+    child = subprocess.Popen(["sleep", "600"], env={MARKER: TURN}, start_new_session=True)
+    other = subprocess.Popen(["sleep", "600"], env={MARKER: f"{TURN}2"})
+    try:
+        assert spool.family() == [child.pid]
+        spool.kill()
+        assert child.wait() != 0
+        assert (spool.family(), other.poll(), living.poll()) == ([], None, None)
+    finally:
+        for each in (child, other):
+            each.kill()
+            each.wait()
+
+
+@pytest.mark.usefixtures("system")
+def test_a_command_of_a_runs_own_agent_is_not_of_those_that_are_ended(home: Path) -> None:
+    spool_of(home)
+    code = f"from backstory.runs import process; print(process.marked(b'{MARKER}={TURN}'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, MARKER: TURN}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="which does not say for what a file is open")
+def test_who_has_an_output_open_for_writing_is_found_and_who_reads_it_is_not(home: Path) -> None:
+    spool = spool_of(home)
+    stdout, stderr = spool.open_output()
+    os.close(stderr)
+    with subprocess.Popen(["sleep", "600"], stdout=stdout) as writer, spool.stdout.open("rb") as reading:
+        reader = subprocess.Popen(["sleep", "600"], stdin=reading)
+        os.close(stdout)
+        try:
+            assert process.writers_of(spool.stdout) == [writer.pid]
+        finally:
+            for each in (reader, writer):
+                each.kill()
+                each.wait()
+
+
+def test_a_process_that_works_gives_another_sign_each_time() -> None:
+    asleep = subprocess.Popen(["sleep", "600"])
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        assert process.sign_of_work(busy.pid) != process.sign_of_work(busy.pid) is not None
+        # It begins, and then does nothing more: the test would not end if each sign were another one.
+        while process.sign_of_work(asleep.pid) != process.sign_of_work(asleep.pid):
+            continue
+    finally:
+        for each in (asleep, busy):
+            each.kill()
+            each.wait()
+    assert process.sign_of_work(busy.pid) is None
 
 
 # home ---------------------------------------------------------------------------------------------------------------
@@ -204,7 +288,7 @@ def home_store(home: Path) -> Iterator[Store]:
 def spool(home: Path, home_store: Store, project: Store) -> Spool:
     """A run that is over and not stored yet, in a session that both stores know."""
     session = project.create_session()
-    home_store.take_session(project, session.uid)
+    home_store.copy_session(project, session.uid)
     return steered_run(home / SPOOLS, project, session)
 
 

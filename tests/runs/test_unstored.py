@@ -279,7 +279,7 @@ def test_whatever_the_machines_store_raises_the_run_counts_as_stored_and_comes_l
             raise OverflowError("too large")
 
         with monkeypatch.context() as patch:
-            patch.setattr(machine, "hand_over", diverged)
+            patch.setattr(machine, "replicate_session", diverged)
             patch.setattr(machine, "run_start", refused)
             assert runner.take_up(told.append) == 1
         assert "cannot take it: OverflowError: too large" in told[0]

@@ -442,7 +442,7 @@ def test_a_checkout_a_name_and_a_removal_go_with_the_session(store: Store, home:
     store.name_branch(forked, "main", store.place(forked, 6).point)
     remove(store, forked, "fourth")
     go_to(store, forked, 5)
-    home.take_session(store, forked.uid)
+    home.copy_session(store, forked.uid)
     copy = home.session(forked.uid)
     assert home.leaf(copy) == store.leaf(forked)
     assert named(home, copy) == {"main": "second"}
@@ -450,34 +450,34 @@ def test_a_checkout_a_name_and_a_removal_go_with_the_session(store: Store, home:
 
 
 def test_what_was_decided_later_is_caught_up_with(store: Store, home: Store, forked: Session) -> None:
-    home.take_session(store, forked.uid)
-    assert home.catch_up(store) == 0
+    home.copy_session(store, forked.uid)
+    assert home.pull_sessions(store) == 0
     go_to(store, forked, 2)
-    assert home.catch_up(store) == 1
+    assert home.pull_sessions(store) == 0
     assert home.leaf(home.session(forked.uid)) == store.leaf(forked)
 
 
 def test_names_are_in_the_same_order_in_a_copy(store: Store, home: Store, session: Session) -> None:
     for name in ("zebra", "ape", "mole"):
         store.name_branch(session, name, store.place(session, 6).point)
-    home.take_session(store, session.uid)
+    home.copy_session(store, session.uid)
     assert [each.name for each in home.branch_names(home.session(session.uid))] == ["zebra", "ape", "mole"]
 
 
 def test_branches_are_taken_over_without_the_rest(store: Store, home: Store, forked: Session) -> None:
-    home.take_session(store, forked.uid)
+    home.copy_session(store, forked.uid)
     remove(store, forked, "fourth")
     store.name_branch(forked, "main", store.place(forked, 6).point)
-    home.take_branches(store, forked.uid)
+    home.replicate_session(store, forked.uid, has_all=True)
     copy = home.session(forked.uid)
     assert (home.leaf(copy), named(home, copy)) == (store.leaf(forked), {"main": "second"})
     store.restore_turns(forked, prompts(store, forked)["fourth"])
-    home.take_branches(store, forked.uid)
+    home.replicate_session(store, forked.uid, has_all=True)
     assert home.removed_turns(copy) == []
 
 
 def test_a_run_that_is_written_beside_has_the_same_parent(store: Store, home: Store, session: Session) -> None:
-    home.take_session(store, session.uid)
+    home.copy_session(store, session.uid)
     go_to(store, session, 2)
     assert append_run(silent(store, session, "other"), store, home)
     here, there = (each.turns(each.session(session.uid))[-1] for each in (store, home))

@@ -484,7 +484,7 @@ def test_a_copied_turn_is_found_in_the_oldest_session(tmp_path: Path, clock: Clo
     with open_store(tmp_path / "one.bks", now=clock) as one, open_store(tmp_path / "two.bks", now=clock) as two:
         original = said(one, "gasket")
         clock.ms += DAY_MS
-        two.take_session(one, original.uid)
+        two.copy_session(one, original.uid)
         continuation = two.continue_session(one, original.uid)
         two.append_events(continuation, [UserMessage(content="washer")])
         uids = {session.id: session.uid for session in two.sessions()}

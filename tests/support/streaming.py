@@ -82,4 +82,4 @@ def stream_reviewed(agent: str, path: Path, exit: dict[str, Any]) -> dict[str, A
 
 
 def _filled(fields: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if value is not None}
+    return {key: value for key, value in fields.items() if value not in (None, [])}

@@ -8,7 +8,6 @@ own through the entry point group ``backstory.agents`` (name = the agent, value 
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import sys
 from functools import cache
 from pathlib import Path
@@ -54,7 +53,7 @@ def _agent_of(module: object, name: str) -> Agent:
 
 def _own() -> set[str]:
     # What several of them share is a module beside the packages.
-    return {each.name for each in pkgutil.iter_modules([str(Path(__file__).parent)]) if each.ispkg}
+    return {each.name for each in Path(__file__).parent.iterdir() if (each / "__init__.py").is_file()}
 
 
 @cache

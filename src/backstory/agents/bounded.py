@@ -11,15 +11,14 @@ import msgspec
 
 from backstory import bounds
 from backstory.agents import numbers
-from backstory.agents.contract import Streamed
 from backstory.bounds import OUT_OF_RANGE
 from backstory.errors import AgentCannotRun
-from backstory.model import Complete, Parsed, Retry, Tokens
+from backstory.model import Complete, Parsed, Retry, Tokens, ToolResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from backstory.agents.contract import Agent, Ending, Exit, LogReader, SteerState, StreamReader
+    from backstory.agents.contract import Agent, Ending, Exit, LogReader, SteerState, Streamed, StreamReader
     from backstory.model import Event, LogIdentity, SessionFacts, Turn
 
 _TOKENS = {
@@ -79,10 +78,7 @@ class _BoundedLogReader(_Counted):
             parsed = self._read(line, seq)
         finally:
             numbers.met.reset(before)
-        events, at = _fitting_events(parsed.events, names), parsed.at
-        if at is not None and not 0 <= at <= bounds.TIME_MAX_MS:
-            names.append(numbers.TIME)
-            at = None
+        events, at = _fitting_events(parsed.events, names), _kept_time(parsed.at, names)
         if names:
             self._count(names)
             return msgspec.structs.replace(parsed, at=at, events=events)
@@ -121,10 +117,10 @@ class _BoundedStreamReader(_Counted):
             streamed = self._read(line)
         finally:
             numbers.met.reset(before)
-        events = _fitting_events(streamed.events, names)
+        events, at = _fitting_events(streamed.events, names), _kept_time(streamed.at, names)
         if names:
             self._count(names)
-            return Streamed(events, streamed.takes_number, streamed.delta)
+            return msgspec.structs.replace(streamed, events=events, at=at)
         return streamed
 
     def ended(self, exit: Exit) -> Ending:
@@ -141,10 +137,13 @@ class _BoundedStreamReader(_Counted):
         return fitting
 
 
+_WITH_NUMBERS = frozenset({Complete, Retry, ToolResult})
+
+
 def _fitting_events(events: list[tuple[int, Event]], names: list[str]) -> list[tuple[int, Event]]:
     """The events with numbers that can be kept; the same list when there is nothing to be seen to."""
     for _, event in events:
-        if type(event) is Complete or type(event) is Retry:
+        if type(event) in _WITH_NUMBERS:
             return [(part, _fitting_event(each, names)) for part, each in events]
     return events
 
@@ -155,7 +154,10 @@ def _fitting_event(event: Event, names: list[str]) -> Event:
             duration_ms, cost_usd = _kept(event.duration_ms, "duration_ms", names), _kept_amount(event.cost_usd, names)
             return Complete(success=event.success, duration_ms=duration_ms, cost_usd=cost_usd)
         case Retry():
-            return Retry(attempt=_kept(event.attempt, "attempt", names) or 0, message=event.message)
+            attempt, attempts_max = (_kept(each, "attempt", names) or 0 for each in (event.attempt, event.attempts_max))
+            return Retry(attempt=attempt, attempts_max=attempts_max, message=event.message)
+        case ToolResult() if event.duration_ms is not None:
+            return msgspec.structs.replace(event, duration_ms=_kept(event.duration_ms, "duration_ms", names))
     return event
 
 
@@ -183,6 +185,13 @@ def _kept(value: Any, name: str, names: list[str]) -> int | None:
     if found is None and value is not None:
         names.append(name)
     return found
+
+
+def _kept_time(at: int | None, names: list[str]) -> int | None:
+    if at is not None and not 0 <= at <= bounds.TIME_MAX_MS:
+        names.append(numbers.TIME)
+        return None
+    return at
 
 
 def _kept_amount(value: Any, names: list[str]) -> float | None:

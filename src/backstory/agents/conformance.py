@@ -36,8 +36,10 @@ from backstory.model import (
     Outcome,
     Parsed,
     Permissions,
+    RunFacts,
     SessionFacts,
     Thinking,
+    ToolCall,
     ToolResult,
     Turn,
     Unknown,
@@ -49,7 +51,7 @@ from backstory.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from backstory.agents.contract import LogReader, RunPart, SteerPart
+    from backstory.agents.contract import LogReader, OwnLogPart, RunPart, SteerPart
 
 HOME = Path("/nonexistent/home")
 ODD_LINES = (
@@ -61,6 +63,7 @@ RANDOM_CUTS = 20
 """So many times a log is read with new readers from random places on."""
 EXITS = (
     Exit(code=0), Exit(code=1), Exit(signal=9), Exit(signal=2, was_cancelled=True), Exit(code=1, was_cancelled=True),
+    Exit(code=0, was_seen=False),
 )  # fmt: skip
 
 
@@ -158,6 +161,8 @@ def behaviour_faults(agent: Agent) -> list[str]:
         faults += [*_command_faults(agent.run), *_stream_faults(agent, ODD_LINES)]
         if agent.steer is not None:
             faults += _steer_faults(agent.steer)
+    if agent.own_log is not None:
+        faults += _own_log_faults(agent.own_log)
     return faults
 
 
@@ -236,6 +241,13 @@ def _command_faults(run: RunPart) -> Iterator[str]:
                 yield f"run.command: {words!r} lacks {missing}"
             if words is run.command("/bin/it", model=model, permissions=permissions, native_id=given):
                 yield "run.command: returns one list to all its callers"
+
+
+def _own_log_faults(own_log: OwnLogPart) -> Iterator[str]:
+    """Lines that say nothing say nothing of each other."""
+    found = own_log.run_facts(enumerate(ODD_LINES), ODD_LINES)
+    if found != RunFacts():
+        yield f"own_log.run_facts: returns {found} for odd lines"
 
 
 def _steer_faults(steer: SteerPart) -> Iterator[str]:
@@ -486,3 +498,5 @@ def _stream_faults(agent: Agent, lines: Sequence[bytes]) -> Iterator[str]:
         ending: Any = reader.ended(exit)
         if not isinstance(ending, Ending) or ending.outcome not in {*Outcome}:
             yield f"run.stream_reader: after {exit} it came to {ending!r}"
+        elif not all(isinstance(each, ToolCall) for each in ending.refused):
+            yield f"run.stream_reader: after {exit} it refused {ending.refused!r}, which are not all calls"

@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path, PurePath
 
-    from backstory.model import Event, LogIdentity, Parsed, Permissions, SessionFacts, ToolResult, Turn
+    from backstory.model import (
+        Event,
+        LogIdentity,
+        Parsed,
+        Permissions,
+        RunFacts,
+        SessionFacts,
+        ToolCall,
+        ToolResult,
+        Turn,
+    )
 
 
 class Agent(Struct, frozen=True, kw_only=True):
@@ -32,6 +42,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     database: DatabasePart | None = None
     run: RunPart | None = None
     steer: SteerPart | None = None
+    own_log: OwnLogPart | None = None
     export: ExportPart | None = None
     session_export: SessionExportPart | None = None
 
@@ -194,12 +205,29 @@ class DatabasePart(Protocol):
 # runs -----------------------------------------------------------------------------------------------------------
 
 
+CUT_OFF = "The run was cut off; how it ended is not known."
+"""What is said of a run whose runner was killed, and whose agent did not say how it ended."""
+
+
 class Exit(Struct, frozen=True, kw_only=True):
     """How an agent's process ended: its exit code, or the signal that ended it; whether we had asked it to stop."""
 
     code: int | None = None
     signal: int | None = None
     was_cancelled: bool = False
+    was_seen: bool = True
+    """Whether anybody saw how it ended; else the code is 0, and only what the agent said counts."""
+
+    @property
+    def in_words(self) -> str:
+        """Why a run failed of which nothing else says why."""
+        if not self.was_seen:
+            return CUT_OFF
+        return f"signal {self.signal}" if self.signal is not None else f"exit code {self.code}"
+
+    def why(self, told: str) -> str:
+        """Why a run failed, where the agent said ``told`` last: that is no reason when nobody saw its end."""
+        return "\n".join(filter(None, [self.in_words, told])) if not self.was_seen else told or self.in_words
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -216,6 +244,8 @@ class Ending(Struct, frozen=True, kw_only=True):
     tokens_source: str | None = None
     cost_usd: float | None = None
     cost_source: str | None = None
+    refused: list[ToolCall] = field(default_factory=list)
+    """Calls that the agent's permissions did not let through, as far as its output says which."""
 
 
 class Streamed(Struct, frozen=True):
@@ -226,6 +256,8 @@ class Streamed(Struct, frozen=True):
     """False for a delta, which a later record repeats whole."""
     delta: str = ""
     """Text to show at once; it comes again as part of an AssistantText."""
+    at: int | None = None
+    """When it was made, in ms since 1970, where the line says so itself."""
 
 
 class SteerState(Struct, kw_only=True):
@@ -300,6 +332,17 @@ class SteerPart(Protocol):
 
     def message_id(self, uid: str) -> str:
         """The id that a message is given, from the uid it was queued under: always the same."""
+
+
+class OwnLogPart(Protocol):
+    """The agent's own log of a run, for what the run's stream does not say."""
+
+    def run_facts(self, stream: Iterable[tuple[int, bytes]], log: Iterable[bytes]) -> RunFacts:
+        """What the log says of the stream's records.
+
+        ``stream``: the lines of the run's stdout, each with its offset. ``log``: the lines of the log up to the end of
+        the run's turn. A record that is not found in the log is left out; nothing is raised for lines that are odd.
+        """
 
 
 # export ---------------------------------------------------------------------------------------------------------

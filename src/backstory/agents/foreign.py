@@ -17,6 +17,7 @@ import apsw
 
 from backstory import sqlite_memory
 from backstory.agents.contract import UnreadableDatabase
+from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +40,7 @@ WORDS_MAX = 200
 JOURNAL = "-journal"
 JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 """What a rollback journal begins with, and ends with only when it names another file."""
-_IS_TABLE = re.compile(r"create\s+table\b", re.IGNORECASE)
+_IS_TABLE = lazy_regex(r"create\s+table\b", re.IGNORECASE)
 _GIVEN = 0
 """What SQLite says of a column that is neither generated nor hidden."""
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from backstory.agents.lines import BLANK, lines_of
+from backstory.lazy_regex import lazy_regex
 from backstory.model import encoded
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ T = TypeVar("T")
 
 ENDINGS = (".jsonl", ".jsonl.zst")
 _BOM = b"\xef\xbb\xbf"
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONE_SURROGATE = lazy_regex("[\ud800-\udfff]")
 
 
 class NotJson(ValueError):
@@ -52,6 +51,8 @@ def _converted(value: Any, kind: type[T]) -> T:
 
 def patiently(line: bytes) -> list[Any]:
     """The JSON objects on a line, read with every tolerance; raises NotJson when there is none or a rest."""
+    import json  # odd lines are rare
+
     text = line.removeprefix(_BOM).strip(b"\0 \t\r\n").decode("utf-8", "replace")
     scan, at, found = json.JSONDecoder(strict=False), 0, []
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import importlib
 import io
 import os
@@ -22,18 +23,18 @@ COMMANDS = {
     "list": "List sessions: this project's, or with --all the machine's.",
     "show": "Show a session: its turns and what happened in them.",
     "run": "Run a prompt in an agent, with the session so far as context.",
-    "steer": "Tell a running agent something between its steps.",
-    "followup": "Leave a session's next prompt, to be run when the run that goes on is over.",
-    "queue": "See, change and run what waits for sessions.",
+    "steer": "Send a message to the running agent.",
+    "followup": "Queue the session's next prompt; it runs when the current run ends.",
+    "queue": "Show, edit and run queued prompts.",
     "tree": "Show a session's turns, and where its branches part.",
     "scan": "List the current branch, record by record.",
     "branches": "List a session's branches.",
-    "checkout": "Have the next prompt follow a record or a branch.",
+    "checkout": "Continue from another record, branch or session.",
     "branch": "Name branches, remove them, bring them back.",
     "diff": "Compare two branches.",
-    "ps": "List what runs.",
-    "cancel": "Stop a run.",
-    "context": "Show what the next run of a session would be told.",
+    "ps": "List running and pending runs.",
+    "cancel": "Stop the running agent.",
+    "context": "Show the context the next run would receive.",
     "search": "Search everything that was ever said or done.",
     "sql": "Ask the store in SQL.",
     "restore": "Give logs back, byte for byte.",
@@ -111,6 +112,7 @@ class Commands(Group):
 @click.option("--followup", metavar="TEXT", multiple=True, help="As the command `followup`, also several times.")
 @click.option("--name", metavar="NAME", help="With --steer and --followup: the session of this name.")
 @click.option("--session", "-S", "wanted", metavar="SESSION", help="With --steer and --followup: the session.")
+@click.option("--or-run", is_flag=True, help="With --steer and --followup: as there.")
 @click.option("--trust", is_flag=True, help="With --steer and --followup: as there.")
 @click.pass_context
 def cli(
@@ -120,22 +122,24 @@ def cli(
     followup: tuple[str, ...],
     name: str | None,
     wanted: str | None,
+    or_run: bool,
     trust: bool,
 ) -> None:
     """One store for every coding-agent session: keep every byte, find everything."""
     from backstory.cli.app import App
 
     is_said = bool(steer or followup)
-    if ctx.invoked_subcommand is not None and (is_said or name or wanted or trust):
+    if ctx.invoked_subcommand is not None and (is_said or name or wanted or or_run or trust):
         raise click.UsageError("--steer and --followup are commands of their own: leave the other one out.")
     if ctx.invoked_subcommand is None and not is_said:
         raise click.exceptions.NoArgsIsHelpError(ctx)
     ctx.obj = App(os.environ, _current_folder(), store_path)
     ctx.obj.trusts = trust
+    ctx.call_on_close(ctx.obj.close)
     if is_said:
-        from backstory.cli.followup_command import say_all
+        from backstory.cli.followup_command import send_all
 
-        ctx.exit(say_all(ctx.obj, steer, followup, wanted or name))
+        ctx.exit(send_all(ctx.obj, steer, followup, wanted or name, or_run=or_run))
 
 
 def _current_folder() -> Path:
@@ -181,6 +185,8 @@ def main() -> None:
         code = PIPE_CLOSED
     except Exception as failed:
         code = _refused(failed)
+    # The stores are closed; to look for garbage once more would take longer than many a command.
+    gc.freeze()
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from backstory.cli import Group, output
-from backstory.cli.acting import own_session
-from backstory.cli.app import Found, now_ms
-from backstory.cli.options import json_option, readable, store_option
-from backstory.cli.points import NUMBER, RECORD, find, here, locked, meant, session_option, shown, tell_home
-from backstory.cli.trusting import may_act, trust_option
+from backstory.cli.acting import writable_session
+from backstory.cli.deciding import copy_decisions, decisions, talk_late
+from backstory.cli.options import json_option, readable, session_option, store_option
+from backstory.cli.points import find, find_target, locked
+from backstory.cli.trusting import is_agreed, may_act, trust_option
 from backstory.conversation.tree import Tree
-from backstory.errors import BranchNameUnusable, BranchNotFound, BranchShared, NoBranches, NotConfirmed
-from backstory.projects.registry import KnownProjects
+from backstory.errors import BranchNameUnusable, BranchNotFound, BranchShared, NoBranches
+from backstory.workspace.located import LocatedSession
+from backstory.workspace.targets import NUMBER, RECORD, current_point
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from backstory.cli.app import App
-    from backstory.cli.points import Meant
-    from backstory.store import TreeTurn
+    from backstory.store import Session, Store, TreeTurn
+    from backstory.workspace.decisions import Decided
+    from backstory.workspace.targets import Target
 
+T = TypeVar("T")
 TOLD_COLUMNS = 50
 
 
@@ -33,7 +36,7 @@ def command() -> None:
 
 @command.command("name")
 @click.argument("name")
-@click.argument("point", metavar="[@N|LEAF]", required=False)
+@click.argument("point", metavar="[@N|LEAF|SESSION]", required=False)
 @session_option
 @trust_option
 @store_option
@@ -44,11 +47,15 @@ def _name(app: App, name: str, point: str | None, wanted: str | None) -> None:
     if not name or RECORD.fullmatch(name) or NUMBER.fullmatch(name):
         raise BranchNameUnusable(name)
     may_act(app)
-    found = _owning(app, find(app, wanted))
-    to = meant(found, point).point if point is not None else here(found)
-    found.store.name_branch(found.session, name, to)
-    tell_home(app, found)
+    if point is None:
+        found = _owning(app, find(app, wanted))
+        to = current_point(found)
+    else:
+        target = find_target(app, point, wanted)
+        found, to = _owning(app, target.located), target.point
+    late = _decide(app, found, lambda store, session: store.name_branch(session, name, to)).late
     output.talk(f"The branch with @{to.seq} is now called {output.one_line(name, TOLD_COLUMNS)!r}.")
+    talk_late("Named", late)
 
 
 @command.command("unname")
@@ -64,13 +71,13 @@ def _unname(app: App, name: str, wanted: str | None) -> None:
     found = _owning(app, find(app, wanted))
     if name not in {each.name for each in found.store.branch_names(found.session)}:
         raise BranchNotFound(name)
-    found.store.unname_branch(found.session, name)
-    tell_home(app, found)
+    late = _decide(app, found, lambda store, session: store.unname_branch(session, name)).late
     output.talk(f"No branch is called {output.one_line(name, TOLD_COLUMNS)!r} any more.")
+    talk_late("Unnamed", late)
 
 
 @command.command("rm")
-@click.argument("point", metavar="@N|NAME|LEAF")
+@click.argument("point", metavar="@N|NAME|LEAF|SESSION")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @session_option
 @json_option
@@ -83,25 +90,24 @@ def _rm(app: App, point: str, yes: bool, wanted: str | None, as_json: bool) -> N
     They are no longer told to agents, nor shown. `backstory branch restore` brings them back until they are pruned.
     """
     may_act(app)
-    found = find(app, wanted)
-    to = meant(found, point)
+    to = find_target(app, point, wanted)
+    found = to.located
     doomed = _doomed(found, to, point)
     first = output.one_line(doomed[0].prompt, TOLD_COLUMNS)
-    what = f"Removing {_count(doomed)} from @{doomed[0].first_seq} on ({first}) of {shown(found)}"
-    _confirm(what, yes=yes)
-    own = Found(app.project_store, own_session(app, found, to.point))
-    with locked(app, own.session.uid, shown(own)):
+    what = f"Removing {_count(doomed)} from @{doomed[0].first_seq} on ({first}) of {found.label}"
+    if not is_agreed(what, f"{what}?", yes=yes):
+        return
+    own = LocatedSession(app.project_store, writable_session(app, found, to.point))
+    with locked(app, own.session.uid, own.label):
         removed = own.store.remove_turns(own.session, [turn.uid for turn in _doomed(own, to, point)])
-    tell_home(app, own)
+    copy_decisions(app, own, "Removed")
     goes_on = own.store.leaf(own.session)
     if as_json:
-        output.json({"session": shown(own), "removed": removed, "seq": None if goes_on is None else goes_on.seq})
+        output.json({"session": own.label, "removed": removed, "seq": None if goes_on is None else goes_on.seq})
         return
     output.data(f"removed {removed} turn{'s' * (removed != 1)} from @{doomed[0].first_seq} on")
-    output.talk(
-        f"{shown(own)} goes on at @{goes_on.seq}." if goes_on is not None else f"{shown(own)} has no turns left."
-    )
-    output.talk(f"To undo this: backstory branch restore @{doomed[0].first_seq} -S {shown(own)}")
+    output.talk(f"{own.label} goes on at @{goes_on.seq}." if goes_on is not None else f"{own.label} has no turns left.")
+    output.talk(f"To undo this: backstory branch restore @{doomed[0].first_seq} -S {own.label}")
 
 
 @command.command("restore")
@@ -116,12 +122,12 @@ def _restore(app: App, point: str | None, wanted: str | None) -> None:
     found = _owning(app, find(app, wanted))
     gone = found.store.removed_turns(found.session)
     if not gone:
-        raise NoBranches(shown(found), "removed branches")
+        raise NoBranches(found.label, "removed branches")
     uid = gone[0].uid if point is None else _removed_turn(found, gone, point)
-    with locked(app, found.session.uid, shown(found)):
-        back = found.store.restore_turns(found.session, uid)
-    tell_home(app, found)
-    output.data(f"restored {back} turn{'s' * (back != 1)}")
+    with locked(app, found.session.uid, found.label):
+        back = _decide(app, found, lambda store, session: store.restore_turns(session, uid))
+    output.data(f"restored {back.value} turn{'s' * (back.value != 1)}")
+    talk_late("Restored", back.late)
     _tell_where(found, uid)
 
 
@@ -141,38 +147,41 @@ def _prune(app: App, yes: bool, wanted: str | None) -> None:
     found = _owning(app, find(app, wanted))
     gone = found.store.removed_turns(found.session)
     if not gone:
-        raise NoBranches(shown(found), "removed branches")
-    _confirm(f"Dropping {_count(gone)} of {shown(found)} for good", yes=yes)
-    tell_home(app, found)
-    with locked(app, found.session.uid, shown(found)):
-        # The session's own store last: while it has them, a prune that was cut off can be done again.
-        for store in (app.machine_store, found.store):
-            if store.exists and store.has(found.session.uid):
-                store.prune_turns(store.session(found.session.uid))
+        raise NoBranches(found.label, "removed branches")
+    what = f"Dropping {_count(gone)} of {found.label} for good"
+    if not is_agreed(what, f"{what}?", yes=yes):
+        return
+    with locked(app, found.session.uid, found.label):
+        late = _decide(app, found, lambda store, session: store.prune_turns(session)).late
     output.data(f"dropped {_count(gone)}")
+    talk_late("Dropped", late)
 
 
-def _tell_where(found: Found, uid: str) -> None:
+def _tell_where(found: LocatedSession, uid: str) -> None:
     """Say that a session does not go on with what was restored, where that is so."""
     tree, goes_on = Tree(found.store.tree(found.session)), found.store.leaf(found.session)
     if goes_on is None or uid in {turn.uid for turn in tree.ancestry(goes_on.uid)}:
         return
     tip = tree.tip(uid)
     output.talk(
-        f"{shown(found)} goes on at @{goes_on.seq}. To go on with what came back: "
-        f"backstory checkout @{tip.last_seq} -S {shown(found)}"
+        f"{found.label} goes on at @{goes_on.seq}. To go on with what came back: "
+        f"backstory checkout @{tip.last_seq} -S {found.label}"
     )
 
 
-def _owning(app: App, found: Found) -> Found:
-    """A session in the store where it is owned, if that can be reached: that is where its names are written."""
-    store = KnownProjects(app.home, app.machine_store, now_ms).owning(found.session.uid)
+def _decide(app: App, found: LocatedSession, change: Callable[[Store, Session], T]) -> Decided[T]:
+    return decisions(app).decide(found.store, found.session.uid, change)
+
+
+def _owning(app: App, found: LocatedSession) -> LocatedSession:
+    """A session in the store where it is owned, if that can be read now."""
+    store = decisions(app).owner(found.store, found.session.uid).store
     if store is None or store.path == found.store.path or not store.has(found.session.uid):
         return found
-    return Found(store, store.session(found.session.uid))
+    return LocatedSession(store, store.session(found.session.uid))
 
 
-def _doomed(found: Found, to: Meant, named: str) -> list[TreeTurn]:
+def _doomed(found: LocatedSession, to: Target, named: str) -> list[TreeTurn]:
     tree = Tree(found.store.tree(found.session))
     if to.tip is None:
         return tree.below(to.point.uid)
@@ -182,7 +191,7 @@ def _doomed(found: Found, to: Meant, named: str) -> list[TreeTurn]:
     return alone
 
 
-def _removed_turn(found: Found, gone: Sequence[TreeTurn], point: str) -> str:
+def _removed_turn(found: LocatedSession, gone: Sequence[TreeTurn], point: str) -> str:
     told = RECORD.fullmatch(point)
     seq = int(told.group(1)) if told else None
     uids = {each.uid for each in found.store.branch_names(found.session, removed=True) if each.name == readable(point)}
@@ -190,11 +199,6 @@ def _removed_turn(found: Found, gone: Sequence[TreeTurn], point: str) -> str:
         if turn.uid in uids or (seq is not None and turn.first_seq <= seq <= turn.last_seq):
             return turn.uid
     raise BranchNotFound(point)
-
-
-def _confirm(what: str, *, yes: bool) -> None:
-    if not yes and not output.confirm(f"{what}?"):
-        raise NotConfirmed(what)
 
 
 def _count(turns: Sequence[TreeTurn]) -> str:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.cli import output
-from backstory.cli.options import json_option, store_option
-from backstory.cli.points import branches, find, session_or_default, shown
+from backstory.cli.options import json_option, session_argument, store_option
+from backstory.cli.points import find
+from backstory.workspace.targets import branches
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.cli.points import Branch
+    from backstory.workspace.targets import Branch
 
 HEADS = ("", "LEAF", "AT", "NAME", "LAST PROMPT", "AGENT", "DEPTH", "LAST ACTIVE")
 COLUMNS = ((72, range(8)), (50, (0, 1, 2, 3, 4, 7)), (0, (0, 1, 2, 3, 4)))
@@ -21,7 +22,7 @@ NAME_COLUMNS = 30
 
 
 @click.command("branches")
-@session_or_default()
+@session_argument
 @json_option
 @store_option
 @click.pass_obj
@@ -36,7 +37,7 @@ def command(app: App, session: str | None, as_json: bool) -> None:
         output.json([as_dict(each) for each in listed])
         return
     if not listed:
-        output.talk(f"{shown(found)} has no branches.")
+        output.talk(f"{found.label} has no branches.")
         return
     kept = list(next(columns for least, columns in COLUMNS if output.width() >= least))
     if not any(each.names for each in listed):

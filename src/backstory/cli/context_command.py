@@ -8,8 +8,8 @@ import click
 from msgspec import Struct
 
 from backstory.cli import output
-from backstory.cli.options import json_option, store_option
-from backstory.cli.points import find, session_or_default
+from backstory.cli.options import json_option, session_argument, store_option
+from backstory.cli.points import find
 from backstory.conversation.context import build_context, context_prefix
 from backstory.runs.spool import SPOOLS, waiting
 
@@ -32,7 +32,7 @@ class TurnTold(Struct, frozen=True, kw_only=True):
 
 
 @click.command("context")
-@session_or_default()
+@session_argument
 @click.option("--budget", type=click.IntRange(min=0), help="Characters at most.  [default: run.context_chars]")
 @click.option("--explain", is_flag=True, help="Say turn by turn how much there is, and what is sent of it.")
 @json_option

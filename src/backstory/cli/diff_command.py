@@ -8,11 +8,11 @@ import click
 from msgspec import Struct
 
 from backstory.cli import output, path
-from backstory.cli.options import json_option, store_option
-from backstory.cli.points import NUMBER, RECORD, find, meant, session_option, shown
+from backstory.cli.options import json_option, readable, session_option, store_option
+from backstory.cli.points import print_default
 from backstory.conversation.tree import Point, Span, Tree, diff
 from backstory.derive.pricing import UNKNOWN, Cost, total
-from backstory.errors import BranchNotFound, NoSessionHere
+from backstory.workspace.targets import NUMBER, RECORD
 
 if TYPE_CHECKING:
     from backstory.cli.app import App, Found
@@ -32,7 +32,8 @@ FILES_SHOWN_MAX = 40
 def command(app: App, left: str, right: str, wanted: str | None, as_json: bool) -> None:
     """Compare two branches: where they part, then on each side prompts, answers, files touched, and cost.
 
-    A and B are records (@12), branches (their names or numbers), or records of other sessions: S2@12.
+    A and B are records (@12), branches (their names or numbers), sessions (S2: where it stands), or records of other
+    sessions (S2@12).
     """
     found = _Sessions(app, wanted)
     first, second = found.side(left), found.side(right)
@@ -87,7 +88,7 @@ class _Side(Struct, kw_only=True):
         """This side as printed in JSON."""
         cost = self.cost()
         return {
-            "session": shown(self.found),
+            "session": self.found.label,
             "uid": self.found.session.uid,
             "seq": self.point.seq,
             "turn": self.point.uid,
@@ -126,27 +127,17 @@ class _Sessions:
     """The sessions that the two sides are in: one, mostly."""
 
     def __init__(self, app: App, wanted: str | None) -> None:
-        self._app, self._wanted = app, wanted
-        self._default: Found | None = None
+        self._workspace = app.workspace
+        self._named = None if wanted is None else app.find(wanted)
+        self._is_printed = False
 
     def side(self, named: str) -> _Side:
-        """The side that a word means; raises what ``meant`` and ``find`` raise."""
-        found, told = self._of(named)
+        """The side that a word means; raises what ``Workspace.target`` raises."""
+        target = self._workspace.target(readable(named), self._named)
+        if target.is_default and not self._is_printed:
+            print_default(target.located)
+            self._is_printed = True
+        found, point = target.located, target.point
         tree = Tree(found.store.tree(found.session))
-        return _Side(found=found, named=named, point=told, tree=tree, path=tree.path(told))
-
-    def _of(self, named: str) -> tuple[Found, Point]:
-        session, sign, seq = named.rpartition("@")
-        if session and seq and RECORD.fullmatch(sign + seq):
-            try:
-                return self._here, meant(self._here, named).point
-            except (BranchNotFound, NoSessionHere):
-                found = self._app.find(session)
-                return found, meant(found, sign + seq).point
-        return self._here, meant(self._here, named).point
-
-    @property
-    def _here(self) -> Found:
-        if self._default is None:
-            self._default = find(self._app, self._wanted)
-        return self._default
+        named = f"{found.label}@{point.seq}" if target.is_session else named
+        return _Side(found=found, named=named, point=point, tree=tree, path=tree.path(point))

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from backstory import agents, model
 from backstory.cli import output
 from backstory.cli.app import now_ms
-from backstory.cli.repeating import command_for
+from backstory.cli.keyboard import quiet_keyboard
 from backstory.conversation.tree import Point, get_ancestry
 from backstory.derive.pricing import Prices, PriceTable
 from backstory.errors import BackstoryError, ConfigBroken, NotQueuedNow, QueueBusy, SessionBusy, SessionElsewhere
 from backstory.model import Permissions
-from backstory.runs.lease import is_held
+from backstory.runs.lease import host, is_held
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.queued import leave, still_waiting, texts_for
 from backstory.runs.runner import LOCK_S, POLL_S, Request, Runner
@@ -170,6 +170,8 @@ class Driver:
             left, _ = self.leave([(Kind.FOLLOWUP, request.prompt)], options)
             return self.run_queue(hold, [left[0].uid])
         try:
+            if turns := self._store.turns(self._session):
+                self._printer.begin(self._session, len(turns) + 1, request.agent)
             code = self._run(hold, request)
             if code == 0:
                 self._run_waiting(hold)
@@ -226,6 +228,8 @@ class Driver:
             self._may_wait = False
             raise
         except QueueBusy as refused:
+            from backstory.cli.repeating import command_for
+
             app = self._app
             commands = [command_for(text, self.name, app.home, app.store_path) for text in texts]
             raise NotQueuedNow(refused, commands) from refused
@@ -252,7 +256,7 @@ class Driver:
     def tell_not_running(self, left: Sequence[Text]) -> None:
         """Say that words for a run are a prompt, where nothing runs."""
         if any(text.kind == Kind.STEER for text in left):
-            output.talk(f"{self.name} is not running: what it is told is run as a prompt.")
+            output.talk(f"{self.name} is not running; the message runs as a prompt.")
 
     def try_hold(self) -> SessionLease | None:
         """The right to run the session, at once; None when somebody runs it."""
@@ -276,6 +280,16 @@ class Driver:
             hold.release()
             return None, ALONE
         return hold, ""
+
+    def take_late(self, hold: SessionLease, left: Sequence[Text]) -> list[Text]:
+        """Take what came too late for a run out of the queue again, and give the session back; returns what it was."""
+        uids = {text.uid for text in left}
+        try:
+            late = [text for text in hold.queue.texts(self._session.uid) if text.uid in uids]
+            hold.queue.remove([text.uid for text in late])
+        finally:
+            self._release(hold)
+        return late
 
     def is_heard(self, holder: str) -> bool:
         """Whether an agent works that takes words up meanwhile, and somebody is there to hand them over."""
@@ -372,41 +386,52 @@ class Driver:
             if mine:
                 raise
             self._is_stuck = True
-            output.talk(f"What waits could not be run: {refused}")
+            output.talk(f"The queued prompt could not be run: {refused}")
             return None
         if text is not None and text.uid in self._codes:
-            self._tell_stuck(text, "It was run, and does not leave the queue.")
+            self._tell_stuck(text, "It ran, but could not be removed from the queue.")
             return None
         return text
 
     def _tell_stuck(self, text: Text, why: str) -> None:
         self._is_stuck = True
         output.talk(
-            f'What waits first could not be run: "{output.one_line(text.content, TOLD_COLUMNS)}". {why} To take it '
-            f"out: backstory queue drop {text.short_id}"
+            f'The first queued prompt could not be run: "{output.one_line(text.content, TOLD_COLUMNS)}". {why} To drop '
+            f"it: backstory queue drop {text.short_id}"
         )
 
     def _run(self, hold: SessionLease, request: Request) -> int:
-        finished = self._runner.run_held(hold, self._store, self._session, request, self._printer.show)
-        self._end(finished, request.context_chars)
+        with quiet_keyboard():
+            finished = self._runner.run_held(hold, self._store, self._session, request, self._printer.show)
+        self._end(finished, request)
         return EXIT_CODES.get(outcome_of(finished), 1)
 
     def _cost(self, turn: model.Turn) -> Cost:
         """What a run cost. A file of prices that means nothing does not spoil what was run."""
+        if turn.cost_usd is not None:
+            return of_turn(turn, PriceTable(Prices()))
         try:
             return of_turn(turn, price_table(self._store.prices_file))
         except ConfigBroken as broken:
             output.talk(str(broken))
             return of_turn(turn, PriceTable(Prices()))
 
-    def _end(self, finished: Finished, context_max: int) -> None:
-        self._printer.end(self._session, finished, context_max, self._cost(finished.turn))
+    def _end(self, finished: Finished, request: Request) -> None:
+        number = None if finished.waits or finished.moved else self._number_of(finished.turn.uid)
+        self._printer.end(self._session, number, finished, request, self._cost(finished.turn))
         if finished.moved is not None:
             output.talk(finished.moved)
         if finished.waits is not None:
             output.talk(
                 f"The run is kept, but not stored yet: {finished.waits} The next command of backstory stores it."
             )
+
+    def _number_of(self, uid: str) -> int | None:
+        """The number of a turn in its session; None for one that is not there."""
+        with suppress(BackstoryError):
+            uids = [turn.uid for turn in self._store.turns(self._session)]
+            return uids.index(uid) + 1 if uid in uids else None
+        return None
 
     def _release(self, hold: SessionLease) -> None:
         trouble = hold.trouble
@@ -435,10 +460,7 @@ class Driver:
             # Whoever leaves something, or asks for what waits, is told.
             return
         if left:
-            output.talk(
-                f"{texts(left)} still {'wait' if left > 1 else 'waits'} for {self.name}: `backstory queue run "
-                f"{self.name}` goes on, `backstory queue clear {self.name}` drops {'them' if left > 1 else 'it'}."
-            )
+            output.talk(still_queued(left, self.name))
 
     def _count_waiting(self) -> int:
         try:
@@ -524,21 +546,32 @@ def home_of(app: App, found: Found) -> Store:
 
 
 def tell_left(name: str, left: list[Text], before: int, holder: str, *, as_json: bool, is_heard: bool = False) -> None:
-    """Say what waits now, and for what. ``holder`` runs the session; '' where nobody does.
+    """Print what was queued. ``holder`` runs the session; '' where nobody does.
 
-    ``is_heard``: its agent takes words up while it works.
+    ``is_heard``: its agent takes messages while it works.
     """
     for number, text in enumerate(left, before + 1):
         if as_json:
             told = {"kind": "Queued", "session": name, "uid": text.session_uid, "turn": text.uid, "what": text.kind}
             output.json_line({**told, "position": number})
             continue
-        what = "words for it" if text.kind == Kind.STEER and is_heard else "a follow-up"
-        who = f"is busy ({holder} runs it)" if holder else f"is not running (`backstory queue run {name}` does that)"
-        place = f", number {number} of what waits" if number > 1 else ""
-        output.talk(f"{name} {who}: queued as {what}{place}.")
+        what = "Message" if text.kind == Kind.STEER and is_heard else "Follow-up"
+        who = f"not running; `backstory queue run {name}` runs it"
+        if holder:
+            who = "running" if holder.endswith(f" on {host()}") else f"running: {holder}"
+        place = f", number {number} in the queue" if number > 1 else ""
+        output.talk(f"{what} queued for {name} ({who}){place}.")
 
 
 def texts(count: int) -> str:
-    """So many texts, in words."""
-    return f"{count} text{'s' * (count != 1)}"
+    """A number of queued prompts, in words."""
+    return f"{count} queued prompt{'s' * (count != 1)}"
+
+
+def still_queued(left: int, session: str) -> str:
+    """How many prompts are still queued for a session, and what can be done with them."""
+    them = "them" if left > 1 else "it"
+    return (
+        f"{texts(left)} left for {session}: `backstory queue run {session}` runs {them}, "
+        f"`backstory queue clear {session}` drops {them}."
+    )

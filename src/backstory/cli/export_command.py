@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command("export")
-@sessions_argument()
+@sessions_argument
 @click.option("--all", "everything", is_flag=True, help="Every session, of every agent.")
 @click.option("--format", "form", required=True, type=click.Choice(exporting.formats()), help="Whose store to write.")
 @click.option(

@@ -1,17 +1,19 @@
-"""``backstory followup``: words for a session when what it does now is done."""
+"""``backstory followup``: a prompt that runs when the session's current run ends."""
 
 from __future__ import annotations
 
+from enum import Enum
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from backstory.cli import output
-from backstory.cli.app import Found
-from backstory.cli.options import AGENT, SESSION_NAME, store_option
+from backstory.cli.options import AGENT, SESSION_NAME, session_option, store_option
+from backstory.cli.points import find
 from backstory.cli.prompt_input import PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
-from backstory.errors import EmptyPrompt, PromptNotText, SessionBusy, SessionNotFound
+from backstory.errors import EmptyPrompt, NotRunning, PromptNotText, SessionBusy
 from backstory.model import Permissions
 
 if TYPE_CHECKING:
@@ -20,21 +22,40 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.cli.driving import Driver
     from backstory.store.queue import Kind, Options
+    from backstory.workspace.located import LocatedSession
+
+
+class Start(Enum):
+    """What a message or a follow-up may start if its session is not running."""
+
+    ASK = "ask"
+    RUN = "run"
+    NOTHING = "nothing"
 
 
 def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Which session words are for; unlike a run's, it must be there."""
+    """Which session a message is for; unlike a run's, it must be there."""
+
+    @wraps(function)
+    def with_start(*args: Any, or_run: bool, no_run: bool, **rest: Any) -> Any:
+        if or_run and no_run:
+            raise click.UsageError("--or-run and --no-run cannot be used together.")
+        start = Start.RUN if or_run else Start.NOTHING if no_run else Start.ASK
+        return function(*args, start=start, **rest)
+
+    with_options: Callable[..., Any] = with_start
     for option in (
         click.option("--name", type=SESSION_NAME, help="The session of this name."),
-        click.option("--session", "-S", "wanted", metavar="SESSION", help="The session: S3, a name, a uid."),
-        click.option("--no-run", is_flag=True, help="Only leave it: where nothing runs, start nothing."),
+        session_option,
+        click.option("--or-run", is_flag=True, help="If the session is not running: run it now, as a prompt."),
+        click.option("--no-run", is_flag=True, help="Only queue it: if the session is not running, start nothing."),
         click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines."),
         input_options,
         trust_option,
         store_option,
     ):
-        function = option(function)
-    return function
+        with_options = option(with_options)
+    return with_options
 
 
 @click.command("followup")
@@ -54,14 +75,15 @@ def command(
     cwd: str | None,
     wanted: str | None,
     name: str | None,
-    no_run: bool,
+    start: Start,
     as_json: bool,
 ) -> None:
-    """Leave TEXT as a session's next prompt: it is run when the run that goes on is over.
+    """Queue TEXT as a session's next prompt; it runs when the current run ends.
 
     What is piped in follows TEXT, or is the prompt. Without both, on a terminal, it is written in $EDITOR.
 
-    Several are run in the order they were left, each after the one before. Where nothing runs it is run at once.
+    Several run in the order they were queued. If the session is not running, nothing is queued (exit code 75); on a
+    terminal you are asked whether to run TEXT now.
     """
     from backstory.store.queue import Kind, Options
 
@@ -69,13 +91,13 @@ def command(
     options = Options(agent=agent, model=model, permissions=permissions, cwd=str(app.cwd / cwd) if cwd else None)
     given = PromptInput(ctx)
     said = [(Kind.FOLLOWUP, checked(given.text(text)))]
-    code = say(app, said, wanted or name, options, no_run=no_run, as_json=as_json)
+    code = send(app, said, wanted or name, options, start, as_json=as_json)
     given.stored()
     ctx.exit(code)
 
 
 def checked(text: str) -> str:
-    """What is to be said. Raises EmptyPrompt, PromptNotText."""
+    """The text to send. Raises EmptyPrompt, PromptNotText."""
     if not text.strip():
         raise EmptyPrompt
     try:
@@ -85,42 +107,56 @@ def checked(text: str) -> str:
     return text
 
 
-def say_all(app: App, steers: Sequence[str], followups: Sequence[str], wanted: str | None) -> int:
-    """Leave several words at once; gives the exit code."""
+def send_all(
+    app: App, steers: Sequence[str], followups: Sequence[str], wanted: str | None, *, or_run: bool = False
+) -> int:
+    """Send several messages and follow-ups at once; returns the exit code."""
     from backstory.store.queue import Kind, Options
 
     for text in (*steers, *followups):
         checked(text)
     said = [*((Kind.STEER, text) for text in steers), *((Kind.FOLLOWUP, text) for text in followups)]
-    return say(app, said, wanted, Options(), no_run=False, as_json=False)
+    return send(app, said, wanted, Options(), Start.RUN if or_run else Start.ASK, as_json=False)
 
 
-def say(
+def send(
     app: App,
     said: Sequence[tuple[Kind, str]],
     wanted: str | None,
     options: Options,
+    start: Start,
     *,
-    no_run: bool,
     as_json: bool,
 ) -> int:
-    """Leave words for a session, and run what waits if nobody does so; gives the exit code.
+    """Queue messages for a session that is running, or start what ``start`` allows; returns the exit code.
 
-    Raises SessionNotFound: nothing is left for a session that is not there.
+    Raises SessionNotFound, NoSessionHere, SeveralRunHere, NotRunning.
     """
-    from backstory.cli.driving import request_for, runner_of, tell_left
+    from backstory.cli.driving import home_of, request_for, runner_of, tell_left
 
     may_act(app)
     runner = runner_of(app)
     runner.take_up(output.talk)
-    driver = _driver(app, wanted, as_json=as_json)
+    located = find(app, wanted, running_first=True)
     options = with_place(app, options)
     if options.agent is not None:
         # Who asks for an agent that is not there is told so now, and not when it is its turn.
         runner.check(request_for(app, app.project_store, None, said[0][1], options))
+    if start is Start.ASK and not app.workspace.find_running(located, home_of(app, located), output.talk):
+        start = _start_agreed(located)
+    driver = _driver(app, located, as_json=as_json)
     left, before = driver.leave(said, options)
     hold, holder = driver.hold_at_last()
-    if hold is not None and not no_run:
+    if hold is not None and start is Start.ASK:
+        # The run ended meanwhile. What it did not take is not run without a word.
+        late = driver.take_late(hold, left)
+        if not late:
+            output.talk(f"{driver.name} took it.")
+            return 0
+        start = _start_agreed(located)
+        left, before = driver.leave([(text.kind, text.content) for text in late], options)
+        hold, holder = driver.hold_at_last()
+    if hold is not None and start is Start.RUN:
         driver.tell_not_running(left)
         try:
             return driver.run_queue(hold, [text.uid for text in left])
@@ -132,32 +168,26 @@ def say(
     return 0
 
 
-def _driver(app: App, wanted: str | None, *, as_json: bool) -> Driver:
+def _start_agreed(located: LocatedSession) -> Start:
+    """What a person at the terminal agrees to start. Raises NotRunning where that is nothing."""
+    if not output.confirm(f"{located.label} is not running. Run it as a prompt now?"):
+        raise NotRunning(located.label)
+    return Start.RUN
+
+
+def _driver(app: App, found: LocatedSession, *, as_json: bool) -> Driver:
     """What drives the session that is meant, in the store it is run in."""
-    from backstory.cli.acting import own_session
+    from backstory.cli.acting import writable_session
     from backstory.cli.driving import Driver, home_of, runner_of
     from backstory.cli.printing import printer_for
 
-    found = found_session(app, wanted)
     store = home_of(app, found)
     # The machine's store has copies of what projects own: where the project is gone, it goes on in this one.
     if store.path in (app.project_store.path, app.machine_store.path) or found.session.number is None:
-        store, session = app.project_store, own_session(app, found)
+        store, session = app.project_store, writable_session(app, found)
     else:
         session = store.session(found.session.uid)
     return Driver(app, runner_of(app), store, session, printer_for(as_json=as_json))
-
-
-def found_session(app: App, wanted: str | None) -> Found:
-    """The session that is meant; without a word the one last active here. Raises SessionNotFound."""
-    if wanted is not None:
-        return app.find(wanted)
-    store = app.project_store
-    session = store.last_session(app.worktree) if store.exists else None
-    if session is None:
-        raise SessionNotFound(str(app.project_folder))
-    output.talk(f"{session.shown_number} {output.one_line(session.shown_title, 60)}".rstrip())
-    return Found(store, session)
 
 
 def with_place(app: App, options: Options) -> Options:

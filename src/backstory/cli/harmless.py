@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from backstory.lazy_regex import lazy_regex
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -18,10 +20,10 @@ _ACTS = (
     "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f"
 )
-_ACTING = re.compile(f"[{_ACTS}]")
+_ACTING = lazy_regex(f"[{_ACTS}]")
 _FLAG = "\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f"
 """A flag of a part of a country; any other tags are hidden text."""
-_FLAG_OR_ACTING = re.compile(f"{_FLAG}|[{_ACTS}]")
+_FLAG_OR_ACTING = lazy_regex(f"{_FLAG}|[{_ACTS}]")
 
 
 def clean(text: str) -> str:

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from backstory import agents
+from backstory.agents import not_read
 from backstory.bounds import OUT_OF_RANGE
 from backstory.cli import output
 from backstory.cli.app import App, now_ms
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.agents.contract import Agent, LogPart
+    from backstory.ingest.discover import Looked
 
 REASONS_SHOWN_MAX = 20
 
@@ -51,14 +53,18 @@ def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, wat
     if watch:
         _follow(app, only, explain=explain, as_json=as_json)
         return
-    _print(app, read_logs(app, only), explain=explain, as_json=as_json)
+    others = {} if only else not_read.logs_of_others(app.user_home)
+    _print(app, read_logs(app, only), others, explain=explain, as_json=as_json)
 
 
-def _print(app: App, report: Report, *, explain: bool, as_json: bool) -> None:
+def _print(app: App, report: Report, others: dict[str, int], *, explain: bool, as_json: bool) -> None:
     if as_json:
-        output.json(_as_json(report) | ({"explained": _explained(report)} if explain else {}))
+        output.json(_as_json(report) | {"not_read": others} | ({"explained": _explained(report)} if explain else {}))
     else:
         _tell(report, str(app.home_store.path))
+        if others:
+            names = ", ".join(f"{name} ({count:,})" for name, count in others.items())
+            output.talk(f"Also here, not read by this version: {names}")
     if explain and not as_json:
         for line in _explained(report):
             output.data(output.one_liner(line))
@@ -87,7 +93,7 @@ def _follow(app: App, only: Sequence[str], *, explain: bool, as_json: bool) -> N
             if as_json:
                 output.json_line(_batch(report) | ({"explained": _explained(report)} if explain else {}))
             else:
-                _print(app, report, explain=explain, as_json=False)
+                _print(app, report, {}, explain=explain, as_json=False)
             output.talk(f"Following {', '.join(watch.folders) or 'nothing yet'}. Ctrl-C ends it.")
             is_following = True
             for report in batches:
@@ -121,12 +127,12 @@ def _batch(report: Report) -> dict[str, Any]:
 def _in_words(tally: Tally) -> str:
     """What an agent's logs gave: ``1 session updated, 3 events``."""
     counts = (
-        (tally.sessions_new, "new session", "new sessions"),
-        (tally.sessions_updated, "session updated", "sessions updated"),
+        (tally.listed_new, "new session", "new sessions"),
+        (tally.listed_updated, "session updated", "sessions updated"),
         (tally.events_new, "event", "events"),
         (tally.companions_read, "file beside a log", "files beside logs"),
     )
-    return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts if count)
+    return ", ".join(output.counted(count, one, many) for count, one, many in counts if count)
 
 
 def read_logs(app: App, only: Sequence[str] = (), *, quietly: bool = False) -> Report:
@@ -193,7 +199,10 @@ def _chosen(app: App) -> list[str]:
 
 
 def _as_json(report: Report) -> dict[str, Any]:
-    figures = ("logs_seen", "logs_read", "bytes_read", "sessions_new", "sessions_updated", "events_new")
+    figures = (
+        "logs_seen", "logs_read", "bytes_read", "sessions_new", "sessions_updated", "listed_new", "listed_updated",
+        "events_new",
+    )  # fmt: skip
     return {
         **{name: report.total(name) for name in figures},
         "unknown_records": report.unknown_records,
@@ -206,14 +215,15 @@ def _as_json(report: Report) -> dict[str, Any]:
 def _tell(report: Report, store_path: str) -> None:
     read, seen = report.total("logs_read"), report.total("logs_seen")
     output.data(
-        f"{seen} logs seen, {read} read ({output.size(report.total('bytes_read'))}): "
-        f"{report.total('sessions_new')} new sessions, {report.total('sessions_updated')} updated, "
-        f"{report.total('events_new')} new events. Store: {store_path}"
+        f"{output.counted(seen, 'log')} seen, {read:,} read ({output.size(report.total('bytes_read'))}): "
+        f"{output.counted(report.total('listed_new'), 'new session')}, {report.total('listed_updated'):,} updated, "
+        f"{output.counted(report.total('events_new'), 'new event')}. Store: {store_path}"
     )
     if not seen:
         output.talk("No logs were found. These places were looked at:")
         for each in report.looked:
-            output.talk(f"  {each.agent}: {each.folder}: {each.note or f'{each.found} logs'}")
+            output.talk(f"  {_looked(each)}")
+        output.talk("Begin a session in one of these agents, or with: backstory run PROMPT")
     unfit = {kind for kind in report.unknown_records if kind.startswith(OUT_OF_RANGE)}
     if unfit:
         names = ", ".join(
@@ -223,15 +233,20 @@ def _tell(report: Report, store_path: str) -> None:
     if kinds := ", ".join(f"{kind} ({n})" for kind, n in sorted(report.unknown_records.items()) if kind not in unfit):
         output.talk(output.one_liner(f"Kept, but not understood: {kinds}. A newer backstory may know them."))
     if count := len(report.not_understood):
-        files = "1 file" if count == 1 else f"{count} files"
-        output.talk(f"Kept, but not understood, or not whole: {files}; --explain says which and why.")
+        output.talk(
+            f"Kept, but not understood, or not whole: {output.counted(count, 'file')}; --explain says which and why."
+        )
     for problem in report.errors[:REASONS_SHOWN_MAX]:
         output.talk(output.one_liner(f"Not read: {problem.path}: {problem.reason}"))
     if len(report.errors) > REASONS_SHOWN_MAX:
         output.talk(f"… and {len(report.errors) - REASONS_SHOWN_MAX} more; --json lists all.")
 
 
+def _looked(place: Looked) -> str:
+    return f"{place.agent}: {place.folder}: {place.note or output.counted(place.found, 'log')}"
+
+
 def _explained(report: Report) -> list[str]:
-    lines = [f"{each.agent}: {each.folder}: {each.note or f'{each.found} logs'}" for each in report.looked]
+    lines = [_looked(each) for each in report.looked]
     lines += [f"  gave nothing: {each.path}: {each.reason}" for each in report.gave_nothing]
     return lines + [f"  kept as it is: {each.path}: {each.reason}" for each in report.not_understood]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -55,16 +56,50 @@ def sessions_starting(ctx: click.Context, param: click.Parameter, incomplete: st
     return SESSION.shell_complete(ctx, param, incomplete)
 
 
-def session_argument(**how: Any) -> Callable[[Any], Any]:
-    """The argument that names a session: number, name, uid prefix or the agent's own id."""
-    metavar = "SESSION" if how.get("required", True) else "[SESSION]"
-    return click.argument("session", metavar=metavar, shell_complete=sessions_starting, **how)
+def session_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``-S``: the session that is meant, where the argument is something else."""
+    option = click.option(
+        "--session", "-S", "wanted", metavar="SESSION", shell_complete=sessions_starting,
+        help="The session: S3, a name, the start of a uid.",
+    )  # fmt: skip
+    return option(function)
 
 
-def sessions_argument(*, required: bool = False) -> Callable[[Any], Any]:
-    """Any number of sessions, or one at least."""
-    metavar = "SESSION..." if required else "[SESSION]..."
-    return click.argument("sessions", metavar=metavar, nargs=-1, required=required, shell_complete=sessions_starting)
+def session_argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    """SESSION or ``-S SESSION``, which mean the same: number, name, uid prefix or the agent's own id; None for none."""
+
+    @wraps(function)
+    def with_one(*args: Any, session: str | None, wanted: str | None, **rest: Any) -> Any:
+        return function(*args, session=one_session(session, wanted), **rest)
+
+    argument = click.argument("session", metavar="[SESSION]", required=False, shell_complete=sessions_starting)
+    return argument(session_option(with_one))
+
+
+def one_session(session: str | None, wanted: str | None) -> str | None:
+    """The session that is named, as an argument or with -S. Raises UsageError where the two differ."""
+    if session is not None and wanted is not None and session != wanted:
+        raise click.UsageError(
+            f"SESSION is {readable(session)!r}, and -S names {readable(wanted)!r}: name one session."
+        )
+    return wanted if session is None else session
+
+
+def sessions_argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Any number of SESSIONs, or of ``-S SESSION``."""
+
+    @wraps(function)
+    def with_all(*args: Any, sessions: tuple[str, ...], wanted: tuple[str, ...], **rest: Any) -> Any:
+        if sessions and wanted and set(sessions) != set(wanted):
+            raise click.UsageError("Name the sessions either as arguments or with -S.")
+        return function(*args, sessions=sessions or wanted, **rest)
+
+    option = click.option(
+        "--session", "-S", "wanted", metavar="SESSION", multiple=True, shell_complete=sessions_starting,
+        help="The same as the argument SESSION.",
+    )  # fmt: skip
+    argument = click.argument("sessions", metavar="[SESSION]...", nargs=-1, shell_complete=sessions_starting)
+    return argument(option(with_all))
 
 
 def readable(text: str) -> str:

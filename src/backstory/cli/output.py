@@ -8,31 +8,31 @@ from __future__ import annotations
 
 import math
 import os
-import re
-import shutil
 import sys
 import unicodedata
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from backstory import bounds
+from backstory.bounds import iso as iso
 from backstory.cli import harmless
+from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from backstory.derive.pricing import Cost
+    from backstory.store import Session
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_TIME = "no time"
 """What is shown where a time is outside 1970 to 9999."""
 _MARK = f"<{os.urandom(12).hex()}"
 """Stands for the beginning of a colour's code until it is written. It is another one in each process, so text that was
 written before cannot hold it."""
-_CODE = re.compile(f"{_MARK}[0-9;]*m")
+_CODE = lazy_regex(f"{_MARK}[0-9;]*m")
 
 
 def data(text: str = "") -> None:
@@ -96,18 +96,54 @@ def json_lines(head: dict[str, Any], name: str, items: Iterable[Any]) -> None:
 
 
 def pages(lines: Iterable[str]) -> None:
-    """Data that may be long: through a pager on a terminal, line by line elsewhere."""
-    if sys.stdout.isatty():
-        shown = (_for_stream(f"{line}\n", sys.stdout) for line in lines)
-        click.echo_via_pager(shown, color=None if _wants_colour(sys.stdout) else False)
-    else:
-        for line in lines:
-            data(line)
+    """Data that may be long: on a terminal that it does not fit through a pager, else line by line."""
+    lines = iter(lines)
+    if sys.stdout.isatty() and sys.stdin.isatty():
+        first, is_all = _screenful(lines)
+        if not is_all:
+            _page(chain(first, lines))
+            return
+        lines = iter(first)
+    for line in lines:
+        data(line)
+
+
+def _screenful(lines: Iterator[str]) -> tuple[list[str], bool]:
+    """As many lines as fit the terminal with a line left for the prompt, and one more; whether these are all."""
+    import shutil  # and the compressions that it knows
+
+    columns_wide, rows = shutil.get_terminal_size((100, 24))
+    found, used = [], 0
+    for line in lines:
+        found.append(line)
+        shown = _CODE.sub("", clean(line)).split("\n")
+        used += sum(max(-(-columns(each) // columns_wide), 1) for each in shown)
+        if used >= rows:
+            return found, False
+    return found, True
+
+
+def _page(lines: Iterable[str]) -> None:
+    """Show lines in the pager that the environment names; ``less`` behaves as git has it, unless told otherwise."""
+    os.environ.setdefault("LESS", "FRX")
+    shown = (_for_stream(f"{line}\n", sys.stdout) for line in lines)
+    click.echo_via_pager(shown, color=None if _wants_colour(sys.stdout) else False)
 
 
 def talk(text: str) -> None:
     """A word to the person, beside the data."""
     _write(text + "\n", err=True)
+
+
+def is_watched() -> bool:
+    """Whether a person sees what is said beside the data as it comes."""
+    return sys.stderr.isatty()
+
+
+def talk_apart() -> None:
+    """An empty line between what was printed and what is said next, where a person sees both."""
+    if is_watched():
+        talk("")
 
 
 def refuse(refused: BaseException | str) -> None:
@@ -134,9 +170,14 @@ def trace(failed: BaseException | None) -> None:
         talk("".join(traceback.format_exception(failed)).rstrip("\n"))
 
 
+def can_ask() -> bool:
+    """Whether a person is at a terminal, who can be asked."""
+    return sys.stdin.isatty()
+
+
 def confirm(question: str) -> bool:
     """Whether a person at a terminal says yes; without one there is nobody to say so."""
-    return sys.stdin.isatty() and click.confirm(_for_stream(question, sys.stderr), err=True)
+    return can_ask() and click.confirm(_for_stream(question, sys.stderr), err=True)
 
 
 def style(text: str, **how: Any) -> str:
@@ -200,18 +241,23 @@ def columns(text: str) -> int:
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
+_ALL = sys.maxsize
+"""More columns than any line has."""
+
+
 def width() -> int:
     """Columns of the terminal; 100 when there is none."""
+    import shutil  # and the compressions that it knows
+
     return shutil.get_terminal_size((100, 24)).columns
 
 
 def table(rows: Sequence[Sequence[str]], *, flexible: int, heads: Sequence[str]) -> list[str]:
-    """Rows as aligned columns; the one numbered ``flexible`` gives way when the terminal is narrow."""
+    """Rows as aligned columns. On a terminal the one numbered ``flexible`` is cut to what is left; a pipe gets all."""
     everything = [list(heads), *map(list, rows)]
-    widths = [max(columns(row[n]) for row in everything) for n in range(len(heads))]
-    spare = width() - sum(widths) - 2 * (len(widths) - 1)
-    if spare < 0:
-        widths[flexible] = max(8, widths[flexible] + spare)
+    widths = [max(columns(one_line(row[n], _ALL)) for row in everything) for n in range(len(heads))]
+    if sys.stdout.isatty():
+        widths[flexible] = min(widths[flexible], max(8, room_for(widths, flexible)))
     lines = []
     for number, row in enumerate(everything):
         cells = [
@@ -223,15 +269,14 @@ def table(rows: Sequence[Sequence[str]], *, flexible: int, heads: Sequence[str])
     return lines
 
 
-def iso(ms: int | None) -> str | None:
-    """A time as printed in JSON: ISO 8601, UTC, with milliseconds and Z."""
-    moment = _moment(ms)
-    return None if moment is None else moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def room_for(widths: Sequence[int], flexible: int) -> int:
+    """The columns that a terminal has for one column of a table beside the others."""
+    return width() - sum(widths) + widths[flexible] - 2 * (len(widths) - 1)
 
 
 def local(ms: int | None) -> str:
     """A time as a person reads it, in their own zone."""
-    moment = _moment(ms)
+    moment = bounds.moment(ms)
     if moment is None:
         return "" if ms is None else NO_TIME
     try:
@@ -241,14 +286,9 @@ def local(ms: int | None) -> str:
         return moment.strftime("%Y-%m-%d %H:%M")
 
 
-def _moment(ms: int | None) -> datetime | None:
-    """A time in UTC; None for one that no calendar of ours has. A store of an earlier version may hold any."""
-    at = bounds.time_ms(ms)
-    return None if at is None else _EPOCH + timedelta(milliseconds=at)
-
-
 UNKNOWN = "–"
 """What stands in a table where nothing is known, which is not 0."""
+CENT_USD = 0.01
 MONEY_MARKS: dict[str, str] = {"computed": "~", "lower bound": "≥ "}
 
 
@@ -264,6 +304,11 @@ def duration(ms: int | None) -> str:
     return f"{ms / 60_000:.0f} min" if ms < 5_400_000 else f"{ms / 3_600_000:.1f} h"
 
 
+def session_name(session: Session) -> str:
+    """What a session is called in a sentence."""
+    return session.shown_number or session.uid[:12]
+
+
 def cost_as_json(cost: Cost) -> dict[str, Any]:
     """A turn's cost as JSON says it."""
     return {"cost_usd": cost.usd, "cost_kind": cost.kind, "low_usd": cost.low_usd, "high_usd": cost.high_usd}
@@ -273,9 +318,19 @@ def money(cost: Cost) -> str:
     """A cost as a person reads it: ``$1.20`` as reported, ``~$1.20`` computed, ``≥ $1.20`` at least, ``–`` unknown."""
     if cost.low_usd is None:
         return UNKNOWN
-    # What is less than a cent is not nothing.
-    dollars = f"${cost.low_usd:,.2f}" if cost.low_usd >= 0.01 or cost.low_usd == 0 else f"${cost.low_usd:.4f}"
-    return f"{MONEY_MARKS.get(cost.kind, '')}{dollars}"
+    return f"{MONEY_MARKS.get(cost.kind, '')}{_dollars(cost.low_usd)}"
+
+
+def _dollars(usd: float) -> str:
+    """An amount to the cent; one under a cent, which is not nothing, to a tenth of it."""
+    if usd >= CENT_USD or usd == 0:
+        return f"${usd:,.2f}"
+    return f"${usd:.3f}" if usd >= CENT_USD / 20 else "<$0.001"
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """``1 session``, ``2 sessions``, ``12,345 sessions``."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def size(count: int) -> str:

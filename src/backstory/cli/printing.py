@@ -9,19 +9,24 @@ import msgspec
 from backstory import model
 from backstory.cli import output
 from backstory.cli.list_command import MARKS
-from backstory.cli.show_command import call_words, event_lines
 from backstory.conversation.compact import without_wrapping
 from backstory.derive.essence import without_terminal_codes
+from backstory.derive.notices import why
 
 if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
-    from backstory.runs.runner import Finished
+    from backstory.runs.runner import Finished, Request
     from backstory.runs.stream import Shown
     from backstory.store import Session
     from backstory.store.queue import Text
 
 METER = ((90, "red"), (60, "yellow"), (0, "green"))
+INTERRUPTED = "interrupted"
+"""The code of an error that only says that somebody stopped the agent."""
+METER_LEAST = 10
+"""A smaller share of the context is not worth a word."""
 NAME_COLUMNS = 30
+TITLE_COLUMNS = 50
 TOLD_COLUMNS_LEAST = 12
 CALLS_KNOWN_MAX = 1_000
 """So many calls are remembered until their results come."""
@@ -32,26 +37,32 @@ DEEPER = " " * 5
 class Printer(Protocol):
     """Shows one run after the other."""
 
+    def begin(self, session: Session, turn: int, agent: str) -> None:
+        """Name the session that the prompt continues, and the number of its next turn."""
+
     def prompt(self, text: Text) -> None:
         """Say that what waited is run now."""
 
     def show(self, shown: Shown) -> None:
         """Show what comes."""
 
-    def end(self, session: Session, finished: Finished, context_max: int, cost: Cost) -> None:
-        """Say what a run came to."""
+    def end(self, session: Session, number: int | None, finished: Finished, request: Request, cost: Cost) -> None:
+        """Print the result of a run. ``number``: its turn's, if it is stored."""
 
     def end_elsewhere(self, session: Session, turn: model.Turn, tools: int, error: str | None, cost: Cost) -> None:
         """Say what a run came to that another process has done."""
 
 
-def printer_for(*, as_json: bool) -> Printer:
-    """What prints runs."""
-    return _JsonPrinter() if as_json else _TextPrinter()
+def printer_for(*, as_json: bool, was_chosen: bool = True) -> Printer:
+    """What prints runs. ``was_chosen``: a person named the session, and need not be told how to begin another."""
+    return _JsonPrinter() if as_json else _TextPrinter(was_chosen=was_chosen)
 
 
 class _JsonPrinter:
     """Unified events as JSON lines, each whole; deltas are for people."""
+
+    def begin(self, session: Session, turn: int, agent: str) -> None:
+        return
 
     def prompt(self, text: Text) -> None:
         self._line({"kind": model.UserMessage.kind, "content": text.content, "turn": text.uid})
@@ -61,9 +72,11 @@ class _JsonPrinter:
             if not isinstance(event, model.Complete):
                 self._line({"kind": event.kind, **_fields(event)})
 
-    def end(self, session: Session, finished: Finished, context_max: int, cost: Cost) -> None:
+    def end(self, session: Session, number: int | None, finished: Finished, request: Request, cost: Cost) -> None:
         told = _came_to(session, finished.turn, finished.tools, finished.error, cost)
-        self._line({**told, "context_chars": finished.context_chars, "context_max": context_max})
+        refused = [{"tool": call.tool_name, "input": call.input} for call in finished.refused]
+        used = {"context_chars": finished.context_chars, "context_max": request.context_chars}
+        self._line({**told, "refused": refused, **used})
 
     def end_elsewhere(self, session: Session, turn: model.Turn, tools: int, error: str | None, cost: Cost) -> None:
         self._line(_came_to(session, turn, tools, error, cost))
@@ -75,7 +88,13 @@ class _JsonPrinter:
 class _TextPrinter:
     """Text as it comes, tools folded to a line with their result, errors as messages of the system."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, was_chosen: bool) -> None:
+        self._was_chosen = was_chosen
+        self._is_shown = False
+        """Whether the run has printed anything."""
+        self._is_stopping = False
+        self._runs = 0
+        """Those that are over."""
         self._streamed = ""
         """The answer as far as it was shown before it was told whole."""
         self._is_line_open = False
@@ -85,28 +104,45 @@ class _TextPrinter:
         """Those that wait for their results, by their ids."""
         self._used = 0
         self._error = ""
-        self._unknown = 0
-        """Records that nobody understood so far: told at the end, and shown by ``show --full``."""
+
+    def begin(self, session: Session, turn: int, agent: str) -> None:
+        if not output.is_watched():
+            return
+        title = output.one_line(session.shown_title, TITLE_COLUMNS)
+        named = output.session_name(session) + (f' "{title}"' if title else "")
+        facts = [named, f"turn {turn}", agent, *([] if self._was_chosen else ["a new session: -n"])]
+        output.talk(output.style(f"↳ {output.one_line(' · '.join(facts), max(output.width() - 2, 20))}", dim=True))
 
     def prompt(self, text: Text) -> None:
         # Told beside the data, as the end of each run is.
-        output.talk(f"{output.style('❯', fg='cyan')} {output.one_line(text.content, max(output.width() - 2, 20))}")
+        above = "\n" if self._runs else ""
+        output.talk(
+            f"{above}{output.style('❯', fg='cyan')} {output.one_line(text.content, max(output.width() - 2, 20))}"
+        )
 
     def show(self, shown: Shown) -> None:
+        if shown.is_of_stop:
+            self._stopping()
         if shown.delta:
             if self._call is not None:
                 self._end_line()
             self._streamed += shown.delta
             self._print(shown.delta)
         for event in shown.events:
-            self._event(event)
+            if not (shown.is_of_stop and _says_it_was_stopped(event)):
+                self._event(event)
+
+    def _stopping(self) -> None:
+        """Say once that the agent was asked to stop; what it says of that itself is not repeated."""
+        if not self._is_stopping:
+            self._end_line()
+            output.talk(output.style("Stopping the agent; another Ctrl-C kills it.", dim=True))
+        self._is_stopping = True
 
     def _event(self, event: model.Event) -> None:
         match event:
-            case model.Thinking() | model.Init() | model.Complete():
+            case model.Thinking() | model.Init() | model.Complete() | model.Unknown():
                 return
-            case model.Unknown():
-                self._unknown += 1
             case model.AssistantText():
                 self._answer(event.text)
             case model.ToolCall():
@@ -118,10 +154,13 @@ class _TextPrinter:
             case model.ToolResult():
                 self._result(event)
             case _:
+                from backstory.cli.show_command import event_lines
+
                 self._error = event.message if isinstance(event, model.Error) else self._error
                 self._end_line()
                 for line in event_lines(None, event, full=False):
                     output.data(line.removeprefix(DEEPER))
+                    self._is_shown = True
 
     def _answer(self, text: str) -> None:
         """An answer told whole: print what of it was not streamed."""
@@ -131,11 +170,13 @@ class _TextPrinter:
             is_begun = bool(told) and text.startswith(told)
             if not is_begun:
                 self._end_line()
-            self._print(text.removeprefix(told) if is_begun else text)
+            self._print((text.removeprefix(told) if is_begun else text) + "\n")
         self._end_line()
 
     def _call_line(self, mark: str, call: model.ToolCall) -> str:
         """A call, so that its result has room behind it."""
+        from backstory.cli.show_command import call_words  # a run without calls needs none of it
+
         name = output.one_line(call.tool_name, NAME_COLUMNS)
         room = max(output.width() * 6 // 10 - output.columns(name) - 5, TOLD_COLUMNS_LEAST)
         told = call_words(call, room)
@@ -160,6 +201,7 @@ class _TextPrinter:
 
     def _print(self, text: str) -> None:
         output.raw(text)
+        self._is_shown = True
         self._is_line_open = not text.endswith("\n") if text else self._is_line_open
 
     def _end_line(self) -> None:
@@ -167,38 +209,66 @@ class _TextPrinter:
             output.data()
         self._is_line_open, self._call = False, None
 
-    def end(self, session: Session, finished: Finished, context_max: int, cost: Cost) -> None:
+    def end(self, session: Session, number: int | None, finished: Finished, request: Request, cost: Cost) -> None:
         self._end_line()
         turn, error = finished.turn, finished.error or ""
         if error and error != self._error:
             self._event(model.Error(message=error))
-        percent = min(100, round(100 * finished.context_chars / context_max)) if context_max else 0
-        colour = next(colour for least, colour in METER if percent >= least)
+        calls = [f"{finished.tools} tool{'s' * (finished.tools != 1)}"] if finished.tools else []
+        calls += [f"{len(finished.refused)} refused"] if finished.refused else []
         facts = [
             output.duration(turn.duration_ms),
             "" if cost.low_usd is None else output.money(cost),
-            f"{finished.tools} tool{'s' * (finished.tools != 1)}",
-            "context " + output.style(f"{percent} %", fg=colour),
-            f"{self._unknown} not understood" if self._unknown else "",
+            ", ".join(calls),
+            _meter(finished.context_chars, request.context_chars),
             turn.outcome if turn.outcome != model.Outcome.COMPLETED else "",
-            output.one_line(error, max(output.width() // 2, TOLD_COLUMNS_LEAST)),
+            output.one_line(why(error), max(output.width() // 2, TOLD_COLUMNS_LEAST)),
         ]
-        self._unknown = 0
-        self._conclude(session, turn, " · ".join(fact for fact in facts if fact))
+        self._conclude(session, number, turn, " · ".join(fact for fact in facts if fact))
+        if finished.refused:
+            from backstory.cli.refusing import refusal_lines
+
+            for line in refusal_lines(finished.refused, request.permissions):
+                output.talk(line)
 
     def end_elsewhere(self, session: Session, turn: model.Turn, tools: int, error: str | None, cost: Cost) -> None:
         self._end_line()
-        name = session.shown_number or session.uid[:12]
+        name = output.session_name(session)
         self._conclude(
             session,
+            None,
             turn,
             f"{turn.outcome or model.Outcome.CRASHED}: another process ran it. See: "
             f"backstory show {name} @{turn.first_seq}",
         )
 
-    def _conclude(self, session: Session, turn: model.Turn, told: str) -> None:
+    def _conclude(self, session: Session, number: int | None, turn: model.Turn, told: str) -> None:
         mark = MARKS.get(turn.outcome or "", MARKS["crashed"])
-        output.talk(f"{session.shown_number or session.uid[:12]} {output.style(mark[0], fg=mark[1])} {told}")
+        name = output.session_name(session) + (f" turn {number}" if number else "")
+        if self._is_shown:
+            output.talk_apart()
+        output.talk(" · ".join(each for each in (f"{output.style(mark[0], fg=mark[1])} {name}", told) if each))
+        self._is_shown = self._is_stopping = False
+        self._error, self._runs = "", self._runs + 1
+
+
+def _says_it_was_stopped(event: model.Event) -> bool:
+    """Whether an event may only repeat that the run was stopped: an interruption, or a call that it broke off."""
+    match event:
+        case model.Error(code=code):
+            return code == INTERRUPTED
+        case model.ToolResult(is_error=is_error):
+            return is_error
+    return False
+
+
+def _meter(used: int, most: int) -> str:
+    """How much of the context is used, from a share on that matters."""
+    percent = min(100, round(100 * used / most)) if most else 0
+    if percent < METER_LEAST:
+        return ""
+    colour = next(colour for least, colour in METER if percent >= least)
+    return "context " + output.style(f"{percent} %", fg=colour)
 
 
 def _came_to(session: Session, turn: model.Turn, tools: int, error: str | None, cost: Cost) -> dict[str, Any]:

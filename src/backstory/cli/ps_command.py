@@ -1,4 +1,4 @@
-"""``backstory ps``: what runs, and what waits."""
+"""``backstory ps``: runs, and the prompts queued behind them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.cli import output
-from backstory.cli.options import json_option
+from backstory.cli.options import json_option, session_argument
 from backstory.errors import BackstoryError, RunUnreadable
 from backstory.runs.lease import is_held
 from backstory.runs.queued import still_waiting
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 
 UNREADABLE = "unreadable"
 """The state of a run that does not say whose it is."""
+STATES = {"waiting": "not stored"}
+"""What a person reads for a state, where that is another word."""
+NAME_COLUMNS = 24
 
 
 class _Queues:
-    """What waits, and who says to run what, beside every store that is asked for; a queue is read once."""
+    """What is queued, and who says to run what, beside every store that is asked for; a queue is read once."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -48,24 +51,28 @@ class _Queues:
 
 
 @click.command("ps")
+@session_argument
 @json_option
 @click.pass_obj
-def command(app: App, as_json: bool) -> None:
-    """List runs: those going on, those that are over and wait to be stored, and what is queued behind them."""
+def command(app: App, session: str | None, as_json: bool) -> None:
+    """List running agents, runs that are finished but not stored yet, and queued prompts: of SESSION, or all."""
     queues = _Queues(app.home)
+    only = None if session is None else app.find(session).session.uid
     spools = waiting(app.home / SPOOLS)
     rows = [_run_row(app, spool, run, queues) for spool in spools if (run := spool.run) is not None]
     rows += [_unreadable_row(spool) for spool in spools if spool.is_unreadable]
     rows += _queued_rows(app, queues, {str(row["session"]) for row in rows})
+    rows = [row for row in rows if only in (None, row["session"])]
     if as_json:
         output.json(rows)
         return
     if not rows:
         output.talk("Nothing is running.")
         return
+    labels = app.reader.labels([uid for row in rows if (uid := row["session"])])
     cells = [
-        (str(r["session"] or "?")[:12], str(r["agent"] or ""), str(r["state"]), str(r["pid"] or ""), _by(r["owner"]),
-         str(r["queued"] or ""), str(r["prompt"] or ""))
+        (_called(r, labels), str(r["agent"] or ""), STATES.get(r["state"], r["state"]), str(r["pid"] or ""),
+         _by(r["owner"]), str(r["queued"] or ""), str(r["prompt"] or ""))
         for r in rows
     ]  # fmt: skip
     for line in output.table(cells, flexible=6, heads=("SESSION", "AGENT", "STATE", "PID", "BY", "QUEUED", "PROMPT")):
@@ -75,7 +82,7 @@ def command(app: App, as_json: bool) -> None:
             output.talk(row["problem"])
         elif row["problem"]:
             output.talk(
-                f"{str(row['session'])[:12]} could not be stored: {row['problem']} It is kept in {row['folder']}"
+                f"A run of {_label(row, labels)} could not be stored: {row['problem']} It is kept in {row['folder']}"
             )
 
 
@@ -83,6 +90,7 @@ def _run_row(app: App, spool: Spool, run: Run, queues: _Queues) -> dict[str, Any
     counts, owners = queues.of(Path(run.store))
     return {
         "session": run.session_uid,
+        **_names(app, Path(run.store), run.session_uid),
         "turn": run.turn_uid,
         "agent": run.agent,
         "state": "running" if spool.is_alive else "waiting",
@@ -100,27 +108,49 @@ def _run_row(app: App, spool: Spool, run: Run, queues: _Queues) -> dict[str, Any
 def _unreadable_row(spool: Spool) -> dict[str, Any]:
     """A run of which only the agent's output can be read."""
     return {
-        "session": None, "turn": spool.folder.name, "agent": None, "state": UNREADABLE, "pid": spool.pid, "owner": None,
+        "session": None, "number": None, "name": None, "turn": spool.folder.name, "agent": None, "state": UNREADABLE,
+        "pid": spool.pid, "owner": None,
         "queued": 0, "started": None, "cwd": None, "prompt": None, "folder": str(spool.folder),
         "problem": str(RunUnreadable(spool.folder)),
     }  # fmt: skip
 
 
 def _queued_rows(app: App, queues: _Queues, shown: set[str]) -> list[dict[str, Any]]:
-    """What waits in this project for sessions that do not run."""
+    """What is queued in this project for sessions that are not running."""
     if app.project_store.is_elsewhere:
         # What waits there is run by nobody before it is released.
         return []
     counts, owners = queues.of(app.project_store.path)
     return [
         {
-            "session": uid, "turn": None, "agent": None, "state": "queued", "pid": None,
+            "session": uid, **_names(app, app.project_store.path, uid), "turn": None, "agent": None, "state": "queued",
+            "pid": None,
             "owner": _owner_told(app, owners.get(uid)), "queued": count, "started": None, "cwd": None, "prompt": None,
             "folder": None, "problem": None,
         }
         for uid, count in counts.items()
         if uid not in shown
     ]  # fmt: skip
+
+
+def _names(app: App, store: Path, uid: str) -> dict[str, str | None]:
+    """What a session is called here: its number, where it is one of this project's, and the name that it was given."""
+    own = app.project_store
+    with suppress(BackstoryError):
+        if store == own.path and own.exists and own.has(uid):
+            session = own.session(uid)
+            return {"number": session.shown_number, "name": session.name or None}
+    return {"number": None, "name": None}
+
+
+def _label(row: dict[str, Any], labels: dict[str, str]) -> str:
+    """What a session can be named by here."""
+    return str(row["number"] or labels.get(row["session"], "?"))
+
+
+def _called(row: dict[str, Any], labels: dict[str, str]) -> str:
+    label = _label(row, labels)
+    return f"{label} {output.one_line(row['name'], NAME_COLUMNS)}" if row["name"] else label
 
 
 def _owner_told(app: App, owner: Owner | None) -> dict[str, Any] | None:

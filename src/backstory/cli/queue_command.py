@@ -1,4 +1,4 @@
-"""``backstory queue``: what waits for sessions."""
+"""``backstory queue``: the prompts that are queued for sessions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import click
 import msgspec
 
 from backstory.cli import Group, output
-from backstory.cli.options import json_option, store_option
+from backstory.cli.options import json_option, session_argument, store_option
+from backstory.cli.points import find
 from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import NotQueued, SessionAmbiguous, SessionNotFound
 
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
 
 @click.group("queue", cls=Group)
 def command() -> None:
-    """See, change and run what waits for sessions."""
+    """Show, edit and run queued prompts."""
 
 
 @command.command("list")
-@click.argument("session", required=False)
+@session_argument
 @json_option
 @store_option
 @click.pass_obj
 def list_(app: App, session: str | None, as_json: bool) -> None:
-    """List what waits, for SESSION or in this project: the first to be taken first."""
+    """List queued prompts, of SESSION or of this project, in order."""
     from backstory.runs.queued import still_waiting
     from backstory.store.queue import Kind, Queue
 
@@ -40,7 +41,7 @@ def list_(app: App, session: str | None, as_json: bool) -> None:
         output.json([row_of(store, text) for text in waiting])
         return
     if not waiting:
-        output.talk(f"Nothing waits: looked in {queue.path}.")
+        output.talk("The queue is empty.")
         return
     cells = [
         (name_of(store, text.session_uid), kind_of(store, text), text.short_id, output.iso(text.queued) or "",
@@ -50,7 +51,7 @@ def list_(app: App, session: str | None, as_json: bool) -> None:
     for line in output.table(cells, flexible=4, heads=("SESSION", "KIND", "ID", "QUEUED", "TEXT")):
         output.data(line)
     if any(is_held(store, text) for text in waiting):
-        output.talk("What is held came with a store from elsewhere. To run one: backstory queue run ID")
+        output.talk("Held prompts came with a store from elsewhere. To run one: backstory queue run ID")
 
 
 @command.command("drop")
@@ -60,7 +61,7 @@ def list_(app: App, session: str | None, as_json: bool) -> None:
 @store_option
 @click.pass_obj
 def drop(app: App, ids: tuple[str, ...], as_json: bool) -> None:
-    """Take texts out of the queue, by what `queue list` calls them."""
+    """Remove queued prompts, by the ID that `queue list` shows."""
     from backstory.runs.queued import still_waiting
     from backstory.store.queue import Kind, Queue
 
@@ -74,13 +75,13 @@ def drop(app: App, ids: tuple[str, ...], as_json: bool) -> None:
 
 
 @command.command("clear")
-@click.argument("session", required=False)
+@session_argument
 @json_option
 @trust_option
 @store_option
 @click.pass_obj
 def clear(app: App, session: str | None, as_json: bool) -> None:
-    """Take everything that waits out of the queue, for SESSION or in this project."""
+    """Remove all queued prompts, of SESSION or of this project."""
     from backstory.runs.queued import still_waiting
     from backstory.store.queue import Kind, Queue
 
@@ -93,18 +94,17 @@ def clear(app: App, session: str | None, as_json: bool) -> None:
 
 
 @command.command("run")
-@click.argument("session", metavar="[SESSION|ID]", required=False)
+@session_argument
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
 @trust_option
 @store_option
 @click.pass_context
 def run(ctx: click.Context, session: str | None, as_json: bool) -> None:
-    """Run what waits for SESSION, or for the one last active here; after a run that was stopped or failed.
+    """Run the prompts queued for SESSION, or for the one last active here; after a run that was stopped or failed.
 
-    With the ID of a text that came with a store from elsewhere, that text is run, too.
+    With the ID of a held prompt, which came with a store from elsewhere, that one is run, too.
     """
     from backstory.cli.driving import Driver, runner_of
-    from backstory.cli.followup_command import found_session
     from backstory.cli.printing import printer_for
 
     app: App = ctx.obj
@@ -112,7 +112,7 @@ def run(ctx: click.Context, session: str | None, as_json: bool) -> None:
     runner = runner_of(app)
     runner.take_up(output.talk)
     if session is None:
-        session = found_session(app, None).session.uid
+        session = find(app, None).session.uid
     text = _held(app, session)
     store, uid = place_of(app, session if text is None else text.session_uid)
     assert uid is not None
@@ -197,4 +197,4 @@ def tell_dropped(store: Store, dropped: list[Text], *, as_json: bool) -> None:
         name = name_of(store, text.session_uid)
         output.talk(f"Dropped {text.short_id} of {name}: {output.one_line(text.content, 60)}")
     if not dropped:
-        output.talk("Nothing waited.")
+        output.talk("Nothing was queued.")

@@ -12,6 +12,7 @@ from backstory.cli.ingest_command import read_logs
 from backstory.cli.options import json_option, store_option
 from backstory.errors import StoreNotFound
 from backstory.ingest.reindex import Reindexed, reindex
+from backstory.workspace.sessions import SessionFilter
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -45,7 +46,7 @@ def command(ctx: click.Context, only_derived: bool, events_too: bool, as_json: b
     if as_json:
         output.json(_as_json(done, report))
     else:
-        output.data(_told(done, problems))
+        output.data(_told(done, app.reader.count(SessionFilter(everywhere=True)), problems))
     for problem in problems[:REASONS_SHOWN_MAX]:
         output.talk(f"  {problem}")
     if len(problems) > REASONS_SHOWN_MAX:
@@ -58,9 +59,11 @@ def _problems(done: Reindexed, report: Report | None) -> list[str]:
     return unread + [f"session {each.session}: {each.reason}" for each in done.failed]
 
 
-def _told(done: Reindexed, problems: list[str]) -> str:
-    counts = ", ".join(f"{done.stored[name]} {name}" for name in COUNTED)
-    gone = f"; {done.gone} sessions kept whose logs are gone" if done.gone else ""
+def _told(done: Reindexed, listed: int, problems: list[str]) -> str:
+    """``listed``: how many sessions ``list --all`` shows."""
+    stored = done.stored | {"sessions": listed}
+    counts = ", ".join(output.counted(stored[name], name.removesuffix("s"), name) for name in COUNTED)
+    gone = f"; {output.counted(done.gone, 'session')} kept whose logs are gone" if done.gone else ""
     if problems:
         return f"⚠ Reindex completed with errors: {counts}{gone}. Errors: {len(problems)}"
     return f"✓ Reindex complete: {counts}{gone}"

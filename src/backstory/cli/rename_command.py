@@ -7,28 +7,31 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.app import now_ms
-from backstory.cli.options import readable, session_argument, store_option
+from backstory.cli.deciding import decisions, talk_late
+from backstory.cli.options import one_session, readable, session_option, sessions_starting, store_option
 from backstory.cli.trusting import may_act, trust_option
-from backstory.projects.registry import KnownProjects
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
 
 
 @click.command("rename")
-@session_argument()
-@click.argument("name")
+@click.argument("session", metavar="[SESSION]", required=False, shell_complete=sessions_starting)
+@click.argument("name", metavar="NAME", required=False)
+@session_option
 @trust_option
 @store_option
 @click.pass_obj
-def command(app: App, session: str, name: str) -> None:
-    """Give a session a NAME; an empty one takes it away. The name is kept whatever its log does."""
-    found, name = app.find(session), readable(name)
+def command(app: App, session: str | None, name: str | None, wanted: str | None) -> None:
+    """Name a session: SESSION, or -S SESSION. "" removes the name. It is kept whatever the session's log does."""
+    if name is None:
+        # The only argument is the name, where -S has the session.
+        session, name = None, session
+    session = one_session(session, wanted)
+    if session is None or name is None:
+        raise click.UsageError("Give a SESSION and its new NAME.")
+    found, name = app.find(session), readable(name).strip()
     may_act(app, found.store)
-    owning = KnownProjects(app.home, app.machine_store, now_ms).owning(found.session.uid)
-    found.store.rename(found.session, name.strip())
-    for store in (app.machine_store, *([owning] if owning is not None else [])):
-        if store.path != found.store.path and store.has(found.session.uid):
-            store.rename(store.session(found.session.uid), name.strip())
-    output.talk(f"{found.session.shown_number or found.session.uid[:12]} is now called {name.strip()!r}.")
+    decided = decisions(app).decide(found.store, found.session.uid, lambda store, each: store.rename(each, name))
+    output.talk(f"{found.label} is now called {name!r}.")
+    talk_late("Renamed", decided.late)

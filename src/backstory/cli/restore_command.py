@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command("restore")
-@sessions_argument()
+@sessions_argument
 @click.option("--all", "everything", is_flag=True, help="Every log in the store.")
 @click.option("--to", "target", required=True, type=click.Path(path_type=Path), help="The folder to write them in.")
 @click.option("--force", is_flag=True, help="Overwrite files that differ.")

@@ -8,23 +8,25 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.acting import here, own_session, ready_to_begin
-from backstory.cli.app import Found
+from backstory.cli.acting import ready_to_begin, writable_session
 from backstory.cli.driving import Driver, request_for, runner_of
-from backstory.cli.options import AGENT, SESSION_NAME, store_option
-from backstory.cli.points import RECORD, find, meant, tell_moved
+from backstory.cli.options import AGENT, SESSION_NAME, session_option, store_option
+from backstory.cli.points import find_target, tell_moved
 from backstory.cli.printing import printer_for
 from backstory.cli.prompt_input import PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import SessionNotFound
 from backstory.model import Permissions
 from backstory.store.queue import Options
+from backstory.workspace.located import LocatedSession
+from backstory.workspace.targets import RECORD
+from backstory.workspace.writable import workplace
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.cli.points import Meant
     from backstory.runs.runner import Runner
     from backstory.store import Session, Store
+    from backstory.workspace.targets import Target
 
 
 @click.command("run")
@@ -33,13 +35,13 @@ if TYPE_CHECKING:
 @click.option("--model", "-m", metavar="NAME", help="The model, in the agent's words.")
 @click.option("--new", "-n", "is_new", is_flag=True, help="Begin a new session.")
 @click.option("--name", type=SESSION_NAME, help="The session of this name; it is begun if there is none.")
-@click.option("--session", "-S", "wanted", metavar="SESSION", help="The session to go on with: S3, a name, a uid.")
-@click.option("--at", metavar="POINT", help="Follow this record (@12) or branch (its name or number).")
+@session_option
+@click.option("--at", metavar="POINT", help="Follow this record (@12, S2@12), branch (its name or number) or session.")
 @click.option("--permissions", type=click.Choice([each.value for each in Permissions]), help="What needs no asking.")
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Run it in this folder.")
-@click.option("--cancel-first", "if_busy", flag_value="cancel", help="If it is busy: stop what runs, then run this.")
-@click.option("--wait", "if_busy", flag_value="wait", help="If it is busy: wait until this has been run.")
-@click.option("--fail", "if_busy", flag_value="fail", help="If it is busy: do nothing and fail (exit code 75).")
+@click.option("--cancel-first", "if_busy", flag_value="cancel", help="If it is running: stop it, then run this.")
+@click.option("--wait", "if_busy", flag_value="wait", help="If it is running: queue this and wait for its answer.")
+@click.option("--fail", "if_busy", flag_value="fail", help="If it is running: do nothing and fail (exit code 75).")
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
 @input_options
 @trust_option
@@ -55,9 +57,9 @@ def command(
     use --no-stdin. With --edit, or on a terminal without PROMPT, the prompt is written in $VISUAL or $EDITOR.
 
     Without -n, --name or -S it goes on with the session last active here. A first word such as @12 means that the
-    prompt follows that record, as a branch of its own. Ctrl-C stops the agent, twice ends it.
+    prompt follows that record, as a branch of its own. Ctrl-C stops the agent; twice kills it.
 
-    If a run of the session goes on already, PROMPT is left as a follow-up to it. What waits is run behind it.
+    If the session is running, PROMPT is queued as a follow-up. Queued prompts run after it, in order.
     """
     app: App = ctx.obj
     name = name or None
@@ -66,23 +68,24 @@ def command(
     at, text = _point_and_prompt(prompt, at, given, is_new=is_new)
     may_act(app)
     runner = _runner(app)
-    fork = _fork(app, at, wanted or name) if at is not None else None
-    asked = fork[0].session.uid if fork else wanted
+    fork = find_target(app, at, wanted or name) if at is not None else None
+    asked = fork.located.session.uid if fork else wanted
     options = Options(
         agent=agent,
         model=model,
         permissions=permissions,
         cwd=str((cwd or app.cwd).absolute()),
-        after=(fork[1].point.uid, fork[1].point.seq) if fork else None,
+        after=(fork.point.uid, fork.point.seq) if fork else None,
     )
     request = request_for(app, *_known(app, asked, None if fork else name), text, options)
     runner.check(request)
     if back := runner.projects.bring_back(app.project_store):
         output.talk(f"{app.project_store.path} was gone; its {back} sessions were brought back.")
-    session = _forked(app, *fork) if fork else _session(app, is_new=is_new, name=name, wanted=wanted)
+    session = _forked(app, fork) if fork else _session(app, is_new=is_new, name=name, wanted=wanted)
     app.project_store.choose_session(session, app.worktree)
     runner.projects.remember(app.project_store)
-    driver = Driver(app, runner, app.project_store, session, printer_for(as_json=as_json))
+    printer = printer_for(as_json=as_json, was_chosen=bool(fork or wanted or name))
+    driver = Driver(app, runner, app.project_store, session, printer)
     code = driver.run_or_queue(request, options, if_busy, as_json=as_json)
     given.stored()
     ctx.exit(code)
@@ -118,16 +121,10 @@ def _point_and_prompt(
     return at, given.text(words)
 
 
-def _fork(app: App, at: str, wanted: str | None) -> tuple[Found, Meant]:
-    """The session and the record of it that a prompt is to follow."""
-    found = find(app, wanted)
-    return found, meant(found, at)
-
-
-def _forked(app: App, found: Found, point: Meant) -> Session:
+def _forked(app: App, target: Target) -> Session:
     """The session of this project in which the prompt follows the record."""
-    tell_moved(point)
-    return own_session(app, found, point.point)
+    tell_moved(target)
+    return writable_session(app, target.located, target.point)
 
 
 def _known(app: App, wanted: str | None, name: str | None) -> tuple[Store, Session | None]:
@@ -139,7 +136,10 @@ def _known(app: App, wanted: str | None, name: str | None) -> tuple[Store, Sessi
             return found.store, found.session
         if not store.exists:
             return store, None
-        return store, _last_here(app) if name is None else store.session(name)
+        if name is not None:
+            return store, store.session(name)
+        last = app.workspace.last_active()
+        return store, None if last is None else last.session
     except SessionNotFound:
         return store, None
 
@@ -152,30 +152,24 @@ def _session(app: App, *, is_new: bool, name: str | None, wanted: str | None) ->
         return _named(app, name)
     if is_new or not app.project_store.exists:
         return _begun(app)
-    session = _last_here(app)
-    if session is None:
+    last = app.workspace.last_active()
+    if last is None:
         return _begun(app)
-    output.talk(f"{session.shown_number} {output.one_line(session.shown_title, 60)}".rstrip())
-    return session
+    return last.session
 
 
 def _named(app: App, name: str) -> Session:
     """The session of this name, found or begun; what goes on here from it if it belongs elsewhere."""
     ready_to_begin(app)
-    session = app.project_store.find_or_create(name, app.worktree, at=here(app))
-    return own_session(app, Found(app.project_store, session))
+    session = app.project_store.find_or_create(name, app.worktree, at=workplace(app.workspace))
+    return writable_session(app, LocatedSession(app.project_store, session))
 
 
 def _wanted(app: App, wanted: str) -> Session:
     """A session of this project's, or what goes on here from one that belongs elsewhere."""
-    return own_session(app, app.find(wanted))
-
-
-def _last_here(app: App) -> Session | None:
-    """The session last active in this worktree, else in this project, among those that the store owns."""
-    return app.project_store.last_session(app.worktree)
+    return writable_session(app, app.find(wanted))
 
 
 def _begun(app: App) -> Session:
     ready_to_begin(app)
-    return app.project_store.create_session(worktree=app.worktree, at=here(app))
+    return app.project_store.create_session(worktree=app.worktree, at=workplace(app.workspace))

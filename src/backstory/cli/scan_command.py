@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output, path
-from backstory.cli.options import json_option, store_option
-from backstory.cli.points import find, session_or_default, shown
+from backstory.cli.options import json_option, session_argument, store_option
+from backstory.cli.points import find
 from backstory.conversation.tree import Tree
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("scan")
-@session_or_default()
+@session_argument
 @json_option
 @store_option
 @click.pass_obj
@@ -31,5 +31,5 @@ def command(app: App, session: str | None, as_json: bool) -> None:
         output.json_lines(head, "records", (row for each in stored if (row := path.as_dict(each)) is not None))
         return
     if point is None:
-        output.talk(f"{shown(found)} has no turns.")
+        output.talk(f"{found.label} has no turns.")
     output.pages(path.at_once(path.lines(stored, marked=True)))

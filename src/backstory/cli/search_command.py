@@ -5,9 +5,9 @@
 looked for in its place), ``totals`` and ``hits``. ``totals``: ``sessions`` that hold what was asked for, ``hits`` in
 them, ``near_sessions`` that hold it in another way only, and ``at_least``: whether there may be more. Each hit has:
 
-- ``session`` (what to call it: number, name or uid), ``uid``, ``number``, ``name``, ``title`` (or how its first prompt
-  begins), ``agent``, ``project``, ``repository``, ``branch`` of the session that holds the event; ``parent``: the uid
-  of the session whose helper it is;
+- ``session`` (what every command takes for it in any folder: the start of its uid), ``uid``, ``number``, ``name``,
+  ``title`` (or how its first prompt begins), ``agent``, ``project``, ``repository``, ``branch`` of the session that
+  holds the event; ``parent``: the uid of the session whose helper it is;
 - ``near``: it has what was asked for in another way only: other forms of the words, the parts of an identifier, the
   words in different events; ``copy``: it is in a copy of a turn that an older session, which was found too, has itself;
 - ``at``, ``seq``, ``part``, ``kind``, ``scope`` of the event, and its ``score``: of this search only. Hits are in their
@@ -48,7 +48,6 @@ from backstory.store.search import BY_SCORE, BY_TIME, ROLES, SCOPE_WEIGHT, terms
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.store import Session
 
 TITLE_COLUMNS_LEAST = 20
 NOTHING_FOUND = 1
@@ -96,17 +95,18 @@ def command(ctx: click.Context, /, query: tuple[str, ...], exact: bool, regex: b
         raise click.UsageError("Missing argument 'QUERY...': words to look for, or --ref, --path, --branch, --repo.")
     # A mistake in a filter is told also where there is nothing to search.
     findings = _found(app, text, _filter(app, **how), exact=exact, regex=regex, **how)
+    labels = _labels(app, findings)
     if as_json:
-        _print_json(text, findings)
+        _print_json(text, findings, labels)
     else:
         for word in _instead(findings):
             output.talk(word)
         for excerpt in findings.excerpts:
-            _tell(excerpt)
+            _tell(excerpt, labels)
         if word := _last_word(app, text, findings, by_words=not (exact or regex)):
             output.talk(word)
         if findings.excerpts and text and not regex:
-            _tell_how_to_read(text, findings)
+            _tell_how_to_read(text, findings, labels)
     if not findings.excerpts:
         ctx.exit(NOTHING_FOUND)
 
@@ -184,7 +184,13 @@ def _left_out(app: App, named: tuple[str, ...], inside: str | None) -> tuple[int
     return tuple(found)
 
 
-def _print_json(text: str, findings: Findings) -> None:
+def _labels(app: App, findings: Findings) -> dict[str, str]:
+    """What the sessions that were found are called. Their numbers would mean others in another project."""
+    uids = {session.uid for each in findings.excerpts for session in (each.session, each.shown)}
+    return app.reader.labels(sorted(uids))
+
+
+def _print_json(text: str, findings: Findings, labels: dict[str, str]) -> None:
     output.json(
         {
             "query": text,
@@ -199,15 +205,15 @@ def _print_json(text: str, findings: Findings) -> None:
                 "near_sessions": findings.near,
                 "at_least": findings.at_least,
             },
-            "hits": [_as_json(excerpt) for excerpt in findings.excerpts],
+            "hits": [_as_json(excerpt, labels) for excerpt in findings.excerpts],
         }
     )
 
 
-def _as_json(found: Excerpt) -> dict[str, Any]:
+def _as_json(found: Excerpt, labels: dict[str, str]) -> dict[str, Any]:
     session = found.session
     return {
-        "session": session.shown_number or session.shown_name or session.uid,
+        "session": labels[session.uid],
         "uid": session.uid,
         "number": session.shown_number,
         "name": session.name,
@@ -231,33 +237,29 @@ def _as_json(found: Excerpt) -> dict[str, Any]:
     }
 
 
-def _tell(found: Excerpt) -> None:
+def _tell(found: Excerpt, labels: dict[str, str]) -> None:
     session = found.session
     agent, project = ", ".join(session.agents), session.shown_project
-    helper = f"helper of {_label(found.shown)}" if found.shown.uid != session.uid else ""
+    helper = f"helper of {labels[found.shown.uid]}" if found.shown.uid != session.uid else ""
     day = output.local(found.stored.at if found.stored.at is not None else session.last_active)[:10]
     origin = "from elsewhere" if session.elsewhere is not None else ""
     marks = [("near", found.near), ("a copy", found.copied)]
     facts = [origin, agent, project, day, found.scope, helper, *(mark for mark, is_so in marks if is_so)]
     told = "  ".join(each for each in facts if each)
-    label = f"{_label(session)} @{found.stored.seq}"
+    label = f"{labels[session.uid]} @{found.stored.seq}"
     room = output.width() - output.columns(f"{label}    {told}")
     title = output.one_line(found.shown.shown_title or session.shown_title or NO_PROMPT, max(room, TITLE_COLUMNS_LEAST))
     output.data(f"{output.style(label, fg='yellow')}  {title}  {output.style(output.clean(told), dim=True)}")
     output.data(f"    {_marked(found.snippet, found.marks)}")
 
 
-def _tell_how_to_read(text: str, findings: Findings) -> None:
+def _tell_how_to_read(text: str, findings: Findings, labels: dict[str, str]) -> None:
     """How to see more of a hit, on a terminal, with the same words marked."""
     if not sys.stdout.isatty():
         return
     best = findings.excerpts[0]
     marked = f" --find {shlex.quote(text)}" if text else ""
-    output.talk(output.one_liner(f"Read one: backstory show {_label(best.session)} @{best.stored.seq}{marked}"))
-
-
-def _label(session: Session) -> str:
-    return session.shown_number or session.uid[:12]
+    output.talk(output.one_liner(f"Read one: backstory show {labels[best.session.uid]} @{best.stored.seq}{marked}"))
 
 
 def _instead(findings: Findings) -> list[str]:
@@ -285,15 +287,11 @@ def _counted(findings: Findings) -> str:
     more = f"; {len({each.shown.uid for each in findings.excerpts}):,} shown, --limit shows more"
     more = more if findings.truncated else ""
     if not findings.sessions:
-        return f"Nowhere as typed; nearly in {_number(findings.near, 'session')}{more}."
+        return f"Nowhere as typed; nearly in {output.counted(findings.near, 'session')}{more}."
     near = f", {findings.near:,} more nearly (marked: near)" if findings.near else ""
     least = "at least " if findings.at_least else ""
-    sessions, hits = _number(findings.sessions, "session"), _number(findings.events, "hit")
+    sessions, hits = output.counted(findings.sessions, "session"), output.counted(findings.events, "hit")
     return f"Found in {least}{sessions}, {hits}{near}{more}."
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _why_none(app: App, text: str, *, by_words: bool) -> str:

@@ -13,9 +13,9 @@ from backstory import agents, model
 from backstory.agents import bounded
 from backstory.cli import output, record_view
 from backstory.cli.app import now_ms
-from backstory.cli.list_command import MARKS, costs_of, mark_of, outcome_of, session_as_json
-from backstory.cli.options import json_option, session_argument, store_option
-from backstory.cli.points import RECORD, SEQ_MAX, find, meant
+from backstory.cli.list_command import MARKS, mark_of
+from backstory.cli.options import json_option, one_session, session_option, sessions_starting, store_option
+from backstory.cli.points import find
 from backstory.conversation.compact import compact_event, without_wrapping
 from backstory.conversation.pairing import results_below_calls, told_once
 from backstory.derive.essence import changed_lines, essence, is_path, without_terminal_codes
@@ -23,15 +23,19 @@ from backstory.derive.index_text import char_len
 from backstory.derive.naming import NO_PROMPT
 from backstory.derive.notices import noted, why
 from backstory.derive.pricing import UNKNOWN, Cost
-from backstory.errors import BackstoryError, RecordNotFound
+from backstory.errors import BackstoryError, RecordNotFound, TurnNotFound
 from backstory.export.full_form import FullForms
 from backstory.runs.runner import exit_unseen as exit_unknown
 from backstory.runs.spool import SPOOLS, waiting
 from backstory.runs.stream import READ_BYTES, Followed, SpooledRun
 from backstory.store.costs import of_turn, price_table
+from backstory.workspace import sessions
+from backstory.workspace.located import LocatedSession
+from backstory.workspace.running import with_runs
+from backstory.workspace.targets import RECORD, SEQ_MAX, resolve_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from backstory.cli.app import App, Found
@@ -59,32 +63,35 @@ SHOWN_CHARS_MAX = 20_000
 
 
 @click.command("show")
-@session_argument(required=False)
+@click.argument("session", metavar="[SESSION]", required=False, shell_complete=sessions_starting)
 @click.argument("record", metavar="[@N]", required=False)
 @click.option("--full", is_flag=True, help="Everything, read again from the bytes, instead of the compact form.")
 @click.option("--turn", "-t", type=int, metavar="N", help="Only this turn.")
 @click.option("--find", "searched", metavar="WORDS", help="With @N: mark these words, and show where they stand.")
+@session_option
 @click.option("--thinking", is_flag=True, help="Also what the model thought.")
 @json_option
 @store_option
 @click.pass_obj
 def command(
     app: App, session: str | None, record: str | None, full: bool, turn: int | None, searched: str | None,
-    thinking: bool, as_json: bool,
+    wanted: str | None, thinking: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Show a session: its turns, and what happened in them. SESSION is S3, a name, or the start of a uid.
 
     With @N that record: what it is, what it says (all of it with --full), and two records before and after. After a
-    search on a terminal its words are marked there. Without SESSION the one last active here.
+    search on a terminal its words are marked there. Without SESSION the one that runs here, else the one last active.
     A turn marked "rewound" was left behind by a rewind or another branch, one marked "removed" by `branch rm`.
-    A run that goes on, or that is over and not stored yet, is shown as far as it has come. In JSON its turn has
-    "live": "running" or "waiting", and its events have "live": true and no number yet.
+    A running session is shown up to now. In JSON the turn of a run that is not stored yet has "live": "running" or
+    "waiting", and its events have "live": true and no number yet.
+    A turn that is a run of another session, continued by the agent's own resume, is named only; in JSON its "shown_in"
+    is that session.
     """
     if session is not None and record is None and RECORD.fullmatch(session):
         session, record = None, session
-    found = find(app, session)
+    found = find(app, one_session(session, wanted), running_first=True)
     if record is not None:
-        _show_record(app, found, record, searched, full=full, as_json=as_json)
+        _show_record(found, record, searched, full=full, as_json=as_json)
         return
     runs = live_runs(app.home / SPOOLS, found.session.uid)
     stored = found.store.turns(found.session)
@@ -94,20 +101,28 @@ def command(
     told = {run.turn.uid for run in runs}
     turns = dict(enumerate((each for each in stored if each.uid not in told), 1))
     live = {number: run for number, run in enumerate(runs, len(turns) + 1) if turn in (None, number)}
-    forms = FullForms(found.store, app.machine_store)
+    if turn is not None and turn not in turns and turn not in live:
+        raise TurnNotFound(found.label, len(turns) + len(runs))
+    new = [each.run for each in runs if each.turn.uid not in {one.uid for one in stored}]
+    found = LocatedSession(found.store, with_runs(found.session, new), found.is_conflict)
+    forms = FullForms(found.store)
     form = forms.of if full else _compact if as_json else forms.with_words
-    events = _events(found, turns, form, turn=turn)
+    runs_in = found.store.runs_in(found.session)
+    events = _events(found, {n: each for n, each in turns.items() if each.uid not in runs_in}, form, turn=turn)
     in_tree = _in_tree(found)
     costs = found.store.turn_costs(found.session)
     costs |= {run.turn.uid: of_turn(run.turn, price_table(found.store.prices_file)) for run in runs}
     if as_json:
         shown = {number: each for number, each in turns.items() if turn in (None, number)}
-        head = _head_as_json(found, shown, in_tree, live, costs)
+        in_tree = {uid: each | {"shown_in": runs_in.get(uid)} for uid, each in in_tree.items()}
+        session_json = sessions.as_json(app.reader.session(found.store, found.session))
+        head = _head_as_json(session_json | {"children": _children(found)}, shown, in_tree, live, costs)
         more = (live_event_as_json(event, number, full=full) for number, run in live.items() for event in run.events())
         output.json_lines(head, "events", chain((event_as_json(*each) for each in events), more))
         return
     gone = {uid: name for name in ("rewound", "removed") for uid, each in in_tree.items() if each[name]}
-    lines = _lines(found, turns, gone, costs, events, full=full, thinking=thinking or full)
+    elsewhere = _shown_elsewhere(found, turns, runs_in) if turn is None else ()
+    lines = _lines(found, turns, gone, costs, events, elsewhere, full=full, thinking=thinking or full)
     coming = (
         _live_lines(number, run, costs[run.turn.uid], full=full, thinking=thinking or full)
         for number, run in live.items()
@@ -116,28 +131,28 @@ def command(
 
 
 def _head_as_json(
-    found: Found, turns: dict[int, Turn], in_tree: dict[str, Any], live: dict[int, LiveRun], costs: dict[str, Cost]
-) -> dict[str, Any]:
-    session = session_as_json(found.session, outcome_of(found), costs_of([found])[0])
+    session: dict[str, Any], turns: dict[int, Turn], in_tree: dict[str, Any], live: dict[int, LiveRun],
+    costs: dict[str, Cost],
+) -> dict[str, Any]:  # fmt: skip
     stored = [
         turn_as_json(number, each, costs.get(each.uid, UNKNOWN)) | in_tree.get(each.uid, {})
         for number, each in turns.items()
     ]
     return {
-        "session": session | {"conflict": found.is_conflict, "children": _children(found)},
+        "session": session,
         "turns": stored + [live_turn_as_json(number, run, costs[run.turn.uid]) for number, run in live.items()],
     }
 
 
-def _show_record(app: App, found: Found, named: str, searched: str | None, *, full: bool, as_json: bool) -> None:
+def _show_record(found: Found, named: str, searched: str | None, *, full: bool, as_json: bool) -> None:
     """One record, read again from its bytes, among those that stand before and after it."""
     told = RECORD.fullmatch(named)
-    seq = min(int(told.group(1)), SEQ_MAX) if told else meant(found, named).point.seq
+    seq = min(int(told.group(1)), SEQ_MAX) if told else resolve_target(found, named).point.seq
     window = found.store.events(found.session, after=(seq - 1, 1 << 30), limit=WINDOW)
     stored = [each for each in window if each.seq == seq]
     if not stored:
         raise RecordNotFound(seq)
-    forms, numbers = FullForms(found.store, app.machine_store), found.store.turn_numbers(found.session)
+    forms, numbers = FullForms(found.store), found.store.turn_numbers(found.session)
     events = [(each, forms.of(each), numbers.get(each.turn_id or 0)) for each in stored]
     if as_json:
         output.json({"uid": found.session.uid, "seq": seq, "events": [event_as_json(*each) for each in events]})
@@ -193,7 +208,7 @@ class LiveRun:
     """
 
     def __init__(self, spool: Spool, run: Run) -> None:
-        self._run = run
+        self.run = run
         self.is_running, self.pid = spool.is_alive, spool.pid
         # Opened here, so that they can still be read when the run is stored and its spool removed meanwhile.
         reader = bounded.stream_reader(agents.load(run.agent))
@@ -201,6 +216,7 @@ class LiveRun:
             (Followed(path, reader, is_error=is_error), _size(path) // READ_BYTES + 1)
             for path, is_error in ((spool.stdout, False), (spool.stderr, True))
         ]
+        self._order = spool.order()
         told = SpooledRun(spool, run, exit_unknown(spool), _last_written(spool))
         if not self.is_running:
             told.read()
@@ -210,7 +226,7 @@ class LiveRun:
 
     def events(self) -> Iterator[Event]:
         """What it has said, once: at the end also the text of an answer that was not finished."""
-        yield model.UserMessage(content=self._run.prompt)
+        yield model.UserMessage(content=self.run.prompt)
         unfinished = list[str]()
         for shown in self._shown():
             yield from shown.events
@@ -223,6 +239,9 @@ class LiveRun:
             yield model.Error(message=self._error)
 
     def _shown(self) -> Iterator[Shown]:
+        for ends in self._order:
+            for (followed, _), end in zip(self._outputs, ends, strict=True):
+                yield from followed.before(end)
         for followed, reads in self._outputs:
             # So many as the output was long: an agent may write faster than a terminal reads.
             for _ in range(reads):
@@ -279,6 +298,7 @@ def turn_as_json(number: int, turn: Turn, cost: Cost) -> dict[str, Any]:
         "outcome": turn.outcome,
         "stop_reason": turn.stop_reason,
         "duration_ms": turn.duration_ms,
+        "api_latency_ms": turn.api_latency_ms,
         "tokens": turn.tokens,
         "tokens_source": turn.tokens_source,
         "cost_usd": cost.usd,
@@ -347,12 +367,12 @@ def _head(found: Found) -> Iterator[str]:
     called = f"{session.shown_number or ''} {session.shown_title or NO_PROMPT}".strip()
     yield output.style(output.one_line(called, output.width()), bold=True)
     where = session.project or session.cwd or session.worktree
-    (cost,) = costs_of([found])
+    cost = found.store.session_costs([session])[session.id]
     money = output.money(cost) if cost.low_usd is not None else ""
     facts = [session.uid, ", ".join(session.agents), where, session.branch, _count(session.turns), money]
     yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
-    if mark_of(found):
-        yield output.style(output.one_liner(f"{mark_of(found)}{session.elsewhere}"), fg="yellow")
+    if mark := mark_of(session.elsewhere, is_conflict=found.is_conflict):
+        yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), fg="yellow")
     if session.parent_uid:
         yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
     yield from _child_lines(found.store, session.id)
@@ -364,11 +384,13 @@ def _lines(
     gone: dict[str, str],
     costs: dict[str, Cost],
     events: Iterator[tuple[StoredEvent, Event, int | None]],
+    elsewhere: Iterable[str],
     *,
     full: bool,
     thinking: bool,
 ) -> Iterator[str]:
     yield from _head(found)
+    yield from elsewhere
     current: int | None = 0
     unknown = 0
     shown = results_below_calls(events, lambda each: each[1], lambda each: each[2])
@@ -385,6 +407,16 @@ def _lines(
         elif thinking or not isinstance(event, model.Thinking):
             yield from event_lines(stored.seq, event, full=full, answered=answered)
     yield from _unknown_line(unknown)
+
+
+def _shown_elsewhere(found: Found, turns: dict[int, Turn], runs_in: dict[str, str]) -> Iterator[str]:
+    """The turns that are runs of another session, which shows what happened in them: what is shown here follows."""
+    for number, turn in turns.items():
+        if turn.uid in runs_in:
+            owner = found.store.session(runs_in[turn.uid])
+            at = next(each.first_seq for each in found.store.turns(owner) if each.uid == turn.uid)
+            where = f"backstory show {owner.shown_number or owner.uid} @{at}"
+            yield output.style(f"── turn {number}  follows a run: {where}", dim=True)
 
 
 def _live_lines(number: int, run: LiveRun, cost: Cost, *, full: bool, thinking: bool) -> Iterator[str]:
@@ -425,10 +457,10 @@ def _turn_line(number: int, turn: Turn, turn_cost: Cost) -> str:
     tokens = turn.tokens
     used = [] if tokens.output is None else [f"{_input_tokens(tokens)} in, {_output_tokens(turn)} out"]
     cost = [] if turn_cost.low_usd is None else [output.money(turn_cost)]
-    mark, colour = MARKS.get(turn.outcome or "", ("", "white"))
+    mark, colour = MARKS.get(turn.outcome or "", ("", ""))
     facts = [turn.agent, turn.model, output.local(turn.started), output.duration(turn.duration_ms), *used, *cost]
     how = "" if turn.outcome in (None, model.Outcome.COMPLETED) else f" {turn.outcome}"
-    title = f"── turn {number} " + output.style(mark + how, fg=colour)
+    title = f"── turn {number} " + (output.style(mark + how, fg=colour) if mark else how)
     return output.style(title, bold=True) + output.style(
         "  " + output.one_liner(" · ".join(each for each in facts if each)), dim=True
     )
@@ -480,8 +512,7 @@ def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.To
             printed = text if full else without_wrapping(text)
             yield from _result_lines(at, model.ToolResult(content=printed.strip("\n")), None, full=full)
         case model.Retry() if not full:
-            number = f" {event.attempt}" if event.attempt else ""
-            yield from _told(at, f"Retry{number}", why(event.message))
+            yield _retry_line(at, event)
         case model.Hook() if not full:
             yield from _told(at, "Hook", f"{event.name} · {noted(event.output)}")
         case _:
@@ -500,6 +531,15 @@ def _told(at: str, head: str, text: str) -> Iterator[str]:
     words = without_terminal_codes(text).strip()
     if words:
         yield f"{at} {output.style(f'{head}: {output.one_line(words, output.width() - 20)}', dim=True)}"
+
+
+def _retry_line(at: str, retry: model.Retry) -> str:
+    """Why a request failed, as far as it fits, and which try comes next."""
+    of = f" of {retry.attempts_max}" if retry.attempts_max else ""
+    again = f"trying again, {retry.attempt}{of}" if retry.attempt else "trying again"
+    room = output.width() - 11 - len(again)
+    reason = output.one_line(without_terminal_codes(why(retry.message)).strip() or "no answer", room)
+    return f"{at} {output.style(f'↻ {reason}, {again}', dim=True)}"
 
 
 def _noted(at: str, head: str, text: str, full: bool | None) -> Iterator[str]:

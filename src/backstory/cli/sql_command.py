@@ -17,13 +17,15 @@ from backstory.cli.options import json_option, store_option
 from backstory.errors import SqlTooSlow
 from backstory.export.full_form import FullForms
 from backstory.store import readonly
+from backstory.store.reading import ROWS_MAX, TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from backstory.cli.app import App
     from backstory.model import Event
-    from backstory.store import Answer, Store
+    from backstory.store import Store
+    from backstory.store.readonly import Answer
 
 CELL_COLUMNS_MAX = 120
 """A wider cell of a table is cut; other formats have it whole."""
@@ -87,12 +89,10 @@ def _print_examples(ctx: click.Context, _param: click.Parameter, wanted: bool) -
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV (RFC 4180).")
 @click.option("--md", "as_markdown", is_flag=True, help="Print a Markdown table.")
-@click.option(
-    "--limit", "-n", type=click.IntRange(min=1), default=readonly.ROWS_MAX, show_default=True, help="How many rows."
-)
+@click.option("--limit", "-n", type=click.IntRange(min=1), default=ROWS_MAX, show_default=True, help="How many rows.")
 @click.option(
     "--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True, max=86_400),
-    default=readonly.TIMEOUT_S, show_default=True, help="How long it may take.",
+    default=TIMEOUT_S, show_default=True, help="How long it may take.",
 )  # fmt: skip
 @click.option(
     "--schema", is_flag=True, is_eager=True, expose_value=False, callback=_print_schema,

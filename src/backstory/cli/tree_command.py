@@ -8,18 +8,19 @@ import click
 from msgspec import Struct
 
 from backstory.cli import output, path
-from backstory.cli.options import json_option, store_option
-from backstory.cli.points import branches, find, session_or_default, shown
+from backstory.cli.options import json_option, session_argument, store_option
+from backstory.cli.points import find
 from backstory.conversation.tree import Tree
 from backstory.derive.pricing import UNKNOWN
+from backstory.workspace.targets import branches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.cli.app import App, Found
-    from backstory.cli.points import Branch
     from backstory.conversation.tree import Point
     from backstory.store import TreeTurn
+    from backstory.workspace.targets import Branch
 
 TOLD_COLUMNS_LEAST = 16
 NAME_COLUMNS = 30
@@ -30,7 +31,7 @@ ANSWER_COLUMNS_LEAST = 12
 
 
 @click.command("tree")
-@session_or_default()
+@session_argument
 @click.option("--removed", is_flag=True, help="Also the turns of branches that were removed.")
 @json_option
 @store_option
@@ -47,7 +48,7 @@ def command(app: App, session: str | None, removed: bool, as_json: bool) -> None
         output.json_lines(whole.head(), "turns", whole.rows())
         return
     if not len(whole.tree):
-        output.talk(f"{shown(found)} has no turns.")
+        output.talk(f"{found.label} has no turns.")
     output.pages(path.at_once(whole.lines()))
 
 

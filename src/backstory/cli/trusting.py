@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.errors import BackstoryError, NotTrusted, StoreIsMachines
+from backstory.errors import BackstoryError, NotConfirmed, NotTrusted, StoreIsMachines
 from backstory.ids import session_identity
 from backstory.projects.trust import Verdict
 from backstory.store import Taken
+from backstory.workspace.writable import hold_queue
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -32,6 +33,19 @@ trust_option = click.option(
 )
 
 
+def is_agreed(what: str, question: str, *, yes: bool) -> bool:
+    """Whether a person agrees to what cannot be undone; "Kept." where they do not. ``yes``: they said so before.
+
+    Raises NotConfirmed where there is nobody to ask.
+    """
+    if yes or output.confirm(question):
+        return True
+    if not output.can_ask():
+        raise NotConfirmed(what)
+    output.talk("Kept.")
+    return False
+
+
 def may_act(app: App, acted_in: Store | None = None) -> None:
     """Let an acting command go on in this project's store, or the one that was named.
 
@@ -41,7 +55,7 @@ def may_act(app: App, acted_in: Store | None = None) -> None:
     """
     if acted_in is not None and acted_in is app.machine_store:
         return
-    store, verdict = app.project_store, app.verdict()
+    store, verdict = app.project_store, app.workspace.verdict()
     if verdict == Verdict.MACHINE:
         raise StoreIsMachines(store.path)
     if verdict == Verdict.ELSEWHERE:
@@ -49,7 +63,7 @@ def may_act(app: App, acted_in: Store | None = None) -> None:
             raise NotTrusted(store.path)
         _trust(app, store)
     elif verdict == Verdict.OURS:
-        _believe(app, store)
+        app.workspace.believe(store)
         if store.path != app.machine_store.path:
             app.known_projects.remember(store)
 
@@ -61,8 +75,8 @@ def _is_trusted(store: Store) -> bool:
 
 
 def _trust(app: App, store: Store) -> None:
-    """Have a store from elsewhere be ours. What waits in its queue goes on waiting, each for a word of its own."""
-    held = _hold(store)
+    """Have a store from elsewhere be ours. What is queued in it waits until a person releases it."""
+    held = hold_queue(store)
     if store.exists:
         dropped = store.disarm()
         store.close()
@@ -70,35 +84,13 @@ def _trust(app: App, store: Store) -> None:
     else:
         dropped = []
         app.known_projects.begin(store)
-    _believe(app, store)
+    app.workspace.believe(store)
     output.talk(f"{store.path} is trusted from now on.")
     if dropped:
         output.talk(f"Taken out of it, because it acts by itself: {', '.join(dropped)}.")
     if held:
         output.talk(f"{held} queued with it wait until you release them: backstory queue list")
     _tell_home(app, store)
-
-
-def _believe(app: App, store: Store) -> None:
-    """Take a store for one of ours, also where it was taken for a stranger's before: it could not be read just then."""
-    store.is_elsewhere = store.refuses_writes = False
-    for name in ("stores", "conflicts"):
-        app.__dict__.pop(name, None)
-
-
-def _hold(store: Store) -> int:
-    """Have what waits in a store's queue be run only when it is released; gives how much there is."""
-    from backstory.store.queue import Queue
-
-    with Queue(store.path) as queue:
-        return queue.hold_all()
-
-
-def hold_strangers(app: App) -> None:
-    """Have what waits where a store is about to be made for the first time wait for a word: nobody here left it."""
-    store = app.project_store
-    if not store.exists and not app.known_projects.is_noted(store.path) and (held := _hold(store)):
-        output.talk(f"{held} queued in {store.path.parent} wait until you release them: backstory queue list")
 
 
 def _tell_home(app: App, store: Store) -> None:
@@ -110,7 +102,7 @@ def _tell_home(app: App, store: Store) -> None:
         if not uids:
             return
         try:
-            home.catch_up(store)
+            home.pull_sessions(store)
         finally:
             home.mark_elsewhere([uid for uid in uids if session_identity(uid) not in known], str(store.path))
     except BackstoryError as refused:
@@ -128,7 +120,7 @@ def take_elsewhere(app: App) -> list[Problem]:
     from backstory.ingest.report import Problem
 
     try:
-        if app.verdict() == Verdict.MACHINE:
+        if app.workspace.verdict() == Verdict.MACHINE:
             return []
     except BackstoryError as refused:
         # Of one that is known the exchange with projects told already.

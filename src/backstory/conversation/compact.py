@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from backstory.lazy_regex import lazy_regex
 from backstory.model import Thinking, Tool, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -23,22 +24,22 @@ THOUGHT_CHARS = 240
 """Of a thought the beginning is kept in the compact form; these rules know no thoughts, so this one is ours."""
 REMINDER = "<system-reminder>"
 _HEADER_STARTS = ("Chunk ID: ", "Exit code: ", "Script ", "Wall time")
-_HEADER = re.compile(
+_HEADER = lazy_regex(
     r"(?:(?:Chunk ID: [^\n]*|Script (?:completed|failed|running)[^\n]*"
     r"|(?:Wall time:?|Duration:) [\d.]+ seconds|Exit code: -?\d+"
     r"|Process (?:exited with code|running with session ID) -?\d+"
     r"|(?:Original token count|Total output lines): \d+)\n){1,8}Output:(?:\n+|\Z)"
 )
 """What some agents put before the output of a command, a patch, a script, or another's tool."""
-_LASTED = re.compile(r"^(?:Wall time|Duration)", re.MULTILINE)
-_PLAIN_HEADER = re.compile(
+_LASTED = lazy_regex(r"^(?:Wall time|Duration)", re.MULTILINE)
+_PLAIN_HEADER = lazy_regex(
     r"(?:Chunk|Wall|Duration|Original|Total|Output)|Script completed|(?:Exit|Process exited with) code:? 0$"
 )
 """Its lines that say nothing to a person: the command went well."""
-_TRAILER = re.compile(r"\s*<shellId: \S+ completed with exit code 0>\s*\Z")
+_TRAILER = lazy_regex(r"\s*<shellId: \S+ completed with exit code 0>\s*\Z")
 """What some put behind the output of a command that went well."""
 _TRAILER_CHARS_MAX = 200
-_SPILLED = re.compile(r"<persisted-output>\n(Output too large[^\n]*)\n+(?:Preview[^\n]*\n)?([^\n]*)")
+_SPILLED = lazy_regex(r"<persisted-output>\n(Output too large[^\n]*)\n+(?:Preview[^\n]*\n)?([^\n]*)")
 """What stands for an output that was put into a file of its own: where it is, and how it begins."""
 _ERROR_MARKS = "<tool_use_error>", "</tool_use_error>"
 _COMMENT_STARTS = ("//", "#", "/*", '"""')
@@ -57,9 +58,9 @@ def compact_event(event: Event) -> Event:
     """
     if isinstance(event, ToolResult):
         content = compact_result(event.tool_name, event.tool, event.content)
-        if content is event.content and not event.changes:
+        if content is event.content and not event.changes and not event.details:
             return event
-        return msgspec.structs.replace(event, content=content, changes={})
+        return msgspec.structs.replace(event, content=content, changes={}, details="")
     if isinstance(event, ToolCall):
         return msgspec.structs.replace(event, input=compact_input(event.tool_name, event.tool, event.input))
     if isinstance(event, Thinking) and len(event.text) > THOUGHT_CHARS:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from backstory import model
 from backstory.derive.index_text import texts_in
+from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,12 +31,12 @@ FAILURE_CHARS_MAX = 3_000
 EDIT_CHARS_MAX = 4_000
 INPUT_CHARS_MAX = 500
 
-_TAGS = re.compile(rf"<(/?)({TAG}|{FOREIGN_TAG})>")
+_TAGS = lazy_regex(rf"<(/?)({TAG}|{FOREIGN_TAG})>")
 _UNSEEN = (
     "[\\s\u00ad\u034f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e01ef]*+"
 )
 """Blanks, and characters that nobody sees: an agent may read a tag with them as the tag."""
-_LIKE_TAGS = re.compile(
+_LIKE_TAGS = lazy_regex(
     rf"<(?={_UNSEEN}(?:/{_UNSEEN})?(?:"
     + "|".join(
         _UNSEEN.join(tag.replace("-", "~")).replace("~", "[-_\u2010-\u2015\u2212]") for tag in (TAG, FOREIGN_TAG)
@@ -145,7 +146,7 @@ def told_as(prompt: str) -> tuple[str, model.UserMessage | model.Hook]:
 
 
 def _escaped(text: str) -> str:
-    return _LIKE_TAGS.sub("&lt;", text)
+    return _LIKE_TAGS.sub("&lt;", text) if "<" in text else text
 
 
 def _left_out(turns: int) -> str:

@@ -7,7 +7,6 @@ read.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,9 +15,9 @@ from msgspec.structs import replace
 
 from backstory.bounds import INTEGER_MAX
 from backstory.derive.facts import Found, FoundCheckpoint, FoundResult, FoundTouch
-from backstory.derive.file_touches import place, settle
-from backstory.derive.refs import WRITTEN_MAX, refs_in_call
+from backstory.derive.ref_values import WRITTEN_MAX
 from backstory.derive.text_refs import refs_in_text
+from backstory.lazy_regex import lazy_regex
 from backstory.model import AssistantText, At, Compacted, FoundRef, Ref, ToolCall, ToolResult, UserMessage, encoded
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ WAITING_MAX = 200
 """So many calls may wait for their results; the oldest give way."""
 WAITING_INPUT_MAX = WRITTEN_MAX
 """A waiting call's input is kept up to about so many characters for each of its texts."""
-_EXIT = re.compile(
+_EXIT = lazy_regex(
     r"(?:\A|\n|<)(?:Process |Command |)(?:[Ee]xit(?:ed with)?(?: exit)? code:?|EXIT_CODE=) ?(-?\d{1,19})\b"
 )
 _EXIT_CHARS = 400
@@ -66,6 +65,10 @@ class Deriver:
     def cut(self, cwd: str | None) -> Found:
         """What was found since the last cut; relative paths begin in ``cwd``."""
         found, self._found = self._found, Found()
+        if not found.touches:
+            return found
+        from backstory.derive.file_touches import place
+
         found.touches = [
             replace(each, path=place(each.path, cwd, None)[0], to=each.to and place(each.to, cwd, None)[0])
             for each in found.touches
@@ -82,6 +85,10 @@ class Deriver:
         waiting = self._waiting.pop(result.tool_use_id, None)
         if waiting is None:
             return
+        # What shell commands touch and name is parsed where there are calls.
+        from backstory.derive.file_touches import settle
+        from backstory.derive.refs import refs_in_call
+
         call, at = waiting.call, waiting.where
         code = exit_code(result.content)
         is_error = result.is_error or bool(code)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from backstory.lazy_regex import lazy_regex
 from backstory.model import Tool
 
 if TYPE_CHECKING:
@@ -32,18 +33,18 @@ _NAMED = (
     "description", "prompt", "message", "text", "name", "summary", "reason",
 )  # fmt: skip
 _STRING = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`)"""
-_COMMAND_IN_CODE = re.compile(rf"""\b(?:cmd|command)["']?\s*:\s*{_STRING}""", re.DOTALL)
-_META_IN_CODE = re.compile(rf"""\b(?:description|name)["']?\s*:\s*{_STRING}""", re.DOTALL)
+_COMMAND_IN_CODE = lazy_regex(rf"""\b(?:cmd|command)["']?\s*:\s*{_STRING}""", re.DOTALL)
+_META_IN_CODE = lazy_regex(rf"""\b(?:description|name)["']?\s*:\s*{_STRING}""", re.DOTALL)
 _PATCH = "*** Begin Patch"
-_PATCHES = re.compile(r"(\bapply_?patch)\s+(?:<<-?\s*['\"]?\w+['\"]?\s+|['\"])?(?=\*\*\* Begin Patch)")
+_PATCHES = lazy_regex(r"(\bapply_?patch)\s+(?:<<-?\s*['\"]?\w+['\"]?\s+|['\"])?(?=\*\*\* Begin Patch)")
 """A command that applies a patch, up to it."""
-_PIECE = re.compile(r"^@@", re.MULTILINE)
+_PIECE = lazy_regex(r"^@@", re.MULTILINE)
 _SIGNS = ("+", "-")
-_PATCHED = re.compile(r"\*\*\* (?:Update|Add|Delete) File: ((?:(?!\\n)[^\r\n\"'`])+)")
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_PATCHED = lazy_regex(r"\*\*\* (?:Update|Add|Delete) File: ((?:(?!\\n)[^\r\n\"'`])+)")
+_ESCAPE = lazy_regex(r"\\(.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
-_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(\S.*?)[ \t#]*$", re.MULTILINE)
-_TERMINAL_CODE = re.compile(
+_HEADING = lazy_regex(r"^ {0,3}#{1,6}[ \t]+(\S.*?)[ \t#]*$", re.MULTILINE)
+_TERMINAL_CODE = lazy_regex(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78@-Z\\^_])"
 )
 

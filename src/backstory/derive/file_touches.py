@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.derive import shell_parse
+from backstory.lazy_regex import lazy_regex
 from backstory.model import Event, Tool, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -136,32 +137,32 @@ _ACTION_OF_KIND = {
 _SHELL, _EDITOR = "shell", "editor"
 _EDITORS = frozenset({"strreplaceeditor", "strreplacebasededittool", "fswrite"})
 """Tools whose input's ``command`` says what they do."""
-_NOT_SQUASHED = re.compile(r"[^a-z0-9]+")
-_PATCH_LINE = re.compile(r"^\*\*\* (?:(Add|Update|Delete) File|Move to): (.+?)[ \t\r]*$", re.MULTILINE)
-_CREATED = re.compile(
+_NOT_SQUASHED = lazy_regex(r"[^a-z0-9]+")
+_PATCH_LINE = lazy_regex(r"^\*\*\* (?:(Add|Update|Delete) File|Move to): (.+?)[ \t\r]*$", re.MULTILINE)
+_CREATED = lazy_regex(
     r"\s*(?:(?:new )?file created\b|(?:successfully )?created (?:a )?(?:new )?file\b|successfully created\b"
     r"|(?:the )?file \S+ (?:has been|was) (?:successfully )?created\b)",
     re.IGNORECASE,
 )
-_UPDATED = re.compile(
+_UPDATED = lazy_regex(
     r"\s*(?:(?:successfully )?(?:overwrote|updated) (?:existing )?file\b"
     r"|(?:the )?file \S+ (?:has been|was) (?:successfully )?(?:updated|overwritten)\b)",
     re.IGNORECASE,
 )
-_RAN = re.compile(r"\bexit(?:ed with)?(?: code| status)?:? -?\d", re.IGNORECASE)
+_RAN = lazy_regex(r"\bexit(?:ed with)?(?: code| status)?:? -?\d", re.IGNORECASE)
 _VERDICT_CHARS = 400
 """An exit is named within this many characters of a result's beginning or end."""
-_COMPLAINT = re.compile(r"No such file|not permitted|ermission denied|s a directory|cannot |can't |did not match")
+_COMPLAINT = lazy_regex(r"No such file|not permitted|ermission denied|s a directory|cannot |can't |did not match")
 # A filter at a pipe's end and a commit message's here-document are common, and touch nothing.
-_PROGRAM_MET = re.compile(
+_PROGRAM_MET = lazy_regex(
     r"[\s;&|('\"/](?:(?<!\| )(?:head|tail|sed)|(?<!\$\()cat|rm|mv|cp|tee|touch|nl|less|more|unlink|apply_?patch"
     r"|sed[ ]-[nErsuz]*i)\s"
 )
-_OUTPUT_MET = re.compile(r">>?[ \t]*(?!/dev/null)[^\s&>|(]")
-_INPUT_MET = re.compile(r"<(?<!<<)[ \t]*[\w./~'\"-]+(?=[\s;|&)]|\Z)")
-_SHELL_SAYS = re.compile(r"(?:/\S*/)?(?:ba|z|da|k)?sh: |\(eval\):|-(?:ba|z)sh: ")
-_SED_IN_PLACE = re.compile(r"-[nErsuz]*i|--in-place")
-_SED_SUFFIX = re.compile(r"(?:\.\w+)?\Z")
+_OUTPUT_MET = lazy_regex(r">>?[ \t]*(?!/dev/null)[^\s&>|(]")
+_INPUT_MET = lazy_regex(r"<(?<!<<)[ \t]*[\w./~'\"-]+(?=[\s;|&)]|\Z)")
+_SHELL_SAYS = lazy_regex(r"(?:/\S*/)?(?:ba|z|da|k)?sh: |\(eval\):|-(?:ba|z)sh: ")
+_SED_IN_PLACE = lazy_regex(r"-[nErsuz]*i|--in-place")
+_SED_SUFFIX = lazy_regex(r"(?:\.\w+)?\Z")
 
 
 class _Claim(Struct, frozen=True):
@@ -478,9 +479,9 @@ def _as_said(touch: Touch, action: Action | None) -> Touch:
 
 # paths ----------------------------------------------------------------------------------------------------
 
-_DRIVE = re.compile(r"[A-Za-z]:(?:[\\/]|\Z)")
-_GIT_BASH = re.compile(r"/([A-Za-z])(?=/|\Z)")
-_HOME = re.compile(r"(?:/home/[^/]+|/Users/[^/]+|/root|[A-Za-z]:[\\/]Users[\\/][^\\/]+)(?=[\\/]|\Z)")
+_DRIVE = lazy_regex(r"[A-Za-z]:(?:[\\/]|\Z)")
+_GIT_BASH = lazy_regex(r"/([A-Za-z])(?=/|\Z)")
+_HOME = lazy_regex(r"(?:/home/[^/]+|/Users/[^/]+|/root|[A-Za-z]:[\\/]Users[\\/][^\\/]+)(?=[\\/]|\Z)")
 
 
 def _is_windows(path: str) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backstory import model
+from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -145,16 +146,16 @@ def _result_text(result: model.ToolResult) -> str:
 
 
 # It begins with a literal, to which the search skips: a line is not looked at from each of its blanks.
-_LINE_NUMBER = re.compile(r"\n *\d+[→\t]")
+_LINE_NUMBER = lazy_regex(r"\n *\d+[→\t]")
 # Possessive, so that a word that is no identifier is read once.
-_IDENTIFIER = re.compile(rb"[A-Z]*+[a-z0-9]++[A-Z]|[A-Z]{2,}+[a-z]{2}")
+_IDENTIFIER = lazy_regex(rb"[A-Z]*+[a-z0-9]++[A-Z]|[A-Z]{2,}+[a-z]{2}")
 _WORDS_ONLY = bytes(code if code < 128 and chr(code).isalnum() else 32 for code in range(256))
 _BELOW_CJK = bytes(code for code in range(256) if not 0xE3 <= code <= 0xF0)
 """What is left of UTF-8 without these are the first bytes of CJK characters, and of some others."""
 # Each way begins with the sign, which is rare, and then looks back for one letter.
-_SIGN = re.compile(r"\+\+(?<=[A-Za-z]\+\+)(?<![A-Za-z0-9]{2}\+\+)(?!\+)|#(?<=[A-Za-z]#)(?<![A-Za-z0-9]{2}#)(?![\w#])")
+_SIGN = lazy_regex(r"\+\+(?<=[A-Za-z]\+\+)(?<![A-Za-z0-9]{2}\+\+)(?!\+)|#(?<=[A-Za-z]#)(?<![A-Za-z0-9]{2}#)(?![\w#])")
 _SIGN_WORDS = {"++": "plusplus", "#": "sharp"}
-_PART = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+|[0-9]+")
+_PART = lazy_regex(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+|[0-9]+")
 
 
 @cache

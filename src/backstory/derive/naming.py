@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 
+from backstory.lazy_regex import lazy_regex
+
 NO_PROMPT = "(no prompt)"
 """What a session is listed as in which nobody asked for anything: one that its agent goes on with by itself."""
 SHORT_CHARS = 16
 """A line that is shorter says too little: what follows it is read with it."""
-_HANDED_OVER = re.compile(r"implement (?:the following|this) plan:?", re.IGNORECASE)
-_HEADING = re.compile(r"#{1,6}\s+(.*\S)")
-_PLAN = re.compile(r"(?:implementation )?plan:\s+(?=\S)", re.IGNORECASE)
+_HANDED_OVER = lazy_regex(r"implement (?:the following|this) plan:?", re.IGNORECASE)
+_HEADING = lazy_regex(r"#{1,6}\s+(.*\S)")
+_PLAN = lazy_regex(r"(?:implementation )?plan:\s+(?=\S)", re.IGNORECASE)
 _FENCE = ("```", "~~~")
-_WORKTREES = re.compile(r"[/\\]\.(?:[\w-]+[/\\])?worktrees[/\\]")
+_WORKTREES = lazy_regex(r"[/\\]\.(?:[\w-]+[/\\])?worktrees[/\\]")
 
 
 def headline(prompt: str) -> str:

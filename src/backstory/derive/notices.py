@@ -7,12 +7,14 @@ from typing import Any
 
 import msgspec
 
+from backstory.lazy_regex import lazy_regex
+
 READ_CHARS_MAX = 20_000
 """A longer notice is left as it is."""
 DEPTH_MAX = 8
-_MARKED = re.compile(r"<([a-z][a-z_-]*)>(.*)</\1>", re.DOTALL)
-_SUMMARY = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
-_MARK = re.compile(r"</?[a-z][a-z_-]*>")
+_MARKED = lazy_regex(r"<([a-z][a-z_-]*)>(.*)</\1>", re.DOTALL)
+_SUMMARY = lazy_regex(r"<summary>(.*?)</summary>", re.DOTALL)
+_MARK = lazy_regex(r"</?[a-z][a-z_-]*>")
 
 
 def why(message: str) -> str:

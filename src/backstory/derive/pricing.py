@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, field
 
+from backstory.lazy_regex import lazy_regex
 from backstory.model import PARTIAL, Tokens
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ CHARS_PER_TOKEN = 3
 MILLION = 1_000_000
 REPORTED = "reported"
 _DAY = r"\d{4}-\d\d-\d\d"
-_DATED = re.compile(rf"-(?:20\d{{6}}|{_DAY})$")
+_DATED = lazy_regex(rf"-(?:20\d{{6}}|{_DAY})$")
 
 
 class Kind(StrEnum):

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from backstory.lazy_regex import lazy_regex
 from backstory.model import Ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PR, ISSUE, COMMIT = "pr", "issue", "commit"
+WRITTEN_MAX = 64 * 1024
+"""Addresses are looked for in the first so many characters of what a call writes."""
 
 
 class Named(Struct, frozen=True):
@@ -31,7 +34,7 @@ class Home(Struct, frozen=True):
     repository: str | None = None
 
 
-_REMOTE = re.compile(r"(?:[a-z+]+://(?:[^@/]*@)?([^/:]+(?::\d+)?)/|(?:[^@/:]+@)?([^/:]+\.[^/:]+):(?!//))(.+)", re.I)
+_REMOTE = lazy_regex(r"(?:[a-z+]+://(?:[^@/]*@)?([^/:]+(?::\d+)?)/|(?:[^@/:]+@)?([^/:]+\.[^/:]+):(?!//))(.+)", re.I)
 
 
 @lru_cache(maxsize=256)

@@ -14,17 +14,15 @@ from urllib.parse import unquote
 from msgspec import Struct
 
 from backstory.derive import shell_parse
-from backstory.derive.ref_values import COMMIT, ISSUE, PR, Named, home_of, refs_of, unique
+from backstory.derive.ref_values import COMMIT, ISSUE, PR, WRITTEN_MAX, Named, home_of, refs_of, unique
 from backstory.derive.text_refs import API_PATH, KEY, in_urls, is_hash, named_in, refs_in_text
+from backstory.lazy_regex import lazy_regex
 from backstory.model import Tool, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.model import Ref
-
-WRITTEN_MAX = 64 * 1024
-"""Addresses are looked for in the first so many characters of what a call writes."""
 
 
 def refs_in_command(command: str, output: str, *, repository: str | None = None, host: str | None = None) -> list[Ref]:
@@ -96,7 +94,7 @@ def _by_program(words: _Words, made: _Made) -> Iterator[Named]:
 
 _NAMING_VERBS = frozenset({"show", "cherry-pick", "revert", "checkout", "reset", "merge", "switch"})
 _MAKING_VERBS = frozenset({"commit", "cherry-pick", "revert"})
-_REVISION = re.compile(r"([0-9a-f]{7,64})(?::.*)?")
+_REVISION = lazy_regex(r"([0-9a-f]{7,64})(?::.*)?")
 
 
 def _by_git(words: _Words, made: _Made) -> Iterator[Named]:
@@ -129,7 +127,7 @@ _VALUED = frozenset(
 _KINDS = {"pr": PR, "mr": PR, "issue": ISSUE}
 _MAKES = frozenset({"create", "new"})
 _LISTS = frozenset({"list", "ls", "status", "for"})
-_OPERAND = re.compile(r"[#!]?([1-9]\d{0,8})")
+_OPERAND = lazy_regex(r"[#!]?([1-9]\d{0,8})")
 
 
 def _by_forge(words: _Words, made: _Made) -> Iterator[Named]:
@@ -197,15 +195,15 @@ def _by_azure(words: _Words, made: _Made) -> Iterator[Named]:
 
 # what a command's output says that it made ------------------------------------------------------------------
 
-_COMMIT_LINE = re.compile(r"^\[[^\[\]\n]{1,300} ([0-9a-f]{7,64})\] ", re.MULTILINE)
-_PUSH_LINE = re.compile(r"[ +]{1,9}[0-9a-f]{7,64}\.{2,3}([0-9a-f]{7,64})\s+\S+ -> \S+")
-_PAGE_LINE = re.compile(r"^[ \t]{0,9}(?:url:[ \t]*)?(https?://\S{1,2000})[ \t]*\r?$", re.MULTILINE)
-_PAGE_FIELD = re.compile(r'"url": ?"(https?://[^"\s]{1,2000})"')
-_PR_LINE = re.compile(r"\b([Pp]ull request|[Mm]erge request|[Ii]ssue) ([\w.-]+/[\w.-]+)?[#!]([1-9]\d{0,8})\b")
-_NUMBER_FIELD = re.compile(r'"number": ?([1-9]\d{0,8})\b')
+_COMMIT_LINE = lazy_regex(r"^\[[^\[\]\n]{1,300} ([0-9a-f]{7,64})\] ", re.MULTILINE)
+_PUSH_LINE = lazy_regex(r"[ +]{1,9}[0-9a-f]{7,64}\.{2,3}([0-9a-f]{7,64})\s+\S+ -> \S+")
+_PAGE_LINE = lazy_regex(r"^[ \t]{0,9}(?:url:[ \t]*)?(https?://\S{1,2000})[ \t]*\r?$", re.MULTILINE)
+_PAGE_FIELD = lazy_regex(r'"url": ?"(https?://[^"\s]{1,2000})"')
+_PR_LINE = lazy_regex(r"\b([Pp]ull request|[Mm]erge request|[Ii]ssue) ([\w.-]+/[\w.-]+)?[#!]([1-9]\d{0,8})\b")
+_NUMBER_FIELD = lazy_regex(r'"number": ?([1-9]\d{0,8})\b')
 _AZURE_FIELD = {
-    PR: re.compile(r'^\s{0,4}"pullRequestId": ([1-9]\d{0,8})\b', re.MULTILINE),
-    ISSUE: re.compile(r'^\s{0,4}"id": ([1-9]\d{0,8})\b', re.MULTILINE),
+    PR: lazy_regex(r'^\s{0,4}"pullRequestId": ([1-9]\d{0,8})\b', re.MULTILINE),
+    ISSUE: lazy_regex(r'^\s{0,4}"id": ([1-9]\d{0,8})\b', re.MULTILINE),
 }
 
 
@@ -254,7 +252,7 @@ def _in_pages(output: str, kind: str, count: int) -> Iterator[Named]:
 
 # a forge's tools --------------------------------------------------------------------------------------------
 
-_OLD = re.compile(r"old_?(?:str|text|content|source|lines)", re.I)
+_OLD = lazy_regex(r"old_?(?:str|text|content|source|lines)", re.I)
 """Names of arguments that hold what an edit takes away."""
 
 
@@ -275,7 +273,7 @@ _ARGUMENTS = {
     ISSUE: ("issue_number", "issueNumber", "issue_iid", "workItemId"),
 }
 _KEY_ARGUMENTS = ("id", "key", "issueId", "issueKey", "issueIdOrKey", "issue_key", "issue_id", "identifier")
-_SHA = re.compile(r"[0-9a-f]{7,64}")
+_SHA = lazy_regex(r"[0-9a-f]{7,64}")
 
 
 def _in_arguments(name: str, given: dict[str, Any]) -> Iterator[Named]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
-_SCP = re.compile(r"^(?:[^@/]+@)?([^:/]+):(?!//)(.+)$")
-_SCHEME = re.compile(r"^[a-z+]+://(?:[^@/]*@)?([^/:]+)(?::\d+)?/(.+)$", re.IGNORECASE)
+from backstory.lazy_regex import lazy_regex
+
+_SCP = lazy_regex(r"^(?:[^@/]+@)?([^:/]+):(?!//)(.+)$")
+_SCHEME = lazy_regex(r"^[a-z+]+://(?:[^@/]*@)?([^/:]+)(?::\d+)?/(.+)$", re.IGNORECASE)
 
 
 def normalised(url: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from backstory.lazy_regex import lazy_regex
 from backstory.model import Tool
 
 if TYPE_CHECKING:
@@ -23,20 +24,20 @@ COMMAND_CHARS_MAX = 64_000
 """A longer command, its here-documents left out, is not taken apart."""
 
 _DELIMITERS = frozenset(" \t\r\n|&;()<>")
-_HEREDOC = re.compile(r"(?<!<)<<(?!<)(-?)[ \t]*(?:'([^'\n]+)'|\"([^\"\n]+)\"|\\?([A-Za-z_][\w.-]*))")
-_NEXT = re.compile(
+_HEREDOC = lazy_regex(r"(?<!<)<<(?!<)(-?)[ \t]*(?:'([^'\n]+)'|\"([^\"\n]+)\"|\\?([A-Za-z_][\w.-]*))")
+_NEXT = lazy_regex(
     r"(?P<blank>(?:[ \t\r]|\\\r?\n)+|\#[^\n]*)"
     r"|(?P<redirection>\d*(?:<<<|<<-?|>>|>\||>&|<&|<>|[<>])|&>>?)"
     r"|(?P<operator>\|\||&&|;;|\|&|[|&;()\n])"
     r"|(?P<word>[^\s'\"\\$`|&;()<>*?\[{]+(?=[\s|&;()<>]|\Z))"
 )
-_PLAIN = re.compile(r"[^\s'\"\\$`|&;()<>*?\[{]+")
-_QUOTED = re.compile(r'[^"\\$`]+')
-_NESTING = re.compile(r"""\\.|\$\(|[()'"]""", re.DOTALL)
-_ANSI_QUOTED = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
-_NAME = re.compile(r"\$\w*")
-_BRACES = re.compile(r"\{[^{}\s]{0,1000}(?:,|\.\.)[^{}\s]{0,1000}\}")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+_PLAIN = lazy_regex(r"[^\s'\"\\$`|&;()<>*?\[{]+")
+_QUOTED = lazy_regex(r'[^"\\$`]+')
+_NESTING = lazy_regex(r"""\\.|\$\(|[()'"]""", re.DOTALL)
+_ANSI_QUOTED = lazy_regex(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
+_NAME = lazy_regex(r"\$\w*")
+_BRACES = lazy_regex(r"\{[^{}\s]{0,1000}(?:,|\.\.)[^{}\s]{0,1000}\}")
+_ASSIGNMENT = lazy_regex(r"[A-Za-z_]\w*\+?=")
 
 _WRITING = frozenset({">", ">>", ">|", "&>", "&>>"})
 _OPENING = frozenset({"if", "for", "while", "until", "case", "select"})
@@ -47,7 +48,7 @@ _KEYWORDS = _OPENING | _CLOSING | _BETWEEN | {"{", "}"}
 _WRAPPERS = frozenset({"sudo", "command", "builtin", "exec", "nohup", "env"})
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
 _TOOLS = frozenset({"bash", "shell", "sh", "zsh", "executecommand", "runcommand", "runshellcommand", "terminal"})
-_FOREIGN = re.compile(r"power_?shell|pwsh|cmd\.exe", re.IGNORECASE)
+_FOREIGN = lazy_regex(r"power_?shell|pwsh|cmd\.exe", re.IGNORECASE)
 _SHELLS_INSIDE_MAX = 3
 
 

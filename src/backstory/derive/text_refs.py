@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from backstory.derive.ref_values import COMMIT, ISSUE, PR, Named, canonical, home_of, refs_of
+from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,24 +48,24 @@ def refs_in_text(text: str, *, repository: str | None = None, host: str | None =
 
 # URLs -------------------------------------------------------------------------------------------------------
 
-_URL = re.compile(r"https?://([^\s/\"'<>()\[\]{}|\\^`,;*]{1,255})/([^\s\"'<>()\[\]{}|\\^`,;*]{1,2000})")
-_KIND = re.compile(r"/(?:pulls?|issues|commits?|merge_requests|work_items|pullrequest|pull-requests|_workitems)/")
+_URL = lazy_regex(r"https?://([^\s/\"'<>()\[\]{}|\\^`,;*]{1,255})/([^\s\"'<>()\[\]{}|\\^`,;*]{1,2000})")
+_KIND = lazy_regex(r"/(?:pulls?|issues|commits?|merge_requests|work_items|pullrequest|pull-requests|_workitems)/")
 _NUMBER_END = r"([1-9]\d{0,8})(?![\w-])"
 _HASH_END = r"([0-9a-f]{7,64})(?![\w-])"
 _NAME = r"[\w.~%+-]+"
-_AZURE = re.compile(
+_AZURE = lazy_regex(
     rf"(?P<repository>(?:{_NAME}/){{0,3}}_git/{_NAME})/(?:pullrequest/(?P<pr>{_NUMBER_END})|commit/(?P<commit>{_HASH_END}))"
     rf"|(?P<project>{_NAME}(?:/{_NAME}){{0,2}})/_workitems/(?:edit/)?(?P<issue>{_NUMBER_END})"
 )
-_SERVER = re.compile(
+_SERVER = lazy_regex(
     rf"(?:{_NAME}/){{0,2}}(?:projects|users)/(?P<owner>{_NAME})/repos/(?P<name>{_NAME})/"
     rf"(?:pull-requests/(?P<pr>{_NUMBER_END})|commits/(?P<commit>{_HASH_END}))"
 )
-API_PATH = re.compile(
+API_PATH = lazy_regex(
     rf"/?(?:api/v\d/)?repos/(?P<repository>[^/\s]+/[^/\s]+)/"
     rf"(?:pulls/(?P<pr>{_NUMBER_END})|issues/(?P<issue>{_NUMBER_END})|(?:git/)?commits/(?P<commit>{_HASH_END}))"
 )
-_FORGE = re.compile(
+_FORGE = lazy_regex(
     rf"(?P<repository>{_NAME}(?:/{_NAME}){{1,20}}?)(?P<dash>/-)?/(?:"
     rf"(?:pulls?|pull-requests)/(?P<pr>{_NUMBER_END})(?:/commits/(?P<picked>{_HASH_END}))?"
     rf"|merge_requests/(?P<mr>{_NUMBER_END})|(?:issues|work_items)/(?P<issue>{_NUMBER_END})"
@@ -123,8 +124,8 @@ def named_in(found: re.Match[str], host: str, repository: str) -> Iterator[Named
 
 # words ------------------------------------------------------------------------------------------------------
 
-_NUMBER = re.compile(r"#([1-9]\d{0,6})(?!\w|[.,]\d)")
-_MERGE_NUMBER = re.compile(r"!([1-9]\d{0,6})(?!\w|[.,]\d)")
+_NUMBER = lazy_regex(r"#([1-9]\d{0,6})(?!\w|[.,]\d)")
+_MERGE_NUMBER = lazy_regex(r"!([1-9]\d{0,6})(?!\w|[.,]\d)")
 _BEFORE_MAX = 120
 _WORD_MAX = 16
 _TELLING = (
@@ -132,17 +133,17 @@ _TELLING = (
     "closes", "closed", "closing", "resolve", "resolves", "resolved", "resolving", "refs", "github", "gitlab",
     "upstream",
 )  # fmt: skip
-_BEFORE = re.compile(
+_BEFORE = lazy_regex(
     r"(?:(?<![\w-])(?:(?P<pr>PRs?|pull[ -]requests?|MRs?|merge[ -]requests?)"
     r"|(?P<sure>(?:(?:fix|close|resolve)(?:[sd]|es|ed)|refs|git(?:hub|lab)|upstream)(?:[ \t]+issues?)?)"
     r"|(?P<listed>issues?|fix|fixing|close|closing|resolve|resolving))"
     r"[ \t:(\[*_`]{0,4}|(?<![\w./@:#=-]))(?P<repository>[A-Za-z0-9][\w-]{0,38}(?:/[\w.-]{1,100})+)?\Z",
     re.IGNORECASE,
 )
-_AND = re.compile(r"[\])*_`]{0,3}(?:[ \t]*(?:,|/|&|\+)[ \t]*|[ \t]+)(?:(?:and|or)[ \t]+)?[\[(*_`]{0,3}")
+_AND = lazy_regex(r"[\])*_`]{0,3}(?:[ \t]*(?:,|/|&|\+)[ \t]*|[ \t]+)(?:(?:and|or)[ \t]+)?[\[(*_`]{0,3}")
 _JOINED_MAX = 16
-_SUFFIX = re.compile(r"\.(?!(?:js|net|io|com|dev|github|nvim|vim|jl)$)[A-Za-z]\w{0,4}$")
-GH_NUMBER = re.compile(r"(?<![\w-])GH-([1-9]\d{0,6})(?![\w-]|\.\d)")
+_SUFFIX = lazy_regex(r"\.(?!(?:js|net|io|com|dev|github|nvim|vim|jl)$)[A-Za-z]\w{0,4}$")
+GH_NUMBER = lazy_regex(r"(?<![\w-])GH-([1-9]\d{0,6})(?![\w-]|\.\d)")
 
 
 def in_numbers(text: str) -> Iterator[tuple[int, Named]]:
@@ -183,7 +184,7 @@ def _may_name(text: str, start: int) -> bool:
     return before.rstrip(" \t:([*_`").endswith(_TELLING)
 
 
-KEY = re.compile(r"(?<![\w.-])([A-Z][A-Z0-9]{1,9})-([1-9]\d{0,5})(?![\w-]|\.\d)")
+KEY = lazy_regex(r"(?<![\w.-])([A-Z][A-Z0-9]{1,9})-([1-9]\d{0,5})(?![\w-]|\.\d)")
 _NO_TRACKERS = frozenset(
     {
         "AES", "ANSI", "ARM", "ASCII", "AVX", "BASE", "BLAKE", "BSD", "CC", "CP", "CRC", "CVE", "CWE", "DDR", "DES",
@@ -207,11 +208,11 @@ def in_keys(text: str) -> Iterator[tuple[int, Named]]:
 
 _WHOLE_HASH = 40
 _HASH = r"([0-9a-f]{7,64})(?![\w/]|-\w|\.\w)"
-_COMMITTED = re.compile(
+_COMMITTED = lazy_regex(
     r"ommit(?:s|ted)?(?:[ \t]+(?:as|in|at|is|like|id|hash(?:es)?|[Ss][Hh][Aa]))?[ \t:=(\[*`'\"]{1,6}" + _HASH
 )
-_AND_HASH = re.compile(r"[`*'\"]{0,3}(?:[ \t]*,[ \t]*(?:and[ \t]+)?|[ \t]+(?:and|or|&)[ \t]+)[`*'\"]{0,3}" + _HASH)
-_LOGGED = re.compile(r"(?: \([^)\n]{0,500}\))?\r?\n(?:Author|Merge|tree|parent|Reflog)\b")
+_AND_HASH = lazy_regex(r"[`*'\"]{0,3}(?:[ \t]*,[ \t]*(?:and[ \t]+)?|[ \t]+(?:and|or|&)[ \t]+)[`*'\"]{0,3}" + _HASH)
+_LOGGED = lazy_regex(r"(?: \([^)\n]{0,500}\))?\r?\n(?:Author|Merge|tree|parent|Reflog)\b")
 _EXAMPLES = ("deadbeef", "cafebabe", "badc0de", "c0ffee", "8badf00d", "deadc0de", "feedface", "abcdef", "abc123")
 """What people write for a hash that is none."""
 

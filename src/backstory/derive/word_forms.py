@@ -5,7 +5,7 @@ English only, and generous: a form that nobody ever wrote is in no text, so look
 
 from __future__ import annotations
 
-import re
+from backstory.lazy_regex import lazy_regex
 
 FORMS_MAX = 16
 """So many other forms of a word are looked for."""
@@ -34,7 +34,7 @@ _SHORT = {
     "im": "i m", "ive": "i ve", "weve": "we ve", "thats": "that s", "whats": "what s", "heres": "here s",
     "theres": "there s", "lets": "let s",
 }  # fmt: skip
-_APOSTROPHE = re.compile(r"['\u2019]")
+_APOSTROPHE = lazy_regex(r"['\u2019]")
 
 
 def forms(word: str) -> list[str]:

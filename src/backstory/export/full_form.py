@@ -30,14 +30,11 @@ AHEAD_BYTES = 1 << 20
 class FullForms:
     """Reads full forms from one store; remembers its logs and adapters between calls.
 
-    ``beside`` is the store that has the agents' own logs of runs: what a run's stream says of an edit may be only
-    which files it changed, where the log holds the change itself. ``record`` reads a record's bytes in its own way.
+    ``record`` reads a record's bytes in its own way.
     """
 
-    def __init__(
-        self, store: Store, beside: Store | None = None, record: Callable[[StoredEvent], bytes] | None = None
-    ) -> None:
-        self._store, self._beside, self._record = store, beside, record or self.record
+    def __init__(self, store: Store, record: Callable[[StoredEvent], bytes] | None = None) -> None:
+        self._store, self._record = store, record or self.record
         self._logs: dict[int, Log | None] = {}
         self._told: tuple[tuple[int | None, int | None, int], Log, dict[tuple[int, str], Event]] | None = None
         """What the record read last says: its other events are asked for next."""
@@ -65,7 +62,7 @@ class FullForms:
             return event
         event = self._whole(log, _with_call(event, stored.event))
         if isinstance(event, ToolCall) and event.tool in EDITS and log.source_kind == STREAM:
-            return self._with_change(stored, event)
+            return _with_change(event, stored.event)
         return event
 
     def with_words(self, stored: StoredEvent) -> Event:
@@ -93,22 +90,6 @@ class FullForms:
                 return self._store.read_log(log_id, start, AHEAD_BYTES)
         return self._store.read_log(log_id, start, length)
 
-    def _with_change(self, stored: StoredEvent, event: ToolCall) -> Event:
-        """An edit of a run with what it changed, as the agent's own log of the run has it."""
-        turn_uid = self._store.turn_uid(stored.turn_id) if stored.turn_id is not None else None
-        if turn_uid is None or self._beside is None or not self._beside.exists:
-            return event
-        edits = self._store.edits_of(turn_uid, is_log=False)
-        log = self._beside.edits_of(turn_uid, is_log=True)
-        place = next((n for n, each in enumerate(edits) if each.id == stored.id), None)
-        if place is None or len(edits) != len(log):
-            # Not one to one, so it is not known which is meant.
-            return event
-        twin = FullForms(self._beside).of(log[place])
-        if isinstance(twin, ToolCall) and _has_lines(twin) and not _has_lines(event):
-            return msgspec.structs.replace(event, input=twin.input)
-        return event
-
     def _whole(self, log: Log, event: Event) -> Event:
         keeper = agents.load(log.agent).sidecars
         ending = keeper.spilled_to(event) if keeper is not None and isinstance(event, ToolResult) else None
@@ -124,6 +105,13 @@ class FullForms:
         if stored.log_id not in self._logs:
             self._logs[stored.log_id] = self._store.log(stored.log_id)
         return self._logs[stored.log_id]
+
+
+def _with_change(event: ToolCall, compact: Event) -> ToolCall:
+    """An edit of a run with what it changed: the agent's own log of the run may tell that where its stream does not."""
+    if isinstance(compact, ToolCall) and _has_lines(compact) and not _has_lines(event):
+        return msgspec.structs.replace(event, input=compact.input)
+    return event
 
 
 def _has_lines(call: ToolCall) -> bool:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, field
 
+from backstory.lazy_regex import lazy_regex
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 SIDECARS_MAX = 1_000
 """So many files beside one log are kept; those nearest to it come first."""
-NEVER_KEPT = re.compile(
+NEVER_KEPT = lazy_regex(
     r"\.(?:lock|lck|tmp|part|pem|key|p12|pfx|jks|kdbx)$|\.(?:db|sqlite3?)(?:-\w+)?$|^\.(?:env|netrc|npmrc|pypirc)\b"
     r"|^id_(?:rsa|dsa|ecdsa|ed25519)|^(?:hosts|credentials?|secrets?|auth|tokens?)(?:\.(?:json|ya?ml|toml|ini|txt))?$",
     re.IGNORECASE,

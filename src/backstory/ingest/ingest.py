@@ -29,6 +29,7 @@ from backstory.ingest.matching import (
     whose_log,
 )
 from backstory.ingest.notes import Notes
+from backstory.ingest.own_logs import match_runs
 from backstory.ingest.report import Problem, Report
 from backstory.ingest.reported import is_reported, reported_logs
 from backstory.ingest.sidecars import gather, tell_again
@@ -88,6 +89,7 @@ def ingest(
     work.run(candidates)
     work.read_databases(agents, environ, home, [*places, *map(Path, store.folders())])
     if store.exists:
+        match_runs(store, work.report)
         work.fold_idle(now - IDLE_MS)
     return work.report
 
@@ -97,6 +99,7 @@ def ingest_these(store: Store, changed: list[Candidate], *, running: Set[tuple[s
     store.make_ready()
     work = _Ingest(store, running, lambda done, total: None)
     work.run(changed)
+    match_runs(store, work.report)
     return work.report
 
 

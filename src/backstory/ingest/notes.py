@@ -109,7 +109,10 @@ class Notes:
     def _sum_up(self) -> None:
         named = ((path, reason) for path, reason in sorted(self._not_understood.items()) if reason)
         self.report.not_understood = [Problem(path, told_in_words(reason)) for path, reason in named]
+        every = {session for touched in self._sessions.values() for session, _ in touched}
+        listed = self.store.listed_among(sorted(every)) if every else set()
         for agent, touched in self._sessions.items():
             new = {session for session, is_new in touched if is_new}
-            self._tally(agent).sessions_new = len(new)
-            self._tally(agent).sessions_updated = len({session for session, _ in touched} - new)
+            updated, tally = {session for session, _ in touched} - new, self._tally(agent)
+            tally.sessions_new, tally.sessions_updated = len(new), len(updated)
+            tally.listed_new, tally.listed_updated = len(new & listed), len(updated & listed)

@@ -135,7 +135,7 @@ class _Stream(RecordSource):
         if self._is_error:
             return Record(list(enumerate(self._reader.stderr(line))), self._turn_uid)
         parsed = self._reader.read(line)
-        return Record(parsed.events, self._turn_uid, takes_number=parsed.takes_number, delta=parsed.delta)
+        return Record(parsed.events, self._turn_uid, parsed.at, takes_number=parsed.takes_number, delta=parsed.delta)
 
 
 class _OwnLines(RecordSource):

@@ -21,6 +21,7 @@ from backstory.ingest.record_source import record_source
 from backstory.ingest.sources import created_ms
 from backstory.ingest.unread import identified, is_unread
 from backstory.model import LogIdentity
+from backstory.store.arrivals import SUFFIX, Arrivals
 from backstory.store.batches import BatchContent, RecordBatch
 from backstory.store.logs import FILE
 
@@ -96,10 +97,10 @@ def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
         return
     derived: set[str] = set()
     # What cannot be derived again is found out before anything is cleared.
-    logs = [(log, *_source(store, session, log)) for log in store.logs(session)]
+    logs = [(log, *_source(store, session, log), _arrivals(store, log)) for log in store.logs(session)]
     store.clear_derived(session.id)
-    for log, source, created in logs:
-        for batch in _rederived(store, session, log, source, created):
+    for log, source, created, arrivals in logs:
+        for batch in _rederived(store, session, log, source, created, arrivals):
             derived |= {turn.uid for turn in batch.turns}
             store.rederive(batch, events_too=events_too)
     store.rederive_unlogged(session.id)
@@ -107,15 +108,17 @@ def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
         sidecars.tell_again(store, log)
     if events_too and session.number is None:
         store.drop_turns_but(session.id, derived, {log.id: log.told_end for log, *_ in logs})
-    for log, source, _ in logs:
+    for log, source, *_ in logs:
         if source.has_reported():
             # An earlier version did not make sessions of what a log reports.
             read_reported(store, log)
 
 
-def _rederived(store: Store, session: Session, log: Log, source: RecordSource, created: int) -> Iterator[RecordBatch]:
+def _rederived(
+    store: Store, session: Session, log: Log, source: RecordSource, created: int, arrivals: Arrivals
+) -> Iterator[RecordBatch]:
     """A log's records, read again by today's adapter, some megabytes at a time; the last batch says that it is."""
-    content, size, is_past, cwd = BatchContent(), 0, False, source.cwd
+    content, size, is_past, cwd = BatchContent(arrivals=arrivals), 0, False, source.cwd
 
     def batch() -> RecordBatch:
         return RecordBatch(
@@ -146,6 +149,13 @@ def _rederived(store: Store, session: Session, log: Log, source: RecordSource, c
         settle(piece)
     piece.is_last, piece.created = True, created if piece.kind == FILE else 0
     yield _cut(piece, content, source, cwd)
+
+
+def _arrivals(store: Store, log: Log) -> Arrivals:
+    """When the lines of a log came, where it is a run's output that somebody watched."""
+    noted = () if log.source_kind == FILE else store.sidecars(log.id)
+    found = next((each for each in noted if each.name.endswith(SUFFIX)), None)
+    return Arrivals() if found is None else Arrivals(store.read_sidecar(found.id))
 
 
 def _cut(batch: RecordBatch, content: BatchContent, source: RecordSource, cwd: str | None) -> RecordBatch:

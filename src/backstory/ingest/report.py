@@ -36,6 +36,9 @@ class Tally(Struct, kw_only=True):
     """Small files beside logs that were new or changed."""
     sessions_new: int = 0
     sessions_updated: int = 0
+    listed_new: int = 0
+    """New sessions that ``list --all`` shows: no subagent's, no run's own log."""
+    listed_updated: int = 0
     events_new: int = 0
 
 
@@ -49,6 +52,9 @@ class Report(Struct, kw_only=True):
     gave_nothing: list[Problem] = field(default_factory=list)
     not_understood: list[Problem] = field(default_factory=list)
     """Files that are kept, now or before, though nobody understands them or not all of them can be read."""
+
+    runs_matched: int = 0
+    """How many runs were read side by side with the agents' own logs of them."""
 
     def total(self, name: str) -> int:
         """A figure of all agents together."""

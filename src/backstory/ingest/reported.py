@@ -7,13 +7,13 @@ gives way to the subagent's own log when that comes, and is never written out: t
 
 from __future__ import annotations
 
-import re
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from backstory.agents.lines import lines_of
+from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ SUBAGENTS_MAX = 1_000
 """So many subagents of one log become sessions."""
 IN_MEMORY_BYTES = 1024 * 1024
 BLOCK_BYTES = 256 * 1024
-_NAME = re.compile(r"(.+\.jsonl)#[\w-]+")
+_NAME = lazy_regex(r"(.+\.jsonl)#[\w-]+")
 
 
 def is_reported(path: str) -> bool:

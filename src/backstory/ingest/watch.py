@@ -227,6 +227,9 @@ class Watch:
         found = changed(paths, self._spots)
         running = self._machine_runs.running()
         report = ingest_these(self._store, found.logs, running=running)
+        if report.runs_matched and self._is_machine_store:
+            # What the logs add to runs is given to the projects' stores.
+            self._machine_runs.projects.exchange(self._say)
         self._pending = _refused(report)
         self._early = found.early if len(found.early) <= EARLY_MAX else set()
         if running:

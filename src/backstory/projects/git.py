@@ -12,15 +12,16 @@ from functools import lru_cache
 from pathlib import Path
 
 from backstory.derive.remotes import normalised
+from backstory.lazy_regex import lazy_regex
 from backstory.store import PROJECT_STORE
 
 BARE_STORE = Path("backstory") / PROJECT_STORE.name
 """Where a bare repository's store lies in it: all that is there is git's own, so nothing needs to be hidden."""
 
-_REMOTE = re.compile(r'^\s*\[remote "([^"]+)"\]\s*$')
-_URL = re.compile(r"^\s*url\s*=\s*(\S+)\s*$")
-_SECTION = re.compile(r"^\s*\[([^]\s\"]+)")
-_BARE = re.compile(r"^\s*bare\s*(?:=\s*(?:true|yes|on|1)\s*)?(?:[#;].*)?$", re.IGNORECASE)
+_REMOTE = lazy_regex(r'^\s*\[remote "([^"]+)"\]\s*$')
+_URL = lazy_regex(r"^\s*url\s*=\s*(\S+)\s*$")
+_SECTION = lazy_regex(r"^\s*\[([^]\s\"]+)")
+_BARE = lazy_regex(r"^\s*bare\s*(?:=\s*(?:true|yes|on|1)\s*)?(?:[#;].*)?$", re.IGNORECASE)
 
 
 @lru_cache(maxsize=4096)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backstory.errors import BackstoryError, SessionsNotCopied, in_words
+from backstory.errors import BackstoryError, CopiesBehind, SessionsNotCopied, StoreNotFound, in_words
 from backstory.projects.trust import Place, Seen, Verdict, whose
 from backstory.projects.whereabouts import file_at
 from backstory.store import open_store
@@ -87,12 +87,28 @@ class KnownProjects:
     def owning(self, uid: str) -> Store | None:
         """The project's store that owns a session of the machine's, if it is where it was last seen."""
         owner = self._home_store.owner_of(uid)
-        for _, place in self._pointers():
-            if owner is not None and place.store_id == owner and Path(place.path).exists():
-                store = open_store(place.path, now=self._now)
-                if store.id == owner:
-                    return store
+        if owner is not None:
+            for path in self.places_of(owner):
+                with suppress(StoreNotFound):
+                    return self.opened(owner, path)
         return None
+
+    def places_of(self, store_id: str) -> list[Path]:
+        """Where the store with this id lies, or lay."""
+        return [Path(place.path) for _, place in self._pointers() if place.store_id == store_id]
+
+    def opened(self, store_id: str, path: Path) -> Store:
+        """The store with this id at a path; raises StoreNotFound where another one is, and what reading it raises."""
+        store = open_store(path, now=self._now)
+        if not store.exists or store.id != store_id:
+            raise StoreNotFound(path)
+        return store
+
+    def look_again(self, store_id: str) -> None:
+        """Have the next ``exchange`` look into a store although it is as it was: something was decided elsewhere."""
+        for pointer, place in self._pointers():
+            if place.store_id == store_id:
+                os.utime(pointer, ns=(0, 0))
 
     def at(self, file: tuple[int, int]) -> Path | None:
         """Where the store with this device and inode lies, if it was noted there."""
@@ -119,6 +135,17 @@ class KnownProjects:
                     found.append(store)
         return found
 
+    def ahead(self) -> list[Store]:
+        """The project stores that changed since the machine's store took what they hold, as far as they can be read."""
+        found = []
+        for pointer, place in self._pointers():
+            with suppress(OSError, ValueError, BackstoryError):
+                if Path(place.path).stat().st_mtime_ns != pointer.stat().st_mtime_ns:
+                    store = open_store(place.path, now=self._now)
+                    if store.id == place.store_id:
+                        found.append(store)
+        return found
+
     def bring_back(self, store: Store) -> int:
         """Make a project's store again that was here and is gone; gives how many sessions came back."""
         if store.exists and store.session_count():
@@ -136,22 +163,24 @@ class KnownProjects:
         """
         copied = 0
         for pointer, place in self._pointers():
-            told = self._home_store.usage_from_logs(place.store_id)
+            told = self._home_store.logged_runs(place.store_id)
             try:
                 path = Path(place.path)
                 changed = path.stat().st_mtime_ns
                 is_known = bool(self._home_store.owned_by(place.store_id)) and place.inode is not None
-                if changed == pointer.stat().st_mtime_ns and is_known and not told:
+                is_given = self._home_store.was_given(place.store_id, told)
+                if changed == pointer.stat().st_mtime_ns and is_known and is_given:
                     continue
                 with open_store(path, now=self._now) as store:
                     if store.id == place.store_id:
                         self.remember(store)
-                        store.fill_in_usage(told)
-                        copied += self._home_store.catch_up(store)
+                        store.take_logged(self._home_store, told)
+                        copied += self._home_store.pull_sessions(store)
+                        self._home_store.note_given(place.store_id, told)
                 os.utime(pointer, ns=(changed, changed))
             except FileNotFoundError:
                 continue
-            except SessionsNotCopied as refused:
+            except (SessionsNotCopied, CopiesBehind) as refused:
                 report(str(refused))
             except Exception as refused:
                 report(f"A project's store was not read: {in_words(refused)}")

@@ -29,10 +29,11 @@ from backstory.errors import (
     in_words,
     is_for_one_only,
 )
-from backstory.model import Permissions, Turn
+from backstory.model import Permissions, ToolCall, Turn
 from backstory.projects.registry import KnownProjects
 from backstory.projects.whereabouts import Whereabouts, file_at
 from backstory.runs import listeners
+from backstory.runs.arrival_notes import ArrivalNotes, read_notes
 from backstory.runs.lease import SessionLease
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.queued import settle, still_waits
@@ -40,8 +41,9 @@ from backstory.runs.spool import MARKER, ORPHAN_S, SPOOLS, Run, Spool, waiting
 from backstory.runs.stdin_pipe import StdinPipe
 from backstory.runs.steering import Steering
 from backstory.runs.stopping import EndOf, Stopping
-from backstory.runs.stream import Followed, Shown, SpooledRun, append_run, native_id, program, run_part
+from backstory.runs.stream import Followed, Shown, SpooledRun, append_run, marking_stop, native_id, program, run_part
 from backstory.store import Store, open_store
+from backstory.store.arrivals import Arrivals
 from backstory.store.queue import Kind
 
 if TYPE_CHECKING:
@@ -81,6 +83,8 @@ class Finished(Struct, frozen=True, kw_only=True):
     turn: Turn
     context_chars: int
     tools: int
+    refused: list[ToolCall]
+    """Calls that the agent's permissions refused."""
     error: str | None = None
     waits: str | None = None
     """Why it could not be stored yet; it waits in the spool for the next command."""
@@ -244,9 +248,15 @@ class Runner:
 
     def cleanup_orphans(self, store: Store, report: Callable[[str], None]) -> None:
         """Close what a crash left in a store and nothing will complete any more, and ``report`` it."""
-        to_come = {run.turn_uid for spool in waiting(self._home / SPOOLS) if (run := spool.run) is not None}
         try:
-            closed = store.cleanup_orphans(to_come)
+            # Asked before the spools: the run of which it comes is there before an id.
+            native_ids = store.native_ids()
+            runs = [run for spool in waiting(self._home / SPOOLS) if (run := spool.run) is not None]
+            for run in runs:
+                native_ids.pop(run.session_uid, None)
+            if native_ids:
+                store.drop_native_ids(native_ids)
+            closed = store.cleanup_orphans({run.turn_uid for run in runs})
         except Exception as refused:
             report(f"What a crash left could not be closed: {in_words(refused)}")
             return
@@ -271,7 +281,7 @@ class Runner:
         return [(spool.folder.name, spool.is_alive) for spool in waiting(self._home / SPOOLS)]
 
     def _left(self, spool: Spool, run: Run) -> SpooledRun:
-        return SpooledRun(spool, run, exit_unseen(spool), min(spool.last_word_ms(), self._now()))
+        return SpooledRun(spool, run, exit_unseen(spool), min(last_word_ms(spool), self._now()))
 
     def _run_locked(
         self,
@@ -306,13 +316,15 @@ class Runner:
                 raise _not_started(request.agent, executable, request.cwd, refused) from refused
             # The agent needs its time to begin, so this costs none.
             self._let_home_know(store, session)
+            _note_native_id(store, session, run.native_id)
             import_module("backstory.derive.deriver")  # needed to store what it says
             ended = Exit(was_cancelled=True)
             if process is not None:
                 reader = stream_reader(agents.load(request.agent))
                 is_known = listeners.is_known(self._home, executable)
                 steering = _steering(hold, spool, feed, steer, reader, self._now, is_known=is_known)
-                ended = self._follow(spool, process, reader, stopping, steering, show)
+                noting = _noting(store, session, run.native_id, reader, show)
+                ended = self._follow(spool, process, reader, stopping, steering, noting, run.started)
                 if steering is not None and steering.was_heard:
                     listeners.note(self._home, executable)
             spool.note_exit(ended.code, ended.signal)
@@ -355,15 +367,16 @@ class Runner:
             waits = in_words(refused)
             told.read()
         return Finished(
-            turn=told.turn, context_chars=context_chars, tools=told.tools, error=told.error, waits=waits, moved=moved
-        )
+            turn=told.turn, context_chars=context_chars, tools=told.tools, refused=told.refused, error=told.error,
+            waits=waits, moved=moved,
+        )  # fmt: skip
 
     def _let_home_know(self, store: Store, session: Session) -> None:
         """A session is known to the machine's store at once: the project's may be gone before its first run ends."""
         home = self._home_store
         try:
             if home.path != store.path and not home.has(session.uid) and not home.is_forgotten(session.uid):
-                home.take_session(store, session.uid)
+                home.copy_session(store, session.uid)
         except Exception:
             # It is tried again when the run is stored.
             return
@@ -410,7 +423,7 @@ class Runner:
         settle(store, uid, [told.run.turn_uid, *told.acknowledged], self._report)
         try:
             try:
-                home.hand_over(store, uid, has_all=is_beside)
+                home.replicate_session(store, uid, has_all=is_beside)
             except SessionDiverged:
                 # The machine's store has turns that the project's lacks: it takes this one beside them.
                 append_run(told, home)
@@ -449,19 +462,21 @@ class Runner:
         stopping: Stopping,
         steering: Steering | None,
         show: Callable[[Shown], None],
+        since: int,
     ) -> Exit:
         """Show what comes until the agent has ended; what it left running is ended with it."""
-        outputs = [Followed(spool.stdout, reader, is_error=False), Followed(spool.stderr, reader, is_error=True)]
+        outputs = [
+            Followed(path, reader, is_error=is_error, notes=ArrivalNotes(path, self._now, since))
+            for path, is_error in ((spool.stdout, False), (spool.stderr, True))
+        ]
+        show = marking_stop(show, lambda: stopping.was_asked or spool.was_cancelled)
         with EndOf(process.pid) as ending:
             while process.poll() is None:
-                came = False
-                for output in outputs:
-                    for shown in output.new():
-                        came = True
-                        show(shown)
+                came = _show_new(outputs, spool, show)
                 if steering is not None:
                     came = _steered(steering, stopping, show) or came
                 stopping.look(came=came)
+                show(Shown([]))
                 if not came:
                     ending.wait(POLL_S)
         spool.kill()
@@ -479,6 +494,41 @@ class Runner:
             signal=-code if code < 0 else None,
             was_cancelled=spool.was_cancelled,
         )
+
+
+def _note_native_id(store: Store, session: Session, native_id: str | None) -> None:
+    """Let the store say which of the agent's sessions goes on; the run itself does not need it."""
+    if native_id is not None:
+        with suppress(Exception):
+            store.note_native_id(session.uid, native_id)
+
+
+def _noting(
+    store: Store, session: Session, noted: str | None, reader: StreamReader, show: Callable[[Shown], None]
+) -> Callable[[Shown], None]:
+    """Shows what comes, and notes the agent's own id of the session as soon as that says it."""
+
+    def noting(shown: Shown) -> None:
+        nonlocal noted
+        if reader.native_id != noted:
+            noted = reader.native_id
+            _note_native_id(store, session, noted)
+        show(shown)
+
+    return noting
+
+
+def _show_new(outputs: list[Followed], spool: Spool, show: Callable[[Shown], None]) -> bool:
+    """Show what has come on both outputs, and note where errors stood; whether anything has."""
+    came = was_error = False
+    for output in outputs:
+        for shown in output.new():
+            came = True
+            was_error = was_error or (output is outputs[-1] and bool(shown.events))
+            show(shown)
+    if was_error:
+        spool.note_order(*(output.whole_to for output in outputs))
+    return came
 
 
 def _command(
@@ -542,7 +592,14 @@ def _is_level(home: Store, uid: str, next_seq: int) -> bool:
         return False
 
 
+def last_word_ms(spool: Spool) -> int:
+    """When a run said its last word, as far as is known: what was seen to come came before that."""
+    seen = (Arrivals(read_notes(output)[0]).last for output in (spool.stdout, spool.stderr))
+    return max(spool.last_word_ms(), *(at for at in seen if at is not None), 0)
+
+
 def exit_unseen(spool: Spool) -> Exit:
     """How an agent ended, if its runner noted it; if nobody saw it, only what it said counts."""
-    code, number = spool.exit or (0, None)
-    return Exit(code=code, signal=number, was_cancelled=spool.was_cancelled)
+    noted = spool.exit
+    code, number = noted or (0, None)
+    return Exit(code=code, signal=number, was_cancelled=spool.was_cancelled, was_seen=noted is not None)

@@ -4,7 +4,7 @@ A folder below ``BACKSTORY_HOME/spool``, named after the turn: ``run.json`` says
 is on the disk before the agent starts; ``stdout`` and ``stderr`` are the agent's own outputs, which it goes on
 writing should backstory die; ``process.json`` says which process it is. The agent holds a lock on ``stdout``
 as long as it lives, because it inherits it. ``stdin.jsonl`` holds the words that it was told while it ran, each on
-the disk before it is handed over.
+the disk before it is handed over. ``order`` says where errors on stderr stood among what came on stdout.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from backstory.agents.lines import LineReader
 from backstory.errors import BackstoryError
+from backstory.lazy_regex import lazy_regex
 from backstory.runs import process
 from backstory.store.private import as_ours, make_private_folder, write_private
 
@@ -31,8 +32,13 @@ RUN = "run.json"
 """The file that says what is run, and for whom."""
 MARKER = "BACKSTORY_RUN"
 """In the environment of an agent and of all that it starts: the turn's uid."""
+ORDER_BYTES_MAX = 16 * 1024
+"""Of an agent that writes errors without an end only the first stand where they came."""
 ORPHAN_S = 60.0
 """A spool without a run in it is what a runner left that died before it began; younger ones may be beginning."""
+
+
+_ORDER = lazy_regex(rb"(\d{1,18}) (\d{1,18})")
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -163,6 +169,21 @@ class Spool:
                 found.append(Word(msgspec.json.decode(line or b"", type=_Uid).uid, line or b""))
         return found
 
+    def note_order(self, stdout: int, stderr: int) -> None:
+        """Note that this much of stderr had come when so much of stdout had: two outputs do not tell their order."""
+        with suppress(OSError), (self.folder / "order").open("ab") as file:
+            if file.tell() < ORDER_BYTES_MAX:
+                file.write(b"%d %d\n" % (stdout, stderr))
+
+    def order(self) -> list[tuple[int, int]]:
+        """How much of stdout and of stderr had come at moments of the run, as far as its runner saw it."""
+        try:
+            lines = (self.folder / "order").read_bytes().split(b"\n")[:-1]
+        except OSError:
+            return []
+        found = [_ORDER.fullmatch(line) for line in lines]
+        return [(int(each[1]), int(each[2])) for each in found if each is not None]
+
     def open_output(self) -> tuple[int, int]:
         """File descriptors for the agent's stdout (locked) and stderr."""
         flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND
@@ -216,10 +237,7 @@ class Spool:
         Where the system tells nothing of processes, only what the agent wrote is a sign.
         """
         found: list[object] = [each.stat().st_size for each in (self.stdout, self.stderr) if each.exists()]
-        for pid in self.family():
-            with suppress(OSError, IndexError, ValueError):
-                found.append(process.sign_of_work(pid))
-        return found
+        return [*found, *map(process.sign_of_work, self.family())]
 
     def cancel(self, why: str = "") -> None:
         """Ask the agent to stop, and note why; '' is a person's wish."""

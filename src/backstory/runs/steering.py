@@ -92,10 +92,14 @@ class Steering:
         if self._state.acknowledges or self._state.is_deaf:
             return self._state.is_deaf
         now = time.monotonic()
-        if not self._feed.is_read or now - self._probed < LOOK_S:
+        if not self._feed.is_read:
+            return False
+        if self._prompted is None:
+            # What it does is looked at a moment later: most have said something by then.
+            self._prompted = self._probed = now
+        if now - self._probed < LOOK_S:
             return False
         self._probed = now
-        self._prompted = self._prompted or now
         # An agent that begins works, also where a busy machine makes it slow.
         if (signs := self._spool.signs_of_work()) != self._signs:
             self._signs, self._quiet_since = signs, now

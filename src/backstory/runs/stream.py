@@ -29,13 +29,15 @@ from backstory.model import (
     Unknown,
     UserMessage,
 )
-from backstory.store import RunStart, codec, logs
+from backstory.runs.arrival_notes import read_notes
+from backstory.store import RunStart, codec, logs, sidecars
 from backstory.store.append import APPEND_TRIES, STALE
+from backstory.store.arrivals import SUFFIX, Arrivals
 from backstory.store.batches import BatchContent, RecordBatch, RunPart, chunks_of
 from backstory.store.logs import API, FAILED, STDERR, STREAM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
     from typing import IO
 
@@ -43,8 +45,10 @@ if TYPE_CHECKING:
     from backstory.agents.contract import RunPart as AgentRunPart
     from backstory.agents.lines import Line
     from backstory.ingest.record_source import RecordSource
+    from backstory.runs.arrival_notes import ArrivalNotes
     from backstory.runs.spool import Run, Spool, Word
     from backstory.store import Store
+    from backstory.store.sidecars import Sidecar
 
 READ_BYTES = 1024 * 1024
 PIECE_BYTES = 2 * 1024 * 1024
@@ -56,6 +60,20 @@ class Shown(Struct, frozen=True):
 
     events: list[Event]
     delta: str = ""
+    is_of_stop: bool = False
+    """Whether the agent was asked to stop before, and these events may only say so."""
+
+
+def marking_stop(show: Callable[[Shown], None], was_asked: Callable[[], bool]) -> Callable[[Shown], None]:
+    """The same, with what comes marked since the agent was asked to stop; what is empty only says that."""
+
+    def marked(shown: Shown) -> None:
+        if was_asked():
+            show(Shown(shown.events, shown.delta, is_of_stop=True))
+        elif shown.events or shown.delta:
+            show(shown)
+
+    return marked
 
 
 def run_part(name: str) -> AgentRunPart:
@@ -101,9 +119,11 @@ def native_id(spool: Spool, run: Run) -> str | None:
 class Lines:
     """The whole lines of a file, as far as it has grown; an unfinished last one is given when more has come."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, start: int = 0) -> None:
         self._file: IO[bytes] | None = path.open("rb") if path.exists() else None
-        self._reader = LineReader()
+        if self._file is not None:
+            self._file.seek(start)
+        self._reader = LineReader(start)
         self.data = b""
         """What was read last."""
 
@@ -116,6 +136,11 @@ class Lines:
     def read_to(self) -> int:
         """How many bytes were read."""
         return self._reader.read_to
+
+    @property
+    def whole_to(self) -> int:
+        """Where the last whole line ends."""
+        return self._reader.start
 
     def up_to(self, size: int) -> Iterator[Line]:
         """The same for all bytes before ``size``, and at last a line that has no end there."""
@@ -133,21 +158,42 @@ class Lines:
 
 
 class Followed:
-    """One output of an agent, as far as it has been shown."""
+    """One output of an agent, as far as it has been shown. ``notes``: where is noted when it came."""
 
-    def __init__(self, path: Path, reader: StreamReader, *, is_error: bool) -> None:
-        self._path = path
+    def __init__(self, path: Path, reader: StreamReader, *, is_error: bool, notes: ArrivalNotes | None = None) -> None:
+        self._path, self._notes = path, notes
         self._source = record_source(STDERR if is_error else STREAM, "", LogIdentity(native_id=""), reader=reader)
         self._lines = Lines(path)
 
     def new(self) -> Iterator[Shown]:
         """What has come since, at most some of it: there is always a next time."""
-        for _, _, line in self._lines.new():
+        came = self._lines.new()
+        if self._notes is not None:
+            # Before anything is shown: who reads it may be slow.
+            self._notes.looked(len(self._lines.data))
+        for _, _, line in came:
             yield self._shown(line)
+
+    @property
+    def whole_to(self) -> int:
+        """Where the last line ends that was shown."""
+        return self._lines.whole_to
+
+    def before(self, end: int) -> Iterator[Shown]:
+        """What has come before this place, where a line ends."""
+        while self._lines.read_to < end:
+            read_to = self._lines.read_to
+            for _, _, line in self._lines.new(min(READ_BYTES, end - read_to)):
+                yield self._shown(line)
+            if self._lines.read_to == read_to:
+                return
 
     def rest(self) -> Iterator[Shown]:
         """All that has come by now, also a last line that has no end; what comes meanwhile is left."""
-        for _, _, line in self._lines.up_to(self._path.stat().st_size):
+        size = self._path.stat().st_size
+        if self._notes is not None:
+            self._notes.looked(max(size - self._lines.read_to, 0))
+        for _, _, line in self._lines.up_to(size):
             yield self._shown(line)
 
     def _shown(self, line: bytes | None) -> Shown:
@@ -163,6 +209,8 @@ class Followed:
     def close(self) -> None:
         """Let go of the file."""
         self._lines.close()
+        if self._notes is not None:
+            self._notes.close()
 
 
 class SpooledRun:
@@ -181,11 +229,21 @@ class SpooledRun:
         self._words = deque(self._spool.words())
         self._ends: dict[str, tuple[int, bytes]] = {}
         """Of each kind of log how long it is so far, and its last bytes."""
+        self._arrivals: dict[str, Arrivals] = {}
+        self._beside: dict[str, Sidecar] = {}
+        """What is to be kept beside the log of each output, until a batch of it has it."""
+        for kind, output in ((STREAM, self._spool.stdout), (STDERR, self._spool.stderr)):
+            noted, mtime_ns = read_notes(output)
+            self._arrivals[kind] = Arrivals(noted)
+            if noted:
+                self._beside[kind] = sidecars.pack(f"{run.turn_uid}.{kind}{SUFFIX}", mtime_ns, noted)
         self._seq = self._next_seq = start.next_seq
         self.acknowledged: list[str] = []
         """The uids of the messages that the agent took while it ran."""
         self.tools = 0
         """Calls of tools so far."""
+        self.refused: list[ToolCall] = []
+        """Calls that the agent's permissions refused, once all is read."""
         self.error: str | None = None
         """Why it failed, once all is read."""
         self.end_error: str | None = None
@@ -207,8 +265,8 @@ class SpooledRun:
         """
         self._begin(start)
         together = [self._prompt()]
-        for kind, path in ((STREAM, self._spool.stdout), (STDERR, self._spool.stderr)):
-            for batch in self._output(kind, path):
+        for kind, begin, end in self._parts():
+            for batch in self._output(kind, begin, end):
                 together.append(batch)
                 if sum(each.length for each in together) >= PIECE_BYTES:
                     self.turn.native_id = self._reader.native_id or self.turn.native_id
@@ -232,19 +290,34 @@ class SpooledRun:
         )
         return batch
 
-    def _output(self, kind: str, path: Path) -> Iterator[RecordBatch]:
-        """One output, a few megabytes at a time; the last batch may be empty."""
-        run, content, lines = self.run, BatchContent(), Lines(path)
+    def _parts(self) -> Iterator[tuple[str, int, int]]:
+        """Both outputs in the order in which they came, as far as that is known: of which, and from where to where.
+
+        What something that the agent left behind goes on writing is not the agent's.
+        """
+        paths = {STREAM: self._spool.stdout, STDERR: self._spool.stderr}
+        sizes = {kind: path.stat().st_size if path.exists() else 0 for kind, path in paths.items()}
+        done = dict.fromkeys(paths, 0)
+        for ends in self._spool.order():
+            for kind, end in zip(paths, ends, strict=True):
+                if done[kind] < end <= sizes[kind]:
+                    yield kind, done[kind], end
+                    done[kind] = end
+        for kind in paths:
+            yield kind, done[kind], sizes[kind]
+
+    def _output(self, kind: str, begin: int, end: int) -> Iterator[RecordBatch]:
+        """A part of an output, a few megabytes at a time; the last batch may be empty."""
+        run, content = self.run, BatchContent(arrivals=self._arrivals[kind])
+        lines = Lines(self._spool.stdout if kind == STREAM else self._spool.stderr, begin)
         source = record_source(
             kind, run.agent, LogIdentity(native_id=""), turn_uid=run.turn_uid, cwd=run.cwd, reader=self._reader
         )
-        # What something that the agent left behind goes on writing is not the agent's.
-        size = path.stat().st_size if path.exists() else 0
         data: list[bytes] = []
         try:
-            while lines.read_to < size:
+            while lines.read_to < end:
                 at, used = lines.read_to, 0
-                for start, stop, line in lines.new(min(READ_BYTES, size - lines.read_to)):
+                for start, stop, line in lines.new(min(READ_BYTES, end - lines.read_to)):
                     self._take(content, source, start, stop, line)
                     if words := self._taken_up():
                         # What it was told stands where it took it up: the output is cut there.
@@ -315,6 +388,7 @@ class SpooledRun:
             pending=content.pending(), chunks=chunks_of(start, data), turns=[self.turn],
         )  # fmt: skip
         self._next_seq = self._seq
+        batch.sidecar = self._beside.pop(kind or "", None)
         content.move_to(batch, run.cwd).last_active = None
         return batch
 
@@ -340,7 +414,7 @@ class SpooledRun:
             error = self._spool.why_cancelled or None
         if error is not None or ending.outcome != Outcome.FAILED:
             self.error = error
-        self.end_error = error
+        self.end_error, self.refused = error, ending.refused
         unfinished, success = "".join(self._unfinished), turn.outcome == Outcome.COMPLETED
         new: list[Event] = [AssistantText(text=unfinished)] if unfinished else []
         new += [Error(message=error)] if error is not None else []

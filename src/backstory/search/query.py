@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from backstory.derive.index_text import char_len, index_text, searchable
 from backstory.errors import BadPattern, SessionNotFound
+from backstory.lazy_regex import lazy_regex
 from backstory.search.snippet import AROUND_CHARS, PLACES_MAX, excerpt_of, fold, looks_of, snippet
 from backstory.store.query import terms
 from backstory.store.search import BY_SCORE
@@ -188,7 +189,7 @@ def words_of_pattern(pattern: str) -> str:
 
 
 _OPEN = "\x01"
-_TOKEN = re.compile(r"[^\W_]+")
+_TOKEN = lazy_regex(r"[^\W_]+")
 
 
 def _literals(parsed: Any) -> str:

@@ -9,6 +9,7 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from backstory.derive.index_text import identifier_parts, index_text
+from backstory.lazy_regex import lazy_regex
 from backstory.store.query import HASH, other_forms, terms
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ def readable_text(text: str) -> str:
     return "\n".join(lines)
 
 
-_MEMBER = re.compile(r'"[^"\\]{1,200}"\s{0,9}:\s{0,9}(?:["\[{]|true|false|null|-?\d)')
-_ESCAPE = re.compile(r'\\(?:[\\"/nrtbf]|u[0-9a-fA-F]{4})')
+_MEMBER = lazy_regex(r'"[^"\\]{1,200}"\s{0,9}:\s{0,9}(?:["\[{]|true|false|null|-?\d)')
+_ESCAPE = lazy_regex(r'\\(?:[\\"/nrtbf]|u[0-9a-fA-F]{4})')
 _ESCAPED = {"n": "\n", "r": "\n", "t": "\t", "b": " ", "f": " "}
 
 
@@ -76,10 +77,10 @@ def _unescaped(found: re.Match[str]) -> str:
     return letter if letter.isprintable() else found.group()
 
 
-_COMBINING = re.compile(r"[\u0300-\u036f]")
+_COMBINING = lazy_regex(r"[\u0300-\u036f]")
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
-_TOKEN = re.compile(r"[^\W_]+")
-_BLANKS = re.compile(r"\s+")
+_TOKEN = lazy_regex(r"[^\W_]+")
+_BLANKS = lazy_regex(r"\s+")
 _CJK_RANGES = [each.split("-") for each in re.findall(".-.", _CJK)]
 _PLAIN_WORD = r"[^\W_]"
 # Where no spaces part the words, each character is a word of its own.

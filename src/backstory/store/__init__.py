@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backstory.model import Complete
-from backstory.store import erasing, events, orphans, sessions, titles
+from backstory.store import events, orphans, sessions
 from backstory.store.append import Written
 from backstory.store.batches import RecordBatch
 from backstory.store.branches import Named, Place, TreeTurn
@@ -21,12 +21,10 @@ from backstory.store.database import id_of
 from backstory.store.events import StoredEvent
 from backstory.store.logs import Log, SeenPlace
 from backstory.store.orphans import Orphan
-from backstory.store.readonly import Answer
+from backstory.store.plan import NAME
 from backstory.store.replicate import Taken
 from backstory.store.replication import Replication
 from backstory.store.runs import RunStart
-from backstory.store.search import Filter, Found
-from backstory.store.segments import reset_index, set_index
 from backstory.store.sessions import Session, Workplace
 from backstory.store.verify import Verified
 
@@ -36,14 +34,24 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.model import Event
+    from backstory.store.search import Filter, Found
 
 __all__ = [
-    "Answer", "Filter", "Found", "Log", "Named", "Orphan", "Place", "RecordBatch", "RunStart", "SeenPlace", "Session",
+    "Filter", "Found", "Log", "Named", "Orphan", "Place", "RecordBatch", "RunStart", "SeenPlace", "Session",
     "Store", "StoredEvent", "Taken", "TreeTurn", "Verified", "Workplace", "Written", "cleanup_orphans",
     "open_store",
 ]  # fmt: skip
 
 PROJECT_STORE = Path(".backstory") / "sessions.bks"
+
+
+def __getattr__(name: str) -> Any:
+    # Most commands search for nothing.
+    if name in ("Filter", "Found"):
+        from backstory.store import search
+
+        return getattr(search, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def open_store(
@@ -175,29 +183,7 @@ class Store(Replication):
 
     def rename(self, session: Session | int, name: str) -> None:
         """Call a session ``name``; '' takes its name away."""
-        session_id = id_of(session)
-        self._change(lambda db: sessions.rename(db, sessions.get(db, session_id).id, name), decided=True)
-
-    def remove(self, *sessions_: Session | int) -> list[str]:
-        """Remove sessions and their helpers', with their bytes; gives their uids. Reading the logs again skips them.
-
-        Nothing of them stays in the file. Raises NotErased where that could not be done: they are removed all the
-        same, and ``optimize`` erases what is left.
-        """
-
-        def remove(db: apsw.Connection) -> list[str]:
-            doomed = [sessions.get(db, id_of(each)).id for each in sessions_]
-            erasing.note_removal(db)
-            # It is merged once, when all are removed.
-            set_index(db, automerge=0)
-            uids = [uid for each in doomed for uid in sessions.remove(db, each, self._now())]
-            titles.settle(db)
-            reset_index(db)
-            return uids
-
-        removed = self._change(remove, decided=True)
-        self.erase()
-        return removed
+        self._decide(session, [NAME], lambda db, each: sessions.rename(db, sessions.get(db, each).id, name))
 
 
 def cleanup_orphans(store: Store, running: Container[str] = ()) -> list[Orphan]:

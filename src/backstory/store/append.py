@@ -16,9 +16,23 @@ from backstory import ids
 from backstory.derive.remotes import repository_name
 from backstory.errors import SessionNotFound
 from backstory.model import Outcome, Relation
-from backstory.store import claims, codec, derived_tables, event_rows, lineage, logs, runs, schema, titles, turns
+from backstory.store import (
+    claims,
+    codec,
+    derived_tables,
+    event_rows,
+    lineage,
+    logs,
+    run_facts,
+    runs,
+    schema,
+    titles,
+    turns,
+)
 from backstory.store.event_rows import Waiting
 from backstory.store.logs import FILE
+from backstory.store.sidecars import Beside
+from backstory.store.sidecars import write as keep_beside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -317,6 +331,8 @@ def _keep_bytes(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
     )
     if db.execute("select frames from logs where id = ?", (log_id,)).get >= logs.FRAMES_MAX:
         logs.fold(db, log_id, idle=False)
+    if batch.sidecar is not None:
+        keep_beside(db, Beside(log_id=log_id, sidecars=[batch.sidecar]))
     if batch.place is not None:
         logs.remember_place(db, replace(batch.place, log_id=log_id))
 
@@ -400,7 +416,7 @@ def _update_session(db: apsw.Connection, session_id: int, batch: RecordBatch) ->
         titles.note_own(db, session_id)
     derived_tables.note_branches(db, session_id, facts.branches)
     if batch.turns:
-        claims.take_usage(db, session_id)
+        run_facts.take(db, session_id)
         turns.sum_up(db, session_id)
     turns.follow(db, session_id, facts.leaf)
 
@@ -444,6 +460,7 @@ def rederive(db: apsw.Connection, batch: RecordBatch, *, events_too: bool) -> No
         titles.note_again(db, session_id, batch.log_id, batch.found)
     if batch.is_last:
         _mark_derived(db, session_id, batch, events_too=events_too)
+        run_facts.apply(db, batch.log_id or 0)
         turns.sum_up(db, session_id)
 
 

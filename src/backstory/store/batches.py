@@ -27,7 +27,9 @@ from backstory.model import (
     event_to_json,
 )
 from backstory.store import codec, logs
+from backstory.store.arrivals import Arrivals
 from backstory.store.logs import FAILED, FILE, OVERSIZE, Chunk, Run, SeenPlace
+from backstory.store.sidecars import Sidecar
 
 
 class NewEvent(Struct, frozen=True, gc=False, array_like=True):
@@ -114,6 +116,8 @@ class RecordBatch(Struct, kw_only=True):
     pending: bytes | None = None
     """Calls whose results had not come at ``parsed_to``; see ``deriving``."""
     chunks: list[Chunk] = field(default_factory=list)
+    sidecar: Sidecar | None = None
+    """What is to be kept beside the log, where that is a run's output; see ``arrivals``."""
     runs: list[Run] = field(default_factory=list)
     """The numbers of its records; not of one that may still grow."""
     tail_run: Run | None = None
@@ -164,12 +168,15 @@ class ReadsRecords(Protocol):
 
 
 class BatchContent:
-    """What records say, gathered for the next batch. ``pending``: the calls that an earlier reading left waiting."""
+    """What records say, gathered for the next batch. ``pending``: the calls that an earlier reading left waiting.
 
-    def __init__(self, pending: bytes | None = None) -> None:
+    ``arrivals``: when the lines of the log came, for records that do not say when they were made.
+    """
+
+    def __init__(self, pending: bytes | None = None, arrivals: Arrivals | None = None) -> None:
         from backstory.derive.deriver import Deriver  # a reader does not need it
 
-        self._deriver = Deriver(pending)
+        self._deriver, self._arrivals = Deriver(pending), arrivals or Arrivals()
         self.unknown: dict[str, int] = {}
         """What could not be read at all, and how often."""
         self.problem: str | None = None
@@ -191,7 +198,7 @@ class BatchContent:
             return self._unread(OVERSIZE, seq, start, 0)
         count = len(self.events)
         try:
-            record = source.read(line, seq)
+            record = self._timed(source.read(line, seq), start, len(line))
             if record.takes_number and record.events:
                 self.add(record, seq, source.cwd, start, len(line))
         except Exception as refused:
@@ -201,9 +208,18 @@ class BatchContent:
             return self._unread(FAILED, seq, start, len(line))
         return record
 
+    def _timed(self, record: Record, start: int, length: int) -> Record:
+        """A record with the time that its line came, unless it says itself when it was made."""
+        if record.at is not None or not record.events:
+            return record
+        at = self._arrivals.at(start, length)
+        if at is None:
+            return record
+        return Record(record.events, record.turn_uid, at, record.takes_number, record.delta)
+
     def _unread(self, reason: str, seq: int, start: int, length: int) -> Record:
         self.unknown[reason] = self.unknown.get(reason, 0) + 1
-        record = Record([(0, Unknown(type=reason))])
+        record = self._timed(Record([(0, Unknown(type=reason))]), start, length)
         self.add(record, seq, None, start, length)
         return record
 

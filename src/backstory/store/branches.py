@@ -15,7 +15,7 @@ from backstory.conversation.tree import Point, Tree
 from backstory.store import event_rows, kinds, turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import apsw
 
@@ -213,7 +213,7 @@ def names(db: apsw.Connection, session_id: int, *, removed: bool = False) -> lis
     return [Named(name=name, uid=uid, seq=seq) for name, uid, seq in rows]
 
 
-def call(db: apsw.Connection, session_id: int, name: str, point: Point, now: int) -> None:
+def name_branch(db: apsw.Connection, session_id: int, name: str, point: Point, now: int) -> None:
     """Give the branch with this tip a name; raises BranchNameTaken where another branch has it."""
     taken = next((each for each in names(db, session_id) if each.name == name), None)
     last, follows = _end_of(db, session_id, point)
@@ -239,9 +239,45 @@ def _end_of(db: apsw.Connection, session_id: int, point: Point) -> tuple[int, bo
     return (last if _is_told(db, session_id, point.seq, last) else point.seq), follows
 
 
-def uncall(db: apsw.Connection, session_id: int, name: str) -> None:
+def unname_branch(db: apsw.Connection, session_id: int, name: str) -> None:
     """Take a name away."""
     db.execute("delete from branches where session_id = ? and name = ?", (session_id, name))
+
+
+def put_name(db: apsw.Connection, session_id: int, named: tuple[str, str, int | None, int]) -> None:
+    """Have a name stand where another store has it: the name, its tip's uid and record, and when it was given."""
+    db.execute(
+        "insert into branches(session_id, name, leaf_uid, leaf_seq, created) values (?, ?, ?, ?, ?) "
+        "on conflict(session_id, name) do update set leaf_uid = excluded.leaf_uid, leaf_seq = excluded.leaf_seq, "
+        "created = excluded.created",
+        (session_id, *named),
+    )
+
+
+def follow_unknown(db: apsw.Connection, session_id: int, name: str, known: Collection[str]) -> None:
+    """Take a name on to what followed its tip since: turns that the store where it was given does not have."""
+    branch = "select leaf_uid, leaf_seq from branches where session_id = ? and name = ?"
+    tip, seq = db.execute(branch, (session_id, name)).fetchall()[0]
+    rows: list[Any] = db.execute(
+        "select uid, parent_uid, parent_seq from turns where session_id = ? and parent_uid is not null "
+        "order by first_seq, id",
+        (session_id,),
+    ).fetchall()
+    for uid, parent, parent_seq in rows:
+        # A turn comes after the one that it follows, so one look at each is enough.
+        if uid not in known and parent == tip and _is_at_tip(db, session_id, parent, parent_seq, seq):
+            tip, seq = uid, None
+    db.execute(
+        "update branches set leaf_uid = ?, leaf_seq = ? where session_id = ? and name = ?", (tip, seq, session_id, name)
+    )
+
+
+def _is_at_tip(db: apsw.Connection, session_id: int, tip: object, parent_seq: int, tip_seq: object) -> bool:
+    """Whether what follows this record of a tip's turn follows the tip, as the trigger ``turn_follows`` asks."""
+    if tip_seq is not None:
+        return tip_seq == parent_seq
+    last = db.execute("select last_seq from turns where session_id = ? and uid = ?", (session_id, tip)).get
+    return last is not None and not _is_told(db, session_id, parent_seq, int(last))
 
 
 # removing ---------------------------------------------------------------------------------------------------
@@ -270,8 +306,8 @@ def remove(db: apsw.Connection, session_id: int, uids: Iterable[str], now: int) 
     return len(gone)
 
 
-def restore(db: apsw.Connection, session_id: int, uid: str) -> int:
-    """Bring back what was removed together with a turn, and what that comes from; gives how many turns."""
+def restore(db: apsw.Connection, session_id: int, uid: str) -> set[str]:
+    """Bring back what was removed together with a turn, and what that comes from; returns the turns' uids."""
     tree = Tree(of_session(db, session_id, removed=True))
     back = {turn.uid for turn in tree if turn.removed is not None and turn.removed == tree[uid].removed}
     back |= {turn.uid for each in list(back) for turn in tree.ancestry(each) if turn.removed is not None}
@@ -279,7 +315,7 @@ def restore(db: apsw.Connection, session_id: int, uid: str) -> int:
         "update turns set removed = null where session_id = ? and uid = ?", [(session_id, each) for each in back]
     )
     turns.sum_up(db, session_id)
-    return len(back)
+    return back
 
 
 def removed(db: apsw.Connection, session_id: int) -> list[TreeTurn]:
@@ -288,12 +324,20 @@ def removed(db: apsw.Connection, session_id: int) -> list[TreeTurn]:
     return sorted(found, key=lambda turn: (-(turn.removed or 0), turn.first_seq))
 
 
-def prune(db: apsw.Connection, session_id: int) -> int:
-    """Drop what removed turns hold, a run with its bytes; gives how many turns that were.
+def mark_removed(db: apsw.Connection, session_ids: Iterable[int], when: Mapping[str, int]) -> None:
+    """Mark turns as removed when they were so in another store."""
+    db.executemany(
+        "update turns set removed = ? where session_id = ? and uid = ?",
+        [(ms, session_id, uid) for session_id in session_ids for uid, ms in when.items()],
+    )
+
+
+def prune(db: apsw.Connection, session_id: int, only: Collection[str] | None = None) -> int:
+    """Drop what removed turns, or only these of them, hold, a run with its bytes; gives how many turns that were.
 
     A row stays of each, with what it cost: a log that has the turn, here or the agent's own, must not bring it back.
     """
-    doomed = removed(db, session_id)
+    doomed = [turn for turn in removed(db, session_id) if only is None or turn.uid in only]
     # Without content nobody knows what follows the last of them, and that decides which branch is which.
     db.executemany(
         "update turns set parent_seq = ? where id = ? and parent_seq is not ?",
@@ -352,16 +396,6 @@ def touched(db: apsw.Connection, session_id: int, spans: Sequence[Span]) -> dict
 # the same elsewhere -----------------------------------------------------------------------------------------
 
 
-def state(db: apsw.Connection, uid: str) -> tuple[object, ...]:
-    """What a person decided about a session's branches; two stores in which it differs are not level."""
-    row: Any = db.execute("select id, leaf_uid, leaf_seq from sessions where uid = ?", (uid,)).fetchone()
-    if row is None:
-        return ()
-    gone = db.execute("select uid, removed from turns where session_id = ? order by uid", (row[0],)).fetchall()
-    called = tuple(sorted((each.name, each.uid, each.seq or 0) for each in names(db, row[0], removed=True)))
-    return (*row[1:], tuple(each for each in gone if each[1] is not None), called)
-
-
 def copy(db: apsw.Connection, source: str, old: int, new: int) -> None:
     """Have names, removals and the leaf of a session as the store attached as ``source`` has them."""
     db.execute(
@@ -382,11 +416,3 @@ def copy(db: apsw.Connection, source: str, old: int, new: int) -> None:
         (new, old),
     )
     turns.sum_up(db, new)
-
-
-def copy_of(db: apsw.Connection, source: str, uid: str) -> None:
-    """The same, of a session by its uid."""
-    old = db.execute(f"select id from {source}.sessions where uid = ?", (uid,)).get
-    new = db.execute("select id from sessions where uid = ?", (uid,)).get
-    if old is not None and new is not None:
-        copy(db, source, int(old), int(new))

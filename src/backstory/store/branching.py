@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from backstory import errors
 from backstory.store import (
     append,
     branches,
+    decisions,
     derived_tables,
     erasing,
     events,
@@ -16,14 +17,17 @@ from backstory.store import (
 from backstory.store.branches import Named, Place, TreeTurn
 from backstory.store.database import id_of
 from backstory.store.maintenance import Maintenance
+from backstory.store.plan import TURN, about_branch
 from backstory.store.sessions import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import apsw
 
     from backstory.conversation.tree import Point
+
+T = TypeVar("T")
 
 
 class Branching(Maintenance):
@@ -62,41 +66,64 @@ class Branching(Maintenance):
 
     def name_branch(self, session: Session | int, name: str, point: Point) -> None:
         """Call the branch with this tip ``name``; raises BranchNameTaken. The name goes on with what follows."""
-        self._change(lambda db: branches.call(db, id_of(session), name, point, self._now()), decided=True)
+        now = self._now()
+        self._decide(session, [about_branch(name)], lambda db, each: branches.name_branch(db, each, name, point, now))
 
     def unname_branch(self, session: Session | int, name: str) -> None:
         """Take a branch's name away."""
-        self._change(lambda db: branches.uncall(db, id_of(session), name), decided=True)
+        self._decide(session, [about_branch(name)], lambda db, each: branches.unname_branch(db, each, name))
 
     def remove_turns(self, session: Session | int, uids: Sequence[str]) -> int:
         """Remove turns from a session's tree, until ``restore_turns`` or ``prune_turns``; gives how many."""
-        return self._change(lambda db: branches.remove(db, id_of(session), uids, self._now()), decided=True)
+        gone, now = list(uids), self._now()
+        about = [TURN + uid for uid in gone]
+        return self._decide(session, about, lambda db, each: branches.remove(db, each, gone, now))
 
     def restore_turns(self, session: Session | int, uid: str) -> int:
         """Bring back the turns that were removed together with this one; gives how many."""
-        return self._change(lambda db: branches.restore(db, id_of(session), uid), decided=True)
+
+        def restore(db: apsw.Connection) -> int:
+            back = branches.restore(db, id_of(session), uid)
+            decisions.note(db, id_of(session), [TURN + each for each in back], self._now())
+            return len(back)
+
+        return self._change(restore, decided=True)
 
     def removed_turns(self, session: Session | int) -> list[TreeTurn]:
         """The turns that can be restored, the last removed first."""
         return self._read(lambda db: branches.removed(db, id_of(session)))
 
-    def prune_turns(self, session: Session | int | None = None) -> int:
-        """Drop what removed turns hold, of one session or of all, for good; gives how many turns that were."""
-        todo = self._read(branches.prunable) if session is None else [id_of(session)]
+    def prune_turns(self, session: Session | int | None = None, only: Mapping[str, int] | None = None) -> int:
+        """Drop what removed turns hold, of one session or of all, for good; gives how many turns that were.
 
-        dropped = sum(self._prune(each) for each in todo)
+        ``only``: these turns, each with the time at which it was removed in another store.
+        """
+        todo = self._read(branches.prunable) if session is None else [id_of(session)]
+        if only is not None:
+            self._change(lambda db: branches.mark_removed(db, todo, only))
+        dropped = sum(self._prune(each, only) for each in todo)
         if dropped:
             self.erase()
         return dropped
 
-    def _prune(self, session_id: int) -> int:
+    def _decide(self, session: Session | int, about: Sequence[str], change: Callable[[apsw.Connection, int], T]) -> T:
+        """Write what a person decided about a session, with the time."""
+
+        def decide(db: apsw.Connection) -> T:
+            made = change(db, id_of(session))
+            decisions.note(db, id_of(session), about, self._now())
+            return made
+
+        return self._change(decide, decided=True)
+
+    def _prune(self, session_id: int, only: Collection[str] | None) -> int:
         """Drop what removed turns of a session hold; what they named first may be named elsewhere, too."""
 
         def prune(db: apsw.Connection) -> int | None:
             if (db.execute("select next_seq from sessions where id = ?", (session_id,)).get or 0) != next_seq:
                 return None
             erasing.note_removal(db)
-            count = branches.prune(db, session_id)
+            count = branches.prune(db, session_id, only)
             derived_tables.write(db, session_id, named, turn_ids)
             return count
 

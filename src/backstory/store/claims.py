@@ -2,7 +2,8 @@
 
 A run knows the agent's id of its session. The log with that id is kept as a session like any other, but its first
 turn *is* the run's, under the run's uid, whichever of the two came first. A log that holds nothing else is not shown
-beside the run; one that was gone on with by hand is a session that begins with a copy of the run's turn.
+beside the run; one that was gone on with by hand is a session that begins with a copy of the run's turn, and of which
+only the turns behind that are shown: each record is shown once.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 
 from backstory import ids
 from backstory.model import Turn
-from backstory.store import lineage
+from backstory.store import kinds, lineage, run_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection
 
     import apsw
 
@@ -34,28 +34,13 @@ CLAIMED = (
     "select 1 from turns c where c.session_id = o.id and c.uid = t.uid and c.native_id = s.native_id))))"
 )
 """A session ``s`` that is an agent's own log of runs that are here themselves, and of nothing else."""
-
-
-_TOKENS = (
-    "t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cache_write_1h_tokens, "
-    "t.largest_input_tokens, t.reasoning_tokens"
+IS_RUN = (
+    "exists (select 1 from turns r join sessions o on o.id = r.session_id "
+    "where r.uid = t.uid and r.native_id = s.native_id and o.owner is not null)"
 )
-FROM_LOG = "log"
-"""How tokens are known that a run's stream did not tell, and its agent's own log did."""
-
-
-class UsageTold(Struct, frozen=True):
-    """Tokens of a turn, as the agent's own log tells them."""
-
-    session_uid: str
-    turn_uid: str
-    input: int | None
-    output: int | None
-    cache_read: int | None
-    cache_write: int | None
-    cache_write_1h: int | None
-    largest_input: int | None
-    reasoning: int | None
+"""A turn ``t`` of an agent's own log, the session ``s``, that is a run which is here itself: it is shown there."""
+MAY_HAVE_RUNS = "(s.owner is null and exists (select 1 from turns where native_id = s.native_id))"
+"""Whether a session ``s`` may have such turns; most have none, and this is known at once."""
 
 
 def all_claimed(db: apsw.Connection) -> list[int]:
@@ -65,15 +50,46 @@ def all_claimed(db: apsw.Connection) -> list[int]:
     return [int(str(found)) for (found,) in db.execute(f"select s.id from sessions s where {CLAIMED}")]
 
 
+def runs_in(db: apsw.Connection, session_id: int) -> dict[str, str]:
+    """The turns of an agent's own log that are runs of ours, each with the uid of the session that shows it."""
+    rows: list[Any] = db.execute(
+        "select t.uid, (select o.uid from turns r join sessions o on o.id = r.session_id where r.uid = t.uid "
+        "and r.native_id = s.native_id and o.owner is not null order by r.id limit 1) "
+        "from sessions s join turns t on t.session_id = s.id "
+        f"where s.id = ? and {MAY_HAVE_RUNS} and {IS_RUN} order by t.first_seq",
+        (session_id,),
+    ).fetchall()
+    return dict(rows)
+
+
+def events_of_runs(db: apsw.Connection, but: Collection[int]) -> list[int]:
+    """The events of all such turns, but for those of some sessions: what they say is found where the runs are."""
+    rows: list[Any] = db.execute(
+        # In this order, because few turns are runs.
+        "select distinct e.id from sessions o cross join turns r on r.session_id = o.id cross join turns t "
+        "on t.uid = r.uid cross join sessions s on s.id = t.session_id and s.native_id = r.native_id "
+        "cross join events e on e.session_id = s.id and e.seq between t.first_seq and t.last_seq and e.turn_id = t.id "
+        "where o.owner is not null and s.owner is null and s.id not in (select value from json_each(?))",
+        (kinds.json_list(sorted(but)),),
+    ).fetchall()
+    return [event_id for (event_id,) in rows]
+
+
 def shown_as(db: apsw.Connection, session_id: int) -> int:
     """The session that is shown for this one: that of its runs, if it is their log and nothing more."""
-    found = db.execute(
-        "select r.session_id from sessions s join turns r on r.native_id = s.native_id "
-        f"join sessions o on o.id = r.session_id where s.id = ? and {CLAIMED} and o.owner is not null "
-        "order by r.id limit 1",
-        (session_id,),
-    ).get
-    return session_id if found is None else int(found)
+    return shown_as_each(db, [session_id]).get(session_id, session_id)
+
+
+def shown_as_each(db: apsw.Connection, session_ids: Collection[int]) -> dict[int, int]:
+    """Of those of these sessions that another is shown for, that one."""
+    rows: list[Any] = db.execute(
+        # Beside a min() the other columns are those of its row.
+        "select s.id, r.session_id, min(r.id) from sessions s join turns r on r.native_id = s.native_id "
+        "join sessions o on o.id = r.session_id where s.id in (select value from json_each(?)) "
+        f"and {CLAIMED} and o.owner is not null group by s.id",
+        (kinds.json_list(sorted(session_ids)),),
+    ).fetchall()
+    return {session_id: shown for session_id, shown, _ in rows}
 
 
 def logs_of(db: apsw.Connection, session_id: int) -> list[int]:
@@ -121,52 +137,8 @@ def settle(db: apsw.Connection, session_id: int, turn_uid: str) -> None:
     if first is not None and first[0] != turn_uid:
         _rename(db, first[0], turn_uid)
     if first is not None:
-        take_usage(db, own_id)
+        run_facts.take(db, own_id)
         lineage.link_copies(db, [turn_uid])
-
-
-def take_usage(db: apsw.Connection, own_id: int) -> None:
-    """Give runs whose streams were cut off before they told their tokens those that the agent's own log tells."""
-    rows: list[Any] = db.execute(
-        f"select o.uid, t.uid, {_TOKENS} from turns t join turns r on r.uid = t.uid join sessions o "
-        "on o.id = r.session_id where t.session_id = ? and t.tokens_source is not null "
-        "and r.tokens_source is null and o.owner is not null",
-        (own_id,),
-    ).fetchall()
-    fill_in_usage(db, [UsageTold(*row) for row in rows])
-
-
-def usage_from_logs(db: apsw.Connection, owner: str) -> list[UsageTold]:
-    """The tokens of an owner's runs that came from logs."""
-    rows: list[Any] = db.execute(
-        f"select o.uid, t.uid, {_TOKENS} from turns t join sessions o on o.id = t.session_id "
-        "where o.owner = ? and t.tokens_source = ?",
-        (owner, FROM_LOG),
-    ).fetchall()
-    return [UsageTold(*row) for row in rows]
-
-
-def lack_usage(db: apsw.Connection, told: Sequence[UsageTold]) -> bool:
-    """Whether any of these turns is here without tokens."""
-    return any(
-        db.execute("select count(*) from turns where uid = ? and tokens_source is null", (each.turn_uid,)).get
-        for each in told
-    )
-
-
-def fill_in_usage(db: apsw.Connection, told: Sequence[UsageTold]) -> None:
-    """Note the tokens of turns that have none."""
-    for each in told:
-        db.execute(
-            "update turns set input_tokens = ?, output_tokens = ?, cache_read_tokens = ?, cache_write_tokens = ?, "
-            "cache_write_1h_tokens = ?, largest_input_tokens = ?, reasoning_tokens = ?, tokens_source = ? "
-            "where tokens_source is null and uid = ? "
-            "and session_id = (select id from sessions where uid = ?)",
-            (
-                each.input, each.output, each.cache_read, each.cache_write, each.cache_write_1h, each.largest_input,
-                each.reasoning, FROM_LOG, each.turn_uid, each.session_uid,
-            ),
-        )  # fmt: skip
 
 
 def renamed(db: apsw.Connection, session_id: int, batch: RecordBatch) -> dict[str, str]:

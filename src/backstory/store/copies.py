@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from backstory import ids
-from backstory.store import claims
+from backstory.store import claims, kinds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -31,7 +30,7 @@ class Holder(Struct, frozen=True, kw_only=True):
 def turn_uids(db: apsw.Connection, session_ids: Iterable[int]) -> set[str]:
     """The uids of all turns of some sessions."""
     rows = db.execute(
-        "select uid from turns where session_id in (select value from json_each(?))", (json.dumps(list(session_ids)),)
+        "select uid from turns where session_id in (select value from json_each(?))", (kinds.json_list(session_ids),)
     )
     return {str(uid) for (uid,) in rows}
 
@@ -43,7 +42,7 @@ def holders(db: apsw.Connection, wanted: Collection[str]) -> list[Holder]:
         "coalesce(substr(p.uid, 11), s.parent_identity) from turns t join sessions s on s.id = t.session_id "
         "left join sessions p on p.id = s.parent_id where t.uid in (select value from json_each(?)) "
         f"and not {claims.CLAIMED} group by s.id order by s.uid",
-        (json.dumps(list(wanted)),),
+        (kinds.json_list(wanted),),
     ).fetchall()
     return [Holder(uid=uid, label=label, shared=shared, parent=parent) for uid, label, shared, parent in rows]
 

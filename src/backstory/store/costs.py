@@ -31,7 +31,7 @@ from backstory.model import PARTIAL, Relation, Tokens
 from backstory.store import claims, kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     import apsw
 
@@ -41,6 +41,7 @@ SHIPPED = Path(__file__).parent.parent / "derive" / "prices.json"
 BYTES_MAX = 1024 * 1024
 SESSIONS_KEPT_MAX = 256
 """Of so many sessions a question keeps the costs: rows of several may come in turn."""
+SESSIONS_AT_ONCE = 500
 SUBAGENTS_DEPTH_MAX = 50
 
 
@@ -98,7 +99,7 @@ def of_turn(turn: Turn, prices: PriceTable) -> Cost:
 
 
 class Costs:
-    """What is asked of one connection.
+    """What is asked of one connection. However many sessions are asked for together, it is a few statements.
 
     ``estimates``: also what a lower bound may come to. ``shown_as`` is claims.shown_as, where the names of its tables
     mean something else on the connection.
@@ -110,89 +111,108 @@ class Costs:
         prices: PriceTable,
         *,
         estimates: bool = True,
-        shown_as: Callable[[int], int] | None = None,
+        shown_as: Callable[[Collection[int]], dict[int, int]] | None = None,
     ) -> None:
         self._db, self._prices, self._estimates = db, prices, estimates
-        self._shown_as = shown_as or partial(claims.shown_as, db)
+        self._shown_as = shown_as or partial(claims.shown_as_each, db)
         self._kept: dict[int, list[TurnCost]] = {}
         self._owners = bool(db.execute("select exists (select 1 from main.sessions where owner is not null)").get)
 
     def turns(self, session_id: int) -> list[TurnCost]:
         """Every turn of a session, in the order of their prompts."""
-        if session_id not in self._kept:
-            if len(self._kept) >= SESSIONS_KEPT_MAX:
-                del self._kept[next(iter(self._kept))]
-            self._kept[session_id] = self._turns(session_id)
-        return self._kept[session_id]
+        return self._of([session_id])[session_id]
 
     def turn(self, session_id: int, turn_id: int) -> Cost:
         """One turn."""
         return next((each.cost for each in self.turns(session_id) if each.id == turn_id), UNKNOWN)
 
-    def session(self, session_id: int) -> Cost:
-        """A session with its subagents; one without turns as it was marked."""
-        found = [each for family in self._family(session_id) for each in self.turns(family)]
-        if not found:
-            marked = self._db.execute("select cost_usd from main.sessions where id = ?", (session_id,)).get
-            return cost_of(Tokens(), None, reported=marked)
-        return total(each.cost for each in found if each.counts)
-
     def sessions(self, wanted: Iterable[int]) -> dict[int, Cost]:
-        """What these sessions cost, each with its subagents."""
-        return {each: self.session(each) for each in wanted}
+        """What these sessions cost, each with its subagents; one without turns as it was marked."""
+        asked, found = list(wanted), dict[int, Cost]()
+        for start in range(0, len(asked), SESSIONS_AT_ONCE):
+            found |= self._together(asked[start : start + SESSIONS_AT_ONCE])
+        return found
 
-    def _turns(self, session_id: int) -> list[TurnCost]:
-        is_included = self._is_included(session_id)
-        copies = self._copies(session_id)
-        rows: list[Any] = self._db.execute(_TURNS, (session_id,)).fetchall()
-        chars = self._chars(session_id) if self._estimates and any(row[-3] == PARTIAL for row in rows) else {}
-        found = []
-        for turn_id, uid, agent, model, started, *counts, source, usd, usd_source in rows:
+    def _together(self, wanted: list[int]) -> dict[int, Cost]:
+        families = self._families(wanted)
+        turns = self._of({each for family in families.values() for each in family})
+        marked: dict[int, float | None] = dict(self._rows(_MARKED, wanted))
+        costs = {root: [each for member in family for each in turns[member]] for root, family in families.items()}
+        return {
+            root: total(each.cost for each in known if each.counts)
+            if known
+            else cost_of(Tokens(), None, reported=marked.get(root))
+            for root, known in costs.items()
+        }
+
+    def _rows(self, sql: str, ids: Iterable[int], *more: object) -> list[Any]:
+        """The rows of a question about sessions, whose ids are its first parameter."""
+        return self._db.execute(sql, (kinds.json_list(sorted(ids)), *more)).fetchall()
+
+    def _of(self, wanted: Collection[int]) -> dict[int, list[TurnCost]]:
+        """The turns of each of these sessions."""
+        known = {each: self._kept[each] for each in wanted if each in self._kept}
+        if new := [each for each in wanted if each not in known]:
+            read = self._read(new)
+            self._kept |= read
+            for old in list(self._kept)[: max(len(self._kept) - SESSIONS_KEPT_MAX, 0)]:
+                del self._kept[old]
+            known |= read
+        return known
+
+    def _read(self, wanted: list[int]) -> dict[int, list[TurnCost]]:
+        rows = self._rows(_TURNS, wanted)
+        included, copies = self._included(wanted), self._copies(wanted)
+        chars = dict(self._rows(_CHARS, wanted)) if self._estimates and any(row[-3] == PARTIAL for row in rows) else {}
+        found: dict[int, list[TurnCost]] = {each: [] for each in wanted}
+        for session_id, turn_id, uid, agent, model, started, *counts, source, usd, usd_source in rows:
             tokens = Tokens(**dict(zip(_COUNTS, counts, strict=True)))
             cost = INCLUDED
             if usd is not None:
                 cost = cost_of(tokens, None, reported=usd, is_exact=usd_source == REPORTED)
-            elif not is_included:
+            elif session_id not in included:
                 price = self._prices.price(agent, model, _day(started))
                 cost = cost_of(tokens, price, source=source, chars=chars.get(turn_id, 0))
             # Without a model nothing was asked of one, so there is nothing to pay.
             is_free = model is None and cost.kind is Kind.UNKNOWN
-            found.append(TurnCost(id=turn_id, uid=uid, cost=cost, counts=turn_id not in copies and not is_free))
+            counts_here = turn_id not in copies and not is_free
+            found[session_id].append(TurnCost(id=turn_id, uid=uid, cost=cost, counts=counts_here))
         return found
 
-    def _copies(self, session_id: int) -> set[int]:
+    def _copies(self, wanted: list[int]) -> set[int]:
         """The turns that count in an earlier session, which knows what they used."""
-        rows: list[Any] = self._db.execute(_COPIES, (session_id,)).fetchall()
-        if not rows or not self._owners:
-            return {turn_id for turn_id, _ in rows}
-        return {turn_id for turn_id, other in rows if self._shown_as(other) == other}
+        rows = self._rows(_COPIES, wanted)
+        shown = self._shown_as({other for _, other in rows}) if rows and self._owners else {}
+        return {turn_id for turn_id, other in rows if shown.get(other, other) == other}
 
-    def _chars(self, session_id: int) -> dict[int, int]:
-        rows: list[Any] = self._db.execute(_CHARS, (session_id,)).fetchall()
-        return dict(rows)
+    def _families(self, wanted: list[int]) -> dict[int, list[int]]:
+        """Each session and its subagents, theirs too."""
+        families: dict[int, list[int]] = {each: [] for each in wanted}
+        of_logs = _OF_THEIR_LOGS if self._owners else ""
+        for root, member in self._rows(_FAMILIES.format(of_logs=of_logs), wanted, Relation.SUBAGENT):
+            families[root].append(member)
+        return families
 
-    def _family(self, session_id: int) -> list[int]:
-        """A session and its subagents, theirs too."""
-        family, asked = [session_id], 0
-        while asked < len(family):
-            parents = [family[asked], *(claims.logs_of(self._db, family[asked]) if self._owners else ())]
-            for parent in parents:
-                rows: list[Any] = self._db.execute(_SUBAGENTS, (parent, Relation.SUBAGENT)).fetchall()
-                family += [child for (child,) in rows if child not in family]
-            asked += 1
-        return family
-
-    def _is_included(self, session_id: int) -> bool:
-        """Whether this is a subagent of a turn, its own or one above, whose cost was reported."""
+    def _included(self, wanted: list[int]) -> set[int]:
+        """Those that are a subagent of a turn, their own or one above, whose cost was reported."""
+        found, at = set[int](), {each: each for each in wanted}
         for _ in range(SUBAGENTS_DEPTH_MAX):
-            parent: Any = self._db.execute(_PARENT, (session_id, Relation.SUBAGENT)).fetchone()
-            if parent is None:
-                return False
-            began = self._db.execute(_BEGAN, (session_id,)).get
-            session_id = self._shown_as(parent[0]) if self._owners else parent[0]
-            if self._db.execute(_REPORTED, (session_id, began)).get:
-                return True
-        return False
+            parents = {
+                child: (parent, began)
+                for child, parent, began in self._rows(_PARENTS, set(at.values()), Relation.SUBAGENT)
+            }
+            at = {each: child for each, child in at.items() if child in parents}
+            if not at:
+                break
+            shown = self._shown_as({parent for parent, _ in parents.values()}) if self._owners else {}
+            above = {child: (shown.get(parent, parent), began) for child, (parent, began) in parents.items()}
+            asked = [[child, parent, began] for child, (parent, began) in above.items()]
+            reported = {
+                child for child, is_so in self._db.execute(_REPORTED, (msgspec.json.encode(asked).decode(),)) if is_so
+            }
+            found |= {each for each, child in at.items() if child in reported}
+            at = {each: above[child][0] for each, child in at.items() if child not in reported}
+        return found
 
 
 def _day(ms: int | None) -> str | None:
@@ -201,25 +221,44 @@ def _day(ms: int | None) -> str | None:
 
 
 _COUNTS = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "largest_input")
-_TURNS = """
-select id, uid, agent, model, started, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens,
+_IDS = "(select value from json_each(?1))"
+_TURNS = f"""
+select session_id, id, uid, agent, model, started, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens,
   cache_write_1h_tokens, largest_input_tokens, tokens_source, cost_usd, cost_source
-from main.turns where session_id = ? order by first_seq, id
+from main.turns where session_id in {_IDS} order by session_id, first_seq, id
 """
-_COPIES = """
+_COPIES = f"""
 select t.id, o.session_id from main.turns t join main.turns o on o.uid = t.uid and o.id <> t.id
 join main.sessions s on s.id = t.session_id join main.sessions os on os.id = o.session_id
-where t.session_id = ? and os.uid < s.uid and (o.tokens_source is not null or o.cost_usd is not null)
+where t.session_id in {_IDS} and os.uid < s.uid and (o.tokens_source is not null or o.cost_usd is not null)
 """
 _CHARS = f"""
 select turn_id, sum(char_len) from main.events
-where session_id = ? and turn_id is not null and kind in {kinds.FROM_MODEL} group by turn_id
+where session_id in {_IDS} and turn_id is not null and kind in {kinds.FROM_MODEL} group by turn_id
 """
-_SUBAGENTS = "select id from main.sessions where parent_id = ? and relation = ? order by id"
-_PARENT = "select parent_id from main.sessions where id = ? and relation = ? and parent_id is not null"
-_BEGAN = "select min(started) from main.turns where session_id = ?"
+_MARKED = f"select id, cost_usd from main.sessions where id in {_IDS}"
+_FAMILIES = """
+with recursive family(root, id) as (
+  select value, value from json_each(?1)
+  union select f.root, s.id from family f join main.sessions s on s.parent_id = f.id where s.relation = ?2
+  {of_logs}
+)
+select root, id from family
+"""
+_OF_THEIR_LOGS = f"""
+union select f.root, c.id from family f cross join main.turns r on r.session_id = f.id
+  cross join main.sessions s on s.native_id = r.native_id and s.id <> r.session_id
+  cross join main.sessions c on c.parent_id = s.id where c.relation = ?2 and {claims.CLAIMED}
+"""
+"""A run's subagents are those of the agent's own log of it. SQLite would begin with all sessions that no store owns."""
+_PARENTS = f"""
+select s.id, s.parent_id, (select min(started) from main.turns where session_id = s.id)
+from main.sessions s where s.id in {_IDS} and s.relation = ?2 and s.parent_id is not null
+"""
 _REPORTED = """
-select cost_usd is not null from main.turns where session_id = ?1 and (?2 is null or started is null or started <= ?2)
-order by first_seq desc, id desc limit 1
+select a.value ->> 0, (select cost_usd is not null from main.turns
+  where session_id = a.value ->> 1 and (a.value ->> 2 is null or started is null or started <= a.value ->> 2)
+  order by first_seq desc, id desc limit 1)
+from json_each(?1) a
 """
 """Of a subagent the last turn of its parent that began before it."""

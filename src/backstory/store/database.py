@@ -138,9 +138,22 @@ class Database:
     @property
     def id(self) -> str:
         """The store's own id, kept in the file."""
+        if self._reader is not None:
+            return self._read(lambda db: migrate.id_of(db, self.path))
         # Whose a store is is asked before it may be brought forward.
-        is_open = self._reader is not None
-        return self._read(lambda db: migrate.id_of(db, self.path)) if is_open else migrate.store_id(self.path)
+        db = connection.open_reader(self.path)
+        try:
+            with connection.translated(self.path):
+                is_older = migrate.schema_version(db, self.path) < migrate.SCHEMA_VERSION
+                found = migrate.id_of(db, self.path)
+        except BaseException:
+            db.close()
+            raise
+        if is_older:
+            db.close()
+        else:
+            self._reader = db
+        return found
 
     def begin_as(self, store_id: str) -> None:
         """Have a store that is not there yet begin with this id."""

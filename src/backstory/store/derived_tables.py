@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from backstory.lazy_regex import lazy_regex
 from backstory.store import kinds
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from backstory.derive.facts import Found, FoundCheckpoint, FoundResult, FoundTouch
     from backstory.model import FoundRef
 
-VERSION = 9
+VERSION = 10
 """Raised with derived.sql and with what is put into its tables; logs that were derived before it are derived anew."""
 ACTIONS = "read edit delete rename create"
 """What can be done to a file; of several things a later word here says more."""
@@ -26,8 +27,8 @@ PATHS_AT_ONCE = 500
 Texts = tuple[str | None, ...]
 """The texts of a checkpoint, in the order of SECTIONS."""
 SECTIONS = ("overview", "history", "work_done", "technical_details", "important_files", "next_steps")
-_SECTION = re.compile(rf"<({'|'.join(SECTIONS)})>(.*?)</\1>", re.DOTALL)
-_TITLE = re.compile(r"<checkpoint_title>(.*?)</checkpoint_title>", re.DOTALL)
+_SECTION = lazy_regex(rf"<({'|'.join(SECTIONS)})>(.*?)</\1>", re.DOTALL)
+_TITLE = lazy_regex(r"<checkpoint_title>(.*?)</checkpoint_title>", re.DOTALL)
 
 
 def write(

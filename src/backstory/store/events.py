@@ -16,8 +16,6 @@ from backstory.model import (
     Event,
     LogIdentity,
     Record,
-    Tool,
-    ToolCall,
     Turn,
     UserMessage,
     event_from_json,
@@ -66,23 +64,38 @@ def of_session(
     return _unpacked(db, rows)
 
 
+class OutlinedEvent(Struct, frozen=True, kw_only=True):
+    """An event without what it says."""
+
+    seq: int
+    part: int
+    turn_id: int | None
+    at: int | None
+    kind: str
+    char_len: int
+
+
+def outline(db: apsw.Connection, session_id: int) -> list[OutlinedEvent]:
+    """Every event of a session, in order; nothing is unpacked."""
+    names = OutlinedEvent.__struct_fields__
+    rows = db.execute(f"select {', '.join(names)} from events where session_id = ? order by seq, part", (session_id,))
+    return [OutlinedEvent(**dict(zip(names, row, strict=True))) for row in rows]
+
+
+def of_records(db: apsw.Connection, session_id: int, seqs: Sequence[int]) -> list[StoredEvent]:
+    """The events of these records, in order."""
+    rows = db.execute(
+        f"select {_COLUMNS} from events where session_id = ? and seq in (select value from json_each(?)) "
+        "order by seq, part",
+        (session_id, kinds.json_list(seqs)),
+    ).fetchall()
+    return _unpacked(db, rows)
+
+
 def get(db: apsw.Connection, event_id: int) -> StoredEvent | None:
     """The event with this id."""
     rows = db.execute(f"select {_COLUMNS} from events where id = ?", (event_id,)).fetchall()
     return _unpacked(db, rows)[0] if rows else None
-
-
-def edits(db: apsw.Connection, turn_uid: str, *, is_log: bool) -> list[StoredEvent]:
-    """The calls of a turn that change files, in order: in the agent's own log of it, or in a session of ours."""
-    rows = db.execute(
-        f"select {', '.join(f'e.{name}' for name in _COLUMNS.split(', '))} from turns t "
-        "join sessions s on s.id = t.session_id join events e on e.session_id = s.id and e.turn_id = t.id "
-        f"where t.uid = ? and s.owner is {'' if is_log else 'not '}null "
-        f"and e.kind in {kinds.CALLS} order by e.seq, e.part",
-        (turn_uid,),
-    ).fetchall()
-    events = _unpacked(db, rows)
-    return [each for each in events if isinstance(each.event, ToolCall) and each.event.tool in (Tool.EDIT, Tool.WRITE)]
 
 
 def context_turns(

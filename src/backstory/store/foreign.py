@@ -11,7 +11,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from backstory import errors, ids
-from backstory.store import schema
+from backstory.lazy_regex import lazy_regex
+from backstory.store import kinds, schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     import apsw
 
 SEARCH_INDEX = "search_index"
-_TABLE = re.compile(r"^create (virtual )?table (?:if not exists )?(\w+)(.*?)\n\)[^\n]*;$", re.MULTILINE | re.DOTALL)
-_TRIGGER = re.compile(r"^create trigger (?:if not exists )?(\w+) (.*?\nend);$", re.MULTILINE | re.DOTALL)
-_IS_TRIGGER = re.compile(r"\W*create\W+(temp\w*\W+)?trigger\b", re.IGNORECASE)
-_STORED = re.compile(r"create trigger (\w+) (.*)", re.IGNORECASE | re.DOTALL)
-_COMMENT = re.compile(r"--[^\n]*")
+_TABLE = lazy_regex(r"^create (virtual )?table (?:if not exists )?(\w+)(.*?)\n\)[^\n]*;$", re.MULTILINE | re.DOTALL)
+_TRIGGER = lazy_regex(r"^create trigger (?:if not exists )?(\w+) (.*?\nend);$", re.MULTILINE | re.DOTALL)
+_IS_TRIGGER = lazy_regex(r"\W*create\W+(temp\w*\W+)?trigger\b", re.IGNORECASE)
+_STORED = lazy_regex(r"create trigger (\w+) (.*)", re.IGNORECASE | re.DOTALL)
+_COMMENT = lazy_regex(r"--[^\n]*")
 _GENERATED = f"last_native_id text generated always as ({schema.running_id_column()}) virtual"
 _DECLARED = {"integer": ("integer",), "real": ("real", "integer"), "text": ("text",), "blob": ("blob",)}
 """How values are kept of columns that are declared so, beside NULL."""
@@ -130,12 +131,13 @@ def _is_index_ours(db: apsw.Connection) -> bool:
 
 def _counted(db: apsw.Connection, tables: list[str]) -> str | None:
     """A table with a column that is worked out from others, other than the one that ours have."""
-    for name in tables:
-        counted = [str(each) for (each,) in db.execute(
-            "select name from pragma_table_xinfo(?) where hidden in (2, 3)", (name,)
-        )]  # fmt: skip
-        if not counted:
-            continue
+    rows: list[Any] = db.execute(
+        "select asked.value, info.name from json_each(?) asked, pragma_table_xinfo(asked.value) info "
+        "where info.hidden in (2, 3)",
+        (kinds.json_list(tables),),
+    ).fetchall()
+    for name in dict.fromkeys(str(table) for table, _ in rows):
+        counted = [str(column) for table, column in rows if table == name]
         sql = str(db.execute("select sql from sqlite_schema where type = 'table' and lower(name) = ?", (name,)).get)
         if counted != ["last_native_id"] or _GENERATED not in _plain(_COMMENT.sub("", re.sub(r"/\*.*?\*/", "", sql))):
             return name

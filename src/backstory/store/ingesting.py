@@ -11,6 +11,7 @@ from backstory.store import (
     connection,
     logs,
     retelling,
+    run_facts,
     runs,
     sessions,
     sidecars,
@@ -19,10 +20,11 @@ from backstory.store import (
 from backstory.store.database import checked, id_of
 from backstory.store.logs import Log, Run, SeenPlace
 from backstory.store.reading import Reading
+from backstory.store.run_facts import Unmatched
 from backstory.store.runs import RunStart
 from backstory.store.segments import BULK_CRISIS_MERGE, is_scattered, merge_whole, reset_index, set_index
 from backstory.store.sessions import Session
-from backstory.store.sidecars import Beside, Kept, Mark
+from backstory.store.sidecars import Beside, Kept, Mark, Sidecar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,6 +47,18 @@ class Ingesting(Reading):
     def run_start(self, session_uid: str, turn_uid: str) -> RunStart:
         """Where a run begins in its session as it is now; raises SessionNotFound."""
         return self._read(lambda db: runs.start_in(db, session_uid, turn_uid))
+
+    def note_native_id(self, session_uid: str, native_id: str) -> None:
+        """Note the agent's own id of a session that runs, for all who look into the file meanwhile."""
+        self._change(lambda db: runs.note_native_id(db, session_uid, native_id))
+
+    def native_ids(self) -> dict[str, str]:
+        """The agents' own ids of sessions that run, or whose run is not stored yet, by the sessions' uids."""
+        return self._read_if_begun(runs.native_ids, {})
+
+    def drop_native_ids(self, gone: dict[str, str]) -> None:
+        """Take away those of sessions of which no run will be stored any more."""
+        self._change(lambda db: runs.drop_native_ids(db, gone))
 
     def places(self) -> dict[str, SeenPlace]:
         """Every file that was looked at, by path, as it was then."""
@@ -115,6 +129,15 @@ class Ingesting(Reading):
                 sidecars.write(db, piece)
 
         self._write(write_all)
+
+    def unmatched_runs(self) -> list[Unmatched]:
+        """The runs whose agents' own logs are here, and were not read for them, or have changed since."""
+        nothing: list[Unmatched] = []
+        return self._read_if_begun(run_facts.unmatched, nothing)
+
+    def keep_run_facts(self, run: Unmatched, sidecar: Sidecar) -> None:
+        """Keep what the agent's own log says of a run, of its events and of its turn."""
+        self._change(lambda db: run_facts.keep(db, run.stream_id, sidecar, own_log=run.log_id))
 
     def chunk_marks(self, log_id: int) -> list[tuple[int, int, bytes]]:
         """(start, length, sha256) of each chunk of a log."""

@@ -1,8 +1,13 @@
-"""Groups of event kinds as SQL lists. ``model`` says which kinds each group has; ``*.sql`` is tested to agree."""
+"""Lists for SQL: groups of event kinds, and values as one parameter.
+
+``model`` says which kinds each group has; ``*.sql`` is tested to agree.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from backstory import model
 
@@ -19,6 +24,15 @@ def sql_list(kinds: Iterable[type[Event]]) -> str:
     "('Plan', 'Error')"
     """
     return "(" + ", ".join(f"'{each.kind}'" for each in kinds) + ")"
+
+
+def json_list(values: Iterable[int | str]) -> str:
+    """Values as one parameter, which ``json_each`` takes apart.
+
+    >>> json_list([1, 2])
+    '[1,2]'
+    """
+    return msgspec.json.encode(list(values)).decode()
 
 
 CONTENT = sql_list(model.CONTENT_KINDS)

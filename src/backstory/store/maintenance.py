@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any
 from backstory.store import (
     append,
     connection,
+    decisions,
     erasing,
     logs,
     retelling,
     sessions,
+    titles,
     verify,
 )
 from backstory.store.batches import RecordBatch
 from backstory.store.database import id_of
 from backstory.store.ingesting import Ingesting
 from backstory.store.logs import Log
+from backstory.store.segments import reset_index, set_index
 from backstory.store.sessions import Session
 from backstory.store.verify import Verified
 
@@ -37,6 +40,29 @@ class Maintenance(Ingesting):
         return self._read(
             lambda db: {uid: logs.of_session(db, each) for each, uid in sessions.doomed(db, id_of(session))}
         )
+
+    def remove(self, *sessions_: Session | int) -> list[str]:
+        """Remove sessions and their helpers', with their bytes; gives their uids. Reading the logs again skips them.
+
+        Nothing of them stays in the file. Raises NotErased where that could not be done: they are removed all the
+        same, and ``optimize`` erases what is left.
+        """
+
+        def remove(db: apsw.Connection) -> list[str]:
+            doomed = [sessions.get(db, id_of(each)).id for each in sessions_]
+            erasing.note_removal(db)
+            # It is merged once, when all are removed.
+            set_index(db, automerge=0)
+            uids = [uid for each in doomed for uid in sessions.remove(db, each, self._now())]
+            for uid in uids:
+                decisions.forget(db, uid)
+            titles.settle(db)
+            reset_index(db)
+            return uids
+
+        removed = self._change(remove, decided=True)
+        self.erase()
+        return removed
 
     def erase(self) -> None:
         """Leave nothing in the file of what was removed from it: a second time there is nothing to do.

@@ -6,7 +6,6 @@ which is joined instead, and grouped by session before anything is ranked, cut o
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from msgspec import Struct
 
 from backstory.derive.index_text import Scope
 from backstory.model import Relation
-from backstory.store import claims, session_filter
+from backstory.store import claims, kinds, session_filter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -84,7 +83,7 @@ class Reach:
         conditions, values = list(self._of_session), list(self._values)
         if ids is not None:
             conditions.append("s.id in (select value from json_each(?))")
-            values.append(json.dumps(sorted(ids)))
+            values.append(kinds.json_list(sorted(ids)))
         found: list[tuple[Any, ...]] = self._db.execute(
             f"select s.id, s.last_active from sessions s {_where(conditions)} order by s.last_active desc, s.id desc",
             values,
@@ -134,13 +133,14 @@ class Reach:
 
     @cached_property
     def _removed(self) -> str | None:
-        """The events of removed branches, as a JSON list; mostly there are none."""
+        """The events of removed branches, and of runs in logs that tell more, as a JSON list; mostly there are none."""
         rows: list[Any] = self._db.execute(
             # In this order, because hardly any turn is removed and there are many events.
             "select e.id from turns t cross join events e on e.session_id = t.session_id and e.turn_id = t.id "
             "where t.removed is not null"
         ).fetchall()
-        return json.dumps([event_id for (event_id,) in rows]) if rows else None
+        hidden = [event_id for (event_id,) in rows] + claims.events_of_runs(self._db, self._claimed)
+        return kinds.json_list(hidden) if hidden else None
 
     def _of_event(self) -> tuple[list[str], list[object]]:
         """Conditions on a hit ``c``, with their values."""
@@ -193,7 +193,7 @@ class Reach:
             if ids is not None:
                 # The plus keeps FTS5 from looking up each id by itself, and looking at all hits anew for each.
                 conditions.append(f"{column} in (select value from json_each(?))")
-                values.append(json.dumps(sorted(ids)))
+                values.append(kinds.json_list(sorted(ids)))
         if scope is not None:
             conditions.append("c.c4 = ?")
             values.append(scope)
@@ -275,7 +275,7 @@ class Reach:
         rows: list[Any] = self._db.execute(
             f"select distinct c.c1 from {self._source()} "
             f"{_where(['search_index match ?', *conditions, 'c.c1 in (select value from json_each(?))'])}",
-            (expression, *values, json.dumps(sorted(family))),
+            (expression, *values, kinds.json_list(sorted(family))),
         ).fetchall()
         held = {self._shown.get(session_id, session_id) for (session_id,) in rows}
         return [each for each in shown if each in held]

@@ -6,12 +6,11 @@ and another content of one, raises ``derived_version``.
 
 from __future__ import annotations
 
-import re
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backstory import errors
+from backstory.lazy_regex import lazy_regex
 from backstory.store import codec, connection, derived_tables, erasing
 
 if TYPE_CHECKING:
@@ -45,18 +44,11 @@ def schema_version(db: apsw.Connection, path: Path) -> int:
     return version
 
 
-_NUMBER = re.compile("[0-9]{1,9}")
+_NUMBER = lazy_regex("[0-9]{1,9}")
 # Drafts of the first schema had its number already, and a table under a name that no store has had since.
 _VERSION = """
 select value, exists (select 1 from sqlite_schema where name = 'companions') from meta where key = 'schema_version'
 """
-
-
-def store_id(path: Path) -> str:
-    """The id of the store at ``path``, read as it is; raises what opening a store and ``schema_version`` raise."""
-    with closing(connection.open_reader(path)) as db, connection.translated(path):
-        schema_version(db, path)
-        return id_of(db, path)
 
 
 def id_of(db: apsw.Connection, path: Path) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from backstory.derive import word_forms
+from backstory.lazy_regex import lazy_regex
 from backstory.store.query import term_of
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ EDITED_LEAST = 4
 """A shorter word with one letter changed is any other word."""
 BEGUN_AND_EDITED_LEAST = 6
 """A shorter beginning with one letter changed may begin anything."""
-_WORD = re.compile(r"[A-Za-z]+")
-_PARTS = re.compile(r"[A-Za-z0-9]+")
+_WORD = lazy_regex(r"[A-Za-z]+")
+_PARTS = lazy_regex(r"[A-Za-z0-9]+")
 
 
 def meant(count: Callable[[str], int], asked: list[Term]) -> tuple[list[Term], tuple[tuple[str, str], ...]]:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from backstory.derive import word_forms
 from backstory.derive.index_text import as_parts, identifier_parts, index_text, signed_words
+from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,12 +32,12 @@ FORM_WEIGHT = 0.7
 LETTER_WEIGHT = 0.1
 """What C++ counts in a text that has only the C."""
 
-_WORDS = re.compile(r'"([^"]*)"|([^\s"]+)')
-_LETTERS = re.compile(r"[^\W_]", re.UNICODE)
-_ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
-_LIKE_PARTS = re.compile(r"[A-Za-z0-9]+(?:[ _-]+[A-Za-z0-9]+)*")
-HASH = re.compile(r"(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{7,40}")
-_NUMBER = re.compile(r"(?:[\w.-]+/[\w.-]+)?[#!][1-9][0-9]{0,8}|[A-Za-z][A-Za-z0-9]{1,9}-[1-9][0-9]{0,5}")
+_WORDS = lazy_regex(r'"([^"]*)"|([^\s"]+)')
+_LETTERS = lazy_regex(r"[^\W_]", re.UNICODE)
+_ASCII_WORD = lazy_regex(r"[A-Za-z0-9]+")
+_LIKE_PARTS = lazy_regex(r"[A-Za-z0-9]+(?:[ _-]+[A-Za-z0-9]+)*")
+HASH = lazy_regex(r"(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{7,40}")
+_NUMBER = lazy_regex(r"(?:[\w.-]+/[\w.-]+)?[#!][1-9][0-9]{0,8}|[A-Za-z][A-Za-z0-9]{1,9}-[1-9][0-9]{0,5}")
 
 
 class Term(Struct, frozen=True):

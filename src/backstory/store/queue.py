@@ -216,6 +216,13 @@ class Queue:
                 # What is deleted is overwritten, but not the copies that SQLite left when it put pages in order.
                 db.execute("vacuum")
 
+    def drop(self, session_uids: Sequence[str]) -> list[Text]:
+        """Remove and erase what is queued for sessions that are gone; returns it."""
+        texts = [text for uid in session_uids for text in self.texts(uid)]
+        self.remove([text.uid for text in texts])
+        self.erase()
+        return texts
+
     def make_followups(self, uids: Sequence[str]) -> int:
         """Have steers that no run took up be runs of their own, in their place in the line; gives how many."""
 

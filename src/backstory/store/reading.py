@@ -8,20 +8,18 @@ import msgspec
 
 from backstory.store import (
     branches,
+    claims,
     copies,
     costs,
     events,
-    readonly,
+    run_facts,
     runs,
-    search,
     sessions,
     turns,
 )
 from backstory.store.database import Database, id_of
-from backstory.store.events import StoredEvent
-from backstory.store.readonly import Answer
-from backstory.store.search import Filter, Found
-from backstory.store.sessions import Session
+from backstory.store.events import OutlinedEvent, StoredEvent
+from backstory.store.sessions import Cursor, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,9 +30,14 @@ if TYPE_CHECKING:
     from backstory.conversation.tree import Point, Span
     from backstory.derive.pricing import Cost
     from backstory.model import Turn
+    from backstory.store.readonly import Answer
+    from backstory.store.search import Filter, Found
+    from backstory.store.sidecars import Sidecar
     from backstory.store.sql_functions import FullForm
 
-
+ROWS_MAX = 10_000
+"""So many rows of an answer to SQL are given, unless it is said otherwise."""
+TIMEOUT_S = 5.0
 _HAS = "select count(*) from sessions where uid = ?"
 
 
@@ -73,20 +76,49 @@ class Reading(Database):
         agent: str | None = None,
         helpers: bool = False,
         unread: bool = False,
+        after: Cursor | None = None,
         limit: int = -1,
         offset: int = 0,
     ) -> list[Session]:
         """Sessions, the last active first; helpers' own sessions only when asked for. -1 = no limit.
 
         ``unread``: also the files that are kept and that nobody understands, each a session of its own.
+        ``after``: only those behind this (last_active, uid).
         """
         found = self._read(
             lambda db: sessions.listed(
-                db, project=project, folder=folder, agent=agent, helpers=helpers, unread=unread, limit=limit,
-                offset=offset,
+                db, project=project, folder=folder, agent=agent, helpers=helpers, unread=unread, after=after,
+                limit=limit, offset=offset,
             )
         )  # fmt: skip
         return [self._told(each) for each in found]
+
+    def session_counts(
+        self,
+        *,
+        project: str | None = None,
+        folder: str | None = None,
+        agent: str | None = None,
+        helpers: bool = False,
+        unread: bool = False,
+    ) -> dict[str | None, int]:
+        """How many sessions ``sessions`` returns, by the id of the store that owns them; None: their logs do."""
+        return self._read_if_begun(
+            lambda db: sessions.counts(db, project=project, folder=folder, agent=agent, helpers=helpers, unread=unread),
+            {},
+        )
+
+    def listed_among(self, session_ids: Sequence[int]) -> set[int]:
+        """Those of these sessions that ``sessions`` returns."""
+        return self._read_if_begun(lambda db: sessions.listed_among(db, session_ids), set())
+
+    def present(self, uids: Sequence[str]) -> set[str]:
+        """Those of these uids whose sessions are here."""
+        return self._read_if_begun(lambda db: sessions.present(db, uids), set())
+
+    def not_alone(self, uids: Sequence[str], letters: int) -> set[str]:
+        """Those of these uids whose first letters another session's uid begins with, too."""
+        return self._read_if_begun(lambda db: sessions.not_alone(db, uids, letters), set())
 
     def session(self, wanted: str | int) -> Session:
         """The session meant by a number (S3), a name, an agent's own id or the start of a uid, or by its id here."""
@@ -114,6 +146,10 @@ class Reading(Database):
 
         warnings.warn("Store.told_turns is now Store.context_turns", DeprecationWarning, stacklevel=2)
         return self.context_turns(session, budget_chars, to)
+
+    def runs_in(self, session: Session | int) -> dict[str, str]:
+        """The turns of an agent's own log that are runs of ours, each with the uid of the session that shows it."""
+        return self._read(lambda db: claims.runs_in(db, id_of(session)))
 
     def turn_count(self, session: Session | int) -> int:
         """How many turns a session has."""
@@ -174,13 +210,34 @@ class Reading(Database):
         """A session's events in order, from the one behind ``after`` = (seq, part) on."""
         return self._read(lambda db: events.of_session(db, id_of(session), after=after, limit=limit))
 
+    def outline(self, session: Session | int) -> list[OutlinedEvent]:
+        """Every event of a session without what it says, in order."""
+        return self._read(lambda db: events.outline(db, id_of(session)))
+
+    def events_of(self, session: Session | int, seqs: Sequence[int]) -> list[StoredEvent]:
+        """The events of these records of a session, in order."""
+        return self._read(lambda db: events.of_records(db, id_of(session), seqs))
+
+    def change_token(self) -> tuple[int, ...]:
+        """Another value after each change by anybody, as long as this store is open; nothing is read but counters."""
+        return self._read_if_begun(
+            lambda db: (
+                int(db.pragma("data_version")),
+                *db.execute(
+                    "select coalesce((select max(id) from sessions), 0), coalesce((select max(id) from turns), 0), "
+                    "coalesce((select max(id) from events), 0)"
+                ).get,
+            ),
+            (),
+        )
+
     def turn_uid(self, turn_id: int) -> str | None:
         """The uid of the turn that events name by this id."""
         return self._read(lambda db: turns.uid(db, turn_id))
 
-    def edits_of(self, turn_uid: str, *, is_log: bool) -> list[StoredEvent]:
-        """A turn's calls that change files, in order: as in the agent's own log or in a session of ours."""
-        return self._read(lambda db: events.edits(db, turn_uid, is_log=is_log))
+    def run_facts_of(self, turn_uid: str) -> Sidecar | None:
+        """What the agent's own log says of the events of a run, as it is kept beside the run's stream."""
+        return self._read(lambda db: run_facts.sidecar_of(db, turn_uid))
 
     def event(self, event_id: int) -> StoredEvent | None:
         """The event with this id."""
@@ -195,7 +252,7 @@ class Reading(Database):
         hits_per_session: int | None = 1,
         ranked: bool = True,
         near: bool = True,
-        sort: str = search.BY_SCORE,
+        sort: str = "score",
     ) -> Found:
         """The best hits of ``query``, so many of each session (None: all), ``limit`` at most.
 
@@ -203,7 +260,9 @@ class Reading(Database):
         sessions that were last active first. Not ``ranked``: every event that has the words (None: every event with a
         text), of the newest sessions first.
         """
-        asked = wanted or Filter()
+        from backstory.store import search  # most commands search for nothing
+
+        asked = wanted or search.Filter()
         if not ranked or query is None:
             return self._read(lambda db: search.every(db, query, asked, limit=limit))
         return self._read(
@@ -214,18 +273,22 @@ class Reading(Database):
 
     def sessions_named(self, wanted: Filter, *, limit: int = 20) -> Found:
         """The sessions that a filter lets through, the last active first, each by where it names the ref asked for."""
+        from backstory.store import search
+
         return self._read(lambda db: search.listed(db, wanted, limit=limit))
 
     def execute_read_only(
         self,
         sql: str,
-        limit: int = readonly.ROWS_MAX,
+        limit: int = ROWS_MAX,
         *,
         parameters: Sequence[Any] = (),
-        timeout_s: float = readonly.TIMEOUT_S,
+        timeout_s: float = TIMEOUT_S,
         full_form: FullForm | None = None,
     ) -> Answer:
         """The answer to one reading SQL statement, over the views that docs/sql.md describes; see readonly.execute."""
+        from backstory.store import readonly  # what parses SQL and shell commands is needed by few
+
         return readonly.execute(
             self.path, sql, limit=limit, timeout_s=timeout_s, parameters=parameters, full_form=full_form,
             prices=self.prices_file,

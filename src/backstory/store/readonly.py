@@ -19,6 +19,7 @@ import apsw
 from msgspec import Struct
 
 from backstory import errors, sqlite_memory
+from backstory.lazy_regex import lazy_regex
 from backstory.store import connection, kinds, migrate, sql_functions
 from backstory.store.claims import CLAIMED
 from backstory.store.costs import price_table
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
     from backstory.store.sql_functions import FullForm
 
-ROWS_MAX = 10_000
-TIMEOUT_S = 5.0
 BYTES_MAX = 50_000_000
 """So much of an answer is kept in memory, counted with CELL_BYTES for each value beside its own length."""
 CELL_BYTES = 16
@@ -63,13 +62,13 @@ _CHANGING = frozenset({
     "alter", "analyze", "attach", "begin", "commit", "create", "delete", "detach", "drop", "end", "insert", "pragma",
     "reindex", "release", "replace", "rollback", "savepoint", "update", "vacuum",
 })  # fmt: skip
-_TOKEN = re.compile(
+_TOKEN = lazy_regex(
     r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|`[^`]*(?:`|\Z)|\[[^\]]*(?:\]|\Z)"""
     r"""|--[^\n]*|/\*.*?(?:\*/|\Z)|;|[^'"`\[;/-]+|.""",
     re.DOTALL,
 )
-_VIEW = re.compile(r"^-- (\w+): (.+)\ncreate temp view \1\(\n(.*?)^\) as\n", re.MULTILINE | re.DOTALL)
-_COLUMN = re.compile(r"^ +(\w+),? +-- (.+)$", re.MULTILINE)
+_VIEW = lazy_regex(r"^-- (\w+): (.+)\ncreate temp view \1\(\n(.*?)^\) as\n", re.MULTILINE | re.DOTALL)
+_COLUMN = lazy_regex(r"^ +(\w+),? +-- (.+)$", re.MULTILINE)
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -129,8 +128,8 @@ def execute(
     path: Path,
     sql: str,
     *,
-    limit: int = ROWS_MAX,
-    timeout_s: float = TIMEOUT_S,
+    limit: int,
+    timeout_s: float,
     parameters: Sequence[Any] = (),
     full_form: FullForm | None = None,
     value_bytes_max: int = VALUE_BYTES_MAX,

@@ -15,7 +15,7 @@ from backstory.derive import index_text
 from backstory.derive.remotes import repository_name
 from backstory.errors import SessionDiverged, SessionNotFound, StoreDamaged
 from backstory.model import Relation, event_from_json
-from backstory.store import branches, claims, derived_tables, event_rows, kinds, turns
+from backstory.store import branches, claims, decisions, derived_tables, event_rows, kinds, plan, turns
 from backstory.store.logs import COPY
 
 if TYPE_CHECKING:
@@ -62,11 +62,30 @@ class Taken(Struct, frozen=True, kw_only=True):
     folder: str
 
 
-def take(db: apsw.Connection, source: str, uid: str) -> int:
-    """Copy a session that another store owns, as it is there, in place of what is kept of it here; gives its id."""
+def copy_session(db: apsw.Connection, source: str, uid: str) -> None:
+    """Copy a session that another store owns, as it is there, in place of our copy of it.
+
+    What was decided later here stays. Raises SessionDiverged, SessionNotFound.
+    """
     known: Any = db.execute("select id, owner, elsewhere from sessions where uid = ?", (uid,)).fetchone()
     if known and (_is_anothers(db, source, known, uid) or _has_more(db, source, known[0], uid)):
         raise SessionDiverged(uid)
+    mine = decisions.session_states(db, uids=[uid]).get(uid)
+    other = decisions.session_states(db, source, uids=[uid]).get(uid)
+    if other is None:
+        raise SessionNotFound(uid)
+    session_id = _replace(db, source, uid, known)
+    if mine is None or mine.is_borrowed:
+        decisions.write(db, uid, other.decided, other.turns)
+    else:
+        decisions.write(db, uid, plan.fitting(plan.merge(other, mine), other), mine.turns)
+    _link_relatives(db, session_id, uid)
+    for (turn_uid,) in db.execute("select uid from turns where session_id = ?", (session_id,)).fetchall():
+        claims.settle(db, session_id, str(turn_uid))
+
+
+def _replace(db: apsw.Connection, source: str, uid: str, known: Any) -> int:
+    """Put a session as another store has it in the place of ours; returns its id."""
     if known:
         event_rows.delete_events(db, "session_id = ?", (known[0],))
         db.execute("delete from sessions where id = ?", (known[0],))
@@ -81,6 +100,11 @@ def take(db: apsw.Connection, source: str, uid: str) -> int:
     if known:
         db.execute("update sessions set elsewhere = ? where id = ?", (known[2], session_id))
     _copy_content(db, source, old, session_id, kind="kind")
+    return session_id
+
+
+def _link_relatives(db: apsw.Connection, session_id: int, uid: str) -> None:
+    """Link a session that was copied to its parent and its children, as far as they are here."""
     db.execute(
         "update sessions set parent_id = ? where parent_identity = ? and parent_id is null",
         (session_id, ids.session_identity(uid)),
@@ -90,9 +114,6 @@ def take(db: apsw.Connection, source: str, uid: str) -> int:
         "where substr(p.uid, 11) = sessions.parent_identity) where id = ? and parent_identity is not null",
         (session_id,),
     )
-    for (turn_uid,) in db.execute("select uid from turns where session_id = ?", (session_id,)).fetchall():
-        claims.settle(db, session_id, str(turn_uid))
-    return session_id
 
 
 def _is_anothers(db: apsw.Connection, source: str, known: tuple[object, ...], uid: str) -> bool:

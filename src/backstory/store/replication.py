@@ -7,35 +7,41 @@ from typing import TYPE_CHECKING
 
 from backstory import errors, ids
 from backstory.store import (
-    branches,
-    claims,
     copies,
+    decisions,
     foreign,
+    plan,
     replicate,
+    run_facts,
     sessions,
 )
 from backstory.store.branching import Branching
-from backstory.store.claims import UsageTold
 from backstory.store.copies import Holder
 from backstory.store.database import believed
+from backstory.store.plan import Copy, Decide, Differ, Prune, Remove, Side, Step, StoreState
 from backstory.store.replicate import Taken
 from backstory.store.sessions import Session
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from pathlib import Path
 
     import apsw
 
     from backstory.conversation.tree import Point
     from backstory.store.reading import Reading
+    from backstory.store.run_facts import LoggedRun
 
 
 class Replication(Branching):
     """The methods of a store that copy sessions between stores."""
 
-    def take_session(self, source: Reading, uid: str) -> None:
-        """Copy a session that another store owns, as it is there now, in place of what is kept of it here."""
-        self._write_from(source, lambda db, name: replicate.take(db, name, uid))
+    def copy_session(self, source: Reading, uid: str) -> None:
+        """Copy a session that another store owns, as it is there now, in place of our copy of it.
+
+        What was decided later here stays.
+        """
+        self._write_from(source, lambda db, name: replicate.copy_session(db, name, uid))
 
     def continue_session(
         self,
@@ -72,48 +78,91 @@ class Replication(Branching):
 
         def take_all(db: apsw.Connection, name: str) -> int:
             for uid in uids:
-                replicate.take(db, name, uid)
+                replicate.copy_session(db, name, uid)
             sessions.go_on_numbering(db)
             return len(uids)
 
         return self._write_from(source, take_all)
 
-    def hand_over(self, source: Reading, uid: str, *, has_all: bool) -> None:
-        """Have a session as another store has it: ``has_all`` says that all it holds was written here too."""
+    def replicate_session(self, source: Replication, uid: str, *, has_all: bool) -> None:
+        """Make our copy of a session match its owner's, but for what was decided later here, which goes over there.
+
+        ``has_all``: every event was also written here, so only labels are copied. Raises SessionDiverged.
+        """
         if self.path == source.path or self.is_forgotten(uid):
             return
+        # A copy has no more than its owner, so what was pruned here is pruned there first.
+        self._perform(source, [step for step in self._plan(source, [uid]) if isinstance(step, Prune)])
         if has_all:
             session = source.session(uid)
-            self._write(lambda db: sessions.call_alike(db, session))
-            self.take_branches(source, uid)
+            self._write(lambda db: sessions.copy_labels(db, session))
         else:
-            self.take_session(source, uid)
+            self.copy_session(source, uid)
+        self._perform(source, [step for step in self._plan(source, [uid]) if isinstance(step, Decide)])
 
-    def catch_up(self, source: Reading) -> int:
-        """Have the sessions that another store owns as they are there; gives how many were copied.
+    def reconcile(self, source: Replication, uid: str) -> None:
+        """Have a session's owner and us agree about it: its events, and what was decided last, in either store."""
+        if self.path != source.path:
+            self._perform(source, [step for step in self._plan(source, [uid]) if not isinstance(step, Differ)])
 
-        Those that cannot be copied are named when the others are: raises SessionsNotCopied, SessionDiverged.
+    def adopt_decisions(self, source: Replication, uid: str) -> None:
+        """Take over what was decided later about a session in another store that holds it, whoever owns it."""
+        here, there = self._state([uid]).sessions.get(uid), source._state([uid]).sessions.get(uid)
+        if self.path != source.path and here is not None and there is not None:
+            steps = plan.shared(here, there)
+            self._perform(source, [step for step in steps if step.side == Side.OURS])
+
+    def pull_sessions(self, source: Replication) -> int:
+        """Have the sessions that another store owns as they are there; returns how many were copied.
+
+        What was decided later here is written there. What cannot be done is named when the rest is: raises
+        SessionsNotCopied, SessionDiverged, CopiesBehind.
         """
-        here: dict[str, tuple[object, ...]] = self._read_if_begun(lambda db: sessions.states(db, source.id), {})
-        copied = 0
-        differing, failed = list[str](), dict[str, str]()
-        for uid, state in source._read(lambda db: sessions.states(db, source.id)).items():
-            if here.get(uid) == state or self.is_forgotten(uid):
-                continue
-            try:
-                self.take_session(source, uid)
-                copied += 1
-            except errors.SessionDiverged:
-                differing.append(uid)
-            except Exception as refused:
-                if not errors.is_for_one_only(refused):
-                    raise
-                failed[uid] = errors.in_words(refused)
-        if failed:
-            raise errors.SessionsNotCopied(source.path, failed | dict.fromkeys(differing, "it has other turns here"))
-        if differing:
-            raise errors.SessionDiverged(", ".join(differing))
-        return copied
+        pulled = _Pulled()
+        for step in self._plan(source):
+            if pulled.may_try(step):
+                try:
+                    self._perform(source, [step])
+                    pulled.copied += isinstance(step, Copy)
+                except Exception as refused:
+                    pulled.refuse(step, refused)
+        pulled.raise_trouble(source.path)
+        return pulled.copied
+
+    def _plan(self, source: Replication, uids: Sequence[str] | None = None) -> list[Step]:
+        theirs = source._state(uids)
+        known = {*theirs.sessions, *self.owned_by(theirs.store_id)} if uids is None else uids
+        return plan.plan(self._state(known), theirs)
+
+    def _state(self, uids: Collection[str] | None) -> StoreState:
+        nothing = StoreState(store_id="", sessions={}, removed={})
+        return self._read_if_begun(lambda db: decisions.store_state(db, uids), nothing)
+
+    def _perform(self, source: Replication, steps: Sequence[Step]) -> None:
+        """Perform the steps of a plan; each is a transaction."""
+        for step in steps:
+            match step:
+                case Copy():
+                    self.copy_session(source, step.uid)
+                case Differ():
+                    raise errors.SessionDiverged(step.uid)
+                case _:
+                    (self if step.side == Side.OURS else source)._change_as(step)
+
+    def _change_as(self, step: Remove | Prune | Decide) -> None:
+        """Perform a step that changes this store alone."""
+        from backstory.store.queue import Queue
+
+        match step:
+            case Remove():
+                session = self.session(step.uid)
+                with Queue(self.path) as queue:
+                    queue.drop(list(self.doomed(session)))
+                self.remove(session)
+            case Prune():
+                self.prune_turns(self.session(step.uid), only=step.turns)
+            case Decide():
+                self._change(lambda db: decisions.write_step(db, step), decided=True)
 
     def origins(self, uids: Sequence[str]) -> dict[str, str | None]:
         """Of those sessions that are known here, by identity, the store from elsewhere that each was taken from.
@@ -145,16 +194,27 @@ class Replication(Branching):
 
         return self._write_from(source, take)
 
-    def usage_from_logs(self, store_id: str) -> list[UsageTold]:
-        """Tokens of runs in sessions of another store that only the agents' own logs told."""
-        nothing: list[UsageTold] = []
-        return self._read_if_begun(lambda db: claims.usage_from_logs(db, store_id), nothing)
+    def logged_runs(self, store_id: str) -> list[LoggedRun]:
+        """What is known of runs in sessions of another store since the agents' own logs of them were read."""
+        nothing: list[LoggedRun] = []
+        return self._read_if_begun(lambda db: run_facts.of_owner(db, store_id), nothing)
 
-    def fill_in_usage(self, told: Sequence[UsageTold]) -> None:
-        """Note tokens of runs whose streams did not tell them."""
-        is_new = self._read(lambda db: claims.lack_usage(db, told))
-        if is_new:
-            self._change(lambda db: claims.fill_in_usage(db, told))
+    def take_logged(self, source: Reading, runs: Sequence[LoggedRun]) -> None:
+        """Take what another store knows of runs of this one from the agents' own logs of them."""
+        lacking = self._read(lambda db: run_facts.lacking(db, runs))
+        if lacking:
+            found = {each.turn_uid: source.run_facts_of(each.turn_uid) for each in lacking}
+            contents = {uid: sidecar for uid, sidecar in found.items() if sidecar is not None}
+            self._change(lambda db: run_facts.take_over(db, lacking, contents))
+
+    def was_given(self, store_id: str, runs: Sequence[LoggedRun]) -> bool:
+        """Whether ``note_given`` was told this of these runs last."""
+        return not runs or run_facts.digest(runs) == self._read(lambda db: run_facts.given(db, store_id))
+
+    def note_given(self, store_id: str, runs: Sequence[LoggedRun]) -> None:
+        """Note that a project's store was given what is known of its runs."""
+        if not self.was_given(store_id, runs):
+            self._change(lambda db: run_facts.note_given(db, store_id, runs))
 
     def holders(self, turn_uids: Collection[str]) -> list[Holder]:
         """The sessions here that have any of these turns."""
@@ -164,10 +224,39 @@ class Replication(Branching):
         """Let removed sessions be read again; gives how many there were."""
         return self._write(sessions.unforget, decided=True)
 
-    def take_branches(self, source: Reading, uid: str) -> None:
-        """Have a session's names, removals and leaf as another store has them."""
-        if source.path == self.path or not self.has(uid):
-            return
-        theirs = source._read(lambda db: branches.state(db, uid))
-        if self._read(lambda db: branches.state(db, uid)) != theirs:
-            self._write_from(source, lambda db, name: branches.copy_of(db, name, uid), decided=True)
+
+class _Pulled:
+    """What came of the steps of a plan: a store that cannot be written is not tried again at each."""
+
+    def __init__(self) -> None:
+        self.copied = 0
+        self._differing = list[str]()
+        self._failed, self._behind = dict[str, str](), dict[str, str]()
+
+    def may_try(self, step: Step) -> bool:
+        """Whether a step can be performed after those before it."""
+        is_there = isinstance(step, Remove | Prune | Decide) and step.side == Side.THEIRS
+        if is_there and self._behind:
+            self._behind.setdefault(step.uid, next(iter(self._behind.values())))
+        return step.uid not in self._failed and step.uid not in self._behind
+
+    def refuse(self, step: Step, refused: Exception) -> None:
+        """Note what a step raised; raises what keeps our store from being written."""
+        if isinstance(refused, errors.SessionDiverged):
+            self._differing.append(step.uid)
+        elif isinstance(step, Remove | Prune | Decide) and step.side == Side.THEIRS:
+            self._behind[step.uid] = errors.short_reason(refused)
+        elif errors.is_for_one_only(refused):
+            self._failed[step.uid] = errors.in_words(refused)
+        else:
+            raise refused
+
+    def raise_trouble(self, path: Path) -> None:
+        """Raise what could not be done, if anything."""
+        if self._failed:
+            differing = dict.fromkeys(self._differing, "it has other turns here")
+            raise errors.SessionsNotCopied(path, self._failed | differing)
+        if self._differing:
+            raise errors.SessionDiverged(", ".join(self._differing))
+        if self._behind:
+            raise errors.CopiesBehind(path, len(self._behind), next(iter(self._behind.values())))

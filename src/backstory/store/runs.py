@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from backstory.conversation.tree import Point
 from backstory.errors import SessionNotFound
-from backstory.store import branches
+from backstory.store import branches, schema
 
 if TYPE_CHECKING:
     import apsw
@@ -81,3 +81,23 @@ def _ended(db: apsw.Connection, session_uid: str, turn_uid: str, condition: str 
             (session_uid, turn_uid, *values),
         ).get
     )
+
+
+def note_native_id(db: apsw.Connection, session_uid: str, native_id: str) -> None:
+    """Note the agent's own id of a session that runs; the run's end takes it away."""
+    db.execute(f"update sessions set {schema.running_id_column()} = ? where uid = ?", (native_id, session_uid))
+
+
+def native_ids(db: apsw.Connection) -> dict[str, str]:
+    """The agents' ids of this store's sessions that run, or whose run waits to be stored, by the sessions' uids."""
+    rows: list[Any] = db.execute(
+        "select uid, last_native_id from sessions where last_native_id <> '' "
+        "and owner = (select value from meta where key = 'store_id')"
+    ).fetchall()
+    return dict(rows)
+
+
+def drop_native_ids(db: apsw.Connection, gone: dict[str, str]) -> None:
+    """Take away the ids of sessions of which no run will be stored any more, unless they have another one by now."""
+    column = schema.running_id_column()
+    db.executemany(f"update sessions set {column} = '' where uid = ? and {column} = ?", list(gone.items()))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from pathlib import Path
 
+from backstory.lazy_regex import lazy_regex
+
 _FOLDER = Path(__file__).parent
-_COMMENT = re.compile(r"--[^\n]*")
-_RUNNING_ID = re.compile(r"last_native_id\s+text generated always as \((\w+)\) virtual")
+_COMMENT = lazy_regex(r"--[^\n]*")
+_RUNNING_ID = lazy_regex(r"last_native_id\s+text generated always as \((\w+)\) virtual")
 
 
 @cache

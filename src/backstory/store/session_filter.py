@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from backstory.lazy_regex import lazy_regex
 from backstory.store import sessions
 
 if TYPE_CHECKING:
     from backstory.store.search import Filter
 
 _REF = r"(?i)(?:(pr|issue|commit)[:\s#]?\s*)?(?:([\w.-]+(?:/[\w.-]+)+)[#!@])?[#!]?([0-9a-z]+|[a-z][a-z0-9]+-[0-9]+)"
-_HASH = re.compile(r"[0-9a-f]{4,64}")
+_HASH = lazy_regex(r"[0-9a-f]{4,64}")
 
 
 def conditions(wanted: Filter) -> tuple[list[str], list[object]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -10,8 +9,8 @@ from msgspec import Struct
 from backstory import errors, ids
 from backstory.derive import naming
 from backstory.derive.remotes import repository_name
-from backstory.model import Relation
-from backstory.store import append, branches, claims, derived_tables, event_rows
+from backstory.model import Outcome, Relation
+from backstory.store import append, claims, derived_tables, event_rows, kinds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,6 +55,10 @@ class Session(Struct, frozen=True, kw_only=True):
     """The store from elsewhere that it was taken from, or that it is in."""
     root: str | None = None
     """The root of the worktree that it began in, as this machine had it."""
+    outcome: str | None = None
+    """How its last turn ended; None while that is open."""
+    is_own: bool = False
+    """Whether the store that it was read from owns it: its number means it there."""
 
     @property
     def shown_number(self) -> str | None:
@@ -89,19 +92,35 @@ class Workplace(Struct, frozen=True, kw_only=True):
 
 CHOSEN = "here "
 """In meta, before a worktree's path: the uid of the session that commands there go on with."""
+_NO_RUNS = f"from turns t where session_id = s.id and not {claims.IS_RUN}"
 _COLUMNS = (
     "s.id, s.uid, s.number, s.name, s.title, "
     "(select group_concat(agent, ' ') from (select agent from turns where session_id = s.id and agent <> 'api' "
     "union select agent from logs where session_id = s.id and kind <> 'api' order by 1)), "
     "s.project, s.repository, s.branch, s.cwd, s.worktree, s.created, s.last_active, "
-    "(select count(*) from turns where session_id = s.id), (select count(*) from events where session_id = s.id), "
-    "s.completed, s.duration_ms, s.cost_usd, p.uid, s.relation, s.native_id, "
+    f"iif({claims.MAY_HAVE_RUNS}, (select count(*) {_NO_RUNS}), (select count(*) from turns where session_id = s.id)), "
+    "(select count(*) from events where session_id = s.id), s.completed, "
+    f"iif({claims.MAY_HAVE_RUNS}, (select sum(duration_ms) {_NO_RUNS}), s.duration_ms), "
+    "s.cost_usd, p.uid, s.relation, s.native_id, "
+    # What follows a run in the agent's own log of it is what that is about.
+    f"coalesce(iif({claims.MAY_HAVE_RUNS}, "
+    f"(select substr(prompt, 1, 200) {_NO_RUNS} and prompt <> '' order by first_seq, id limit 1), null), "
     # A helper may have been given its parent's turns: its task is what comes behind them.
     "(select substr(prompt, 1, 200) from turns t where session_id = s.id and prompt <> '' order by "
     "s.relation is 'subagent' and exists (select 1 from turns where uid = t.uid and session_id = s.parent_id), "
-    "first_seq, id limit 1), s.elsewhere, s.root"
+    "first_seq, id limit 1)), s.elsewhere, s.root, "
+    # Of all ways not to succeed only the turn says which it was.
+    f"case s.completed when 1 then '{Outcome.COMPLETED}' when 0 then coalesce((select outcome from turns "
+    f"where session_id = s.id order by first_seq desc, id desc limit 1), '{Outcome.FAILED}') end, "
+    "s.owner is (select value from meta where key = 'store_id')"
 )
 _FROM = "from sessions s left join sessions p on p.id = s.parent_id"
+_ORDER = "s.last_active desc, s.uid desc"
+"""As the index has it, so that a page reads no more sessions than it shows. Those without a time come last."""
+Cursor = tuple[int | None, str]
+"""A place in the list of sessions: behind the one with this last_active and uid."""
+_BEHIND = ("+s.last_active < ? or s.last_active is null", "+s.last_active < ?")
+"""What is behind a session that has a time, and behind one that has none."""
 
 
 def listed(
@@ -112,10 +131,52 @@ def listed(
     agent: str | None = None,
     helpers: bool = False,
     unread: bool = False,
+    after: Cursor | None = None,
     limit: int = -1,
     offset: int = 0,
 ) -> list[Session]:
-    """Sessions, the last active first: of one project (its key, or a folder that holds their cwd), or all."""
+    """Sessions, the last active first: of one project (its key, or a folder that holds their cwd), or all.
+
+    ``after``: only those behind this place.
+    """
+    conditions, values = _listed_where(project=project, folder=folder, agent=agent, helpers=helpers, unread=unread)
+    if after is not None:
+        # The sign keeps SQLite from collecting all of them: it is to walk the index in its order.
+        time, uid = after
+        conditions.append(f"({_BEHIND[time is None]} or (+s.last_active is ? and s.uid < ?))")
+        values += [time, time, uid]
+    # What is counted of a session is counted of those on the page only.
+    rows = db.execute(
+        f"with page as materialized (select s.id from sessions s where {' and '.join(conditions)} "
+        f"order by {_ORDER} limit ? offset ?) "
+        f"select {_COLUMNS} {_FROM} where s.id in (select id from page) order by {_ORDER}",
+        (*values, limit, offset),
+    )
+    return [_session(row) for row in rows]
+
+
+def counts(
+    db: apsw.Connection,
+    *,
+    project: str | None = None,
+    folder: str | None = None,
+    agent: str | None = None,
+    helpers: bool = False,
+    unread: bool = False,
+) -> dict[str | None, int]:
+    """How many sessions ``listed`` returns, by the store that owns them; None: their logs do."""
+    conditions, values = _listed_where(project=project, folder=folder, agent=agent, helpers=helpers, unread=unread)
+    # Without the sign SQLite would look each of them up by the index of owners.
+    rows: list[Any] = db.execute(
+        f"select s.owner, count(*) from sessions s where {' and '.join(conditions)} group by +s.owner", values
+    ).fetchall()
+    return dict(rows)
+
+
+def _listed_where(
+    *, project: str | None, folder: str | None, agent: str | None, helpers: bool, unread: bool
+) -> tuple[list[str], list[object]]:
+    """Conditions on a session ``s`` that is listed, with their values."""
     conditions = [f"not {claims.CLAIMED}"]
     if not helpers:
         # A helper whose parent is not here would otherwise be nowhere.
@@ -123,13 +184,36 @@ def listed(
     if not unread:
         conditions.append(f"s.relation is not '{Relation.UNREAD}'")
     more, values = of_kind(project=project, folder=folder, agent=agent)
-    conditions += more
+    return conditions + more, values
+
+
+def listed_among(db: apsw.Connection, session_ids: Sequence[int]) -> set[int]:
+    """Those of these sessions that a list of every project shows."""
+    conditions, _ = _listed_where(project=None, folder=None, agent=None, helpers=False, unread=False)
     rows = db.execute(
-        f"select {_COLUMNS} {_FROM} where {' and '.join(conditions)} "
-        "order by coalesce(s.last_active, 0) desc, s.uid desc limit ? offset ?",
-        (*values, limit, offset),
+        f"select s.id from sessions s where s.id in (select value from json_each(?)) and {' and '.join(conditions)}",
+        (kinds.json_list(session_ids),),
     )
-    return [_session(row) for row in rows]
+    return {int(str(session_id)) for (session_id,) in rows}
+
+
+def not_alone(db: apsw.Connection, uids: Sequence[str], letters: int) -> set[str]:
+    """Those of these uids whose first letters another session's uid begins with, too."""
+    rows = db.execute(
+        # '[' sorts after every letter of the alphabet, so this range is the prefix, and the index serves it.
+        "select value from json_each(?1) where exists (select 1 from sessions where uid >= substr(value, 1, ?2) "
+        "and uid < substr(value, 1, ?2) || '[' and uid <> value)",
+        (kinds.json_list(uids), letters),
+    )
+    return {str(uid) for (uid,) in rows}
+
+
+def present(db: apsw.Connection, uids: Sequence[str]) -> set[str]:
+    """Those of these uids that are here."""
+    rows = db.execute(
+        "select uid from sessions where uid in (select value from json_each(?))", (kinds.json_list(uids),)
+    )
+    return {str(uid) for (uid,) in rows}
 
 
 def of_kind(*, project: str | None, folder: str | None, agent: str | None) -> tuple[list[str], list[object]]:
@@ -220,11 +304,11 @@ def is_forgotten(db: apsw.Connection, uid: str) -> bool:
     )
 
 
-def call_alike(db: apsw.Connection, session: Session) -> None:
-    """Call a session what it is called where it is owned."""
+def copy_labels(db: apsw.Connection, session: Session) -> None:
+    """Have a session be at work where it is at work for its owner."""
     db.execute(
-        "update sessions set name = ?, project = ?, branch = ?, cwd = ? where uid = ?",
-        (session.name, session.project, session.branch, session.cwd, session.uid),
+        "update sessions set project = ?, branch = ?, cwd = ? where uid = ?",
+        (session.project, session.branch, session.cwd, session.uid),
     )
 
 
@@ -260,20 +344,10 @@ def next_seq(db: apsw.Connection, identity: str) -> int:
 def origins(db: apsw.Connection, identities: Sequence[str]) -> dict[str, str | None]:
     """Of those sessions that are here, by identity, the store from elsewhere that each was taken from; else None."""
     known = "select substr(uid, 11), {} from {} where substr(uid, 11) in (select value from json_each(?))"
-    asked = (json.dumps(list(identities)),)
+    asked = (kinds.json_list(identities),)
     rows: list[Any] = db.execute(known.format("elsewhere", "sessions"), asked).fetchall()
     removed: list[Any] = db.execute(known.format("null", "forgotten"), asked).fetchall()
     return dict(removed) | dict(rows)
-
-
-def states(db: apsw.Connection, owner: str) -> dict[str, tuple[object, ...]]:
-    """Of each session of an owner, by uid, what changes whenever it does."""
-    rows: list[tuple[Any, ...]] = db.execute(
-        "select uid, next_seq, name, project, branch, completed, (select count(*) from turns where session_id = s.id "
-        "and tokens_source is not null) from sessions s where owner = ?",
-        (owner,),
-    ).fetchall()
-    return {row[0]: (*row[1:], branches.state(db, row[0])) for row in rows}
 
 
 def go_on_numbering(db: apsw.Connection) -> None:
@@ -434,6 +508,7 @@ def _session(row: tuple[object, ...]) -> Session:
     values = dict(zip(Session.__struct_fields__, row, strict=True))
     agents = values["agents"]
     values["agents"] = tuple(agents.split(" ")) if isinstance(agents, str) else ()
+    values["is_own"] = bool(values["is_own"])
     return Session(**values)  # type: ignore[arg-type]
 
 

@@ -6,6 +6,7 @@ clock; the ones here do the same in time that grows with the sum.
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from backstory.store import kinds, retelling, turns
 from backstory.store.costs import Costs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     import apsw
 
@@ -75,9 +76,10 @@ class _TurnCosts:
         cost = self._last[1].get(turn_id, UNKNOWN)
         return cost.kind.value if name == "kind" else getattr(cost, name, None) if name in _AMOUNTS else None
 
-    def _shown_as(self, session_id: int) -> int:
-        shown: int | None = self._db.execute("select shown from temp.claimed where id = ?", (session_id,)).get
-        return session_id if shown is None else shown
+    def _shown_as(self, session_ids: Collection[int]) -> dict[int, int]:
+        asked = "select id, shown from temp.claimed where id in (select value from json_each(?))"
+        rows: list[Any] = self._db.execute(asked, (json.dumps(sorted(session_ids)),)).fetchall()
+        return dict(rows)
 
 
 _AMOUNTS = ("usd", "low_usd", "high_usd")

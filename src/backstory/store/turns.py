@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from backstory.model import Complete, Outcome, Tokens, Turn
-from backstory.store import codec
+from backstory.store import codec, kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +30,7 @@ def upsert(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str,
     if not turns:
         return {}
     db.executemany(_UPSERT, [_values(session_id, turn) for turn in turns])
-    uids = json.dumps([turn.uid for turn in turns])
+    uids = kinds.json_list(turn.uid for turn in turns)
     rows: list[Any] = db.execute(
         "select uid, id from turns where session_id = ? and uid in (select value from json_each(?))", (session_id, uids)
     ).fetchall()

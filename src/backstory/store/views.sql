@@ -1,6 +1,7 @@
 -- What `backstory sql` shows: views of its own connection, beside the tables, which are main.NAME.
 -- The comments behind the names are what `backstory sql --schema` prints. Times are ISO 8601, UTC, with milliseconds
 -- and Z, except in messages. claimed(id) are the sessions that claims.CLAIMED describes: their runs are shown instead.
+-- How long something took while the clock was set back is not known: it is NULL, not less than 0.
 
 -- sessions: One row per session, helpers' too. An agent's own log of runs that are here themselves is not shown.
 create temp view sessions(
@@ -227,7 +228,7 @@ create temp view tool_calls(
   is_error,           -- 1 = it failed, 0 = it did not, NULL = its result is not here
   exit_code,          -- of a command, where the result has it
   at,                 -- when it was called
-  duration_ms,        -- until its result came
+  duration_ms,        -- as its agent reports, else until its result came
   tool_use_id,        -- the agent's id of the call
   result_seq,         -- number of the result's record: @N
   output,             -- the result in its compact form; event_full(session_id, result_seq) is all of it
@@ -239,7 +240,8 @@ select e.id, e.session_id,
     from main.turns t where t.id = e.turn_id),
   e.seq, e.part, event_field(e.data, 'tool_name'), event_field(e.data, 'tool'), event_field(e.data, 'file_path'),
   event_field(e.data, 'command'), c.is_error, c.exit_code,
-  strftime('%Y-%m-%dT%H:%M:%fZ', e.at / 1000.0, 'unixepoch'), r.at - e.at, event_field(e.data, 'tool_use_id'), r.seq,
+  strftime('%Y-%m-%dT%H:%M:%fZ', e.at / 1000.0, 'unixepoch'), coalesce(event_field(r.data, 'duration_ms'), nullif(max(r.at - e.at, -1), -1)),
+  event_field(e.data, 'tool_use_id'), r.seq,
   event_field(r.data, 'content'),
   coalesce((select v.is_copy from temp.turns v where v.id = e.turn_id), 0)
 from main.events e left join main.call_results c on c.call_id = e.id left join main.events r on r.id = c.result_id
@@ -313,7 +315,8 @@ select e.id, e.session_id, e.seq, e.part,
     when 'ToolResult' then json_object('event_type', 'tool_call_end', 'timestamp', e.at / 1000,
       'tool_name', event_field(e.data, 'tool_name'), 'tool_output', '',
       'is_error', json(iif(event_field(e.data, 'is_error'), 'true', 'false')),
-      'duration_ms', (select e.at - k.at from main.events k join main.call_results r on r.call_id = k.id
+      'duration_ms', (select coalesce(event_field(e.data, 'duration_ms'), nullif(max(e.at - k.at, -1), -1))
+        from main.events k join main.call_results r on r.call_id = k.id
         where k.session_id = e.session_id and k.seq between (select first_seq from main.turns where id = e.turn_id)
         and e.seq and r.result_id = e.id order by k.seq desc limit 1))
     when 'Retry' then json_object('attempt', event_field(e.data, 'attempt'), 'error', event_field(e.data, 'message'))
@@ -379,8 +382,8 @@ create temp view content_blocks(
   tool_input,         -- JSON
   tool_output,        -- all of it
   is_error,           -- 1 = it failed
-  duration_ms,        -- of a tool_use: until its result came
-  details             -- NULL
+  duration_ms,        -- as its agent reports; of a tool_use else until its result came
+  details             -- of a tool_result of ah: JSON as it has it
 ) as
 select e.id, e.id, e.session_id,
   case e.kind when 'ToolCall' then 'tool_use' when 'ToolResult' then 'tool_result' else 'text' end, 0,
@@ -389,8 +392,10 @@ select e.id, e.id, e.session_id,
   iif(e.kind = 'ToolCall', full_field(e.session_id, e.seq, e.part, e.data, 'input'), null),
   iif(e.kind = 'ToolResult', full_field(e.session_id, e.seq, e.part, e.data, 'content'), null),
   coalesce(event_field(e.data, 'is_error'), 0),
-  (select r.at - e.at from main.call_results c join main.events r on r.id = c.result_id where c.call_id = e.id),
-  null
+  iif(e.kind = 'ToolResult', event_field(e.data, 'duration_ms'),
+    (select coalesce(event_field(r.data, 'duration_ms'), nullif(max(r.at - e.at, -1), -1)) from main.call_results c
+    join main.events r on r.id = c.result_id where c.call_id = e.id)),
+  iif(e.kind = 'ToolResult', nullif(full_field(e.session_id, e.seq, e.part, e.data, 'details'), ''), null)
 from main.events e
 where e.kind in ('UserMessage', 'AssistantText', 'ToolCall', 'ToolResult')
   and exists (select 1 from main.turns where id = e.turn_id and removed is null)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import random
-import struct
 import sys
 import threading
 import time
@@ -91,6 +89,8 @@ class Patience:
                 f"{self._path} is locked by {self._holder()}. Waiting for up to {self._seconds:.0f} s; "
                 "Ctrl-C stops the wait."
             )
+        import random  # few ever wait
+
         # Not all who wait come back at the same moment.
         time.sleep(random.uniform(RETRY_S / 4, RETRY_S))
 
@@ -116,6 +116,8 @@ def holder_of(path: Path) -> Holder | None:
 
 def _packed() -> bytes:
     """``struct flock`` that asks who keeps us from writing."""
+    import struct
+
     start, length = LOCK_BYTES
     if sys.platform == "darwin":
         return struct.pack("qqihh", start, length, 0, fcntl.F_WRLCK, os.SEEK_SET)
@@ -124,6 +126,8 @@ def _packed() -> bytes:
 
 def _unpacked(lock: bytes) -> int:
     """The process that ``struct flock`` names; 0 for none."""
+    import struct
+
     if sys.platform == "darwin":
         _, _, pid, kind, _ = struct.unpack("qqihh", lock)
     else:
@@ -133,9 +137,11 @@ def _unpacked(lock: bytes) -> int:
 
 def _program(pid: int) -> str:
     """What a process runs: the program's name, for Python that of the module or script, and the first word behind."""
+    import psutil  # few ever wait
+
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
-    except OSError:
+        words = psutil.Process(pid).cmdline()
+    except psutil.Error:
         return ""
     names = [Path(word).name for word in words if not word.startswith("-")]
     if len(names) > 1 and names[0].startswith("python"):
@@ -145,7 +151,9 @@ def _program(pid: int) -> str:
 
 
 def _is_stopped(pid: int) -> bool:
+    import psutil
+
     try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] in "Tt"
-    except (OSError, IndexError):
+        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+    except psutil.Error:
         return False

@@ -14,7 +14,6 @@ which column names the version; see ``rows`` for how a database becomes lines of
 from __future__ import annotations
 
 import base64
-import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,6 +24,7 @@ from backstory.agents.ah import files, rows
 from backstory.agents.turn_fold import OpenCall, TurnFold, TurnState, lengthen, without_prompt
 from backstory.bounds import added
 from backstory.conversation.context import strip_context
+from backstory.lazy_regex import lazy_regex
 from backstory.model import (
     AssistantText,
     Compacted,
@@ -69,7 +69,7 @@ INTERRUPTED = "interrupted"
 ITERATION = ("status", "metric_value", "baseline_value", "message")
 STEERING, SUMMARY, LOOP = files.STEERING, files.SUMMARY, "[LOOP DETECTED]"
 _SQLITE = b"SQLite format 3\0"
-_REMINDER = re.compile(r"You must write the file `[^`]*` before finishing\. Please produce it now\.$")
+_REMINDER = lazy_regex(r"You must write the file `[^`]*` before finishing\. Please produce it now\.$")
 _IMAGE = '{"__image__":'
 """How a result that is a picture begins."""
 
@@ -273,7 +273,10 @@ class Reader(TurnFold[_State]):
         messages[native_id] = _Message(seq, turn.uid if turn is not None else None, depth)
         if turn is not None and self._open_turn(turn.uid) is not None:
             self._state.tips[turn.uid] = seq
-        self._state.session.leaf = None
+        newest = self._state.turn
+        # What was said last goes on with an earlier turn where a fork begins behind one of that turn's calls.
+        is_newest = turn is None or newest is None or turn.uid == newest.uid
+        self._state.session.leaf = None if is_newest or turn is None else (turn.uid, seq)
         self._state.last_message = native_id
         if len(messages) > MESSAGES_KNOWN_MAX:
             del messages[next(iter(messages))]
@@ -322,7 +325,9 @@ class Reader(TurnFold[_State]):
         call = self._state.calls.by_id.get(call_id) or OpenCall(_text(block.get("tool_name")))
         output = _plain(block.get("tool_output"))
         content = "[image]" if output.startswith(_IMAGE) else output
-        return call.result(call_id, content, is_error=block.get("is_error") == 1)
+        result = call.result(call_id, content, is_error=block.get("is_error") == 1)
+        lasted_ms, details = numbers.count(block.get("duration_ms"), "duration_ms"), _plain(block.get("details"))
+        return msgspec.structs.replace(result, duration_ms=lasted_ms, details=details)
 
     # all else -----------------------------------------------------------------------------------------------
 

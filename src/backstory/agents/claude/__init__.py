@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from backstory.agents.claude.log import Logs
+from backstory.agents.claude.own_log import OwnLogs
 from backstory.agents.claude.places import NAME
 from backstory.agents.claude.reports import Reports
 from backstory.agents.claude.run import Runs
@@ -11,5 +12,6 @@ from backstory.agents.claude.steer import Steering
 from backstory.agents.contract import Agent
 
 AGENT = Agent(
-    name=NAME, title="Claude Code", log=Logs(), reports=Reports(), sidecars=Sidecars(), run=Runs(), steer=Steering()
-)
+    name=NAME, title="Claude Code", log=Logs(), reports=Reports(), sidecars=Sidecars(), run=Runs(), steer=Steering(),
+    own_log=OwnLogs(),
+)  # fmt: skip

@@ -8,7 +8,7 @@ import msgspec
 
 from backstory.agents.claude import changed_files, kinds
 from backstory.agents.claude.records import Block, plain_text
-from backstory.agents.claude.tools import PLAN_TOOL, REFUSED_BY_USER, answers, refusal, tool_of
+from backstory.agents.claude.tools import PLAN_TOOL, REFUSED_BY_USER, answers, path_in, refusal, tool_of
 from backstory.model import AssistantText, Event, Plan, Thinking, ToolCall, ToolResult, UserMessage
 
 if TYPE_CHECKING:
@@ -60,14 +60,13 @@ class Blocks:
 
     def _tool_call(self, block: Block) -> ToolCall:
         given = block.input if isinstance(block.input, dict) else {}
-        path = given.get("file_path") or given.get("notebook_path") or given.get("path")
-        name, path = block.name or "", path if isinstance(path, str) else None
+        name = block.name or ""
         plan = given.get("plan")
         if name == PLAN_TOOL and isinstance(plan, str):
             self._plans[block.id or ""] = plan
             if len(self._plans) > _PLANS_OPEN_MAX:
                 self._plans.pop(next(iter(self._plans)))
-        return self._calls.open(block.id or "", name, tool_of(name), path, given)
+        return self._calls.open(block.id or "", name, tool_of(name), path_in(given), given)
 
     def _result(self, block: Block, tool_use_result: bytes) -> list[Event]:
         """A tool's result, what the user said in it, and the plan that the call put before the user."""

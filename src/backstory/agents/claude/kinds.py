@@ -49,6 +49,7 @@ KEPT_STREAM_SYSTEM = frozenset(
         "background_tasks_changed", "elicitation_complete", "files_persisted", "hook_progress", "hook_response",
         "hook_started", "local_command_output", "permission_denied", "post_turn_summary", "session_state_changed",
         "status", "task_notification", "task_progress", "task_started", "task_updated", "thinking_tokens",
+        "vcs_state_changed",
     }
 )  # fmt: skip
 """Subtypes of the ``system`` records that a run prints."""

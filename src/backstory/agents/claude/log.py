@@ -9,23 +9,23 @@ records with the same uuid, so a turn, known by the uuid of its prompt, is the s
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from backstory.agents import jsonl
 from backstory.agents.claude.places import is_log, log_roots
-from backstory.agents.claude.reader import Reader
 from backstory.agents.claude.records import record_decoder
+from backstory.lazy_regex import lazy_regex
 from backstory.model import LogIdentity, Relation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from backstory.agents.claude.reader import Reader
     from backstory.agents.contract import LogRoot
 
-_KEY_OF_A_RECORD = re.compile(rb'"(?:sessionId|leafUuid|parentUuid|messageId)"\s*:')
-_SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"]+)"')
+_KEY_OF_A_RECORD = lazy_regex(rb'"(?:sessionId|leafUuid|parentUuid|messageId)"\s*:')
+_SESSION_ID = lazy_regex(rb'"sessionId"\s*:\s*"([^"]+)"')
 
 
 class Logs:
@@ -58,6 +58,8 @@ class Logs:
         return LogIdentity(native_id=native_id, parent_native_id=parent, relation=Relation.SUBAGENT)
 
     def reader(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> Reader:
+        from backstory.agents.claude.reader import Reader  # a run needs none
+
         return Reader(identity, state, earlier)
 
     def is_whole(self, line: bytes) -> bool:

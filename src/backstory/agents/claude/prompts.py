@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 
 from backstory.conversation.context import strip_context
+from backstory.lazy_regex import lazy_regex
 from backstory.model import Command, Error, Event, Hook
 
-_CLIENT_CONTEXT = re.compile(r"<(ide_opened_file|ide_selection|system-reminder)>.*?</\1>\s*", re.DOTALL)
-_TAG = re.compile(r"</?[a-z-]+>")
+_CLIENT_CONTEXT = lazy_regex(r"<(ide_opened_file|ide_selection|system-reminder)>.*?</\1>\s*", re.DOTALL)
+_TAG = lazy_regex(r"</?[a-z-]+>")
 _NOTIFICATIONS = (
     "<task-notification>", "<agent-notification>", "<user-prompt-submit-hook>", "<local-command-caveat>",
 )  # fmt: skip
-_COMMAND_NAME = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
-_COMMAND_ARGS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
+_COMMAND_NAME = lazy_regex(r"<command-name>(.*?)</command-name>", re.DOTALL)
+_COMMAND_ARGS = lazy_regex(r"<command-args>(.*?)</command-args>", re.DOTALL)
 
 
 def untyped_event(text: str) -> Event | None:

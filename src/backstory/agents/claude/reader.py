@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from backstory import ids
 from backstory.agents import jsonl, numbers
-from backstory.agents.claude import kinds, prompts, reports
+from backstory.agents.claude import kinds, prompts, reports, retries
 from backstory.agents.claude.blocks import Blocks
 from backstory.agents.claude.places import NAME
 from backstory.agents.claude.queued import Queue
@@ -19,6 +18,7 @@ from backstory.agents.claude.state import State
 from backstory.agents.claude.turns import Anchors, note_end, parent_of_prompt
 from backstory.agents.turn_fold import TurnFold
 from backstory.conversation.context import told_as
+from backstory.lazy_regex import lazy_regex
 from backstory.model import (
     AssistantText,
     Command,
@@ -31,7 +31,6 @@ from backstory.model import (
     Parsed,
     Plan,
     Relation,
-    Retry,
     UserMessage,
 )
 
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 _TITLE_RANK = {"summary": 1, "ai-title": 2, "agent-name": 3, "custom-title": 4}
 _MAX_TURNS = "max_turns"
 _NOT_AN_EXPANSION = ("<", "Caveat: ", "Continue from where you left off")
-_CLIENT_NOTICE = re.compile(
+_CLIENT_NOTICE = lazy_regex(
     r"No response requested\.|API Error|Invalid API key|Credit balance|Claude (?:AI )?usage limit|Prompt is too long"
     r"|Please run /login"
 )
@@ -243,9 +242,7 @@ class Reader(TurnFold[State]):
     def _system(self, record: Record) -> list[Event]:
         kind = record.subtype or ""
         if kind == "api_error":
-            return [
-                Retry(attempt=numbers.count(record.retry_attempt, "attempt") or 0, message=plain_text(record.error))
-            ]
+            return [retries.of_log(record.retry_attempt, record.max_retries, record.error)]
         if kind == "local_command":
             return [prompts.command_event(plain_text(record.content))]
         if kind == "stop_hook_summary":

@@ -54,6 +54,7 @@ class Record(Struct, rename="camel"):
     content: Any = None
     duration_ms: Any = None
     retry_attempt: Any = None
+    max_retries: Any = None
     error: Any = None
     hook_errors: Any = None
     api_error_status: int | str | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -10,12 +9,13 @@ import msgspec
 from msgspec import Struct
 
 from backstory.agents.contract import SidecarContent
+from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from backstory.model import ToolResult
 
 _META_ENDING = ".meta.json"
-_PERSISTED_OUTPUT = re.compile(r"<persisted-output>\nOutput too large [^\n]*[/\\]tool-results[/\\]([^/\\\n]+)\n")
+_PERSISTED_OUTPUT = lazy_regex(r"<persisted-output>\nOutput too large [^\n]*[/\\]tool-results[/\\]([^/\\\n]+)\n")
 
 
 class _SubagentMeta(Struct):

@@ -9,8 +9,9 @@ uuid of a prompt.
 from __future__ import annotations
 
 import hashlib
-import json
 import uuid
+
+from backstory.model import encoded
 
 _MARK = b"bkstry"
 """The first bytes of the ids of messages that we send to a running agent: version 8 uuids, which are ours to fill."""
@@ -29,9 +30,9 @@ class Steering:
         return [*command, "--input-format", "stream-json"]
 
     def encode_message(self, text: str, message_id: str = "") -> bytes:
-        record = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}}
-        line = json.dumps({**record, "uuid": message_id} if message_id else record, ensure_ascii=False)
-        return line.encode("utf-8", "surrogatepass") + b"\n"
+        content = [{"type": "text", "text": text.encode("utf-8", "replace").decode()}]
+        record = {"type": "user", "message": {"role": "user", "content": content}}
+        return encoded({**record, "uuid": message_id} if message_id else record) + b"\n"
 
     def message_id(self, uid: str) -> str:
         rest = hashlib.sha256(uid.encode()).digest()[: 16 - len(_MARK)]

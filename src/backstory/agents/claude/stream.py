@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from backstory.agents import jsonl, numbers
-from backstory.agents.claude import kinds, prompts, steer
+from backstory.agents.claude import kinds, prompts, refusals, retries, steer
 from backstory.agents.claude.blocks import Blocks
 from backstory.agents.claude.records import Message, plain_text, text_of
 from backstory.agents.claude.stream_records import Delta, StreamEvent, StreamRecord, stream_decoder
@@ -19,7 +19,7 @@ from backstory.agents.claude.usage import Usage, larger_counts, tokens_of, token
 from backstory.agents.contract import Ending, SteerState, Streamed
 from backstory.agents.turn_fold import OpenCalls, UnknownCounts
 from backstory.bounds import added
-from backstory.model import Compacted, Complete, Error, Event, Hook, Init, Outcome, Retry, Tokens
+from backstory.model import Compacted, Complete, Error, Event, Hook, Init, Outcome, Tokens
 
 if TYPE_CHECKING:
     from backstory.agents.turn_fold import OpenCalls, UnknownCounts
@@ -58,15 +58,18 @@ class StreamReader:
             records = jsonl.decode(line, stream_decoder)
         except jsonl.NotJson:
             return Streamed([(0, self._not_a_record(line))])
-        slots: list[Event | None] = []
+        slots, at = list[Event | None](), None
         for record in records:
             self.native_id = self.native_id or record.session_id
             self._note_steering(record)
             if record.type != "stream_event":
                 slots += self._record(record)
+            if at is None and record.timestamp is not None:
+                at = numbers.time_ms(record.timestamp)
         events = [(part, event) for part, event in enumerate(slots) if event is not None]
         deltas = [record for record in records if record.type == "stream_event"]
-        return Streamed(events, takes_number=len(deltas) < len(records), delta="".join(map(self._delta_of, deltas)))
+        delta = "".join(map(self._delta_of, deltas))
+        return Streamed(events, takes_number=len(deltas) < len(records), delta=delta, at=at)
 
     def stderr(self, line: bytes) -> list[Event]:
         if text := line.decode("utf-8", "replace").strip():
@@ -90,6 +93,7 @@ class StreamReader:
             tokens_source="reported" if tokens else None,
             cost_usd=costs[-1] if costs else None,
             cost_source="reported" if costs else None,
+            refused=refusals.refused_calls(self._results),
         )
 
     # records ------------------------------------------------------------------------------------------------
@@ -183,8 +187,7 @@ class StreamReader:
                 init = Init(cwd=record.cwd or "", model=record.model or "", version=record.claude_code_version or "")
                 return [init if first else None]
             case "api_retry":
-                message = " ".join(str(each) for each in (record.error_status, plain_text(record.error)) if each)
-                return [Retry(attempt=numbers.count(record.attempt, "attempt") or 0, message=message)]
+                return [retries.of_run(record.attempt, record.max_retries, record.error_status, record.error)]
             case "compact_boundary":
                 # The summary comes next.
                 self._is_compacted = True
@@ -233,11 +236,11 @@ class StreamReader:
         return _MAX_TURNS if answers[-1].terminal_reason == _MAX_TURNS else answers[-1].stop_reason
 
     def _error_message(self, exit: Exit) -> str | None:
+        last = self._results[-1] if self._results else None
         if self._has_shown_error:
-            return None
-        last = self._results[-1] if self._results else StreamRecord()
-        message = (plain_text(last.errors) or plain_text(last.result)) if last.is_error else ""
-        return message or "\n".join(self._stderr_tail) or _describe(exit)
+            return None if last is not None or exit.was_seen else exit.in_words
+        message = (plain_text(last.errors) or plain_text(last.result)) if last is not None and last.is_error else ""
+        return message or exit.why("\n".join(self._stderr_tail))
 
     def _note_usage(self, usage: Usage | None) -> None:
         if usage is not None:
@@ -258,7 +261,3 @@ def _is_cut_off(result: StreamRecord) -> bool:
     """Whether a result counts 0 tokens because its answer was cut off, though they were paid."""
     usage = result.usage or Usage()
     return (result.terminal_reason or "").startswith("aborted") and not (usage.input_tokens or usage.output_tokens)
-
-
-def _describe(exit: Exit) -> str:
-    return f"signal {exit.signal}" if exit.signal is not None else f"exit code {exit.code}"

@@ -28,6 +28,7 @@ class StreamRecord(Struct):
     type: str = ""
     tool_use_result: msgspec.Raw = msgspec.Raw()
     subtype: str | None = None
+    timestamp: Any = None
     command_uuid: str | None = None
     state: Any = None
     capabilities: Any = None
@@ -42,6 +43,7 @@ class StreamRecord(Struct):
     is_api_error_message: bool | None = None
     api_error_status: int | str | None = None
     attempt: Any = None
+    max_retries: Any = None
     error: Any = None
     error_status: int | str | None = None
     is_error: bool | None = None
@@ -55,6 +57,7 @@ class StreamRecord(Struct):
     duration_api_ms: Any = None
     total_cost_usd: Any = None
     usage: Usage | None = None
+    permission_denials: Any = None
 
 
 stream_decoder = msgspec.json.Decoder(StreamRecord)

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory.agents.claude.records import plain_text
+from backstory.lazy_regex import lazy_regex
 from backstory.model import Tool, ToolResult
 
 TOOLS = {
@@ -30,10 +31,10 @@ TOOLS = {
 
 PLAN_TOOL = "ExitPlanMode"
 REFUSED_BY_USER = "The user doesn't want to proceed"
-_WORDS_OF_REFUSAL = re.compile(r"the user said:\n(?!The user wants to clarify these questions)(.+)", re.DOTALL)
+_WORDS_OF_REFUSAL = lazy_regex(r"the user said:\n(?!The user wants to clarify these questions)(.+)", re.DOTALL)
 _QUESTION_TOOL = "AskUserQuestion"
 _ANSWERED_START = "User has answered your questions:"
-_ANSWER_IN_TEXT = re.compile(r'"="([^"]*)"')
+_ANSWER_IN_TEXT = lazy_regex(r'"="([^"]*)"')
 
 
 class _QuestionResult(Struct):
@@ -45,6 +46,12 @@ class _QuestionResult(Struct):
 def tool_of(name: str) -> Tool:
     """What kind of tool it is."""
     return TOOLS.get(name, Tool.OTHER)
+
+
+def path_in(given: dict[str, Any]) -> str | None:
+    """The file that a call is about, from what it was given."""
+    path = given.get("file_path") or given.get("notebook_path") or given.get("path")
+    return path if isinstance(path, str) else None
 
 
 def refusal(result: ToolResult) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
+from backstory.lazy_regex import lazy_regex
 
-BARE = re.compile(rb'\s*\{"(?:id|record_type|type)"\s*:')
-META = re.compile(rb'\s*\{"id"\s*:\s*"([^"\\]+)"\s*,\s*"timestamp"\s*:\s*"[^"]*"\s*,\s*"(?:instructions|git)"')
+BARE = lazy_regex(rb'\s*\{"(?:id|record_type|type)"\s*:')
+META = lazy_regex(rb'\s*\{"id"\s*:\s*"([^"\\]+)"\s*,\s*"timestamp"\s*:\s*"[^"]*"\s*,\s*"(?:instructions|git)"')
 """The first line of such a log."""
-_CWD = re.compile(rb"<environment_context>\s*(?:\\n\s*)*(?:<cwd>|Current working directory: )([^<\\\"]+)")
+_CWD = lazy_regex(rb"<environment_context>\s*(?:\\n\s*)*(?:<cwd>|Current working directory: )([^<\\\"]+)")
 
 
 def cwd_in(line: bytes) -> str:

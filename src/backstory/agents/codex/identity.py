@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 from backstory.agents import jsonl
 from backstory.agents.codex import bare_records
 from backstory.agents.codex.records import SessionMeta, SessionMetaLine, Source, SubAgent, ThreadSpawn, records_on
+from backstory.lazy_regex import lazy_regex
 from backstory.model import LogIdentity, Relation
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_OURS = re.compile(rb'"type"\s*:\s*"(?:session_meta|turn_context|response_item|event_msg|compacted|world_state)"')
-_PAYLOAD = re.compile(rb'"payload"\s*:')
-_META = re.compile(rb'"type"\s*:\s*"session_meta"')
-_ID = re.compile(rb'"id"\s*:\s*"([^"\\]+)"')
-_FORKED_FROM = re.compile(rb'"forked_from_id"\s*:\s*"([^"\\]+)"')
-_REVIEW_OF = re.compile(rb'"parent_thread_id"\s*:\s*"([^"\\]+)".*?"source"\s*:\s*\{\s*"subagent"\s*:\s*"')
-_SPAWNED_BY = re.compile(rb'"thread_spawn"\s*:\s*\{[^{}]*?"parent_thread_id"\s*:\s*"([^"\\]+)"')
-_FILE_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_OURS = lazy_regex(rb'"type"\s*:\s*"(?:session_meta|turn_context|response_item|event_msg|compacted|world_state)"')
+_PAYLOAD = lazy_regex(rb'"payload"\s*:')
+_META = lazy_regex(rb'"type"\s*:\s*"session_meta"')
+_ID = lazy_regex(rb'"id"\s*:\s*"([^"\\]+)"')
+_FORKED_FROM = lazy_regex(rb'"forked_from_id"\s*:\s*"([^"\\]+)"')
+_REVIEW_OF = lazy_regex(rb'"parent_thread_id"\s*:\s*"([^"\\]+)".*?"source"\s*:\s*\{\s*"subagent"\s*:\s*"')
+_SPAWNED_BY = lazy_regex(rb'"thread_spawn"\s*:\s*\{[^{}]*?"parent_thread_id"\s*:\s*"([^"\\]+)"')
+_FILE_ID = lazy_regex(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 def identify(path: Path, head: bytes) -> LogIdentity | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from backstory.agents import jsonl
@@ -10,6 +9,7 @@ from backstory.agents.codex.identity import identify
 from backstory.agents.codex.places import is_log, log_roots
 from backstory.agents.codex.reader import Reader
 from backstory.agents.codex.records import ResponseLine, records_on
+from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from backstory.model import LogIdentity
 
 
-_UNIQUE_ID = re.compile(r"[a-z]+_[0-9a-f-]{24,}$")
+_UNIQUE_ID = lazy_regex(r"[a-z]+_[0-9a-f-]{24,}$")
 
 
 class Logs:

@@ -7,20 +7,21 @@ from typing import Any
 
 from backstory.agents.codex.records import ResponseItem
 from backstory.agents.codex.values import text_of
+from backstory.lazy_regex import lazy_regex
 from backstory.model import Command
 
-_SYNTHETIC = re.compile(
+_SYNTHETIC = lazy_regex(
     r"\s*(?:# AGENTS\.md instructions"
     r"|<(?:environment_context|user_instructions|INSTRUCTIONS|permissions|turn_aborted|subagent_notification"
     r"|user_shell_command|user_action|skill|goal|goal_context|plugin|plugins_instructions|recommended_plugins"
     r"|collaboration_mode|personality_spec|model_switch|hook_prompt|app-context|apps_instructions"
     r"|codex_internal_context|realtime_conversation)\b)"
 )
-IDE_CONTEXT = re.compile(r"\A# Context from my IDE setup:.*?^## My request for Codex:\s*\n", re.DOTALL | re.MULTILINE)
-_SHELL_COMMAND = re.compile(
+IDE_CONTEXT = lazy_regex(r"\A# Context from my IDE setup:.*?^## My request for Codex:\s*\n", re.DOTALL | re.MULTILINE)
+_SHELL_COMMAND = lazy_regex(
     r"\s*<user_shell_command>\s*<command>\s*(.*?)\s*</command>\s*(?:<result>(.*?)</result>)?", re.DOTALL
 )
-_IMAGE_TAG = re.compile(r"\s*</?image\b[^>]*>\s*\Z")
+_IMAGE_TAG = lazy_regex(r"\s*</?image\b[^>]*>\s*\Z")
 
 
 def is_synthetic(item: ResponseItem, text: str) -> bool:

@@ -31,8 +31,10 @@ from backstory.agents.codex.records import (
     TurnItem,
     records_on,
 )
+from backstory.agents.codex.retries import retry_of
 from backstory.agents.codex.tools import event_failed, item_failed, nested_call
 from backstory.agents.codex.values import code_of, plain_text
+from backstory.lazy_regex import lazy_regex
 from backstory.model import (
     AssistantText,
     Compacted,
@@ -45,14 +47,13 @@ from backstory.model import (
     Outcome,
     Parsed,
     Plan,
-    Retry,
     Thinking,
 )
 
 _UNTOLD_MAX = 8
 _STARTS = ("task_started", "turn_started")
 _ROLES_ASKING = ("user", "developer", "system")
-_PROPOSED = re.compile(r"<proposed_plan>\s*(.*?)\s*</proposed_plan>", re.DOTALL)
+_PROPOSED = lazy_regex(r"<proposed_plan>\s*(.*?)\s*</proposed_plan>", re.DOTALL)
 
 
 class Reader(Fold):
@@ -213,7 +214,7 @@ class Reader(Fold):
                 self._state.task_error = payload.message or ""
                 return [Error(message=payload.message or "", code=code_of(payload.codex_error_info))]
             case "stream_error":
-                return [Retry(message=payload.message or "")]
+                return [retry_of(payload.message or "")]
             case "warning" | "guardian_warning" | "deprecation_notice":
                 return [Hook(name=payload.type, output=payload.message or payload.summary or "")]
             case kind:

@@ -160,6 +160,8 @@ class EventMsg(Struct):
     duration_ms: numbers.Count = None
     reason: str | None = None
     num_turns: numbers.Count = None
+    changes: Any = None
+    started_at_ms: Any = None
     thread_name: str | None = None
     exit_code: int | None = None
     success: bool | None = None

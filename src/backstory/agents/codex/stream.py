@@ -5,8 +5,6 @@ Only ``turn.completed`` and ``turn.failed`` say how it ended; calls that Codex r
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +15,14 @@ from backstory.agents import jsonl
 from backstory.agents.codex.fitting import decode_fitting, fitted
 from backstory.agents.codex.kinds import KEPT_STREAM, KEPT_STREAM_ITEMS
 from backstory.agents.codex.records import ItemResult, TurnError
-from backstory.agents.codex.tools import TOOLS, arguments_of
+from backstory.agents.codex.refusals import DECLINED, refused_on_stderr
+from backstory.agents.codex.retries import is_retry, retry_of
+from backstory.agents.codex.tools import TOOLS, arguments_of, inner_command
 from backstory.agents.codex.usage import Usage, added_to
 from backstory.agents.codex.values import plain_text
 from backstory.agents.contract import Ending, SteerState, Streamed
 from backstory.agents.turn_fold import UnknownCounts
+from backstory.lazy_regex import lazy_regex
 from backstory.model import (
     AssistantText,
     Complete,
@@ -31,7 +32,6 @@ from backstory.model import (
     Init,
     Outcome,
     Plan,
-    Retry,
     Thinking,
     Tokens,
     Tool,
@@ -43,11 +43,8 @@ if TYPE_CHECKING:
     from backstory.agents.contract import Exit
 
 _STDERR_LINES_HELD_MAX = 20
-_RETRYING = re.compile(r"Reconnecting\b|.*\bretrying \d+/\d+")
-_ATTEMPT = re.compile(r"\b(\d+)/\d+")
-_SHELLS = frozenset({"bash", "sh", "zsh"})
-_TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
-_STDERR_ERROR = re.compile(r"(?:^|\s)ERROR\s+(?:[^\s{]+\{[^}]*\}:?\s*)*(?:[\w:]*\w:\s+)?(?:error=)?(.*)")
+_TERMINAL_CODES = lazy_regex(r"\x1b\[[0-9;]*m")
+_STDERR_ERROR = lazy_regex(r"(?:^|\s)ERROR\s+(?:[^\s{]+\{[^}]*\}:?\s*)*(?:[\w:]*\w:\s+)?(?:error=)?(.*)")
 
 
 class _FileChange(Struct):
@@ -102,6 +99,7 @@ class StreamReader:
         self._usage: Usage | None = None
         self._last_error = ""
         self._said_why = False
+        self._refused: list[ToolCall] = []
         self._held: deque[str] = deque(maxlen=_STDERR_LINES_HELD_MAX)
 
     def read(self, line: bytes) -> Streamed:
@@ -122,6 +120,8 @@ class StreamReader:
         text = _TERMINAL_CODES.sub("", line.decode("utf-8", "replace")).strip()
         if found := _STDERR_ERROR.search(text):
             self._said_why = True
+            if (refused := refused_on_stderr(found.group(1))) is not None:
+                self._refused.append(_with_inner_command(refused))
             return [Error(message=found.group(1), code="stderr")]
         if text:
             self._held.append(text)
@@ -137,6 +137,7 @@ class StreamReader:
             # A run is a thread of its own, so the thread's total is the run's.
             tokens=added_to(Tokens(), usage) if usage else Tokens(),
             tokens_source="reported" if usage else None,
+            refused=list(self._refused),
         )
 
     # records ------------------------------------------------------------------------------------------------
@@ -191,20 +192,21 @@ class StreamReader:
             return [] if item.type in KEPT_STREAM_ITEMS else [self.unknown.emit(f"item/{item.type}")]
         was_told = call.tool_use_id in self._calls
         self._calls.discard(call.tool_use_id)
+        if item.status == DECLINED:
+            self._refused.append(call)
         result = ToolResult(
             tool_use_id=call.tool_use_id,
             tool_name=call.tool_name,
             tool=call.tool,
             file_path=call.file_path,
             content=_result_told(item),
-            is_error=item.status in ("failed", "declined") or item.exit_code not in (None, 0),
+            is_error=item.status in ("failed", DECLINED) or item.exit_code not in (None, 0),
         )
         return [None if was_told else call, result]
 
     def _error(self, message: str) -> list[Event | None]:
-        if _RETRYING.match(message):
-            attempt = _ATTEMPT.search(message)
-            return [Retry(attempt=int(attempt.group(1)) if attempt else 0, message=message)]
+        if is_retry(message):
+            return [retry_of(message)]
         # The turn's failure says it again; it is remembered for a run that is cut off before that.
         self._last_error = message
         return []
@@ -230,9 +232,7 @@ class StreamReader:
         if self._failed:
             return None
         error = self._last_error or "\n".join(self._held)
-        if error or self._said_why:
-            return error or None
-        return f"signal {exit.signal}" if exit.signal is not None else f"exit code {exit.code}"
+        return None if self._said_why and not error and exit.was_seen else exit.why(error)
 
 
 def _call_told(item: _Item) -> ToolCall | None:
@@ -240,7 +240,7 @@ def _call_told(item: _Item) -> ToolCall | None:
     path, given = None, dict[str, Any]()
     match item.type:
         case "command_execution":
-            name, given = "shell", {"command": _inner_command(item.command or "")}
+            name, given = "shell", {"command": inner_command(item.command or "")}
         case "file_change":
             path = next((each.path for each in _changes(item)), None)
             name, given = "apply_patch", {"changes": item.changes}
@@ -275,14 +275,9 @@ def _changes(item: _Item) -> list[_FileChange]:
     return [fitted(each, _FileChange) for each in item.changes or () if isinstance(each, dict)]
 
 
-def _inner_command(command: str) -> str:
-    """A command without the shell that Codex starts for it."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return command
-    is_wrapped = len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1] in ("-lc", "-c")
-    return words[2] if is_wrapped else command
+def _with_inner_command(call: ToolCall) -> ToolCall:
+    command = call.input.get("command")
+    return msgspec.structs.replace(call, input={"command": inner_command(command)}) if command else call
 
 
 def _error_text(error: TurnError | str | None) -> str:

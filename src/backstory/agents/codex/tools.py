@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from msgspec import UNSET, Struct
 from backstory.agents.codex.fitting import fitted
 from backstory.agents.codex.records import EventMsg, ItemResult, McpResult, ResponseItem, TurnItem
 from backstory.agents.codex.values import plain_text
+from backstory.lazy_regex import lazy_regex
 from backstory.model import Event, Tool, ToolCall, ToolResult
 
 TOOLS = {
@@ -31,10 +33,11 @@ TOOLS = {
     "spawn": Tool.TASK,
 }
 
-_PATCHED = re.compile(r"^\*\*\* (?:Update|Add|Delete) File: (.+?)\s*$", re.MULTILINE)
-_EXIT = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)", re.MULTILINE)
-_ENVELOPE = re.compile(r"(?:Chunk ID|Exit code|Wall time|Process exited|Script )")
-_FAILED = re.compile(
+_SHELLS = frozenset({"bash", "sh", "zsh"})
+_PATCHED = lazy_regex(r"^\*\*\* (?:Update|Add|Delete) File: (.+?)\s*$", re.MULTILINE)
+_EXIT = lazy_regex(r"^(?:Process exited with code|Exit code:) (-?\d+)", re.MULTILINE)
+_ENVELOPE = lazy_regex(r"(?:Chunk ID|Exit code|Wall time|Process exited|Script )")
+_FAILED = lazy_regex(
     "apply_patch verification failed|failed to parse function arguments|unsupported call|exec_command failed"
     "|write_stdin failed|Script failed|(?:Wall time: [^\n]*\n)?aborted(?: by user)?$"
 )
@@ -86,6 +89,16 @@ def arguments_of(arguments: dict[str, Any] | str | None) -> dict[str, Any]:
     except (msgspec.DecodeError, RecursionError):
         given = None
     return given if isinstance(given, dict) else {"arguments": arguments}
+
+
+def inner_command(command: str) -> str:
+    """A command without the shell that Codex starts for it."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return command
+    is_wrapped = len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1] in ("-lc", "-c")
+    return words[2] if is_wrapped else command
 
 
 def output_of(output: Any) -> tuple[str, bool]:

@@ -15,13 +15,14 @@ from msgspec import Struct, field
 
 from backstory import ids
 from backstory.agents import jsonl
+from backstory.lazy_regex import lazy_regex
 
 _ROOT_KEYS = frozenset({"sessionId", "startTime", "chatMessages", "timeline", "selectedModel"})
 _BOM = b"\xef\xbb\xbf"
-_OPENING = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:sessionId|startTime|chatMessages|timeline|selectedModel)"\s*:')
-_INDENT = re.compile(rb'(?:\xef\xbb\xbf)?\{\r?\n([ \t]{1,16})"')
-_SESSION = re.compile(rb'"sessionId"\s*:\s*"([^"\\]{1,200})"')
-_STARTED = re.compile(rb'"startTime"\s*:\s*"([^"\\]{1,40})"')
+_OPENING = lazy_regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:sessionId|startTime|chatMessages|timeline|selectedModel)"\s*:')
+_INDENT = lazy_regex(rb'(?:\xef\xbb\xbf)?\{\r?\n([ \t]{1,16})"')
+_SESSION = lazy_regex(rb'"sessionId"\s*:\s*"([^"\\]{1,200})"')
+_STARTED = lazy_regex(rb'"startTime"\s*:\s*"([^"\\]{1,40})"')
 _any = msgspec.json.Decoder()
 
 

@@ -9,6 +9,7 @@ from backstory.agents.copilot import document
 from backstory.agents.copilot.fold import Fold
 from backstory.agents.copilot.values import as_text, as_time_ms, attachments_in, hooks, plain_text
 from backstory.conversation.context import strip_context
+from backstory.lazy_regex import lazy_regex
 from backstory.model import (
     AssistantText,
     Error,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 _MESSAGES_BYTES_MAX = 4 * 1024 * 1024
 """So many bytes of a document's messages wait for a timeline that repeats them."""
-_ADDED = re.compile(r"\s*<(current_datetime|reminder)>.*?</\1>", re.DOTALL)
+_ADDED = lazy_regex(r"\s*<(current_datetime|reminder)>.*?</\1>", re.DOTALL)
 """What the earliest builds put behind a prompt."""
 
 

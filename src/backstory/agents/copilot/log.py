@@ -48,6 +48,7 @@ from backstory.agents.copilot.values import (
     prompt_of,
 )
 from backstory.conversation.context import strip_context
+from backstory.lazy_regex import lazy_regex
 from backstory.model import (
     AssistantText,
     Command,
@@ -93,9 +94,9 @@ KEPT = frozenset(
 """Types whose records say nothing that is shown; their bytes are kept."""
 KEPT_PREFIX = "model."
 """A compaction by hand leaves its request to the model in the log, with all that the model was sent."""
-_FILE_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-_NOT_TYPED = re.compile(r"agent-|autopilot$|hook|inbox|jit|notification|sidekick|skill|system")
-_DOCUMENT_ID = re.compile(r"session_([0-9a-f-]{36})_\d+$")
+_FILE_ID = lazy_regex(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_NOT_TYPED = lazy_regex(r"agent-|autopilot$|hook|inbox|jit|notification|sidekick|skill|system")
+_DOCUMENT_ID = lazy_regex(r"session_([0-9a-f-]{36})_\d+$")
 
 
 class Logs:

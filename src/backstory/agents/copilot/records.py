@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +12,14 @@ from backstory.agents import (
     jsonl,
 )
 from backstory.agents.copilot.values import as_text
+from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     pass
 
 _STARTS_TRIED_MAX = 4
-_START = re.compile(rb'\{"type": ?"([a-z_]+(?:\.[A-Za-z_]+)*)", ?"data": ?\{')
-_TYPES = re.compile(
+_START = lazy_regex(rb'\{"type": ?"([a-z_]+(?:\.[A-Za-z_]+)*)", ?"data": ?\{')
+_TYPES = lazy_regex(
     r"(?:abort|(?:assistant|hook|model|permission|session|skill|subagent|system|tool|user)\.[A-Za-z_.]+)$"
 )
 

@@ -20,6 +20,7 @@ from msgspec import Struct, field
 
 from backstory.agents.copilot.store import Place
 from backstory.agents.lines import lines_of
+from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,17 +33,17 @@ _FORGE_TOOL = "github-mcp-server-"
 _FORGE_REFS = (("pull_request", "pullNumber", "pr"), ("issue", "issue_number", "issue"), ("commit", "sha", "commit"))
 """A word in a tool's name, the argument that names something then, and what it names."""
 _SHELL_REFS = (
-    (re.compile(r"\bgh\s+pr\s+(?:create|checkout|view|merge)\b"),
-     re.compile(r"https://github\.com/[^/\s]+/[^/\s]+/pull/(\d+)", re.ASCII), "pr"),
-    (re.compile(r"gh issue create"),
-     re.compile(r"https://github\.com/[^/\s]+/[^/\s]+/issues/(\d+)", re.ASCII), "issue"),
-    (re.compile(r"\bgit\s+commit\b"), re.compile(r"\[[A-Za-z0-9_/.-]+\s+([0-9a-f]{7,40})\]"), "commit"),
+    (lazy_regex(r"\bgh\s+pr\s+(?:create|checkout|view|merge)\b"),
+     lazy_regex(r"https://github\.com/[^/\s]+/[^/\s]+/pull/(\d+)", re.ASCII), "pr"),
+    (lazy_regex(r"gh issue create"),
+     lazy_regex(r"https://github\.com/[^/\s]+/[^/\s]+/issues/(\d+)", re.ASCII), "issue"),
+    (lazy_regex(r"\bgit\s+commit\b"), lazy_regex(r"\[[A-Za-z0-9_/.-]+\s+([0-9a-f]{7,40})\]"), "commit"),
 )  # fmt: skip
 """What a command does, where its output names what it did it to, and what that is."""
-_CHECKPOINT = re.compile(r"checkpoints/[^/]+\.md$")
-_CHECKPOINT_NUMBER = re.compile(r"(\d{1,9})-", re.ASCII)
-_MADE = re.compile(r"files/[^/]+$")
-_OPENING, _CLOSING = re.compile(r"<(\w+)>"), re.compile(r"</(\w+)>")
+_CHECKPOINT = lazy_regex(r"checkpoints/[^/]+\.md$")
+_CHECKPOINT_NUMBER = lazy_regex(r"(\d{1,9})-", re.ASCII)
+_MADE = lazy_regex(r"files/[^/]+$")
+_OPENING, _CLOSING = lazy_regex(r"<(\w+)>"), lazy_regex(r"</(\w+)>")
 _BLANKS = "\t\n\v\f\r \xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000\ufeff"
 """What JavaScript trims off."""
 

@@ -10,6 +10,7 @@ import msgspec
 
 from backstory.agents.contract import SidecarContent
 from backstory.agents.copilot.places import LOG
+from backstory.lazy_regex import lazy_regex
 from backstory.model import (
     ToolResult,
 )
@@ -23,11 +24,11 @@ BESIDE = frozenset({WORKSPACE, PLAN, "autopilot-objective.json", "client-metadat
 MADE = frozenset({"files", "research"})
 """The folders of what a session made, text or not."""
 INDEX = "checkpoints/index.md"
-_CHECKPOINT = re.compile(r"checkpoints/0*(\d{1,9})(?:-[^/]*)?\.md$")
-_INDEXED = re.compile(r"^\| *(\d{1,9}) *\| *(.*?) *\| *[^|]*\|\s*$", re.MULTILINE)
-_YAML_PAIR = re.compile(r"([A-Za-z_][A-Za-z0-9_]*):(?: +(.*))?$")
-_YAML_BLOCK = re.compile(r"[|>][+-]?$")
-_YAML_NOT_TEXT = re.compile(r"[\[\]{}&*!%@`?,|>#]|-(?: |$)")
+_CHECKPOINT = lazy_regex(r"checkpoints/0*(\d{1,9})(?:-[^/]*)?\.md$")
+_INDEXED = lazy_regex(r"^\| *(\d{1,9}) *\| *(.*?) *\| *[^|]*\|\s*$", re.MULTILINE)
+_YAML_PAIR = lazy_regex(r"([A-Za-z_][A-Za-z0-9_]*):(?: +(.*))?$")
+_YAML_BLOCK = lazy_regex(r"[|>][+-]?$")
+_YAML_NOT_TEXT = lazy_regex(r"[\[\]{}&*!%@`?,|>#]|-(?: |$)")
 _YAML_NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
 _TITLE_CHARS_MAX = 1_000
 _text_decoder = msgspec.json.Decoder(str)

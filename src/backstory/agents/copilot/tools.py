@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backstory.agents.copilot.values import as_number, as_text, message_text, plain_text
+from backstory.lazy_regex import lazy_regex
 from backstory.model import (
     Tool,
 )
@@ -46,8 +47,8 @@ TOOLS = {
 EDITOR_COMMANDS = {"view": Tool.READ, "create": Tool.WRITE}
 """What ``str_replace_editor`` does when it does not edit."""
 _PATH_MAX = 1_000
-_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
-_EXIT_CODE = re.compile(r"<(?:shellId: \S+ completed|exited) with exit code (-?\d+)>\s*$")
+_PATCHED = lazy_regex(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
+_EXIT_CODE = lazy_regex(r"<(?:shellId: \S+ completed|exited) with exit code (-?\d+)>\s*$")
 _any_decoder = msgspec.json.Decoder()
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from backstory.agents import (
     numbers,
 )
+from backstory.lazy_regex import lazy_regex
 from backstory.model import (
     Event,
     Hook,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _USAGE = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "reasoningTokens")
 _NUMBER_MAX = 2**63
 """Beyond it JSON's numbers are not exact, and none of these logs' are meant to be so large."""
-_SENT_AT = re.compile(r"<current_datetime>[^<]*</current_datetime>\s*")
+_SENT_AT = lazy_regex(r"<current_datetime>[^<]*</current_datetime>\s*")
 
 
 def camel(name: str) -> str:

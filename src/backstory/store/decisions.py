@@ -1,0 +1,172 @@
+"""What people decided about a session, with the times: read as values, and written as another store has it.
+
+Names and removals stand in the tables of sessions, branches and turns; ``meta`` holds when each was decided, so that an
+older copy does not undo a later decision. Functions never commit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from backstory import ids
+from backstory.store import branches, kinds, turns
+from backstory.store.plan import BRANCH, NAME, TURN, Decide, Decisions, SessionState, StoreState, Value, about_branch
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    import apsw
+
+DECIDED = "decided "
+"""In meta, before a session's uid: when what was decided about it, ms, as JSON."""
+ALL = "1"
+
+
+def note(db: apsw.Connection, session_id: int, abouts: Iterable[str], now: int) -> None:
+    """Note that these things about a session were decided now: always later than what was decided before."""
+    uid = str(db.execute("select uid from sessions where id = ?", (session_id,)).get)
+    at = _times(db, uid)
+    _set_times(db, uid, at | {about: max(now, at.get(about, 0) + 1) for about in abouts})
+
+
+def forget(db: apsw.Connection, uid: str) -> None:
+    """Drop the times of what was decided about a session that is removed."""
+    db.execute("delete from meta where key = ?", (DECIDED + uid,))
+
+
+def _times(db: apsw.Connection, uid: str) -> dict[str, int]:
+    found = db.execute("select value from meta where key = ?", (DECIDED + uid,)).get
+    return _parsed(found)
+
+
+def _parsed(found: object) -> dict[str, int]:
+    times = msgspec.json.decode(str(found)) if found is not None else {}
+    return {str(about): int(ms) for about, ms in times.items()}
+
+
+def _set_times(db: apsw.Connection, uid: str, at: Mapping[str, int]) -> None:
+    if at:
+        written = msgspec.json.encode(dict(sorted(at.items()))).decode()
+        db.execute("insert or replace into meta(key, value) values (?, ?)", (DECIDED + uid, written))
+    else:
+        forget(db, uid)
+
+
+def store_state(db: apsw.Connection, uids: Collection[str] | None = None) -> StoreState:
+    """A store as a plan needs it: of all sessions, or of these."""
+    removed: list[Any] = db.execute("select uid, at from forgotten").fetchall()
+    return StoreState(
+        store_id=str(db.execute("select value from meta where key = 'store_id'").get),
+        sessions=session_states(db, uids=uids),
+        removed={ids.session_identity(uid): at for uid, at in removed},
+    )
+
+
+def session_states(
+    db: apsw.Connection, source: str = "main", *, uids: Collection[str] | None = None
+) -> dict[str, SessionState]:
+    """Sessions of a store as a plan needs them, by uid."""
+    wanted, bound = (ALL, ()) if uids is None else ("s.uid in (select value from json_each(?))", (_as_json(uids),))
+    rows: list[Any] = db.execute(
+        "select s.id, s.uid, s.owner, s.owner is null and s.elsewhere is not null, s.name, s.leaf_uid, s.leaf_seq, "
+        "m.value, s.next_seq, s.project, s.branch, s.completed, "
+        f"(select count(*) from {source}.turns where session_id = s.id and tokens_source is not null) "
+        f"from {source}.sessions s left join {source}.meta m on m.key = '{DECIDED}' || s.uid where {wanted}",
+        bound,
+    ).fetchall()
+    of_turns, of_branches = _turns(db, source, wanted, bound), _branches(db, source, wanted, bound)
+    found = dict[str, SessionState]()
+    for session_id, uid, owner, is_borrowed, name, leaf_uid, leaf_seq, times, *content in rows:
+        told = of_turns.get(session_id, [])
+        removed = {turn: ms for turn, _, ms, _, _ in told if ms is not None}
+        values: dict[str, Value] = {NAME: name, **of_branches.get(session_id, {})}
+        values |= {f"{TURN}{turn}": ms for turn, ms in removed.items()}
+        found[uid] = SessionState(
+            uid=uid,
+            owner=owner,
+            is_borrowed=bool(is_borrowed),
+            content=tuple(content),
+            decided=Decisions(values=values, at=_parsed(times), leaf=(leaf_uid, leaf_seq)),
+            turns=frozenset(turn for turn, *_ in told),
+            finished=frozenset(turn for turn, has_ended, ms, _, _ in told if has_ended and ms is None),
+            pruned={turn: removed[turn] for turn, _, _, is_pruned, _ in told if is_pruned},
+            last_started=max((started or 0 for *_, started in told), default=0),
+        )
+    return found
+
+
+def _turns(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, ...]) -> dict[int, list[tuple[Any, ...]]]:
+    """Of each turn: uid, whether it ended, when it was removed, whether it was pruned, when it began."""
+    rows: list[Any] = db.execute(
+        "select t.session_id, t.uid, t.outcome is not null, t.removed, t.removed is not null and t.prompt = '' "
+        f"and not exists (select 1 from {source}.events e where e.session_id = t.session_id "
+        f"and e.seq between t.first_seq and t.last_seq and e.kind in {kinds.CONTENT}), t.started "
+        f"from {source}.turns t join {source}.sessions s on s.id = t.session_id where {wanted}",
+        bound,
+    ).fetchall()
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for session_id, *told in rows:
+        found.setdefault(session_id, []).append(tuple(told))
+    return found
+
+
+def _branches(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, ...]) -> dict[int, dict[str, Value]]:
+    rows: list[Any] = db.execute(
+        "select b.session_id, b.name, b.leaf_uid, b.leaf_seq, b.created "
+        f"from {source}.branches b join {source}.sessions s on s.id = b.session_id where {wanted}",
+        bound,
+    ).fetchall()
+    found: dict[int, dict[str, Value]] = {}
+    for session_id, name, *at in rows:
+        found.setdefault(session_id, {})[about_branch(name)] = (name, at[0], at[1], at[2])
+    return found
+
+
+def write_step(db: apsw.Connection, step: Decide) -> None:
+    """Write the decisions of a plan, unless others were made here since it was made."""
+    current = session_states(db, uids=[step.uid]).get(step.uid)
+    if current is None or current.decided.at != step.before.at:
+        return
+    # Where a session continues may have changed since, and only its owner says so.
+    is_same = step.decided.leaf == step.before.leaf
+    write(db, step.uid, replace(step.decided, leaf=current.decided.leaf) if is_same else step.decided, step.known)
+
+
+def write(db: apsw.Connection, uid: str, decided: Decisions, known: Collection[str]) -> None:
+    """Have a session's decisions be these. ``known``: the turns of the store where they were made."""
+    session_id = int(db.execute("select id from sessions where uid = ?", (uid,)).get)
+    name = decided.values.get(NAME, "")
+    db.execute(
+        "update sessions set name = ?, leaf_uid = ?, leaf_seq = ? where id = ?", (name, *decided.leaf, session_id)
+    )
+    _write_removed(db, session_id, decided)
+    _write_branches(db, session_id, decided, known)
+    _set_times(db, uid, decided.at)
+    turns.sum_up(db, session_id)
+
+
+def _write_removed(db: apsw.Connection, session_id: int, decided: Decisions) -> None:
+    rows: list[Any] = db.execute("select uid, removed from turns where session_id = ?", (session_id,)).fetchall()
+    changed = [(when, session_id, turn) for turn, ms in rows if (when := decided.values.get(f"{TURN}{turn}")) != ms]
+    db.executemany("update turns set removed = ? where session_id = ? and uid = ?", changed)
+
+
+def _write_branches(db: apsw.Connection, session_id: int, decided: Decisions, known: Collection[str]) -> None:
+    rows: list[Any] = db.execute(
+        "select name, leaf_uid, leaf_seq, created from branches where session_id = ?", (session_id,)
+    ).fetchall()
+    here = {about_branch(named[0]): tuple(named) for named in rows}
+    wanted = {about: value for about, value in decided.values.items() if about.startswith(BRANCH)}
+    for about in here.keys() - wanted.keys():
+        branches.unname_branch(db, session_id, here[about][0])
+    for about, value in wanted.items():
+        if here.get(about) != value and isinstance(value, tuple):
+            branches.put_name(db, session_id, value)
+            branches.follow_unknown(db, session_id, value[0], known)
+
+
+def _as_json(uids: Collection[str]) -> str:
+    return kinds.json_list(sorted(uids))

@@ -1,0 +1,58 @@
+"""Which sessions run at this moment, and what is known of a run before it is stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from backstory.projects import git
+from backstory.runs.spool import SPOOLS, waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from backstory.runs.spool import Run, Spool
+    from backstory.store import Session
+
+
+def running_runs(home: Path) -> list[tuple[Spool, Run]]:
+    """The runs whose agent is alive, the oldest first."""
+    return [(spool, run) for spool in waiting(home / SPOOLS) if (run := spool.run) is not None and spool.is_alive]
+
+
+def sessions_running(home: Path, store: Path, worktree: Path) -> dict[str, list[Run]]:
+    """The runs of a store's sessions, by uid: those in a worktree if there are any, else those in all of them."""
+    runs = [run for _, run in running_runs(home) if Path(run.store) == store]
+    near = [run for run in runs if (git.repository_root(Path(run.cwd)) or Path(run.cwd)) == worktree]
+    found: dict[str, list[Run]] = {}
+    for run in near or runs:
+        found.setdefault(run.session_uid, []).append(run)
+    return found
+
+
+def is_running(home: Path, uid: str, store: Path, now: int, report: Callable[[str], None]) -> bool:
+    """Whether somebody runs a session of a store: an agent, a process that has the right to, or another machine."""
+    from backstory.runs.lease import host, is_held
+    from backstory.store.queue import Queue
+
+    if is_held(home, uid) or any(run.session_uid == uid for _, run in running_runs(home)):
+        return True
+    with Queue(store, report) as queue:
+        owner = queue.owner(uid)
+    return owner is not None and owner.host != host() and owner.is_fresh(now)
+
+
+def with_runs(session: Session, runs: Sequence[Run]) -> Session:
+    """A session with its runs that no store has yet: they count as turns, and say what it is about."""
+    return msgspec.structs.replace(with_title(session, runs), turns=session.turns + len(runs)) if runs else session
+
+
+def with_title(session: Session, runs: Sequence[Run]) -> Session:
+    """A session with what its runs say of it: which agents it has, and of a new one what it is about."""
+    return msgspec.structs.replace(
+        session,
+        agents=tuple(sorted({*session.agents, *(run.agent for run in runs)})),
+        first_prompt=session.first_prompt or runs[0].prompt,
+    )

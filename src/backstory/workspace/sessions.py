@@ -1,0 +1,148 @@
+"""Sessions as every face lists them: values, which of them are asked for, and what they are as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from backstory.bounds import iso
+
+if TYPE_CHECKING:
+    from backstory.derive.pricing import Cost
+    from backstory.store import Session
+
+UID_SHOWN = 12
+"""So many letters of a uid are shown where no other session's begins with them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFilter:
+    """Which sessions are listed."""
+
+    everywhere: bool = False
+    """Every project's, not only those of the folder that is asked from."""
+    agent: str | None = None
+    subagents: bool = False
+    """Also the sessions of subagents."""
+    unread: bool = False
+    """Also files that are kept and that no agent's reader understands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Which part of a list: so many sessions (0: all), from the top or behind one that was listed."""
+
+    limit: int = 50
+    after: ListedSession | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedSession:
+    """One session of a list. ``label`` names it; times are in ms since 1970 except ``created`` (ISO 8601)."""
+
+    label: str
+    """Its number where commands here take that for this session, else so much of its uid as is its own."""
+    heading: str
+    """What it is about, in a line; '' where nobody asked for anything."""
+    project_name: str
+    uid: str
+    number: str | None
+    name: str
+    title: str | None
+    first_prompt: str | None
+    agents: tuple[str, ...]
+    project: str | None
+    repository: str | None
+    branch: str | None
+    cwd: str | None
+    created: str
+    last_active: int | None
+    turns: int
+    events: int
+    completed: bool | None
+    outcome: str | None
+    """How its last turn ended; None while that is open, or the session runs."""
+    duration_ms: int | None
+    cost: Cost
+    native_id: str | None
+    parent_uid: str | None
+    relation: str | None
+    elsewhere: str | None
+    """The store from elsewhere that it was taken from, or is in."""
+    is_conflict: bool
+    """Whether it claims to be a session that the home store knows from another place."""
+    is_running: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPage:
+    """A part of a list of sessions, the last active first."""
+
+    sessions: tuple[ListedSession, ...]
+    total: int
+    """How many sessions the whole list has."""
+    has_more: bool
+
+
+def listed(session: Session, cost: Cost, *, label: str, is_conflict: bool, is_running: bool) -> ListedSession:
+    """A session of a store as it is listed."""
+    return ListedSession(
+        label=label,
+        heading=session.shown_title,
+        project_name=session.shown_project,
+        uid=session.uid,
+        number=session.shown_number,
+        name=session.name,
+        title=session.title,
+        first_prompt=session.first_prompt,
+        agents=session.agents,
+        project=session.project,
+        repository=session.repository,
+        branch=session.branch,
+        cwd=session.cwd,
+        created=session.created,
+        last_active=session.last_active,
+        turns=session.turns,
+        events=session.events,
+        completed=None if session.completed is None else bool(session.completed),
+        outcome=None if is_running else session.outcome,
+        duration_ms=session.duration_ms,
+        cost=cost,
+        native_id=session.native_id,
+        parent_uid=session.parent_uid,
+        relation=session.relation,
+        elsewhere=session.elsewhere,
+        is_conflict=is_conflict,
+        is_running=is_running,
+    )
+
+
+def as_json(session: ListedSession) -> dict[str, Any]:
+    """A session as ``list --json`` and ``show --json`` print it."""
+    return {
+        "number": session.number,
+        "uid": session.uid,
+        "name": session.name or session.number or session.heading,
+        "title": session.title,
+        "first_prompt": session.first_prompt,
+        "agents": session.agents,
+        "project": session.project,
+        "repository": session.repository,
+        "branch": session.branch,
+        "cwd": session.cwd,
+        "created": session.created,
+        "last_active": iso(session.last_active),
+        "turns": session.turns,
+        "events": session.events,
+        "completed": session.completed,
+        "outcome": session.outcome,
+        "duration_ms": session.duration_ms,
+        "cost_usd": session.cost.usd,
+        "cost_kind": session.cost.kind,
+        "low_usd": session.cost.low_usd,
+        "native_id": session.native_id,
+        "parent": session.parent_uid,
+        "relation": session.relation,
+        "from_elsewhere": session.elsewhere is not None,
+        "conflict": session.is_conflict,
+    }

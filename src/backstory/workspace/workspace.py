@@ -1,0 +1,203 @@
+"""One person, one folder, one machine: which session is meant, decided once for every command and every face.
+
+>>> workspace = Workspace(lambda: config, home, folder)    # doctest: +SKIP
+>>> workspace.resolve("S3"), workspace.default()           # doctest: +SKIP
+>>> workspace.target("S3@12")                              # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from backstory.errors import (
+    BackstoryError,
+    BranchNotFound,
+    NoSessionHere,
+    SessionAmbiguous,
+    SessionNotFound,
+    SeveralRunHere,
+)  # fmt: skip
+from backstory.lazy_regex import lazy_regex
+from backstory.workspace.located import LocatedSession
+from backstory.workspace.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from backstory.config import Config
+    from backstory.store import Session, Store
+    from backstory.workspace.reader import Reader
+    from backstory.workspace.targets import Target
+
+NUMBERED = lazy_regex(r"[Ss][0-9]+")
+TITLE_CHARS = 40
+"""So much of a session's title stands beside it in an error."""
+
+
+def now_ms() -> int:
+    """The time, in ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class Workspace(Stores):
+    """What is meant by the words that a person uses in ``folder``. ``home``: the machine's folder.
+
+    ``config`` reads the settings; it is called when the first of them is asked for. ``store``: the one that was named.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        home: Path,
+        folder: Path,
+        *,
+        store: str | None = None,
+        now: Callable[[], int] = now_ms,
+    ) -> None:
+        super().__init__(home, folder, store, now)
+        self._read_config = config
+
+    @cached_property
+    def config(self) -> Config:
+        """The settings in force here."""
+        return self._read_config()
+
+    @cached_property
+    def reader(self) -> Reader:
+        """What the stores to read from say."""
+        from backstory.workspace.reader import Reader
+
+        return Reader(self)
+
+    def resolve(self, words: str) -> LocatedSession:
+        """The session that is meant, in the nearest store that has it.
+
+        Raises SessionNotFound, SessionAmbiguous: also where the start of a uid fits another session of another store.
+        """
+        found: LocatedSession | None = None
+        # A number means a session of this project, also where its store comes from elsewhere.
+        is_number = bool(NUMBERED.fullmatch(words))
+        for store in sorted(self.stores, key=lambda each: is_number and not each.is_elsewhere):
+            if not store.exists:
+                continue
+            try:
+                other = self._nearest(store, store.session(words.encode("utf-8", "replace").decode()))
+            except SessionNotFound:
+                continue
+            if found is None:
+                found = other
+                if not _is_start(words, found.session):
+                    break
+            elif other.session.uid != found.session.uid:
+                raise SessionAmbiguous(words, [_candidate(each.session) for each in (found, other)])
+        found = found or (None if is_number or self.named else self._found_ahead(words))
+        if found is None:
+            raise SessionNotFound(words)
+        return found
+
+    def _found_ahead(self, words: str) -> LocatedSession | None:
+        """The session that is meant, where the home store does not have it yet: it runs in another project."""
+        for store in self.known_projects.ahead():
+            with suppress(SessionNotFound):
+                return LocatedSession(store, store.session(words.encode("utf-8", "replace").decode()))
+        return None
+
+    def _nearest(self, store: Store, session: Session) -> LocatedSession:
+        """A session where it was found; one that was taken from this project's store from elsewhere as it is there."""
+        project = self.project_store
+        is_taken = project.is_elsewhere and session.elsewhere == str(project.path) and store.path != project.path
+        if is_taken and project.has(session.uid):
+            store, session = project, project.session(session.uid)
+        return LocatedSession(store, session, store.is_elsewhere and session.uid in self.conflicts)
+
+    def default(self, *, running_first: bool = False) -> LocatedSession:
+        """The session that is meant where none is named: the last one active in this worktree, else in this project.
+
+        ``running_first``: the one that runs here, if one does. Raises NoSessionHere, SeveralRunHere.
+        """
+        running = self.running_here() if running_first else []
+        if len(running) > 1:
+            raise SeveralRunHere([_called(each) for each in running])
+        found = running[0] if running else self.last_active() or self._newest()
+        if found is None:
+            raise NoSessionHere(self.project_folder)
+        return found
+
+    def running_here(self) -> list[LocatedSession]:
+        """The sessions that run in this worktree; where none does, those that run in this project."""
+        from backstory.workspace.running import sessions_running, with_title
+
+        store = self.project_store
+        runs = sessions_running(self.home, store.path, self.worktree) if store.exists else {}
+        return [
+            LocatedSession(store, with_title(store.session(uid), each)) for uid, each in runs.items() if store.has(uid)
+        ]
+
+    def last_active(self) -> LocatedSession | None:
+        """The project's own session that was last active, or chosen, in this worktree, else anywhere in the project."""
+        store = self.project_store
+        session = store.last_session(self.worktree) if store.exists else None
+        return None if session is None else LocatedSession(store, session)
+
+    def _newest(self) -> LocatedSession | None:
+        """The session last active here of those that only logs hold."""
+        from backstory.workspace.sessions import Page
+
+        newest = self.reader.sessions(page=Page(limit=1)).sessions
+        return self.resolve(newest[0].uid) if newest else None
+
+    def target(self, words: str, session: LocatedSession | None = None) -> Target:
+        """The record that is meant: @N, a branch's name or number, a session (where it stands), or SESSION@N.
+
+        Words that name nothing in ``session`` (None: the default one) may name another session. Raises RecordNotFound,
+        BranchNotFound, BranchRemoved, NoBranches, and what ``resolve`` and ``default`` raise.
+        """
+        from backstory.workspace.targets import NUMBER, RECORD, current_target, resolve_target
+
+        try:
+            if session is not None:
+                return resolve_target(session, words)
+            return replace(resolve_target(self.default(), words), is_default=True)
+        except (BranchNotFound, NoSessionHere) as refused:
+            named, sign, seq = words.rpartition("@")
+            try:
+                if named and RECORD.fullmatch(sign + seq):
+                    return resolve_target(self.resolve(named), sign + seq)
+                if not RECORD.fullmatch(words) and not NUMBER.fullmatch(words):
+                    return current_target(self.resolve(words))
+            except SessionNotFound as unknown:
+                raise _nearer(unknown, refused, words) from None
+            raise
+
+    def find_running(self, located: LocatedSession, store: Store, report: Callable[[str], None]) -> bool:
+        """Whether somebody runs a session, which is run in this store."""
+        from backstory.workspace.running import is_running
+
+        return is_running(self.home, located.session.uid, store.path, self._now(), report)
+
+
+def _nearer(unknown: SessionNotFound, refused: BackstoryError, words: str) -> BackstoryError:
+    """The error that says more: words such as S9 and S9@4 are a session's, other ones may be a branch's."""
+    is_session = NUMBERED.fullmatch(words.partition("@")[0]) or "@" in words
+    return unknown if is_session or isinstance(refused, NoSessionHere) else refused
+
+
+def _is_start(wanted: str, session: Session) -> bool:
+    """Whether a session is meant by no more than the start of its uid."""
+    start = wanted.upper()
+    return session.uid.startswith(start) and session.uid != start and wanted != session.name
+
+
+def _candidate(session: Session) -> str:
+    return f"{session.uid[:16]} ({session.shown_title[:TITLE_CHARS]})"
+
+
+def _called(located: LocatedSession) -> str:
+    title = located.session.shown_title[:TITLE_CHARS]
+    return f"{located.label} ({title})" if title else located.label

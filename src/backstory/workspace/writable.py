@@ -1,0 +1,110 @@
+"""A session that this project may add to: its own, or one that continues a session which belongs elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from backstory.conversation.tree import get_ancestry
+from backstory.projects import git
+from backstory.store import Workplace
+from backstory.store.queue import Queue
+
+if TYPE_CHECKING:
+    from backstory.conversation.tree import Point
+    from backstory.store import Session, Store
+    from backstory.workspace.located import LocatedSession
+    from backstory.workspace.workspace import Workspace
+
+
+class Lacking(Struct, frozen=True):
+    """What came to a session since the one that continues it was made."""
+
+    turns: int
+    seq: int
+    """The record that the session stands at now."""
+
+
+class WritableSession(Struct, frozen=True, kw_only=True):
+    """A session of this project's own store, and what was done to have it."""
+
+    session: Session
+    restored: int = 0
+    """So many sessions of the project were copied back, because its store was gone."""
+    held: int = 0
+    """So many prompts were queued where the store is about to be made: they wait until a person releases them."""
+    continues: str | None = None
+    """The uid of the session that this one continues; None where it is that session itself."""
+    lacking: Lacking | None = None
+
+
+def ensure_writable_session(
+    workspace: Workspace, located: LocatedSession, holding: Point | None = None
+) -> WritableSession:
+    """The session of this project that continues the one given: itself where that is the project's own.
+
+    ``holding``: it has this record.
+    """
+    store, known = workspace.project_store, workspace.known_projects
+    restored = known.bring_back(store)
+    if is_own(store, located.session.uid):
+        return WritableSession(session=store.session(located.session.uid), restored=restored)
+    held = prepare_store(workspace)
+    session = store.continue_session(located.store, located.session.uid, holding, worktree=workspace.worktree)
+    known.remember(store)
+    store.place_session(session, workplace(workspace))
+    return WritableSession(
+        session=store.session(session.id),
+        restored=restored,
+        held=held,
+        continues=located.session.uid,
+        lacking=_lacking(located, store, session) if holding is None else None,
+    )
+
+
+def is_own(store: Store, uid: str) -> bool:
+    """Whether a store may add to a session: it owns it, and does not only keep a copy from another one."""
+    return store.exists and store.owner_of(uid) == store.id
+
+
+def _lacking(located: LocatedSession, store: Store, session: Session) -> Lacking | None:
+    leaf = located.store.leaf(located.session)
+    if leaf is None:
+        return None
+    there = {turn.uid for turn in store.turns(session)}
+    ancestry = get_ancestry(located.store.tree(located.session), leaf.uid)
+    count = sum(turn.uid not in there for turn in ancestry)
+    return Lacking(count, leaf.seq) if count else None
+
+
+def workplace(workspace: Workspace) -> Workplace:
+    """Where a session is at work that acts from here."""
+    folder = str(workspace.folder)
+    return Workplace(
+        project=workspace.project_key,
+        branch=git.current_branch(workspace.worktree),
+        cwd=folder,
+        root=git.worktree_root(folder),
+    )
+
+
+def prepare_store(workspace: Workspace) -> int:
+    """Note the project's store as ours, if it is about to be made, and have git ignore it.
+
+    Returns how many prompts were queued there before, which are held.
+    """
+    store, held = workspace.project_store, 0
+    if not store.exists and not workspace.known_projects.is_noted(store.path):
+        # Nobody here queued what is there already.
+        held = hold_queue(store)
+    workspace.known_projects.begin(store)
+    if not workspace.named:
+        git.keep_out_of_git(workspace.project_folder, store.path.parent.name)
+    return held
+
+
+def hold_queue(store: Store) -> int:
+    """Have each prompt in a store's queue run only when it is released; returns how many there are."""
+    with Queue(store.path) as queue:
+        return queue.hold_all()

@@ -1,0 +1,135 @@
+"""What commands import: each takes time before the first word, so a command has only what it needs."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import backstory
+from backstory.store import open_store
+
+if TYPE_CHECKING:
+    from tests.support.shell import Shell
+
+pytestmark = pytest.mark.slow
+
+SOURCE = Path(backstory.__file__).parent
+DATABASE = {"apsw", "click", "msgspec", "typing_extensions", "zstandard"}
+"""Other people's packages that a command needs which reads the store."""
+DEAR = {
+    "argparse", "asyncio", "ctypes", "email", "http", "importlib.metadata", "json", "logging", "multiprocessing",
+    "random", "sqlite3", "ssl", "tempfile", "tomllib", "xml",
+}  # fmt: skip
+"""Modules of Python itself that take long, and that no command needs which people wait for."""
+AGENT = """#!/bin/sh
+cat >/dev/null
+echo '{"type":"thread.started","thread_id":"0199a213-81c0-7800-8aa1-bbab2a035a53"}'
+echo '{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"answered"}}'
+echo '{"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0,"output_tokens":1}}'
+"""
+
+
+def imported(shell: Shell, *words: str) -> set[str]:
+    """The modules that a command imports, as a process of its own; its own module is found by name, and not told."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "backstory", *words], cwd=shell.cwd, env=shell.environ,
+        capture_output=True, text=True, stdin=subprocess.DEVNULL, check=True, timeout=120,
+    )  # fmt: skip
+    told = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip() for line in told[1:]}
+
+
+def of_others(modules: set[str]) -> set[str]:
+    """The packages among them that are neither Python's nor ours."""
+    packages = {each.partition(".")[0] for each in modules} - sys.stdlib_module_names - {"backstory"}
+    # A machine may have hooks of its own; Python's copy asks for org, which only another Python has.
+    hooks = {each for each in packages if each.startswith("_") or each.endswith("customize")}
+    return packages - hooks - {"org"}
+
+
+def ours(modules: set[str], *beginnings: str) -> set[str]:
+    """Those of our modules whose names begin so."""
+    return {each for each in modules if each.startswith(tuple(f"backstory.{begin}" for begin in beginnings))}
+
+
+@pytest.fixture
+def agent(read_once: Shell, tmp_path: Path) -> Path:
+    """A folder with an agent that answers in one line."""
+    (tmp_path / "codex").write_text(AGENT)
+    (tmp_path / "codex").chmod(0o755)
+    return tmp_path
+
+
+def test_the_version_imports_no_store_and_of_others_only_click(bare: Shell) -> None:
+    modules = imported(bare, "--version")
+    assert of_others(modules) == {"click"}
+    assert ours(modules, "") - ours(modules, "cli.") == {
+        "backstory.bounds", "backstory.cli", "backstory.errors", "backstory.lazy_regex",
+    }  # fmt: skip
+    assert ours(modules, "cli.") == {"backstory.cli.harmless", "backstory.cli.output"}
+    assert modules & (DEAR | {"hashlib", "shutil", "subprocess"}) == set()
+
+
+@pytest.mark.parametrize("words", [["list"], ["show", "SESSION"], ["search", "the"]], ids=lambda words: words[0])
+def test_a_command_that_reads_imports_nothing_that_ingests_or_parses_sql(read_once: Shell, words: list[str]) -> None:
+    with open_store(read_once.store) as store:
+        uid = store.uids()[0]
+    modules = imported(read_once, *(word.replace("SESSION", uid) for word in words))
+    assert of_others(modules) - DATABASE == set()
+    assert ours(modules, "ingest.ingest", "ingest.watch", "store.readonly", "store.sql_functions") == set()
+
+
+def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell) -> None:
+    modules = imported(read_once, "list")
+    derives = ours(modules, "derive.deriver", "derive.refs", "derive.file_touches")
+    searches = ours(modules, "search.", "store.search", "store.ranking")
+    assert (derives, searches, ours(modules, "agents.claude", "agents.contract")) == (set(), set(), set())
+    assert ours(modules, "runs.runner", "ingest.") == set()
+    assert modules & (DEAR | {"subprocess"}) == set()
+
+
+def test_a_run_without_calls_imports_only_its_agent_and_what_stores_an_answer(machine: Shell, agent: Path) -> None:
+    machine.environ["PATH"] = f"{agent}:{os.environ['PATH']}"
+    modules = imported(machine, "run", "-a", "codex", "-n", "go")
+    assert "backstory.agents.codex.stream" in modules
+    assert of_others(modules) - DATABASE == set()
+    others = ours(modules, "agents.ah", "agents.claude", "agents.copilot")
+    unneeded = ours(
+        modules, "derive.refs", "derive.file_touches", "search.", "export.", "ingest.ingest", "store.search"
+    )
+    assert (others, unneeded) == (set(), set())
+    assert ours(modules, "store.readonly", "store.sql_functions", "store.search") == set()
+    other_commands = {each for each in ours(modules, "cli.") if each.endswith("_command")}
+    assert other_commands == {"backstory.cli.list_command"}
+    assert modules & DEAR == set()
+
+
+def test_a_list_of_what_does_not_run_needs_no_look_at_processes(machine: Shell) -> None:
+    for words in (["list"], ["ps"], ["queue", "list"]):
+        assert "psutil" not in imported(machine, *words)
+
+
+@pytest.mark.parametrize("words", [["list"], ["show", "nonesuch"]], ids=["done", "refused"])
+def test_a_command_closes_the_store_when_it_is_over(machine: Shell, words: list[str]) -> None:
+    assert (machine(*words).code == 0) == (words == ["list"])
+    assert [each.name for each in machine.store.parent.glob("store.db*")] == ["store.db"]
+
+
+def test_no_expression_is_compiled_before_it_is_used() -> None:
+    at_once = []
+    for path in SOURCE.rglob("*.py"):
+        nodes: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
+        while nodes:
+            node = nodes.pop()
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                continue
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile":
+                at_once.append(f"{path.relative_to(SOURCE)}:{node.lineno}")
+            nodes += ast.iter_child_nodes(node)
+    assert at_once == [], "lazy_regex compiles when it is first used"

@@ -1,0 +1,81 @@
+"""Commands on a terminal of their own, in whose foreground they are, as a person has them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import termios
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tests.support.going import DEADLINE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+ROWS = 40
+LOCAL_MODES = 3
+
+
+class Terminal:
+    """One command, the leader of a session whose terminal this is."""
+
+    def __init__(
+        self, words: Sequence[str], cwd: Path, environ: Mapping[str, str], *, width: int = 100, rows: int = ROWS
+    ) -> None:  # fmt: skip
+        self._ours, self._theirs = pty.openpty()
+        fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, width, 0, 0))
+        self._seen = b""
+        self.process = subprocess.Popen(
+            words, cwd=cwd, env=dict(environ) | {"TERM": "xterm-256color", "NO_COLOR": "1"}, stdin=self._theirs,
+            stdout=self._theirs, stderr=self._theirs, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(timeout=DEADLINE_S)
+        os.close(self._ours)
+        os.close(self._theirs)
+
+    def echoes(self) -> bool:
+        """Whether what is typed is shown."""
+        return bool(termios.tcgetattr(self._theirs)[LOCAL_MODES] & termios.ECHO)
+
+    def typed_ahead(self) -> int:
+        """How many bytes somebody could read who reads next."""
+        return int(struct.unpack("i", fcntl.ioctl(self._theirs, termios.FIONREAD, b"\0" * 4))[0])
+
+    def type(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
+
+    def send(self, number: int) -> None:
+        os.kill(self.process.pid, number)
+
+    def until(self, words: str) -> str:
+        """All that was shown so far, once these words are among it."""
+        while words not in self.shown:
+            self._seen += os.read(self._ours, 65536)
+        return self.shown
+
+    def end(self) -> str:
+        """Wait for the command's end; all that was shown."""
+        self.process.wait(timeout=DEADLINE_S)
+        os.set_blocking(self._ours, False)
+        with suppress(OSError):
+            while block := os.read(self._ours, 65536):
+                self._seen += block
+        return self.shown
+
+    @property
+    def shown(self) -> str:
+        return self._seen.decode("utf-8", "replace").replace("\r\n", "\n")

@@ -1,0 +1,284 @@
+"""Sessions of several stores as one list: in pages, each session once, by the store that knows it best."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backstory.model import AssistantText, Complete, UserMessage
+from backstory.projects.registry import KnownProjects
+from backstory.store import Store, Workplace, connection, open_store
+from backstory.workspace import entries
+from backstory.workspace.reader import Reader
+from backstory.workspace.sessions import ListedSession, Page, SessionFilter, as_json
+from tests.support.clock import Clock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import apsw
+
+EVERYWHERE = SessionFilter(everywhere=True)
+
+
+class Place:
+    """A machine's home store, and a project with a store of its own, seen from the project's folder."""
+
+    def __init__(self, root: Path, clock: Clock) -> None:
+        self.home, self.project_folder, self.clock = root / "home", root / "project", clock
+        self.home_store = self.machine_store = open_store(self.home / "store.db", shared=True, now=clock)
+        self.project_store = self.store_of("project")
+        self.project_key: str | None = str(self.project_folder)
+        self.conflicts = set[str]()
+        self.known_projects = KnownProjects(self.home, self.machine_store, clock)
+
+    def store_of(self, project: str) -> Store:
+        return open_store(self.project_folder.with_name(project) / ".backstory" / "sessions.bks", now=self.clock)
+
+    @property
+    def stores(self) -> list[Store]:
+        return [each for each in (self.project_store, self.home_store) if each.exists] or [self.home_store]
+
+    def talk(self, store: Store, *prompts: str, name: str = "") -> str:
+        """A new session with these prompts, of which each was answered a second later than the one before."""
+        session = store.create_session(
+            name, store.path.parent.parent, at=Workplace(project=str(store.path.parent.parent))
+        )
+        for prompt in prompts:
+            self.go_on(store, session.uid, prompt)
+        return session.uid
+
+    def go_on(self, store: Store, uid: str, prompt: str) -> None:
+        self.clock.ms += 1_000
+        answered = [UserMessage(content=prompt), AssistantText(text="done"), Complete(success=True)]
+        store.append_events(store.session(uid), answered)
+
+    def replicate(self, *stores: Store) -> None:
+        for store in stores:
+            self.known_projects.remember(store)
+        self.known_projects.exchange()
+
+
+@pytest.fixture
+def place(tmp_path: Path, clock: Clock) -> Place:
+    return Place(tmp_path, clock)
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is asked of stores whose reading connections are opened from now on."""
+    asked = list[str]()
+    opened = connection.open_reader
+
+    def note(_cursor: apsw.Cursor, statement: str, _values: Any) -> bool:
+        asked.append(statement)
+        return True
+
+    def traced(path: Path) -> apsw.Connection:
+        db = opened(path)
+        db.exec_trace = note
+        return db
+
+    monkeypatch.setattr(connection, "open_reader", traced)
+    return asked
+
+
+def uids(listed: tuple[ListedSession, ...]) -> list[str]:
+    return [each.uid for each in listed]
+
+
+def test_sessions_of_two_stores_are_one_list_with_each_once(place: Place) -> None:
+    ours, also_ours = place.talk(place.project_store, "one"), place.talk(place.project_store, "two")
+    other = place.store_of("other")
+    theirs = place.talk(other, "three")
+    place.replicate(place.project_store, other)
+    assert uids(Reader(place).sessions().sessions) == [also_ours, ours]
+    page = Reader(place).sessions(EVERYWHERE)
+    assert uids(page.sessions) == [theirs, also_ours, ours]
+    assert (page.total, page.has_more) == (3, False)
+
+
+def test_pages_follow_each_other_without_a_gap_or_a_repetition(place: Place) -> None:
+    other = place.store_of("other")
+    for n in range(5):
+        place.talk(place.project_store, f"ours {n}")
+        place.talk(other, f"theirs {n}")
+    # Two that have the same time, and one in each store that begins without any.
+    place.replicate(place.project_store, other)
+    with place.home_store as home:
+        home._write(lambda db: db.execute("update sessions set last_active = null where number = 2"))
+    reader = Reader(place)
+    whole = uids(reader.sessions(EVERYWHERE, Page(limit=0)).sessions)
+    found, after = list[str](), None
+    while True:
+        page = reader.sessions(EVERYWHERE, Page(limit=3, after=after))
+        found += uids(page.sessions)
+        assert page.total == 10
+        if not page.has_more:
+            break
+        after = page.sessions[-1]
+    assert found == whole
+    assert len(set(found)) == 10
+
+
+def test_a_projects_store_that_has_newer_turns_wins_from_everywhere(place: Place) -> None:
+    other = place.store_of("other")
+    uid = place.talk(other, "one")
+    place.replicate(other)
+    place.go_on(other, uid, "two")
+    (listed,) = Reader(place).sessions(EVERYWHERE).sessions
+    assert (listed.uid, listed.turns) == (uid, 2)
+    assert place.home_store.session(uid).turns == 1
+
+
+def test_a_session_that_the_home_store_does_not_have_yet_is_listed(place: Place) -> None:
+    other = place.store_of("other")
+    place.talk(other, "one")
+    place.replicate(other)
+    new = place.talk(other, "two")
+    page = Reader(place).sessions(EVERYWHERE)
+    assert uids(page.sessions)[0] == new
+    assert page.total == 2
+
+
+def test_no_store_is_opened_of_which_the_home_store_has_all(place: Place, statements: list[str]) -> None:
+    others = [place.store_of(f"other{n}") for n in range(3)]
+    for store in others:
+        place.talk(store, "one")
+        store.close()
+    place.replicate(*others)
+    place.home_store.close()
+    statements.clear()
+    assert len(Reader(place).sessions(EVERYWHERE).sessions) == 3
+    few = len(statements)
+    place.talk(others[0], "two")
+    others[0].close()
+    place.home_store.close()
+    statements.clear()
+    assert len(Reader(place).sessions(EVERYWHERE).sessions) == 4
+    assert len(statements) > few
+
+
+@pytest.mark.parametrize("limit", [10, 0])
+def test_the_number_of_statements_does_not_depend_on_the_number_of_sessions(
+    place: Place, statements: list[str], limit: int
+) -> None:
+    def asked() -> int:
+        place.replicate(place.project_store)
+        for store in place.stores:
+            store.close()
+        statements.clear()
+        assert Reader(place).sessions(EVERYWHERE, Page(limit=limit)).sessions
+        return len(statements)
+
+    for n in range(12):
+        place.talk(place.project_store, f"prompt {n}")
+    few = asked()
+    for n in range(60):
+        place.talk(place.project_store, f"prompt {n}")
+    assert asked() == few
+
+
+def test_a_number_names_a_session_in_its_own_project_only(place: Place) -> None:
+    other = place.store_of("other")
+    ours, theirs = place.talk(place.project_store, "one"), place.talk(other, "two")
+    place.replicate(place.project_store, other)
+    reader = Reader(place)
+    assert [each.label for each in reader.sessions().sessions] == ["S1"]
+    assert {each.uid: each.label for each in reader.sessions(EVERYWHERE).sessions} == {
+        ours: ours[:12], theirs: theirs[:12]
+    }  # fmt: skip
+
+
+def test_a_session_of_a_project_inside_this_one_is_not_called_by_its_number(place: Place) -> None:
+    inner = open_store(place.project_folder / "inner" / ".backstory" / "sessions.bks", now=place.clock)
+    ours, theirs = place.talk(place.project_store, "one"), place.talk(inner, "two")
+    with inner as store:
+        store.place_session(store.session(theirs), Workplace(cwd=str(place.project_folder / "inner")))
+    place.replicate(place.project_store, inner)
+    labels = {each.uid: each.label for each in Reader(place).sessions().sessions}
+    assert labels == {ours: "S1", theirs: theirs[:12]}
+
+
+def test_a_label_is_longer_where_another_uid_begins_alike(place: Place) -> None:
+    store = place.home_store
+    one = store.create_session("one").uid
+    alike = f"{one[:12]}{'0' * 14}"
+    with store:
+        store._write(lambda db: db.execute("insert into sessions(uid) values (?)", (alike,)))
+    assert Reader(place).labels([one, alike]) == {one: one, alike: alike}
+    assert Reader(place).labels([place.talk(store, "x")]).popitem()[1] == store.sessions()[0].uid[:12]
+
+
+def test_the_total_is_what_a_list_without_an_end_shows(place: Place) -> None:
+    for n in range(4):
+        place.talk(place.project_store, f"prompt {n}")
+    place.replicate(place.project_store)
+    only_home = place.talk(place.home_store, "at home")
+    reader = Reader(place)
+    whole = reader.sessions(EVERYWHERE, Page(limit=0))
+    assert reader.sessions(EVERYWHERE, Page(limit=2)).total == len(whole.sessions) == reader.count(EVERYWHERE) == 5
+    assert only_home in uids(whole.sessions)
+
+
+def test_nothing_at_all_is_an_empty_page(place: Place) -> None:
+    place.home_store.create_session("x")
+    page = Reader(place).sessions(SessionFilter(agent="nobody"))
+    assert (page.sessions, page.total, page.has_more) == ((), 0, False)
+
+
+def test_a_listed_session_is_a_value_and_json(place: Place) -> None:
+    uid = place.talk(place.project_store, "Fix the build", name="builds")
+    (listed,) = Reader(place).sessions().sessions
+    with pytest.raises(AttributeError):
+        listed.turns = 3  # type: ignore[misc]
+    told = json.loads(json.dumps(as_json(listed), default=str))
+    assert (told["uid"], told["number"], told["name"], told["turns"]) == (uid, "S1", "builds", 1)
+    assert (told["outcome"], told["completed"], told["conflict"]) == ("completed", True, False)
+
+
+class Located:
+    """A session in a store."""
+
+    def __init__(self, store: Store, uid: str) -> None:
+        self.store, self.session = store, store.session(uid)
+
+
+def test_the_change_token_differs_after_any_change_and_is_the_same_without(place: Place) -> None:
+    uid = place.talk(place.project_store, "one")
+    place.replicate(place.project_store)
+    reader = Reader(place)
+    tokens = [reader.change_token()]
+    assert reader.change_token() == tokens[0]
+    with open_store(place.project_store.path) as another:
+        another.rename(another.session(uid), "renamed by another process")
+    tokens.append(reader.change_token())
+    place.project_store.rename(place.project_store.session(uid), "renamed by ours")
+    tokens.append(reader.change_token())
+    place.go_on(place.home_store, place.home_store.session(uid).uid, "two")
+    tokens.append(reader.change_token())
+    assert reader.change_token() == tokens[-1]
+    assert len(set(tokens)) == len(tokens)
+
+
+def test_an_outline_has_every_entry_and_unpacks_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    uid = place.talk(place.project_store, "one", "twice as long")
+    located = Located(place.project_store, uid)
+    stored = place.project_store.events(located.session)
+    monkeypatch.setattr("backstory.store.turns.unpack_event", lambda *_: pytest.fail("unpacked"))
+    outline = Reader(place).outline(located)
+    assert [(each.seq, each.part, each.kind, each.chars) for each in outline] == [
+        (each.seq, each.part, each.kind, each.char_len) for each in stored
+    ]
+    assert [each.turn for each in outline] == [1, 1, 1, 2, 2, 2]
+    assert entries.as_json(outline[0])["char_len"] == outline[0].chars
+
+
+def test_entries_are_those_of_the_records_asked_for(place: Place) -> None:
+    uid = place.talk(place.project_store, "one", "two")
+    found = Reader(place).entries(Located(place.project_store, uid), [4, 1, 99])
+    assert [(each.outline.seq, each.outline.turn, each.event) for each in found] == [
+        (1, 1, UserMessage(content="one")), (4, 2, UserMessage(content="two"))
+    ]  # fmt: skip
