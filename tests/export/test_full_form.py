@@ -86,7 +86,7 @@ def with_records(tmp_path: Path) -> Machine:
 
 def prompts(machine: Machine) -> list[str]:
     forms = FullForms(machine.store)
-    events = [forms.of(each) for each in machine.store.events(machine.store.session("log"))]
+    events = [forms.expand(each) for each in machine.store.events(machine.store.session("log"))]
     return [each.content for each in events if isinstance(each, UserMessage)]
 
 
@@ -104,7 +104,7 @@ def test_a_record_of_many_parts_is_read_once_for_all_of_them(tmp_path: Path) -> 
         return forms.record(stored)
 
     forms = FullForms(machine.store, record=counted)
-    events = [forms.of(each) for each in machine.store.events(machine.store.session("log"))]
+    events = [forms.expand(each) for each in machine.store.events(machine.store.session("log"))]
     assert [each.text for each in events if isinstance(each, AssistantText)] == [f"part {n}" for n in range(PARTS)]
     assert [each.input["description"] for each in events if isinstance(each, ToolCall)] == ["x" * 500]
     assert read == [1, 2]

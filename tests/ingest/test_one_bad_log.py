@@ -338,7 +338,7 @@ def test_a_reader_that_fails_in_the_second_process_says_so_and_goes_on(machine: 
 
 
 def _place() -> Any:
-    return logs.SeenPlace(path="/x", agent="claude", log_id=None, device=0, inode=0, size=0, mtime_ns=0)
+    return logs.FileStamp(path="/x", agent="claude", log_id=None, device=0, inode=0, size=0, mtime_ns=0)
 
 
 # what lies beside ------------------------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ def test_a_sidecar_that_cannot_be_stored_keeps_no_other_out(machine: Machine, mo
         machine.write(CLAUDE_FOLDER / name / "tool-results" / f"{name}.txt", b"spilled")
     write = sidecars.write
 
-    def fails(db: apsw.Connection, beside: sidecars.Beside) -> None:
+    def fails(db: apsw.Connection, beside: sidecars.SidecarBatch) -> None:
         if any(GUILTY in each.name for each in beside.sidecars):
             raise OverflowError("too large")
         write(db, beside)
@@ -371,14 +371,14 @@ def test_what_a_sidecar_says_that_could_not_be_stored_is_told_by_the_next_readin
 ) -> None:
     machine.write(CLAUDE_FOLDER / "s/subagents/agent-a.jsonl", lines(claude_line("user", "a1", "look at it")))
     machine.write(CLAUDE_FOLDER / "s/subagents/agent-a.meta.json", json.dumps({"description": "Looks"}).encode())
-    tell = sidecars._tell
-    monkeypatch.setattr(sidecars, "_tell", lambda *_: 1 / 0)
+    tell = sidecars._apply_facts
+    monkeypatch.setattr(sidecars, "_apply_facts", lambda *_: 1 / 0)
     assert [each.reason for each in machine.read().errors] == ["ZeroDivisionError: division by zero"]
     assert len(machine.store.sidecar_marks()) == 1
-    monkeypatch.setattr(sidecars, "_tell", tell)
+    monkeypatch.setattr(sidecars, "_apply_facts", tell)
     machine.read()
     reindex(machine.store, now=NOW, only_stale=True)
-    (session,) = machine.store.sessions(helpers=True)
+    (session,) = machine.store.sessions(subagents=True)
     assert session.title == "Looks"
 
 

@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from backstory import agents
 from backstory.ingest.log_reader import Slicer, Source, Start, opened
 from backstory.model import LogIdentity
-from backstory.store import RecordBatch, SeenPlace
+from backstory.store import FileStamp, RecordBatch
 from backstory.store.codec import ZstdError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Job(Struct, frozen=True, kw_only=True):
     created: int
     path: str
     relpath: str
-    place: SeenPlace
+    place: FileStamp
     next_seq: int
     first_hash: str | None
 

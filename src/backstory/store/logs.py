@@ -24,7 +24,7 @@ FAILED = "failed at"
 UNPACKED_CHUNKS = 2
 """So many unpacked chunks are kept: a record may begin in one and end in the next."""
 FRAMES_MAX = 64
-"""So many small chunks may gather before they are folded."""
+"""So many small chunks may gather before they are merged."""
 PACKED = -1
 """In place of their number: all chunks are packed as small as they can be."""
 SALVAGED_MAX = 10_000_000
@@ -65,7 +65,7 @@ class Log(Struct, frozen=True):
         return self.read_to if self.told_to is None else self.told_to
 
 
-class SeenPlace(Struct, frozen=True, kw_only=True):
+class FileStamp(Struct, frozen=True, kw_only=True):
     """A file as it was when last looked at. ``log_id`` is None when it gave nothing, for ``reason``.
 
     ``ctime_ns`` is None where it was not noted, as by earlier versions.
@@ -91,7 +91,7 @@ class Chunk(Struct, frozen=True, gc=False, array_like=True):
     frame: bytes
 
 
-class Run(Struct):
+class SeqRange(Struct):
     """Records with consecutive numbers, from byte ``start`` to ``stop`` of their log."""
 
     start: int
@@ -143,7 +143,7 @@ def pending(db: apsw.Connection, log_id: int) -> bytes | None:
     return codec.unpack_text(kept) if kept else None
 
 
-def untold(db: apsw.Connection) -> list[Log]:
+def unparsed(db: apsw.Connection) -> list[Log]:
     """The logs of which something is kept as bytes only: it could not be stored what that says."""
     rows = db.execute(f"select {_LOG_COLUMNS} from logs where told_to is not null order by id")
     return [_log(row) for row in rows]
@@ -200,16 +200,16 @@ def _newest(db: apsw.Connection) -> int:
     return min(newest, SALVAGED_MAX)
 
 
-def places(db: apsw.Connection) -> dict[str, SeenPlace]:
+def file_stamps(db: apsw.Connection) -> dict[str, FileStamp]:
     """Every file that was looked at, by path."""
-    rows: Any = db.execute(f"select {', '.join(SeenPlace.__struct_fields__)} from log_places")
-    return {row[0]: SeenPlace(**dict(zip(SeenPlace.__struct_fields__, row, strict=True))) for row in rows}
+    rows: Any = db.execute(f"select {', '.join(FileStamp.__struct_fields__)} from log_places")
+    return {row[0]: FileStamp(**dict(zip(FileStamp.__struct_fields__, row, strict=True))) for row in rows}
 
 
-def remember_place(db: apsw.Connection, place: SeenPlace) -> None:
+def remember_stamp(db: apsw.Connection, place: FileStamp) -> None:
     """Note how a file was found, so that it need not be opened again while it stays so."""
     db.execute(
-        f"insert into log_places({', '.join(SeenPlace.__struct_fields__)}) "
+        f"insert into log_places({', '.join(FileStamp.__struct_fields__)}) "
         "values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(path) do update set agent = excluded.agent, "
         "log_id = excluded.log_id, device = excluded.device, inode = excluded.inode, size = excluded.size, "
         "mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns, reason = excluded.reason",
@@ -233,7 +233,7 @@ def insert_chunks(db: apsw.Connection, log_id: int, chunks: list[Chunk]) -> None
     )
 
 
-def insert_runs(db: apsw.Connection, log_id: int, runs: list[Run]) -> None:
+def insert_seq_ranges(db: apsw.Connection, log_id: int, runs: list[SeqRange]) -> None:
     """Store the numbers of a log's next records; a run that goes on from the last one lengthens it."""
     for run in runs:
         db.execute(
@@ -242,10 +242,10 @@ def insert_runs(db: apsw.Connection, log_id: int, runs: list[Run]) -> None:
             (run.stop, run.records, log_id, run.start, run.first_seq),
         )
         if not db.changes():
-            insert_run(db, log_id, run)
+            insert_seq_range(db, log_id, run)
 
 
-def insert_run(db: apsw.Connection, log_id: int, run: Run) -> None:
+def insert_seq_range(db: apsw.Connection, log_id: int, run: SeqRange) -> None:
     """Store numbers as a run of their own, as that of a last record that may still grow: it can be taken back."""
     db.execute(
         "insert into numbers(log_id, start, stop, first_seq, records) values (?, ?, ?, ?, ?)",
@@ -253,12 +253,12 @@ def insert_run(db: apsw.Connection, log_id: int, run: Run) -> None:
     )
 
 
-def runs(db: apsw.Connection, log_id: int) -> list[Run]:
+def seq_ranges(db: apsw.Connection, log_id: int) -> list[SeqRange]:
     """The numbers of a log's records, in the order of their places."""
     rows: list[tuple[Any, ...]] = db.execute(
         "select start, stop, first_seq, records from numbers where log_id = ? order by start", (log_id,)
     ).fetchall()
-    return [Run(*row) for row in rows]
+    return [SeqRange(*row) for row in rows]
 
 
 class UnpackedChunks:
@@ -321,11 +321,11 @@ def chunk_marks(db: apsw.Connection, log_id: int) -> list[Mark]:
     return [(start, length, digest) for start, length, digest in rows]
 
 
-def fold(db: apsw.Connection, log_id: int, *, idle: bool) -> None:
+def merge_chunks(db: apsw.Connection, log_id: int, *, idle: bool) -> None:
     """Join small chunks of a log into larger ones.
 
     While a log grows, only neighbours of like size are joined, so that a byte is rewritten a handful of
-    times however many appends there are; an idle log is folded into chunks as large as they come.
+    times however many appends there are; an idle log is merged into chunks as large as they come.
     """
     marks = chunk_marks(db, log_id)
     while marks:
