@@ -206,6 +206,7 @@ def test_a_log_of_several_slices_that_cannot_be_stored_half_way_is_kept_whole(
 ) -> None:
     big = lines(*(claude_line("user", f"u{n}", f"{n} " + "x" * 200_000) for n in range(20)))
     monkeypatch.setattr("backstory.ingest.log_reader.SLICE_BYTES", 1_000_000)
+    monkeypatch.setattr("backstory.ingest.log_reader.BLOCK_BYTES", 1_000_000)
     machine.write(claude_log(GUILTY), big)
     untouched = another()
     untouched.write(claude_log(GUILTY), big)
@@ -313,8 +314,7 @@ def test_what_fails_in_the_second_process_is_read_in_the_first(
 ) -> None:
     write_three(machine)
     monkeypatch.setattr(ingesting, "WORKER_BYTES", 1)
-    monkeypatch.setattr(ingesting, "AHEAD", 0)
-    monkeypatch.setattr(ingesting, "SMALL_BYTES", 0)
+    monkeypatch.setattr(ingesting, "AHEAD_BYTES", 0)
     undone = worker.Outcome(is_last=True, is_undone=True)
     given = iter([None, undone, None])
     outcome = worker.Worker.outcome

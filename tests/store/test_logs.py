@@ -137,11 +137,11 @@ def test_a_folded_log_goes_on_growing(store: Store, clock: Clock) -> None:
     assert prompts_in(kept(store)[len(whole) :]) == ["late"]
 
 
-def test_folding_stops_at_a_megabyte(store: Store, clock: Clock) -> None:
+def test_folding_stops_at_the_size_of_a_chunk(store: Store, clock: Clock) -> None:
     session = store.create_session()
     noise = random.Random(7)
     for _ in range(30):
-        store.append_events(session, [AssistantText(text=noise.randbytes(50_000).hex())])
+        store.append_events(session, [AssistantText(text=noise.randbytes(200_000).hex())])
     store.merge_idle_chunks(clock.ms)
     lengths = [length for _, length, *_ in store.chunk_marks(only_log(store).id)]
     assert max(lengths) <= codec.CHUNK_BYTES

@@ -52,9 +52,8 @@ WORKER_BYTES = 8 * 1024 * 1024
 BATCH_LOGS = 400
 HANDED_MAX = 64
 """So many logs may be with the second process."""
-AHEAD = 8
-"""With so many logs before it, the second process is busy enough."""
-SMALL_BYTES = 8 * 1024 * 1024
+AHEAD_BYTES = 32 * 1024 * 1024
+"""With so much before it, the second process is busy enough."""
 TRIES = 4
 """How often a log is read again when another process was faster."""
 IDLE_MS = 24 * 3600 * 1000
@@ -428,7 +427,8 @@ class _Ingest(Notes):
             return False
         while self._handed and self._worker is not None and self._worker.has_outcome:
             self._collect()
-        return self._worker is not None and (len(self._handed) < AHEAD or each.size > SMALL_BYTES)
+        ahead = sum(reading.each.size for reading in self._handed)
+        return self._worker is not None and (ahead < AHEAD_BYTES or each.size > AHEAD_BYTES)
 
     def _hand_over(self, each: Candidate, job: Job) -> None:
         """Let the second process read a log, a few logs ahead of what is written."""

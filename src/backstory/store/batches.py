@@ -32,7 +32,7 @@ from backstory.store.logs import FAILED, FILE, OVERSIZE, Chunk, FileStamp, SeqRa
 from backstory.store.sidecars import Sidecar
 
 
-class NewEvent(Struct, frozen=True):
+class NewEvent(Struct, frozen=True, gc=False, array_like=True):
     """An event on its way into the store: its compact form packed, its text ready for the index."""
 
     seq: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from backstory import errors, ids
@@ -21,7 +22,7 @@ from backstory.store.logs import ChunkMark, FileStamp, Log, SeqRange
 from backstory.store.reading import Reading
 from backstory.store.run_facts import Unmatched
 from backstory.store.runs import RunStart
-from backstory.store.segments import BULK_CRISIS_MERGE, merge_whole, reset_index, set_index
+from backstory.store.segments import BULK_CRISIS_MERGE, is_scattered, merge_whole, reset_index, set_index
 from backstory.store.sessions import Session
 from backstory.store.sidecars import Mark, Sidecar, SidecarBatch, StoredSidecar
 
@@ -38,6 +39,10 @@ WAL_PAGES = 1_000
 
 class Ingesting(Reading):
     """The methods of a store that ingest uses."""
+
+    @cached_property
+    def _chunks(self) -> logs.UnpackedChunks:
+        return logs.UnpackedChunks()
 
     def run_start(self, session_uid: str, turn_uid: str) -> RunStart:
         """Where a run begins in its session as it is now; raises SessionNotFound."""
@@ -85,7 +90,9 @@ class Ingesting(Reading):
 
     def read_log(self, log_id: int, start: int, length: int, *, checked: bool = True) -> bytes:
         """Bytes of a log, checked unless it is only to look at them, which is quicker; raises StoreDamaged."""
-        return self._read(lambda db: logs.read(db, log_id, start, length, checked=checked))
+        if not checked:
+            return self._read(lambda db: logs.look_at(db, log_id, start, length))
+        return self._read(lambda db: logs.read(db, log_id, start, length, self._chunks))
 
     def stream_log(self, log_id: int) -> Iterator[bytes]:
         """All bytes of a log, a chunk at a time, checked; raises StoreDamaged."""
@@ -232,8 +239,9 @@ class Ingesting(Reading):
         self._writing_connection().wal_autocheckpoint(BULK_WAL_PAGES)
 
     def end_bulk(self) -> None:
-        """Merge the index into one piece, a step at a time, and give its settings and the free pages back."""
-        self._merge_index()
+        """Give the index its settings back, and the free pages; an index in many segments is merged first."""
+        if self._read(is_scattered):
+            self._merge_index()
         self._leave_bulk()
         self._give_pages_back()
 

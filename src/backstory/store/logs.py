@@ -22,6 +22,8 @@ COPY = "copy "
 OVERSIZE = "line over 64 MB"
 FAILED = "failed at"
 """The type of a record that its adapter, or what is made of its events, failed at."""
+UNPACKED_CHUNKS = 2
+"""So many unpacked chunks are kept: a record may begin in one and end in the next."""
 FRAMES_MAX = 64
 """So many small chunks may gather before they are merged."""
 PACKED = -1
@@ -81,7 +83,7 @@ class FileStamp(Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class Chunk(Struct, frozen=True):
+class Chunk(Struct, frozen=True, gc=False, array_like=True):
     """Bytes of a log, packed."""
 
     start: int
@@ -263,18 +265,42 @@ def seq_ranges(db: apsw.Connection, log_id: int) -> list[SeqRange]:
     return fetch(db, SeqRange, asked, (log_id,))
 
 
-def read(db: apsw.Connection, log_id: int, start: int, length: int, *, checked: bool = True) -> bytes:
-    """The bytes of a log from ``start`` on, ``length`` of them or as many as there are; raises CodecError.
+class UnpackedChunks:
+    """The chunks that were unpacked last, so that reading record after record unpacks each of them once."""
 
-    Without ``checked`` no more is unpacked than that, so that no checksum can show whether it is what was stored.
-    """
-    end = start + length
-    pieces = []
-    for at, size, digest, frame in _chunks_between(db, log_id, start, end):
-        wanted = min(end - at, size)
-        data = codec.unpack_chunk(frame, size, digest) if checked else codec.unpack_beginning(frame, wanted)
-        pieces.append(data[max(start - at, 0) : end - at])
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, int, bytes], bytes] = {}
+
+    def bytes_of(self, db: apsw.Connection, log_id: int, mark: ChunkMark) -> bytes:
+        """The bytes of a chunk; raises CodecError."""
+        at, size, digest = mark
+        key = log_id, at, digest
+        data = self._kept.pop(key, None)
+        if data is None:
+            data = codec.unpack_chunk(_frame(db, log_id, at), size, digest)
+        self._kept[key] = data
+        while len(self._kept) > UNPACKED_CHUNKS:
+            del self._kept[next(iter(self._kept))]
+        return data
+
+
+def read(db: apsw.Connection, log_id: int, start: int, length: int, unpacked: UnpackedChunks | None = None) -> bytes:
+    """The bytes of a log from ``start`` on, ``length`` of them or as many as there are; raises CodecError."""
+    end, unpacked = start + length, unpacked or UnpackedChunks()
+    pieces = [
+        unpacked.bytes_of(db, log_id, mark)[max(start - mark[0], 0) : end - mark[0]]
+        for mark in _chunks_between(db, log_id, start, end)
+    ]
     return b"".join(pieces)
+
+
+def look_at(db: apsw.Connection, log_id: int, start: int, length: int) -> bytes:
+    """The same, unpacking no more than that: no checksum says that it is what was stored."""
+    end = start + length
+    return b"".join(
+        codec.unpack_beginning(_frame(db, log_id, at), min(end - at, size))[max(start - at, 0) :]
+        for at, size, _ in _chunks_between(db, log_id, start, end)
+    )
 
 
 def stream(db: apsw.Connection, log_id: int) -> Iterator[bytes]:
@@ -357,11 +383,16 @@ def _join(db: apsw.Connection, log_id: int, joined: list[ChunkMark]) -> None:
     insert_chunks(db, log_id, [pack(start, data)])
 
 
-def _chunks_between(db: apsw.Connection, log_id: int, start: int, end: int) -> list[tuple[int, int, bytes, bytes]]:
+def _frame(db: apsw.Connection, log_id: int, at: int) -> bytes:
+    frame: bytes = db.execute("select data from chunks where log_id = ? and start = ?", (log_id, at)).get
+    return frame
+
+
+def _chunks_between(db: apsw.Connection, log_id: int, start: int, end: int) -> list[ChunkMark]:
     return fetch(
         db,
-        tuple[int, int, bytes, bytes],
-        "select start, length, sha256, data from chunks where log_id = ?1 and start < ?3 and start >= "
+        ChunkMark,
+        "select start, length, sha256 from chunks where log_id = ?1 and start < ?3 and start >= "
         "coalesce((select max(start) from chunks where log_id = ?1 and start <= ?2), 0) order by start",
         (log_id, start, end),
     )

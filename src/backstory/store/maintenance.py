@@ -153,6 +153,6 @@ class Maintenance(Ingesting):
             while start is not None:
                 start = self._change(partial(logs.repack, log_id=log_id, start=start))
             progress(number, len(todo))
-        self.begin_bulk()
-        self.end_bulk()
+        self._merge_index()
+        self._give_pages_back()
         self.erase()
