@@ -218,7 +218,8 @@ def _before_open_calls(db: apsw.Connection, session_id: int, turn_id: int, first
 
 
 def check_out(db: apsw.Connection, session_id: int, point: Point) -> None:
-    """Have the next prompt follow this record."""
+    """Have the next prompt follow this record; raises RecordNotFound."""
+    _last_record(db, session_id, point)
     db.execute("update sessions set leaf_uid = ?, leaf_seq = ? where id = ?", (point.uid, point.seq, session_id))
 
 
@@ -238,7 +239,7 @@ def names(db: apsw.Connection, session_id: int, *, removed: bool = False) -> lis
 
 
 def name_branch(db: apsw.Connection, session_id: int, name: str, point: Point, now: int) -> None:
-    """Give the branch with this tip a name; raises BranchNameTaken where another branch has it."""
+    """Give the branch with this tip a name; raises RecordNotFound, BranchNameTaken."""
     taken = next((each for each in names(db, session_id) if each.name == name), None)
     last, follows = _end_of(db, session_id, point)
     seq = None if point.seq >= last and not follows else point.seq
@@ -253,7 +254,7 @@ def name_branch(db: apsw.Connection, session_id: int, name: str, point: Point, n
 
 def _end_of(db: apsw.Connection, session_id: int, point: Point) -> tuple[int, bool]:
     """The last record of a turn, or the one asked for if nothing is said behind it; and whether something follows."""
-    last = int(db.execute("select last_seq from turns where session_id = ? and uid = ?", (session_id, point.uid)).get)
+    last = _last_record(db, session_id, point)
     follows = bool(
         db.execute(
             "select count(*) from turns where session_id = ? and parent_uid = ? and removed is null",
@@ -261,6 +262,14 @@ def _end_of(db: apsw.Connection, session_id: int, point: Point) -> tuple[int, bo
         ).get
     )
     return (last if _has_content_after(db, session_id, point.seq, last) else point.seq), follows
+
+
+def _last_record(db: apsw.Connection, session_id: int, point: Point) -> int:
+    """The last record of the turn that a point is in; raises RecordNotFound where the session has no such turn."""
+    last = db.execute("select last_seq from turns where session_id = ? and uid = ?", (session_id, point.uid)).get
+    if last is None:
+        raise errors.RecordNotFound(point.seq)
+    return int(last)
 
 
 def unname_branch(db: apsw.Connection, session_id: int, name: str) -> None:
@@ -308,9 +317,9 @@ def _is_at_tip(db: apsw.Connection, session_id: int, tip: object, parent_seq: in
 
 
 def remove(db: apsw.Connection, session_id: int, uids: Iterable[str], now: int) -> int:
-    """Mark turns as removed; gives how many. Where the session went on there, it goes on where they began."""
-    gone = list(uids)
+    """Mark turns as removed; returns how many. Where the session went on there, it goes on where they began."""
     tree = Tree(of_session(db, session_id))
+    gone = [uid for uid in dict.fromkeys(uids) if uid in tree]
     at = leaf(db, session_id)
     # What is removed together is known by its time, however quickly a script removes one after another.
     latest: Any = db.execute("select max(removed) from turns where session_id = ?", (session_id,)).get
@@ -333,6 +342,8 @@ def remove(db: apsw.Connection, session_id: int, uids: Iterable[str], now: int) 
 def restore(db: apsw.Connection, session_id: int, uid: str) -> set[str]:
     """Bring back what was removed together with a turn, and what that comes from; returns the turns' uids."""
     tree = Tree(of_session(db, session_id, removed=True))
+    if uid not in tree:
+        return set()
     back = {turn.uid for turn in tree if turn.removed is not None and turn.removed == tree[uid].removed}
     back |= {turn.uid for each in list(back) for turn in tree.ancestry(each) if turn.removed is not None}
     db.executemany(
