@@ -195,7 +195,7 @@ def _before_open_calls(db: apsw.Connection, session_id: int, turn_id: int, first
     codecs: dict[int, Any] = {}
     rows = fetch(
         db,
-        tuple[int, bytes],
+        tuple[int, bytes | str],
         "select seq, data from events where session_id = ? and turn_id = ? and seq between ? and ? "
         f"and kind in {kinds.TOOLS} order by seq, part",
         (session_id, turn_id, first, seq),
@@ -291,11 +291,13 @@ def follow_unknown(db: apsw.Connection, session_id: int, name: str, known: Colle
     """Take a name on to what followed its tip since: turns that the store where it was given does not have."""
     branch = "select leaf_uid, leaf_seq from branches where session_id = ? and name = ?"
     tip, seq = db.execute(branch, (session_id, name)).fetchall()[0]
-    rows: list[Any] = db.execute(
+    rows = fetch(
+        db,
+        tuple[str, str, int],
         "select uid, parent_uid, parent_seq from turns where session_id = ? and parent_uid is not null "
         "order by first_seq, id",
         (session_id,),
-    ).fetchall()
+    )
     for uid, parent, parent_seq in rows:
         # A turn comes after the one that it follows, so one look at each is enough.
         if uid not in known and parent == tip and _is_at_tip(db, session_id, parent, parent_seq, seq):

@@ -6,7 +6,7 @@ older copy does not undo a later decision. Functions never commit.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -66,6 +66,17 @@ def store_state(db: apsw.Connection, uids: Collection[str] | None = None) -> Sto
     )
 
 
+class _DecidedTurn(NamedTuple):
+    """What a plan needs of a turn; ``removed`` and ``started`` are times in ms."""
+
+    session_id: int
+    uid: str
+    has_ended: int
+    removed: int | None
+    is_pruned: int
+    started: int | None
+
+
 def session_states(
     db: apsw.Connection, source: str = "main", *, uids: Collection[str] | None = None
 ) -> dict[str, SessionState]:
@@ -81,8 +92,8 @@ def session_states(
     of_turns, of_branches = _turns(db, source, wanted, bound), _branches(db, source, wanted, bound)
     found = dict[str, SessionState]()
     for session_id, uid, owner, is_borrowed, name, leaf_uid, leaf_seq, times, *content in rows:
-        told = of_turns.get(session_id, [])
-        removed = {turn: ms for turn, _, ms, _, _ in told if ms is not None}
+        all_turns = of_turns.get(session_id, [])
+        removed = {turn.uid: turn.removed for turn in all_turns if turn.removed is not None}
         values: dict[str, Value] = {NAME: name, **of_branches.get(session_id, {})}
         values |= {f"{TURN}{turn}": ms for turn, ms in removed.items()}
         found[uid] = SessionState(
@@ -91,26 +102,28 @@ def session_states(
             is_borrowed=bool(is_borrowed),
             content=tuple(content),
             decided=Decisions(values=values, at=_parsed(times), leaf=(leaf_uid, leaf_seq)),
-            turns=frozenset(turn for turn, *_ in told),
-            finished=frozenset(turn for turn, has_ended, ms, _, _ in told if has_ended and ms is None),
-            pruned={turn: removed[turn] for turn, _, _, is_pruned, _ in told if is_pruned},
-            last_started=max((started or 0 for *_, started in told), default=0),
+            turns=frozenset(turn.uid for turn in all_turns),
+            finished=frozenset(turn.uid for turn in all_turns if turn.has_ended and turn.removed is None),
+            pruned={turn.uid: removed[turn.uid] for turn in all_turns if turn.is_pruned},
+            last_started=max((turn.started or 0 for turn in all_turns), default=0),
         )
     return found
 
 
-def _turns(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, ...]) -> dict[int, list[tuple[Any, ...]]]:
-    """Of each turn: uid, whether it ended, when it was removed, whether it was pruned, when it began."""
-    rows: list[Any] = db.execute(
+def _turns(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, ...]) -> dict[int, list[_DecidedTurn]]:
+    """The turns of each session."""
+    rows = fetch(
+        db,
+        _DecidedTurn,
         "select t.session_id, t.uid, t.outcome is not null, t.removed, t.removed is not null and t.prompt = '' "
         f"and not exists (select 1 from {source}.events e where e.session_id = t.session_id "
         f"and e.seq between t.first_seq and t.last_seq and e.kind in {kinds.CONTENT}), t.started "
         f"from {source}.turns t join {source}.sessions s on s.id = t.session_id where {wanted}",
         bound,
-    ).fetchall()
-    found: dict[int, list[tuple[Any, ...]]] = {}
-    for session_id, *told in rows:
-        found.setdefault(session_id, []).append(tuple(told))
+    )
+    found: dict[int, list[_DecidedTurn]] = {}
+    for turn in rows:
+        found.setdefault(turn.session_id, []).append(turn)
     return found
 
 

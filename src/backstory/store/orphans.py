@@ -63,7 +63,7 @@ def left(db: apsw.Connection, turn_id: int, turn_uid: str, session_id: int, sess
     codecs: dict[int, codec.EventCodec] = {}
     rows = fetch(
         db,
-        tuple[str, bytes],
+        tuple[str, bytes | str],
         f"select kind, data from events where session_id = ? and turn_id = ? and kind in {kinds.TOOLS} "
         "order by seq, part",
         (session_id, turn_id),

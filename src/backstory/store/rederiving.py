@@ -59,7 +59,7 @@ def unlogged(db: apsw.Connection, session_id: int) -> RecordBatch | None:
     """What events say that no log holds: the prompts of runs, and how they ended."""
     rows = fetch(
         db,
-        tuple[int, int, int | None, bytes, str | None, str | None, str],
+        tuple[int, int, int | None, bytes | str, str | None, str | None, str],
         "select e.seq, e.part, e.at, e.data, t.uid, t.prompt, s.uid from events e "
         "join sessions s on s.id = e.session_id left join turns t on t.id = e.turn_id "
         "where e.session_id = ? and e.log_id is null order by e.seq, e.part",

@@ -83,7 +83,7 @@ class _EventRow(NamedTuple):
     part: int
     at: int | None
     kind: str
-    data: bytes
+    data: bytes | str
     position: int
     length: int
 

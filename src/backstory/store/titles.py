@@ -131,7 +131,7 @@ def _seek_leaves(db: apsw.Connection) -> None:
 
 def _note_leaves(db: apsw.Connection, piece: int, keys: array[int]) -> None:
     """Note which of a piece's records are leaves of summaries that are known; those are to be settled again."""
-    known: list[Any] = db.execute("select distinct leaf from summaries limit ?", (len(keys) + 1,)).fetchall()
+    known = fetch(db, tuple[bytes], "select distinct leaf from summaries limit ?", (len(keys) + 1,))
     if len(known) > len(keys):
         # Of few records each is looked up, so that what is added to a log does not cost what is known of all.
         ask = "select exists (select 1 from summaries where leaf = ?)"

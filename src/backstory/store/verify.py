@@ -130,7 +130,7 @@ class _EventRow(NamedTuple):
     session_id: int
     seq: int
     kind: str
-    data: bytes
+    data: bytes | str
     position: int
     length: int
     read_to: int | None
