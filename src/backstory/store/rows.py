@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import apsw
 
@@ -20,33 +20,23 @@ R = TypeVar("R")
 
 def fetch(db: apsw.Connection, shape: type[R], sql: str, values: Sequence[Any] = ()) -> list[R]:
     """Every row of a statement in this shape."""
-    found = db.execute(sql, values).fetchall()
-    if not found:
-        return []
-    make = _maker(shape)
-    return [make(row) for row in found]
+    return _shaped(shape, db.execute(sql, values).fetchall())
 
 
 def fetch_one(db: apsw.Connection, shape: type[R], sql: str, values: Sequence[Any] = ()) -> R | None:
     """The first row of a statement in this shape; None when there is none."""
     row = db.execute(sql, values).fetchone()
-    return None if row is None else _maker(shape)(row)
+    return None if row is None else _shaped(shape, [row])[0]
 
 
-def _maker(shape: type[R]) -> Callable[[Any], R]:
-    """What makes a value of this shape of a row; it raises ValueError or TypeError where their lengths differ."""
+def _shaped(shape: type[R], found: list[Any]) -> list[R]:
+    """The rows in this shape; raises ValueError or TypeError where they have more columns or fewer."""
     if get_origin(shape) is tuple:
-        return _checked(len(get_args(shape)))
+        # All rows of a statement have the same number of columns.
+        if found and len(found[0]) != len(get_args(shape)):
+            raise ValueError(f"{len(get_args(shape))} columns were expected, not {len(found[0])}")
+        return found
     if issubclass(shape, Struct):
         fields = shape.__struct_fields__
-        return lambda row: shape(**dict(zip(fields, row, strict=True)))
-    return lambda row: shape(*row)
-
-
-def _checked(columns: int) -> Callable[[Any], Any]:
-    def as_it_is(row: tuple[object, ...]) -> object:
-        if len(row) != columns:
-            raise ValueError(f"{columns} columns were expected, not {len(row)}")
-        return row
-
-    return as_it_is
+        return [shape(**dict(zip(fields, row, strict=True))) for row in found]
+    return [shape(*row) for row in found]
