@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,6 +93,20 @@ def test_fifty_thousand_lines_take_little_room_and_keep_every_time() -> None:
         assert arrivals.at(start, length) == when
         start += length
     assert len(content) < 4 * 50_000 + 10
+
+
+def test_no_more_notes_are_read_than_there_is_output_to_describe() -> None:
+    arrivals = Arrivals(HEAD + seen(1, 1) * ((BYTES_MAX - 1) // 2))
+    tracemalloc.start()
+    assert arrivals.at(1_000, 1) == 1_001
+    used = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert used < 1_000_000
+
+
+def test_times_are_the_same_in_whichever_order_they_are_asked_for() -> None:
+    arrivals = Arrivals(noted([(5, NOW), (4, None), (11, NOW + 90)]))
+    assert [arrivals.at(n, 1) for n in (12, 0, 7, 40)] == [NOW + 90, NOW, None, None]
 
 
 LOOKS = st.lists(
