@@ -112,7 +112,7 @@ def session_names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 
 def settings(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """The settings, with what they mean."""
-    found = _app(ctx).config.settings(each.name for each in _agents("") if each.run is not None)
+    found = _app(ctx).config.every_setting(each.name for each in _agents("") if each.run is not None)
     return [_item(each.key, each.meaning) for each in found if each.key.startswith(incomplete)]
 
 
