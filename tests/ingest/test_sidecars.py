@@ -167,7 +167,7 @@ def test_a_name_in_a_store_leads_nowhere_else(machine: Machine, session: Path, t
     looked_up(machine.store_path, "update sidecars set name = '../../../../../escaped.yaml'")
     (told,) = restored(machine.store, tmp_path / "out")
     assert (told.error, told.companions[0].written) == (None, None)
-    assert "no place inside a folder" in (told.companions[0].error or "")
+    assert "is not a path inside the folder" in (told.companions[0].error or "")
     assert list(tmp_path.rglob("escaped*")) == []
 
 

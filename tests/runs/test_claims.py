@@ -316,7 +316,7 @@ def test_an_older_copy_of_a_projects_store_takes_nothing_from_the_machines(ran: 
     ran.run("second", {"say": "more"}, GOOD)
     store.write_bytes(older)
     told = ran.backstory("ingest").stderr
-    assert "neither was replaced" in told
+    assert "Neither was replaced" in told
     with machine_store(ran) as home:
         assert [turn.prompt for turn in home.turns(home.session("S1"))] == ["first", "second"]
 
