@@ -246,7 +246,7 @@ def test_a_followup_that_cannot_be_started_is_named_to_those_who_come_behind_it(
     for options in [(), ("--wait",)]:
         refused = bench.run("second", GOOD, options=options)
         assert refused.returncode == 1
-        assert f'could not be run: "there". The folder {gone} cannot be worked in' in refused.stderr
+        assert f'could not be run: "there". The folder {gone} cannot be used' in refused.stderr
         assert f"backstory queue drop {row['id'][-8:]}" in refused.stderr
     bench.backstory("queue", "drop", row["id"])
     assert bench.backstory("queue", "run", script=[GOOD]).returncode == 0
@@ -808,7 +808,7 @@ def test_what_waits_for_a_session_that_is_removed_goes_with_it(bench: Bench) -> 
     bench.run("first", GOOD)
     bench.backstory("followup", "--no-run", "second")
     done = bench.backstory("rm", "--yes", "S1")
-    assert "Dropped its queued prompt: second" in done.stderr
+    assert "Deleted its queued prompt: second" in done.stderr
     assert not queue_file(bench).exists()
 
 
