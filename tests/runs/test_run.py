@@ -330,7 +330,7 @@ def test_the_agents_own_log_of_a_run_makes_no_second_session(bench: Bench, is_re
     bench.backstory("ingest")
     assert listed(bench) == ["S1"]
     hits = json.loads(bench.backstory("search", "heron", "--json").stdout)["hits"]
-    assert [hit["session"] for hit in hits] == ["S1"]
+    assert [hit["number"] for hit in hits] == ["S1"]
 
 
 def test_the_log_of_a_run_is_kept_all_the_same(bench: Bench) -> None:

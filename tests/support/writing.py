@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backstory.store import append, claims, derived_tables, event_rows, lineage, logs, turns
+from backstory.store import append, claims, derived_tables, event_rows, lineage, logs, run_facts, turns
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -31,6 +31,6 @@ WRITING: list[tuple[ModuleType, str]] = [
     (logs, "remember_place"),
     (derived_tables, "write"),
     (claims, "renamed"),
-    (claims, "take_usage"),
+    (run_facts, "take"),
     (lineage, "link_copies"),
 ]

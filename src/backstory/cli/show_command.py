@@ -457,10 +457,10 @@ def _turn_line(number: int, turn: Turn, turn_cost: Cost) -> str:
     tokens = turn.tokens
     used = [] if tokens.output is None else [f"{_input_tokens(tokens)} in, {_output_tokens(turn)} out"]
     cost = [] if turn_cost.low_usd is None else [output.money(turn_cost)]
-    mark, colour = MARKS.get(turn.outcome or "", ("", "white"))
+    mark, colour = MARKS.get(turn.outcome or "", ("", ""))
     facts = [turn.agent, turn.model, output.local(turn.started), output.duration(turn.duration_ms), *used, *cost]
     how = "" if turn.outcome in (None, model.Outcome.COMPLETED) else f" {turn.outcome}"
-    title = f"── turn {number} " + output.style(mark + how, fg=colour)
+    title = f"── turn {number} " + (output.style(mark + how, fg=colour) if mark else how)
     return output.style(title, bold=True) + output.style(
         "  " + output.one_liner(" · ".join(each for each in facts if each)), dim=True
     )
