@@ -358,7 +358,7 @@ def test_what_silence_ended_says_so(bench: Bench) -> None:
     (bench.home / "config.toml").write_text("[run]\nsilence_s = 1\n")
     bench.run("first", {"say": "well"}, {"wait_for": str(bench.root / "never")})
     assert bench.store.turns(1)[0].outcome == "cancelled"
-    assert "it said nothing for" in bench.backstory("show", "S1").stdout
+    assert "no output for" in bench.backstory("show", "S1").stdout
 
 
 def test_a_session_is_removed_and_renamed_from_any_folder(ran: Bench) -> None:

@@ -1272,7 +1272,7 @@ def test_a_prompt_that_no_pipe_holds_has_none(tmp_path: Path) -> None:
 def test_a_word_that_was_cut_off_was_never_handed_over(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
     spool.note_word(b'{"uid":"a"}')
-    with spool.told.open("ab") as file:
+    with spool.messages.open("ab") as file:
         file.write(b'{"uid":"b"')
     assert [word.uid for word in spool.words()] == ["a"]
 
@@ -1280,7 +1280,7 @@ def test_a_word_that_was_cut_off_was_never_handed_over(tmp_path: Path) -> None:
 def test_a_word_for_which_the_disk_has_no_room_leaves_no_half_line(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
     spool.note_word(b'{"uid":"a"}')
-    with limited(spool.told.stat().st_size + 5), pytest.raises(CannotWrite):
+    with limited(spool.messages.stat().st_size + 5), pytest.raises(CannotWrite):
         spool.note_word(b'{"uid":"b"}')
     spool.note_word(b'{"uid":"c"}')
     assert [word.uid for word in spool.words()] == ["a", "c"]
