@@ -371,11 +371,11 @@ def test_what_a_sidecar_says_that_could_not_be_stored_is_told_by_the_next_readin
 ) -> None:
     machine.write(CLAUDE_FOLDER / "s/subagents/agent-a.jsonl", lines(claude_line("user", "a1", "look at it")))
     machine.write(CLAUDE_FOLDER / "s/subagents/agent-a.meta.json", json.dumps({"description": "Looks"}).encode())
-    tell = sidecars._tell
-    monkeypatch.setattr(sidecars, "_tell", lambda *_: 1 / 0)
+    tell = sidecars._write_facts
+    monkeypatch.setattr(sidecars, "_write_facts", lambda *_: 1 / 0)
     assert [each.reason for each in machine.read().errors] == ["ZeroDivisionError: division by zero"]
     assert len(machine.store.sidecar_marks()) == 1
-    monkeypatch.setattr(sidecars, "_tell", tell)
+    monkeypatch.setattr(sidecars, "_write_facts", tell)
     machine.read()
     reindex(machine.store, now=NOW, only_stale=True)
     (session,) = machine.store.sessions(helpers=True)

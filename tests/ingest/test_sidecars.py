@@ -471,7 +471,7 @@ def test_a_file_that_is_too_large_is_told_with_its_size_and_hash_once(
     assert f"{len(data):,} bytes, sha256 {hashlib.sha256(data).hexdigest()}" in problem.reason
     with files_opened() as opened:
         report = read(machine)
-    assert (opened, report.errors, "larger than is kept" in reasons(report)["huge.txt"]) == ([], [], True)
+    assert (opened, report.errors, "above the limit" in reasons(report)["huge.txt"]) == ([], [], True)
     assert kept(machine).keys() == {"workspace.yaml"}
 
 
