@@ -84,7 +84,7 @@ class KnownProjects:
         names = (self._folder / (f"{store_id}.{number}" if number else store_id) for number in count())
         return next(each for each in names if not each.exists())
 
-    def owning(self, uid: str) -> Store | None:
+    def store_owning(self, uid: str) -> Store | None:
         """Return the project's store that owns a session of the home store, if it is where it was last seen."""
         owner = self._home_store.owner_of(uid)
         if owner is not None:
@@ -105,7 +105,7 @@ class KnownProjects:
         return store
 
     def look_again(self, store_id: str) -> None:
-        """Make the next ``exchange`` read a store although it is unchanged: its decisions changed elsewhere."""
+        """Make the next ``replicate`` read a store although it is unchanged: its decisions changed elsewhere."""
         for pointer, place in self._pointers():
             if place.store_id == store_id:
                 os.utime(pointer, ns=(0, 0))
@@ -146,7 +146,7 @@ class KnownProjects:
                         found.append(store)
         return found
 
-    def bring_back(self, store: Store) -> int:
+    def restore_store(self, store: Store) -> int:
         """Rebuild a project's store that was here and is gone; returns the number of restored sessions."""
         if store.exists and store.session_count():
             return 0
@@ -155,7 +155,7 @@ class KnownProjects:
                 return back
         return 0
 
-    def exchange(self, report: Callable[[str], None] = lambda problem: None) -> int:
+    def replicate(self, report: Callable[[str], None] = lambda problem: None) -> int:
         """Replicate project stores into the home store, and copy to them what agents' logs add to their runs.
 
         A missing or unchanged store is not opened. Returns the number of copied sessions; ``report`` is called for
