@@ -19,7 +19,7 @@ from backstory import __version__
 COMMANDS = {
     "ingest": "Import new and changed agent logs.",
     "reindex": "Import, then rebuild the index and all derived tables.",
-    "chronicle": "Commands for the whole history (the same as `reindex`).",
+    "chronicle": "Commands for the whole history.",
     "list": "List this project's sessions, newest first (--all: every project).",
     "show": "Show a session turn by turn.",
     "run": "Send a prompt to an agent, with the session so far as context.",

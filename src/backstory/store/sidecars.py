@@ -155,7 +155,7 @@ def _apply_facts(db: apsw.Connection, session_id: int, facts: SidecarFacts) -> N
 
 
 def _merge_checkpoints(db: apsw.Connection, session_id: int, facts: SidecarFacts) -> None:
-    """Bring checkpoints that the log tells together with those of files: the same texts are the same checkpoint.
+    """Merge the checkpoints of the log with those of files: equal texts are the same checkpoint.
 
     Such a checkpoint gets the number and the title of its file. Others keep their number if it is free, and else get
     the next one.
