@@ -132,6 +132,8 @@ def cli(
 
     has_texts = bool(steer or followup)
     if ctx.invoked_subcommand is not None and (has_texts or name or wanted or or_run or trust):
+        if not has_texts:
+            raise click.UsageError(f"Options come after the command: backstory {ctx.invoked_subcommand} [OPTIONS]")
         raise click.UsageError("--steer and --followup cannot be combined with a command.")
     if ctx.invoked_subcommand is None and not has_texts:
         raise click.exceptions.NoArgsIsHelpError(ctx)
