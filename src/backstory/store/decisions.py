@@ -1,7 +1,7 @@
-"""What people decided about a session, with the times: read as values, and written as another store has it.
+"""People's decisions about a session with their times: read as values, and written to match another store.
 
-Names and removals stand in the tables of sessions, branches and turns; ``meta`` holds when each was decided, so that an
-older copy does not undo a later decision. Functions never commit.
+Names and removals are in the tables of sessions, branches and turns; ``meta`` has the time of each decision, so that an
+older copy does not undo a later one. Functions never commit.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     import apsw
 
 DECIDED = "decided "
-"""In meta, before a session's uid: when what was decided about it, ms, as JSON."""
+"""The prefix of a key in meta, before a session's uid: the times of its decisions in ms, as JSON."""
 ALL = "1"
 
 
 def note(db: apsw.Connection, session_id: int, abouts: Iterable[str], now: int) -> None:
-    """Note that these things about a session were decided now: always later than what was decided before."""
+    """Record decisions about a session, always with a later time than the ones before."""
     uid = str(db.execute("select uid from sessions where id = ?", (session_id,)).get)
     at = _times(db, uid)
     _set_times(db, uid, at | {about: max(now, at.get(about, 0) + 1) for about in abouts})
 
 
 def forget(db: apsw.Connection, uid: str) -> None:
-    """Drop the times of what was decided about a session that is removed."""
+    """Remove the times of the decisions about a removed session."""
     db.execute("delete from meta where key = ?", (DECIDED + uid,))
 
 
@@ -57,7 +57,7 @@ def _set_times(db: apsw.Connection, uid: str, at: Mapping[str, int]) -> None:
 
 
 def store_state(db: apsw.Connection, uids: Collection[str] | None = None) -> StoreState:
-    """A store as a plan needs it: of all sessions, or of these."""
+    """Return the state of a store for a plan: of all sessions, or of these."""
     removed = fetch(db, tuple[str, int], "select uid, at from forgotten")
     return StoreState(
         store_id=str(db.execute("select value from meta where key = 'store_id'").get),
@@ -80,7 +80,7 @@ class _DecidedTurn(NamedTuple):
 def session_states(
     db: apsw.Connection, source: str = "main", *, uids: Collection[str] | None = None
 ) -> dict[str, SessionState]:
-    """Sessions of a store as a plan needs them, by uid."""
+    """Return the states of sessions for a plan, by uid."""
     wanted, bound = (ALL, ()) if uids is None else ("s.uid in (select value from json_each(?))", (_as_json(uids),))
     rows: list[Any] = db.execute(
         "select s.id, s.uid, s.owner, s.owner is null and s.elsewhere is not null, s.name, s.leaf_uid, s.leaf_seq, "
@@ -111,7 +111,7 @@ def session_states(
 
 
 def _turns(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, ...]) -> dict[int, list[_DecidedTurn]]:
-    """The turns of each session."""
+    """Return the turns of each session."""
     rows = fetch(
         db,
         _DecidedTurn,
@@ -142,17 +142,17 @@ def _branches(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, .
 
 
 def write_step(db: apsw.Connection, step: Decide) -> None:
-    """Write the decisions of a plan, unless others were made here since it was made."""
+    """Write the decisions of a plan, unless there are newer ones here."""
     current = session_states(db, uids=[step.uid]).get(step.uid)
     if current is None or current.decided.at != step.before.at:
         return
-    # Where a session continues may have changed since, and only its owner says so.
+    # The leaf may have changed since; only its owner decides it.
     is_same = step.decided.leaf == step.before.leaf
     write(db, step.uid, replace(step.decided, leaf=current.decided.leaf) if is_same else step.decided, step.known)
 
 
 def write(db: apsw.Connection, uid: str, decided: Decisions, known: Collection[str]) -> None:
-    """Have a session's decisions be these. ``known``: the turns of the store where they were made."""
+    """Replace a session's decisions. ``known``: the turns of the store where they were made."""
     session_id = int(db.execute("select id from sessions where uid = ?", (uid,)).get)
     name = decided.values.get(NAME, "")
     db.execute(
