@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,13 +28,13 @@ from backstory.store.queue import Kind, Options, Queue
 from backstory.store.waiting import WaitStopped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from backstory.cli.app import App, Found
     from backstory.cli.printing import Printer
     from backstory.derive.pricing import Cost
     from backstory.runs.lease import SessionLease
-    from backstory.runs.runner import Finished
+    from backstory.runs.runner import Came, Finished
     from backstory.runs.spool import Spool
     from backstory.store import Session, Store
     from backstory.store.queue import Text
@@ -402,9 +402,20 @@ class Driver:
 
     def _run(self, hold: SessionLease, request: Request) -> int:
         with quiet_keyboard():
-            finished = self._runner.run_held(hold, self._store, self._session, request, self._printer.show)
+            finished = self._shown(self._runner.run_held(hold, self._store, self._session, request))
         self._end(finished, request)
         return EXIT_CODES.get(outcome_of(finished), 1)
+
+    def _shown(self, run: Generator[Came, None, Finished]) -> Finished:
+        """Show a run as it comes, also where showing it fails: then it is left alone."""
+        with closing(run):
+            while True:
+                try:
+                    came = next(run)
+                except StopIteration as over:
+                    finished: Finished = over.value
+                    return finished
+                self._printer.show(came if isinstance(came, Shown) else Shown([came]))
 
     def _cost(self, turn: model.Turn) -> Cost:
         """What a run cost. A file of prices that means nothing does not spoil what was run."""

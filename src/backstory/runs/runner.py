@@ -1,15 +1,19 @@
-"""One prompt: context, spawn, stream, show, exit, store. The agent outlives us if we die, and nothing is lost."""
+"""One prompt: context, spawn, stream, exit, store. The agent outlives us if we die, and nothing is lost.
+
+A run is a generator of what comes. Closing it stops nothing: the agent continues, and the next command stores its run.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import subprocess
+import threading
 import time
-from contextlib import closing, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
@@ -29,7 +33,7 @@ from backstory.errors import (
     in_words,
     is_for_one_only,
 )
-from backstory.model import Permissions, ToolCall, Turn
+from backstory.model import Permissions, ToolCall, Turn, UserMessage
 from backstory.projects.registry import KnownProjects
 from backstory.projects.whereabouts import Whereabouts, file_at
 from backstory.runs import listeners
@@ -41,13 +45,13 @@ from backstory.runs.spool import MARKER, ORPHAN_S, SPOOLS, Run, Spool, waiting
 from backstory.runs.stdin_pipe import StdinPipe
 from backstory.runs.steering import Steering
 from backstory.runs.stopping import EndOf, Stopping
-from backstory.runs.stream import Followed, Shown, SpooledRun, append_run, marking_stop, native_id, program, run_part
+from backstory.runs.stream import Followed, Shown, SpooledRun, append_run, native_id, program, run_part
 from backstory.store import Store, open_store
 from backstory.store.arrivals import Arrivals
 from backstory.store.queue import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from backstory.agents.contract import RunPart, SteerPart, StreamReader
     from backstory.conversation.tree import Point
@@ -56,6 +60,8 @@ if TYPE_CHECKING:
 
 POLL_S = 0.025
 READ_BYTES = 1024 * 1024
+Came: TypeAlias = "Shown | UserMessage"
+"""What a run yields: what its agent said, or a message that the agent has received while it ran."""
 LOCK_S = 2.0
 """So long a session's lock is waited for."""
 
@@ -124,8 +130,8 @@ class Runner:
         self._report = report
         self.projects = KnownProjects(home, home_store, now)
 
-    def run(self, store: Store, session: Session, request: Request, show: Callable[[Shown], None]) -> Finished:
-        """Run one prompt in a session and store what came of it.
+    def run(self, store: Store, session: Session, request: Request) -> Generator[Came, None, Finished]:
+        """Run one prompt in a session, yield what comes, and store it; returns what the run came to.
 
         An interrupt stops the agent: once asks it to, twice ends it. Errors: EmptyPrompt, PromptNotText,
         AgentMissing, AgentNotStarted, AgentCannotRun, FolderNotUsable, SessionBusy, and those of a store that cannot be
@@ -134,7 +140,7 @@ class Runner:
         self.check(request)
         hold = self.hold(store, session)
         try:
-            return self.run_held(hold, store, session, request, show)
+            return (yield from self.run_held(hold, store, session, request))
         finally:
             hold.release()
 
@@ -152,13 +158,13 @@ class Runner:
         return hold
 
     def run_held(
-        self, hold: SessionLease, store: Store, session: Session, request: Request, show: Callable[[Shown], None]
-    ) -> Finished:
+        self, hold: SessionLease, store: Store, session: Session, request: Request
+    ) -> Generator[Came, None, Finished]:
         """Run one prompt in a session that is held; errors as of ``run``."""
         executable = self.check(request)
         self._take_up_own(store, session)
         hold.show_owner()
-        return self._run_locked(hold, store, session, request, executable, show)
+        return (yield from self._run_locked(hold, store, session, request, executable))
 
     def next_text(self, hold: SessionLease, store: Store, session: Session) -> Text | None:
         """The follow-up that is to be run next in a session that is held; None when none waits.
@@ -290,8 +296,7 @@ class Runner:
         session: Session,
         request: Request,
         executable: str,
-        show: Callable[[Shown], None],
-    ) -> Finished:
+    ) -> Generator[Came, None, Finished]:
         agent = run_part(request.agent)
         # Asked before anything is paid for.
         store.check_writable()
@@ -323,8 +328,9 @@ class Runner:
                 reader = stream_reader(agents.load(request.agent))
                 is_known = listeners.is_known(self._home, executable)
                 steering = _steering(hold, spool, feed, steer, reader, self._now, is_known=is_known)
-                noting = _noting(store, session, run.native_id, reader, show)
-                ended = self._follow(spool, process, reader, stopping, steering, noting, run.started)
+                came = self._follow(spool, process, reader, stopping, steering, run.started)
+                with _outliving(process):
+                    ended = yield from _noting(store, session, run.native_id, reader, came)
                 if steering is not None and steering.was_heard:
                     listeners.note(self._home, executable)
             spool.note_exit(ended.code, ended.signal)
@@ -461,39 +467,57 @@ class Runner:
         reader: StreamReader,
         stopping: Stopping,
         steering: Steering | None,
-        show: Callable[[Shown], None],
         since: int,
-    ) -> Exit:
-        """Show what comes until the agent has ended; what it left running is ended with it."""
+    ) -> Generator[Came, None, Exit]:
+        """Yield what comes until the agent has ended; what it left running is ended with it."""
         outputs = [
             Followed(path, reader, is_error=is_error, notes=ArrivalNotes(path, self._now, since))
             for path, is_error in ((spool.stdout, False), (spool.stderr, True))
         ]
-        show = marking_stop(show, lambda: stopping.was_asked or spool.was_cancelled)
-        with EndOf(process.pid) as ending:
-            while process.poll() is None:
-                came = _show_new(outputs, spool, show)
-                if steering is not None:
-                    came = _steered(steering, stopping, show) or came
-                stopping.look(came=came)
-                show(Shown([]))
-                if not came:
-                    ending.wait(POLL_S)
-        spool.kill()
-        for output in outputs:
-            for shown in output.rest():
-                show(shown)
-        if steering is not None:
-            steering.end()
-            _steered(steering, stopping, show)
-        for output in outputs:
-            output.close()
+
+        def is_of_stop() -> bool:
+            return stopping.was_asked or spool.was_cancelled
+
+        with ExitStack() as leaving:
+            for each in (*(output.close for output in outputs), *([steering.end] if steering is not None else [])):
+                leaving.callback(each)
+            with EndOf(process.pid) as ending:
+                while process.poll() is None:
+                    came = yield from _new(outputs, spool, is_of_stop)
+                    if steering is not None:
+                        came = (yield from _steered(steering, stopping)) or came
+                    stopping.look(came=came)
+                    yield _marked(Shown([]), is_of_stop)
+                    if not came:
+                        ending.wait(POLL_S)
+            spool.kill()
+            for output in outputs:
+                for shown in output.rest():
+                    yield _marked(shown, is_of_stop)
+            if steering is not None:
+                steering.end()
+                yield from _steered(steering, stopping)
         code = process.returncode
         return Exit(
             code=code if code >= 0 else None,
             signal=-code if code < 0 else None,
             was_cancelled=spool.was_cancelled,
         )
+
+
+@contextmanager
+def _outliving(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Where the block is left before the agent ends, wait for its end aside: no process that is over stays behind."""
+    try:
+        yield
+    finally:
+        if process.returncode is None:
+            threading.Thread(target=process.wait, name="reaper", daemon=True).start()
+
+
+def _marked(shown: Shown, is_of_stop: Callable[[], bool]) -> Shown:
+    """The same, marked where it came since the agent was asked to stop."""
+    return Shown(shown.events, shown.delta, is_of_stop=True) if is_of_stop() else shown
 
 
 def _note_native_id(store: Store, session: Session, native_id: str | None) -> None:
@@ -504,28 +528,30 @@ def _note_native_id(store: Store, session: Session, native_id: str | None) -> No
 
 
 def _noting(
-    store: Store, session: Session, noted: str | None, reader: StreamReader, show: Callable[[Shown], None]
-) -> Callable[[Shown], None]:
-    """Shows what comes, and notes the agent's own id of the session as soon as that says it."""
+    store: Store, session: Session, noted: str | None, reader: StreamReader, came: Generator[Came, None, Exit]
+) -> Generator[Came, None, Exit]:
+    """Yield what comes, and note the agent's own id of the session as soon as it is known."""
+    with closing(came):
+        while True:
+            try:
+                each = next(came)
+            except StopIteration as over:
+                ended: Exit = over.value
+                return ended
+            if reader.native_id != noted:
+                noted = reader.native_id
+                _note_native_id(store, session, noted)
+            yield each
 
-    def noting(shown: Shown) -> None:
-        nonlocal noted
-        if reader.native_id != noted:
-            noted = reader.native_id
-            _note_native_id(store, session, noted)
-        show(shown)
 
-    return noting
-
-
-def _show_new(outputs: list[Followed], spool: Spool, show: Callable[[Shown], None]) -> bool:
-    """Show what has come on both outputs, and note where errors stood; whether anything has."""
+def _new(outputs: list[Followed], spool: Spool, is_of_stop: Callable[[], bool]) -> Generator[Came, None, bool]:
+    """Yield what has come on both outputs, and note where errors stood; returns whether anything has."""
     came = was_error = False
     for output in outputs:
         for shown in output.new():
             came = True
             was_error = was_error or (output is outputs[-1] and bool(shown.events))
-            show(shown)
+            yield _marked(shown, is_of_stop)
     if was_error:
         spool.note_order(*(output.whole_to for output in outputs))
     return came
@@ -548,14 +574,13 @@ def _steering(
     return Steering(hold, spool, feed, steer, state, now, is_known=is_known)
 
 
-def _steered(steering: Steering, stopping: Stopping, show: Callable[[Shown], None]) -> bool:
-    """Tell the agent what has come, unless it was asked to stop, and show what it has taken up; whether it has any."""
+def _steered(steering: Steering, stopping: Stopping) -> Generator[Came, None, bool]:
+    """Hand the agent what has come, unless it was asked to stop, and yield what it received; returns whether any."""
     if stopping.was_asked:
         steering.end()
-    taken = steering.look()
-    for event in taken:
-        show(Shown([event]))
-    return bool(taken)
+    received = steering.look()
+    yield from received
+    return bool(received)
 
 
 def _context(store: Store, session: Session, request: Request, agent: RunPart, after: Point | None) -> str:
