@@ -61,7 +61,10 @@ class App:
     @cached_property
     def workspace(self) -> Workspace:
         """What the words of a command mean here."""
-        return Workspace(self._read_config, self.home, self.cwd, store=self.store_path, now=now_ms)
+        return Workspace(
+            self._read_config, self.home, self.cwd, store=self.store_path, now=now_ms, environ=self.environ,
+            report=output.talk,
+        )  # fmt: skip
 
     @property
     def reader(self) -> Reader:

@@ -146,7 +146,7 @@ class KnownProjects:
                         found.append(store)
         return found
 
-    def bring_back(self, store: Store) -> int:
+    def restore_store(self, store: Store) -> int:
         """Make a project's store again that was here and is gone; gives how many sessions came back."""
         if store.exists and store.session_count():
             return 0

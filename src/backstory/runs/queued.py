@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from backstory import ids
 from backstory.errors import BackstoryError, QueueBusy, QueueUnusable
-from backstory.runs.spool import SPOOLS, waiting
-from backstory.store.queue import Kind, Queue, Text
+from backstory.runs.spool import SPOOLS, list_spools
+from backstory.store.queue import Kind, Queue, QueuedPrompt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from backstory.store.queue import Options
 
 
-def settle(store: Store, session_uid: str, consumed: Iterable[str], report: Callable[[str], None]) -> None:
+def dequeue_consumed(store: Store, session_uid: str, consumed: Iterable[str], report: Callable[[str], None]) -> None:
     """Take out of the queue what a run that is stored has consumed; steers that it did not take up become follow-ups.
 
     Raises what keeps the queue from being written now; one that cannot be read at all holds nothing back.
     """
     try:
         with Queue(store.path, report) as queue:
-            waiting = queue.texts(session_uid)
+            waiting = queue.prompts(session_uid)
             known = set(consumed)
             queue.remove([text.uid for text in waiting if text.uid in known])
             queue.make_followups([text.uid for text in waiting if text.uid not in known and text.kind == Kind.STEER])
@@ -33,7 +33,7 @@ def settle(store: Store, session_uid: str, consumed: Iterable[str], report: Call
         return
 
 
-def still_waits(store: Store, uid: str, report: Callable[[str], None]) -> bool:
+def is_queued(store: Store, uid: str, report: Callable[[str], None]) -> bool:
     """Whether a text is still in the queue; not, where the queue cannot be read. Raises QueueBusy."""
     try:
         with Queue(store.path, report) as queue:
@@ -45,17 +45,17 @@ def still_waits(store: Store, uid: str, report: Callable[[str], None]) -> bool:
         return False
 
 
-def still_waiting(home: Path, queue: Queue, session_uid: str | None = None) -> list[Text]:
+def queued_prompts(home: Path, queue: Queue, session_uid: str | None = None) -> list[QueuedPrompt]:
     """What waits, the first to be taken first, without the follow-ups that are run just now."""
-    texts = queue.texts(session_uid)
-    at_work = {spool.folder.name for spool in waiting(home / SPOOLS) if spool.was_started} if texts else set[str]()
+    texts = queue.prompts(session_uid)
+    at_work = {spool.folder.name for spool in list_spools(home / SPOOLS) if spool.was_started} if texts else set[str]()
     return [text for text in texts if text.uid not in at_work]
 
 
-def texts_for(session_uid: str, said: Sequence[tuple[Kind, str, Options]], now: int) -> list[Text]:
+def new_prompts(session_uid: str, said: Sequence[tuple[Kind, str, Options]], now: int) -> list[QueuedPrompt]:
     """Texts for a session, each with the uid of the turn it may become."""
     return [
-        Text(
+        QueuedPrompt(
             uid=ids.new_uid(now, os.urandom(10)),
             session_uid=session_uid,
             kind=kind,
@@ -67,7 +67,7 @@ def texts_for(session_uid: str, said: Sequence[tuple[Kind, str, Options]], now: 
     ]
 
 
-def leave(store: Store, texts: Sequence[Text], report: Callable[[str], None] = lambda _: None) -> int:
+def enqueue(store: Store, texts: Sequence[QueuedPrompt], report: Callable[[str], None] = lambda _: None) -> int:
     """Leave texts for a session; gives how many wait before them. Raises what the queue raises."""
     with Queue(store.path, report) as queue:
         return queue.add(texts)

@@ -40,8 +40,8 @@ from backstory.runs import listeners
 from backstory.runs.arrival_notes import ArrivalNotes, read_notes
 from backstory.runs.lease import SessionLease
 from backstory.runs.lock import LOCKS, SessionLock
-from backstory.runs.queued import settle, still_waits
-from backstory.runs.spool import MARKER, ORPHAN_S, SPOOLS, Run, Spool, waiting
+from backstory.runs.queued import dequeue_consumed, is_queued
+from backstory.runs.spool import MARKER, ORPHAN_S, SPOOLS, Run, Spool, list_spools
 from backstory.runs.stdin_pipe import StdinPipe
 from backstory.runs.steering import Steering
 from backstory.runs.stopping import EndOf, Stopping
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from backstory.agents.contract import RunPart, SteerPart, StreamReader
     from backstory.conversation.tree import Point
     from backstory.store import Session
-    from backstory.store.queue import Text
+    from backstory.store.queue import QueuedPrompt
 
 POLL_S = 0.025
 READ_BYTES = 1024 * 1024
@@ -162,17 +162,17 @@ class Runner:
     ) -> Generator[Came, None, Finished]:
         """Run one prompt in a session that is held; errors as of ``run``."""
         executable = self.check(request)
-        self._take_up_own(store, session)
+        self._recover_own(store, session)
         hold.show_owner()
         return (yield from self._run_locked(hold, store, session, request, executable))
 
-    def next_text(self, hold: SessionLease, store: Store, session: Session) -> Text | None:
+    def next_prompt(self, hold: SessionLease, store: Store, session: Session) -> QueuedPrompt | None:
         """The follow-up that is to be run next in a session that is held; None when none waits.
 
         What earlier runs left is stored first, so that what they consumed is not run again.
         """
-        self._take_up_own(store, session)
-        for text in hold.queue.texts(session.uid):
+        self._recover_own(store, session)
+        for text in hold.queue.prompts(session.uid):
             if store.has_run(session.uid, text.uid):
                 # Its runner was killed before it could take it out.
                 hold.queue.remove([text.uid])
@@ -183,9 +183,9 @@ class Runner:
             return text
         return None
 
-    def _take_up_own(self, store: Store, session: Session) -> None:
+    def _recover_own(self, store: Store, session: Session) -> None:
         """A run follows on from all before it: store what waits, and do not run beside an agent that still lives."""
-        for spool in waiting(self._home / SPOOLS):
+        for spool in list_spools(self._home / SPOOLS):
             run = spool.run
             if run is None or run.session_uid != session.uid:
                 continue
@@ -203,7 +203,7 @@ class Runner:
 
     def _store_or_drop(self, store: Store, spool: Spool, run: Run) -> None:
         """Store what a run has left. One that never started, and whose prompt still waits in the queue, is dropped."""
-        if not spool.was_started and still_waits(store, run.turn_uid, self._report):
+        if not spool.was_started and is_queued(store, run.turn_uid, self._report):
             spool.remove()
         else:
             self._store(store, spool, self._left(spool, run))
@@ -218,13 +218,13 @@ class Runner:
             raise PromptNotText from refused
         return program(request.agent, request.executable, self._environ)
 
-    def take_up(self, report: Callable[[Unstored], None] = lambda problem: None) -> int:
+    def recover_finished_runs(self, report: Callable[[Unstored], None] = lambda problem: None) -> int:
         """Store what runs whose runner died have left, once they are over; gives how many that were.
 
         One that cannot be stored stays where it is, ``report`` is told, and the others are stored all the same.
         """
         stored = 0
-        for spool in waiting(self._home / SPOOLS):
+        for spool in list_spools(self._home / SPOOLS):
             run = spool.run
             if run is None and spool.age_s() > ORPHAN_S and not spool.stdout.exists():
                 spool.remove()
@@ -257,7 +257,7 @@ class Runner:
         try:
             # Asked before the spools: the run of which it comes is there before an id.
             native_ids = store.native_ids()
-            runs = [run for spool in waiting(self._home / SPOOLS) if (run := spool.run) is not None]
+            runs = [run for spool in list_spools(self._home / SPOOLS) if (run := spool.run) is not None]
             for run in runs:
                 native_ids.pop(run.session_uid, None)
             if native_ids:
@@ -273,7 +273,7 @@ class Runner:
 
     def running(self) -> set[tuple[str, str]]:
         """(agent, its own id of the session) of every run that is not stored yet."""
-        runs = [(spool, run) for spool in waiting(self._home / SPOOLS) if (run := spool.run) is not None]
+        runs = [(spool, run) for spool in list_spools(self._home / SPOOLS) if (run := spool.run) is not None]
         found = set[tuple[str, str]]()
         for spool, run in runs:
             # The log of an agent that is no longer known is not read either.
@@ -284,7 +284,7 @@ class Runner:
 
     def spooled(self) -> list[tuple[str, bool]]:
         """Every run that is not stored yet, by name, and whether its agent lives."""
-        return [(spool.folder.name, spool.is_alive) for spool in waiting(self._home / SPOOLS)]
+        return [(spool.folder.name, spool.is_alive) for spool in list_spools(self._home / SPOOLS)]
 
     def _left(self, spool: Spool, run: Run) -> SpooledRun:
         return SpooledRun(spool, run, exit_unseen(spool), min(last_word_ms(spool), self._now()))
@@ -409,7 +409,7 @@ class Runner:
             append_run(told, self._home_store)
             spool.remove()
             return f"Its project is not where it was, so it is stored in {self._home_store.path} only."
-        self.projects.bring_back(store)
+        self.projects.restore_store(store)
         self._store_in(store, spool, told)
         return None
 
@@ -426,7 +426,7 @@ class Runner:
             return
         is_level = home.path != store.path and _is_level(home, uid, store.next_seq(uid))
         is_beside = append_run(told, store, home if is_level else None)
-        settle(store, uid, [told.run.turn_uid, *told.acknowledged], self._report)
+        dequeue_consumed(store, uid, [told.run.turn_uid, *told.acknowledged], self._report)
         try:
             try:
                 home.replicate_session(store, uid, has_all=is_beside)

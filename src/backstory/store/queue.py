@@ -91,7 +91,7 @@ class Options(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The turn and the record in it that the prompt is to follow."""
 
 
-class Text(Struct, frozen=True, kw_only=True):
+class QueuedPrompt(Struct, frozen=True, kw_only=True):
     """Words that wait. ``queued``: when they were left, in ms since 1970."""
 
     uid: str
@@ -159,7 +159,7 @@ class Queue:
 
     # texts ----------------------------------------------------------------------------------------------------
 
-    def add(self, texts: Sequence[Text]) -> int:
+    def add(self, texts: Sequence[QueuedPrompt]) -> int:
         """Leave texts, in this order; on the disk when this returns. Gives how many of the session wait before them."""
 
         def insert(db: apsw.Connection) -> int:
@@ -178,10 +178,10 @@ class Queue:
 
         return self._write(insert)
 
-    def texts(self, session_uid: str | None = None, kind: Kind | None = None) -> list[Text]:
+    def prompts(self, session_uid: str | None = None, kind: Kind | None = None) -> list[QueuedPrompt]:
         """What waits, the first to be taken first; what is held only when asked for that kind."""
 
-        def select(db: apsw.Connection) -> list[Text]:
+        def select(db: apsw.Connection) -> list[QueuedPrompt]:
             rows: list[Any] = db.execute(
                 f"select {_COLUMNS} from texts where (?1 is null or session_uid = ?1) "
                 "and iif(?2 is null, kind <> ?3, kind = ?2) order by position",
@@ -189,7 +189,7 @@ class Queue:
             ).fetchall()
             return [_text(row) for row in rows]
 
-        return self._read(select, list[Text]())
+        return self._read(select, list[QueuedPrompt]())
 
     def has(self, uid: str) -> bool:
         """Whether a text still waits."""
@@ -209,6 +209,16 @@ class Queue:
         self.tidy()
         return removed
 
+    def edit(self, uid: str, content: str) -> bool:
+        """Change the text of a prompt; returns whether it was still queued."""
+
+        def update(db: apsw.Connection) -> bool:
+            before = db.total_changes()
+            db.execute("update texts set content = ? where uid = ?", (content, uid))
+            return db.total_changes() > before
+
+        return self._write_if_there(update, False)
+
     def erase(self) -> None:
         """Leave nothing in the file of what was ever taken out of it."""
         with self._opened(begin=False) as db:
@@ -216,9 +226,9 @@ class Queue:
                 # What is deleted is overwritten, but not the copies that SQLite left when it put pages in order.
                 db.execute("vacuum")
 
-    def drop(self, session_uids: Sequence[str]) -> list[Text]:
+    def drop(self, session_uids: Sequence[str]) -> list[QueuedPrompt]:
         """Remove and erase what is queued for sessions that are gone; returns it."""
-        texts = [text for uid in session_uids for text in self.texts(uid)]
+        texts = [text for uid in session_uids for text in self.prompts(uid)]
         self.remove([text.uid for text in texts])
         self.erase()
         return texts
@@ -509,9 +519,9 @@ def _owner_of(row: tuple[Any, ...]) -> Owner:
     return Owner(**dict(zip(Owner.__struct_fields__, row, strict=True)))
 
 
-def _text(row: tuple[Any, ...]) -> Text:
+def _text(row: tuple[Any, ...]) -> QueuedPrompt:
     uid, session_uid, kind, content, options, queued = row
-    return Text(
+    return QueuedPrompt(
         uid=uid,
         session_uid=session_uid,
         kind=Kind(kind),
