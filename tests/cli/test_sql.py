@@ -134,7 +134,7 @@ def test_full_forms_of_real_logs_are_read(read_once: Shell) -> None:
         forms = FullForms(store)
         for session_id, seq, part, told in rows:
             (stored,) = store.events(session_id, after=(seq, part - 1), limit=1)
-            assert json.loads(told)["ToolResult"].get("content", "") == forms.of(stored).content  # type: ignore[attr-defined]
+            assert json.loads(told)["ToolResult"].get("content", "") == forms.expand(stored).content  # type: ignore[attr-defined]
 
 
 def test_real_logs_are_in_every_view_of_sessions(read_once: Shell) -> None:

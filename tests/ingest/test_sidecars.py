@@ -17,7 +17,7 @@ from backstory.ingest import discover as discovering
 from backstory.ingest import sidecars
 from backstory.ingest.discover import discover
 from backstory.ingest.ingest import ingest
-from backstory.ingest.sidecars import gather, tell_again
+from backstory.ingest.sidecars import gather, reapply_sidecars
 from backstory.model import ToolResult
 from tests.support.clock import NOW
 from tests.support.machines import CLAUDE_FOLDER, claude_line, lies, lines, looked_up, restored
@@ -345,7 +345,7 @@ def test_telling_again_changes_nothing(machine: Machine, session: Path) -> None:
     read(machine)
     before = (checkpoints(machine), the_session(machine))
     (log,) = machine.store.logs()
-    tell_again(machine.store, log)
+    reapply_sidecars(machine.store, log)
     assert (checkpoints(machine), the_session(machine)) == before
 
 
@@ -375,7 +375,7 @@ def spilled_session(*, helper: str | None = None) -> bytes:
 
 def full_results(machine: Machine, session: Session) -> list[str]:
     full = FullForms(machine.store)
-    told = [full.of(each) for each in machine.store.events(session)]
+    told = [full.expand(each) for each in machine.store.events(session)]
     return [each.content for each in told if isinstance(each, ToolResult)]
 
 

@@ -271,7 +271,7 @@ def test_the_projects_store_is_given_what_the_log_tells(tmp_path: Path) -> None:
         ]
         assert project.turns(session) == home.store.turns(home.store.session(session.uid))
         edit = next(each for each in ours if isinstance(each.event, ToolCall) and each.event.tool == "EDIT")
-        assert FullForms(project).of(edit) == edit.event
+        assert FullForms(project).expand(edit) == edit.event
         before = project.path.stat().st_mtime_ns
         project.take_logged(home.store, runs)
         assert project.path.stat().st_mtime_ns == before

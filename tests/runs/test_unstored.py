@@ -29,9 +29,9 @@ WRITING: list[tuple[ModuleType, str]] = [
     (append, "_ours_as_expected"),
     (append, "_drop_unfinished"),
     (append, "_insert_log"),
-    (append, "_write_told"),
+    (append, "_write_parsed"),
     (append, "_write_turns"),
-    (append, "_note_told"),
+    (append, "_note_parsed"),
     (append, "_keep_bytes"),
     (append, "_update_ours"),
     (turns, "upsert"),
@@ -40,9 +40,9 @@ WRITING: list[tuple[ModuleType, str]] = [
     (append, "insert_events"),
     (event_rows, "index_texts"),
     (logs, "insert_chunks"),
-    (logs, "insert_runs"),
+    (logs, "insert_seq_ranges"),
     (derived_tables, "write"),
-    (claims, "settle"),
+    (claims, "link_run_to_log"),
 ]
 
 

@@ -94,7 +94,7 @@ def test_the_full_form_of_an_event_stays_beside_the_compact_one(store: Store) ->
     session = begin(store, UserMessage(content="read it"), result)
     stored = store.events(session)[1]
     assert stored.event == ToolResult(tool_use_id="t1", tool_name="Read", content="line 0\n  (100 lines)\nline 99")
-    assert FullForms(store).of(stored) == result
+    assert FullForms(store).expand(stored) == result
 
 
 def test_every_full_form_comes_back_over_many_appends(store: Store) -> None:
@@ -103,7 +103,7 @@ def test_every_full_form_comes_back_over_many_appends(store: Store) -> None:
     for event in given:
         store.append_events(session, [event])
     full = FullForms(store)
-    assert [full.of(stored) for stored in store.events(session)] == given
+    assert [full.expand(stored) for stored in store.events(session)] == given
 
 
 def test_events_are_numbered_on(store: Store) -> None:
@@ -327,7 +327,9 @@ def test_a_removed_session_takes_its_helpers_along_and_leaves_its_forks(store: S
             )
     assert {each.uid for each in store.children(parent)} == {helper.uid, fork.uid}
     assert {each.uid for each in store.sessions()} == {parent.uid, fork.uid}
-    assert {each.uid for each in store.sessions(helpers=True)} == {each.uid for each in (parent, helper, deeper, fork)}
+    assert {each.uid for each in store.sessions(subagents=True)} == {
+        each.uid for each in (parent, helper, deeper, fork)
+    }
     assert set(store.remove(parent)) == {parent.uid, helper.uid, deeper.uid}
     (left,) = store.sessions()
     assert (left.uid, left.parent_uid) == (fork.uid, None)
@@ -431,7 +433,7 @@ def test_reading_makes_nothing_where_there_is_no_store(store: Store, method: str
 
 
 def test_what_ingest_asks_first_has_an_answer_before_there_is_a_store(store: Store) -> None:
-    assert (store.places(), store.logs_of("claude", "x"), store.next_seq("0" * 26)) == ({}, [], 1)
+    assert (store.file_stamps(), store.logs_of("claude", "x"), store.next_seq("0" * 26)) == ({}, [], 1)
     assert not store.path.parent.exists()
 
 

@@ -100,7 +100,7 @@ def settings(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """The settings, with what they mean."""
     from backstory import agents as known
 
-    found = _app(ctx).config.settings(known.names())
+    found = _app(ctx).config.every_setting(known.names())
     return [_item(each.key, each.meaning) for each in found if each.key.startswith(incomplete)]
 
 

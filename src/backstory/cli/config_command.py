@@ -13,7 +13,7 @@ from backstory.errors import AgentCannotRun, AgentMissing, ConfigBroken, Unknown
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.config import Setting
+    from backstory.settings import Setting
 
 PROGRAM = "agents."
 
@@ -28,7 +28,7 @@ def command() -> None:
 @click.pass_obj
 def _list(app: App, as_json: bool) -> None:
     """Every setting: its value, which file sets it, and what it means."""
-    rows = [_row(app, setting) for setting in app.config.settings(_runnable())]
+    rows = [_row(app, setting) for setting in app.config.every_setting(_runnable())]
     if as_json:
         output.json(rows)
     for row in [] if as_json else rows:
@@ -51,7 +51,7 @@ def _runnable() -> list[str]:
     return found
 
 
-def _row(app: App, setting: Setting) -> dict[str, Any]:
+def _row(app: App, setting: Setting[Any]) -> dict[str, Any]:
     """A setting as JSON shows it; ``found``: the program that a run would start."""
     key, wrong = setting.key, app.config.wrong(setting.key)
     value = None if wrong else app.config.get(key)

@@ -40,7 +40,7 @@ class TurnTold(Struct, frozen=True, kw_only=True):
 @click.pass_obj
 def command(app: App, session: str | None, budget: int | None, explain: bool, as_json: bool) -> None:
     """Print the context that the next run of a SESSION would be given; without one, of the one last active here."""
-    budget = app.config.get("run.context_chars") if budget is None else budget
+    budget = app.config.settings.run.context_chars if budget is None else budget
     found = find(app, session)
     told = found.store.context_turns(found.session, budget)
     context = build_context(told, budget_chars=budget, turns=found.store.branch_length(found.session))

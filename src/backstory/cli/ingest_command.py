@@ -160,7 +160,7 @@ def read_logs(app: App, only: Sequence[str] = (), *, quietly: bool = False) -> R
             progress=progress,
         )
         if app.home_store is app.machine_store:
-            runner.projects.exchange(output.talk)
+            runner.projects.replicate(output.talk)
             report.errors += take_elsewhere(app)
         if is_begun and store.exists:
             app.known_projects.remember(store)
@@ -177,7 +177,7 @@ def _progress(what: str, *, quietly: bool) -> AbstractContextManager[Callable[[i
 
 def _agents(app: App, only: Sequence[str]) -> list[Agent]:
     """The agents to read: those that were named, else those of the settings, else all."""
-    exclude = app.config.get("ingest.exclude")
+    exclude = app.config.settings.ingest.exclude
     chosen = (agents.load(name) for name in only or _chosen(app))
     return [msgspec.structs.replace(agent, log=_Filtered(agent.log, exclude)) for agent in chosen]
 
@@ -195,7 +195,7 @@ class _Filtered:
 
 
 def _chosen(app: App) -> list[str]:
-    return app.config.get("ingest.agents") or agents.names()
+    return app.config.settings.ingest.agents or agents.names()
 
 
 def _as_json(report: Report) -> dict[str, Any]:

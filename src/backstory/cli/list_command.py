@@ -58,7 +58,7 @@ def command(
     What each cost, its helpers too: $1.20 as its agent said, ~$1.20 computed from tokens and prices, ≥ $1.20 at least
     that, – unknown. With --all a session is named by the start of its uid, which every folder understands.
     """
-    limit = app.config.get("list.limit") if limit is None and not as_json else max(limit or 0, 0)
+    limit = app.config.settings.list.limit if limit is None and not as_json else max(limit or 0, 0)
     wanted = SessionFilter(everywhere=everything, agent=agent, subagents=helpers, unread=unread)
     page = app.reader.sessions(wanted, Page(limit=limit))
     _report_runs(app)

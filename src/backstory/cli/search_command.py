@@ -115,7 +115,7 @@ def _found(
     app: App, text: str, wanted: Filter, *, exact: bool, regex: bool, all_hits: bool, no_near: bool, sort: str,
     limit: int | None, **_filters: Any,
 ) -> Findings:  # fmt: skip
-    store, most, each = app.home_store, limit or app.config.get("search.limit"), None if all_hits else 1
+    store, most, each = app.home_store, limit or app.config.settings.search.limit, None if all_hits else 1
     if not store.exists:
         return Findings(total=0, truncated=False, excerpts=[])
     if not text:

@@ -106,7 +106,7 @@ def command(
     new = [each.run for each in runs if each.turn.uid not in {one.uid for one in stored}]
     found = LocatedSession(found.store, with_runs(found.session, new), found.is_conflict)
     forms = FullForms(found.store)
-    form = forms.of if full else _compact if as_json else forms.with_words
+    form = forms.expand if full else _compact if as_json else forms.with_words
     runs_in = found.store.runs_in(found.session)
     events = _events(found, {n: each for n, each in turns.items() if each.uid not in runs_in}, form, turn=turn)
     in_tree = _in_tree(found)
@@ -153,7 +153,7 @@ def _show_record(found: Found, named: str, searched: str | None, *, full: bool, 
     if not stored:
         raise RecordNotFound(seq)
     forms, numbers = FullForms(found.store), found.store.turn_numbers(found.session)
-    events = [(each, forms.of(each), numbers.get(each.turn_id or 0)) for each in stored]
+    events = [(each, forms.expand(each), numbers.get(each.turn_id or 0)) for each in stored]
     if as_json:
         output.json({"uid": found.session.uid, "seq": seq, "events": [event_as_json(*each) for each in events]})
         return
@@ -457,10 +457,10 @@ def _turn_line(number: int, turn: Turn, turn_cost: Cost) -> str:
     tokens = turn.tokens
     used = [] if tokens.output is None else [f"{_input_tokens(tokens)} in, {_output_tokens(turn)} out"]
     cost = [] if turn_cost.low_usd is None else [output.money(turn_cost)]
-    mark, colour = MARKS.get(turn.outcome or "", ("", "white"))
+    mark, colour = MARKS.get(turn.outcome or "", ("", ""))
     facts = [turn.agent, turn.model, output.local(turn.started), output.duration(turn.duration_ms), *used, *cost]
     how = "" if turn.outcome in (None, model.Outcome.COMPLETED) else f" {turn.outcome}"
-    title = f"── turn {number} " + output.style(mark + how, fg=colour)
+    title = f"── turn {number} " + (output.style(mark + how, fg=colour) if mark else how)
     return output.style(title, bold=True) + output.style(
         "  " + output.one_liner(" · ".join(each for each in facts if each)), dim=True
     )

@@ -147,7 +147,7 @@ def _full_form(store: Store) -> Callable[[int, int, int | None], Event | None]:
         found = store.events(session_id, after=(seq, -1 if part is None else part - 1), limit=1)
         if not found or found[0].seq != seq or part not in (None, found[0].part):
             return None
-        return forms.of(found[0])
+        return forms.expand(found[0])
 
     return full_form
 

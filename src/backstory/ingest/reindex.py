@@ -73,13 +73,13 @@ def reindex(
                 # It was removed meanwhile.
                 continue
             try:
-                _tell_again(store, session, events_too=events_too)
+                _rederive(store, session, events_too=events_too)
                 done.sessions += 1
             except Exception as refused:
                 done.failed.append(Failed(session.uid, in_words(refused)))
             progress(number, len(todo))
     if not only_stale:
-        done.gone = store.mark_gone([log.id for log in store.logs() if _is_gone(log)], now)
+        done.gone = store.mark_missing([log.id for log in store.logs() if _is_gone(log)], now)
         done.stored = store.counts()
     return done
 
@@ -90,7 +90,7 @@ def _is_gone(log: Log) -> bool:
     return log.kind == FILE and bool(path) and not Path(log.path).exists() and not Path(path).exists()
 
 
-def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
+def _rederive(store: Store, session: Session, *, events_too: bool) -> None:
     understood = [understand(store, log) for log in store.logs(session) if is_unread(log.native_id)]
     if any(understood):
         # It was derived in the session that it belongs to.
@@ -105,7 +105,7 @@ def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
             store.rederive(batch, events_too=events_too)
     store.rederive_unlogged(session.id)
     for log in store.logs(session):
-        sidecars.tell_again(store, log)
+        sidecars.reapply_sidecars(store, log)
     if events_too and session.number is None:
         store.drop_turns_but(session.id, derived, {log.id: log.told_end for log, *_ in logs})
     for log, source, *_ in logs:

@@ -16,8 +16,8 @@ from backstory import agents
 from backstory.errors import in_words, is_for_one_only
 from backstory.model import LogIdentity, SessionFacts
 from backstory.projects.git import project_key, worktree_root
-from backstory.store import SeenPlace
-from backstory.store.sidecars import TOO_LARGE, Beside, Told, pack
+from backstory.store import FileStamp
+from backstory.store.sidecars import TOO_LARGE, SidecarBatch, SidecarFacts, pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Set
@@ -51,11 +51,11 @@ class Gathered(Struct, kw_only=True):
     """Files that could not be kept, each with the reason."""
     known_problems: list[tuple[str, str]] = field(default_factory=list)
     """Those of which that was said before, and that are as they were then."""
-    seen: list[SeenPlace] = field(default_factory=list)
+    seen: list[FileStamp] = field(default_factory=list)
 
 
 def gather(
-    store: Store, found: Iterable[tuple[Candidate, int]], read: Set[int], places: Mapping[str, SeenPlace]
+    store: Store, found: Iterable[tuple[Candidate, int]], read: Set[int], places: Mapping[str, FileStamp]
 ) -> Gathered:
     """Keep what is new or changed beside logs, each given with its id here.
 
@@ -72,22 +72,22 @@ def gather(
     return work.gathered
 
 
-def tell_again(store: Store, log: Log) -> None:
-    """Tell once more what the sidecars kept of a log say, as after its session was derived anew."""
+def reapply_sidecars(store: Store, log: Log) -> None:
+    """Apply what the sidecars kept of a log say once more, as after its session was derived anew."""
     if log.kind != FILE:
         return
     keeper = agents.load(log.agent).sidecars
-    if keeper is not None and (contents := _telling(store, keeper, log.id)):
-        store.keep_sidecars([Beside(log_id=log.id, told=_told(log, keeper, contents))])
+    if keeper is not None and (contents := _readable_contents(store, keeper, log.id)):
+        store.keep_sidecars([SidecarBatch(log_id=log.id, facts=_facts_of(log, keeper, contents))])
 
 
 class _Gathering:
-    def __init__(self, store: Store, places: Mapping[str, SeenPlace]) -> None:
+    def __init__(self, store: Store, places: Mapping[str, FileStamp]) -> None:
         self._store, self._places = store, places
         self._marks = store.sidecar_marks()
         self._logs_with_sidecars = {log_id for log_id, _ in self._marks}
         self._met: set[tuple[int, str]] = set()
-        self._pending: list[tuple[str, Beside]] = []
+        self._pending: list[tuple[str, SidecarBatch]] = []
         self._pending_bytes = 0
         self.gathered = Gathered()
 
@@ -107,7 +107,7 @@ class _Gathering:
                 if content is not None and keeper.is_read(file.name):
                     changed[file.name] = content
         if changed or was_read:
-            self._tell(keeper, log_id, changed)
+            self._add_facts(keeper, log_id, changed)
 
     def flush(self) -> None:
         """Write what is pending."""
@@ -123,12 +123,12 @@ class _Gathering:
             for path, piece in pending:
                 self._write_alone(path, piece)
 
-    def _write_alone(self, path: str, piece: Beside) -> None:
+    def _write_alone(self, path: str, piece: SidecarBatch) -> None:
         try:
             self._store.keep_sidecars([piece])
         except Exception as refused:
             self.note_failure(path, refused)
-            if piece.told is not None:
+            if piece.facts is not None:
                 # What could not be told now is told when the log is derived again.
                 self._store.mark_stale(piece.log_id)
 
@@ -151,7 +151,7 @@ class _Gathering:
             return None
         content, mtime_ns = taken
         self.gathered.read[each.agent.name] = self.gathered.read.get(each.agent.name, 0) + 1
-        self._add(file.path, Beside(log_id=log_id, sidecars=[pack(file.name, mtime_ns, content)]), len(content))
+        self._add(file.path, SidecarBatch(log_id=log_id, sidecars=[pack(file.name, mtime_ns, content)]), len(content))
         return content
 
     def _content(self, each: Candidate, file: SidecarFile) -> tuple[bytes, int] | None:
@@ -182,7 +182,7 @@ class _Gathering:
             digest = f", sha256 {hashlib.file_digest(opened, 'sha256').hexdigest()}"
         self.gathered.problems.append((file.path, f"{TOO_LARGE_TOLD}; it has {told.st_size:,} bytes{digest}"))
         self.gathered.seen.append(
-            SeenPlace(
+            FileStamp(
                 path=file.path,
                 agent=each.agent.name,
                 log_id=None,
@@ -194,38 +194,38 @@ class _Gathering:
             )
         )
 
-    def _tell(self, keeper: SidecarPart, log_id: int, changed: dict[str, bytes]) -> None:
+    def _add_facts(self, keeper: SidecarPart, log_id: int, changed: dict[str, bytes]) -> None:
         log = self._store.log(log_id)
-        if log is not None and (contents := _telling(self._store, keeper, log_id) | changed):
-            self._add(log.path, Beside(log_id=log_id, told=_told(log, keeper, contents)), 0)
+        if log is not None and (contents := _readable_contents(self._store, keeper, log_id) | changed):
+            self._add(log.path, SidecarBatch(log_id=log_id, facts=_facts_of(log, keeper, contents)), 0)
 
-    def _add(self, path: str, piece: Beside, length: int) -> None:
+    def _add(self, path: str, piece: SidecarBatch, length: int) -> None:
         self._pending.append((path, piece))
         self._pending_bytes += length
         if self._pending_bytes >= BATCH_BYTES or len(self._pending) >= BATCH_LOGS:
             self.flush()
 
 
-def _telling(store: Store, keeper: SidecarPart, log_id: int) -> dict[str, bytes]:
+def _readable_contents(store: Store, keeper: SidecarPart, log_id: int) -> dict[str, bytes]:
     """The kept sidecars of a log that may say something, by name."""
     return {each.name: store.read_sidecar(each.id) for each in store.sidecars(log_id) if keeper.is_read(each.name)}
 
 
-def _told(log: Log, keeper: SidecarPart, contents: Mapping[str, bytes]) -> Told:
+def _facts_of(log: Log, keeper: SidecarPart, contents: Mapping[str, bytes]) -> SidecarFacts:
     """What a log's sidecars say together, beside what the log itself says."""
     agent = agents.load(log.agent)
     in_log = agent.log.reader(LogIdentity(native_id=log.native_id), log.state, lambda: ()).session
-    return together(in_log, [keeper.read(name, content) for name, content in sorted(contents.items())])
+    return combined_facts(in_log, [keeper.read(name, content) for name, content in sorted(contents.items())])
 
 
-def together(in_log: SessionFacts, facts: Iterable[SidecarContent]) -> Told:
+def combined_facts(in_log: SessionFacts, facts: Iterable[SidecarContent]) -> SidecarFacts:
     """The facts of several sidecars as one. A title that a person gave comes before the log's, that before others."""
     facts = list(facts)
     given = (each.title for each in facts if each.is_title_given)
     others = (each.title for each in facts if not each.is_title_given)
     cwd = _first(each.cwd for each in facts)
     folder = in_log.cwd or cwd
-    return Told(
+    return SidecarFacts(
         session=SessionFacts(
             title=_first(given) or in_log.title or _first(others),
             cwd=cwd,

@@ -84,7 +84,7 @@ class KnownProjects:
         names = (self._folder / (f"{store_id}.{number}" if number else store_id) for number in count())
         return next(each for each in names if not each.exists())
 
-    def owning(self, uid: str) -> Store | None:
+    def store_owning(self, uid: str) -> Store | None:
         """The project's store that owns a session of the machine's, if it is where it was last seen."""
         owner = self._home_store.owner_of(uid)
         if owner is not None:
@@ -105,7 +105,7 @@ class KnownProjects:
         return store
 
     def look_again(self, store_id: str) -> None:
-        """Have the next ``exchange`` look into a store although it is as it was: something was decided elsewhere."""
+        """Have the next ``replicate`` look into a store although it is as it was: something was decided elsewhere."""
         for pointer, place in self._pointers():
             if place.store_id == store_id:
                 os.utime(pointer, ns=(0, 0))
@@ -155,7 +155,7 @@ class KnownProjects:
                 return back
         return 0
 
-    def exchange(self, report: Callable[[str], None] = lambda problem: None) -> int:
+    def replicate(self, report: Callable[[str], None] = lambda problem: None) -> int:
         """Have the machine's store hold what project stores hold, and give them what agents' logs told of their runs.
 
         A store that is gone, or is as it was, is not opened. Gives how many sessions were copied; ``report`` is told

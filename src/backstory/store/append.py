@@ -31,7 +31,7 @@ from backstory.store import (
 )
 from backstory.store.event_rows import Waiting
 from backstory.store.logs import FILE
-from backstory.store.sidecars import Beside
+from backstory.store.sidecars import SidecarBatch
 from backstory.store.sidecars import write as keep_beside
 
 if TYPE_CHECKING:
@@ -110,13 +110,13 @@ def write(db: apsw.Connection, batch: RecordBatch, waiting: Waiting) -> Written:
         _drop_unfinished(db, session_id, batch.run.turn_uid)
     if log_id is None and batch.kind is not None:
         log_id = _insert_log(db, session_id, batch)
-    turn_uids = _write_told(db, session_id, log_id, batch, waiting) if batch.is_told else ()
-    if not batch.is_told and log_id is not None:
-        _keep_untold(db, log_id, batch)
+    turn_uids = _write_parsed(db, session_id, log_id, batch, waiting) if batch.is_parsed else ()
+    if not batch.is_parsed and log_id is not None:
+        _keep_unparsed(db, log_id, batch)
     return Written(log_id=log_id, session_id=session_id, session_is_new=known is None, turn_uids=turn_uids)
 
 
-def _write_told(
+def _write_parsed(
     db: apsw.Connection, session_id: int, log_id: int | None, batch: RecordBatch, waiting: Waiting
 ) -> tuple[str, ...]:
     """Store what a batch says, with its bytes; gives the uids of turns that may be copied elsewhere."""
@@ -126,7 +126,7 @@ def _write_told(
     event_ids = insert_events(db, session_id, log_id, batch.events, turn_ids, waiting)
     turns.note_answers(db, turn_ids, batch.answers)
     if log_id is not None:
-        _note_told(db, log_id, batch)
+        _note_parsed(db, log_id, batch)
         if not batch.is_kept:
             _keep_bytes(db, log_id, batch)
     if batch.kind == FILE:
@@ -141,7 +141,7 @@ def _write_told(
     return tuple(turn_ids) if batch.kind == FILE else ()
 
 
-def _keep_untold(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
+def _keep_unparsed(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
     """Keep bytes alone; all else that is known of the log stays as it was before them."""
     logs.insert_chunks(db, log_id, batch.chunks)
     db.execute(
@@ -176,7 +176,7 @@ def _write_turns(db: apsw.Connection, session_id: int, batch: RecordBatch) -> di
 def _is_as_expected(db: apsw.Connection, session_id: int | None, batch: RecordBatch) -> bool:
     """Whether a session that is read from a log, and that log, are as they were when its reader started."""
     next_seq = db.execute("select next_seq from sessions where id = ?", (session_id,)).get or 1
-    if batch.is_told and next_seq != batch.expected_next_seq:
+    if batch.is_parsed and next_seq != batch.expected_next_seq:
         return False
     if batch.log_id is not None:
         now = db.execute("select read_to, told_to from logs where id = ?", (batch.log_id,)).fetchone()
@@ -184,7 +184,7 @@ def _is_as_expected(db: apsw.Connection, session_id: int | None, batch: RecordBa
             return False
         read_to, told_to = now
         # Records are told one after the other: nothing is told behind what is not.
-        is_next = told_to is not None if batch.is_kept else told_to is None or not batch.is_told
+        is_next = told_to is not None if batch.is_kept else told_to is None or not batch.is_parsed
         return is_next and (told_to if batch.is_kept else read_to) == batch.expected_read_to
     taken = db.execute(
         "select 1 from logs where agent = ? and native_id = ? and generation >= ? and kind = 'file'",
@@ -294,11 +294,11 @@ def insert_events(
     return {(e.seq, e.part): first_id + n for n, e in enumerate(new)}
 
 
-def _note_told(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
+def _note_parsed(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
     """Note how its records are numbered, and where the reader stands."""
-    logs.insert_runs(db, log_id, batch.runs)
-    if batch.tail_run is not None:
-        logs.insert_run(db, log_id, batch.tail_run)
+    logs.insert_seq_ranges(db, log_id, batch.seq_ranges)
+    if batch.tail_seq_range is not None:
+        logs.insert_seq_range(db, log_id, batch.tail_seq_range)
     # What an earlier version derived of a log stays to be derived anew when more of the log comes.
     db.execute(
         "update logs set first_hash = ?, parsed_to = ?, tail_seq = ?, state = ?, pending = ?, "
@@ -330,11 +330,11 @@ def _keep_bytes(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
         ),
     )
     if db.execute("select frames from logs where id = ?", (log_id,)).get >= logs.FRAMES_MAX:
-        logs.fold(db, log_id, idle=False)
+        logs.merge_chunks(db, log_id, idle=False)
     if batch.sidecar is not None:
-        keep_beside(db, Beside(log_id=log_id, sidecars=[batch.sidecar]))
+        keep_beside(db, SidecarBatch(log_id=log_id, sidecars=[batch.sidecar]))
     if batch.place is not None:
-        logs.remember_place(db, replace(batch.place, log_id=log_id))
+        logs.remember_stamp(db, replace(batch.place, log_id=log_id))
 
 
 def _update_ours(db: apsw.Connection, session_id: int, batch: RecordBatch, turn_ids: dict[str, int]) -> None:
@@ -367,7 +367,7 @@ def _update_ours(db: apsw.Connection, session_id: int, batch: RecordBatch, turn_
             (Outcome.CRASHED, runs.LOST, batch.next_seq - 1, batch.last_active, turn_ids[run.turn_uid]),
         )
     if run is not None and run.is_last:
-        claims.settle(db, session_id, run.turn_uid)
+        claims.link_run_to_log(db, session_id, run.turn_uid)
     turns.sum_up(db, session_id)
     if batch.end is not None:
         turns.complete(db, session_id, batch.end.duration_ms, batch.end.cost_usd, batch.end.success)

@@ -120,7 +120,7 @@ def forget_logs(db: apsw.Connection, session_id: int, at: int) -> None:
     )
 
 
-def settle(db: apsw.Connection, session_id: int, turn_uid: str) -> None:
+def link_run_to_log(db: apsw.Connection, session_id: int, turn_uid: str) -> None:
     """Give the agent's own log of a run, if it was read before, the run's turn as its first."""
     found: Any = db.execute(
         "select r.agent, r.native_id, s.id from turns r join sessions s on s.native_id = r.native_id "

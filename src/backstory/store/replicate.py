@@ -81,7 +81,7 @@ def copy_session(db: apsw.Connection, source: str, uid: str) -> None:
         decisions.write(db, uid, plan.fitting(plan.merge(other, mine), other), mine.turns)
     _link_relatives(db, session_id, uid)
     for (turn_uid,) in db.execute("select uid from turns where session_id = ?", (session_id,)).fetchall():
-        claims.settle(db, session_id, str(turn_uid))
+        claims.link_run_to_log(db, session_id, str(turn_uid))
 
 
 def _replace(db: apsw.Connection, source: str, uid: str, known: Any) -> int:

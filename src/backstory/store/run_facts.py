@@ -141,7 +141,7 @@ def keep(db: apsw.Connection, log_id: int, sidecar: sidecars.Sidecar, *, own_log
 
     An earlier version may have read both without that.
     """
-    sidecars.write(db, sidecars.Beside(log_id=log_id, sidecars=[sidecar]))
+    sidecars.write(db, sidecars.SidecarBatch(log_id=log_id, sidecars=[sidecar]))
     apply(db, log_id)
     own_session = db.execute("select session_id from logs where id = ?", (own_log,)).get
     if own_session is not None:
@@ -203,7 +203,7 @@ def _facts(db: apsw.Connection, log_id: int) -> RunFacts | None:
         return None
 
 
-def _sidecar(db: apsw.Connection, log_id: int) -> sidecars.Kept | None:
+def _sidecar(db: apsw.Connection, log_id: int) -> sidecars.StoredSidecar | None:
     return next((each for each in sidecars.of_log(db, log_id) if each.name.endswith(SUFFIX)), None)
 
 

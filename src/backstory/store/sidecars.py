@@ -1,8 +1,8 @@
 """Sidecars: small files that an agent keeps beside a log and rewrites whole. Functions take the connection, never
 commit.
 
-The store has each as it was last read, also when it is gone by now. What they say of their session is told by who read
-them: this module only knows what yields to what.
+The store has each as it was last read, also when it is gone by now. Who reads them says which facts of their session
+they hold: this module only knows what yields to what.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Sidecar(Struct, frozen=True, kw_only=True):
     frame: bytes
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class StoredSidecar(Struct, frozen=True, kw_only=True):
     """A sidecar as the store has it."""
 
     id: int
@@ -47,7 +47,7 @@ class Kept(Struct, frozen=True, kw_only=True):
     digest: bytes
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class SidecarFacts(Struct, frozen=True, kw_only=True):
     """What a log's sidecars say together."""
 
     session: SessionFacts = field(default_factory=SessionFacts)
@@ -59,12 +59,12 @@ class Told(Struct, frozen=True, kw_only=True):
     checkpoint_titles: dict[int, str] = field(default_factory=dict)
 
 
-class Beside(Struct, frozen=True, kw_only=True):
-    """What is new beside one log; ``told`` where that may say something new."""
+class SidecarBatch(Struct, frozen=True, kw_only=True):
+    """What is new beside one log; ``facts`` where they may say something new."""
 
     log_id: int
     sidecars: list[Sidecar] = field(default_factory=list)
-    told: Told | None = None
+    facts: SidecarFacts | None = None
 
 
 def pack(name: str, mtime_ns: int, data: bytes) -> Sidecar:
@@ -80,11 +80,11 @@ def marks(db: apsw.Connection) -> dict[tuple[int, str], Mark]:
     return {(log_id, name): (size, mtime_ns) for log_id, name, size, mtime_ns in rows}
 
 
-def of_log(db: apsw.Connection, log_id: int) -> list[Kept]:
+def of_log(db: apsw.Connection, log_id: int) -> list[StoredSidecar]:
     """The sidecars of a log, by name."""
     rows = db.execute("select id, name, size, mtime_ns, sha256 from sidecars where log_id = ? order by name", (log_id,))
     return [
-        Kept(id=each, name=name, size=size, mtime_ns=mtime_ns, digest=digest)
+        StoredSidecar(id=each, name=name, size=size, mtime_ns=mtime_ns, digest=digest)
         for each, name, size, mtime_ns, digest in rows
     ]
 
@@ -106,27 +106,27 @@ def ending_in(db: apsw.Connection, log_id: int, ending: str) -> int | None:
     return found
 
 
-def write(db: apsw.Connection, beside: Beside) -> None:
+def write(db: apsw.Connection, batch: SidecarBatch) -> None:
     """Keep sidecars of a log in place of what they were, and what they say; nothing when the log is gone."""
-    found = db.execute("select session_id, path from logs where id = ?", (beside.log_id,)).fetchone()
+    found = db.execute("select session_id, path from logs where id = ?", (batch.log_id,)).fetchone()
     if found is None:
         return
     session_id, path = found
-    for each in beside.sidecars:
+    for each in batch.sidecars:
         # A log that was rewritten takes over what lies beside it.
         db.execute(
             "delete from sidecars where name = ? and log_id in (select id from logs where session_id = ? "
             "and path = ? and id <> ?)",
-            (each.name, session_id, path, beside.log_id),
+            (each.name, session_id, path, batch.log_id),
         )
         db.execute(
             "insert into sidecars(log_id, name, size, mtime_ns, sha256, data) values (?, ?, ?, ?, ?, ?) "
             "on conflict(log_id, name) do update set size = excluded.size, mtime_ns = excluded.mtime_ns, "
             "sha256 = excluded.sha256, data = excluded.data",
-            (beside.log_id, each.name, each.size, each.mtime_ns, each.digest, each.frame),
+            (batch.log_id, each.name, each.size, each.mtime_ns, each.digest, each.frame),
         )
-    if beside.told is not None:
-        _tell(db, session_id, beside.told)
+    if batch.facts is not None:
+        _apply_facts(db, session_id, batch.facts)
 
 
 def move(db: apsw.Connection, log_id: int, to_log: int) -> None:
@@ -143,18 +143,18 @@ def check(db: apsw.Connection, log_id: int) -> Iterator[str]:
             yield f"{each.name}: {refused}"
 
 
-def _tell(db: apsw.Connection, session_id: int, told: Told) -> None:
-    facts = told.session
+def _apply_facts(db: apsw.Connection, session_id: int, facts: SidecarFacts) -> None:
+    said = facts.session
     db.execute(
         "update sessions set title = coalesce(?, title), cwd = coalesce(cwd, ?), branch = coalesce(branch, ?), "
         "repository = coalesce(repository, ?), project = coalesce(project, ?), root = coalesce(root, ?) where id = ?",
-        (facts.title, facts.cwd, facts.branch, facts.repository, told.project, told.root, session_id),
+        (said.title, said.cwd, said.branch, said.repository, facts.project, facts.root, session_id),
     )
-    if told.checkpoints or told.checkpoint_titles:
-        _tell_checkpoints(db, session_id, told)
+    if facts.checkpoints or facts.checkpoint_titles:
+        _merge_checkpoints(db, session_id, facts)
 
 
-def _tell_checkpoints(db: apsw.Connection, session_id: int, told: Told) -> None:
+def _merge_checkpoints(db: apsw.Connection, session_id: int, facts: SidecarFacts) -> None:
     """Bring checkpoints that the log tells together with those of files: the same texts are the same checkpoint.
 
     It goes by the number and the title that its file has. Others keep their number where it is free, and get the next
@@ -166,7 +166,7 @@ def _tell_checkpoints(db: apsw.Connection, session_id: int, told: Told) -> None:
         f"select checkpoint_number, {columns} from checkpoints where session_id = ? order by seq", (session_id,)
     ).fetchall()
     in_log: dict[int, Texts] = {number: tuple(texts) for number, *texts in rows}
-    in_files = {number: texts_of(text) for number, text in sorted(told.checkpoints.items())}
+    in_files = {number: texts_of(text) for number, text in sorted(facts.checkpoints.items())}
     same = _pairs(in_files, in_log)
     others = [number for number in in_log if number not in same.values()]
     taken = set(same)
@@ -177,7 +177,7 @@ def _tell_checkpoints(db: apsw.Connection, session_id: int, told: Told) -> None:
         "update checkpoints set checkpoint_number = ?, title = coalesce(?, title) "
         "where session_id = ? and checkpoint_number = ?",
         [
-            (number, told.checkpoint_titles.get(number) if number in same else None, session_id, -known)
+            (number, facts.checkpoint_titles.get(number) if number in same else None, session_id, -known)
             for known, number in numbers.items()
         ],
     )
@@ -185,7 +185,7 @@ def _tell_checkpoints(db: apsw.Connection, session_id: int, told: Told) -> None:
         f"insert into checkpoints(session_id, checkpoint_number, title, {columns}) "
         f"values (?, ?, ?, {', '.join('?' * len(SECTIONS))})",
         [
-            (session_id, _free(number, taken), told.checkpoint_titles.get(number), *texts)
+            (session_id, _free(number, taken), facts.checkpoint_titles.get(number), *texts)
             for number, texts in in_files.items()
             if number not in same
         ],

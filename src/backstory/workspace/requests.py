@@ -26,19 +26,19 @@ def request_for(
     turn_uid: str | None = None,
 ) -> Request:
     """A prompt with all that its run needs. ``session`` is None for a new one, ``turn_uid`` for one not queued."""
-    config = workspace.config
+    settings = workspace.config.settings
     after = Point(*options.after) if options.after else None
-    agent = options.agent or config.get("run.agent") or usual_agent(workspace, store, session, after)
+    agent = options.agent or settings.run.agent or usual_agent(workspace, store, session, after)
     return Request(
         agent=agent,
         prompt=prompt,
         cwd=Path(options.cwd) if options.cwd else workspace.folder,
         model=options.model,
-        permissions=Permissions(options.permissions or config.get("run.permissions")),
-        executable=config.get(f"agents.{agent}") or None,
-        context_chars=config.get("run.context_chars"),
+        permissions=Permissions(options.permissions) if options.permissions else settings.run.permissions,
+        executable=settings.program_of(agent) or None,
+        context_chars=settings.run.context_chars,
         after=after,
-        silence_s=config.get("run.silence_s"),
+        silence_s=settings.run.silence_s,
         turn_uid=turn_uid,
     )
 
@@ -52,5 +52,5 @@ def usual_agent(workspace: Workspace, store: Store, session: Session | None, aft
         if known:
             return known[-1]
     able = [name for name in agents.names() if agents.load(name).run is not None]
-    config, environ = workspace.config, workspace.environ
-    return next((name for name in able if is_installed(name, config.get(f"agents.{name}"), environ)), able[0])
+    settings, environ = workspace.config.settings, workspace.environ
+    return next((name for name in able if is_installed(name, settings.program_of(name), environ)), able[0])

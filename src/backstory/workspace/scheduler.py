@@ -280,7 +280,7 @@ class Scheduler:
                 return open_store(run.store, now=workspace.now)
         is_machines = located.store.path == workspace.machine_store.path and not workspace.named
         if located.session.number is not None and is_machines:
-            owning = self.runner.projects.owning(located.session.uid)
+            owning = self.runner.projects.store_owning(located.session.uid)
             return owning if owning is not None else located.store
         return located.store
 
