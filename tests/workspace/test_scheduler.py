@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.workspace.run_events import RunEvent
-    from backstory.workspace.scheduler import Turn as ScheduledTurn
+    from backstory.workspace.scheduler import ScheduledTurn
 
 pytestmark = pytest.mark.slow
 

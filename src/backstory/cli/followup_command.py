@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @click.argument("text", nargs=-1)
 @click.option("--agent", "-a", type=AGENT, help="The agent to run it.  [default: that of the turn before]")
 @click.option("--model", "-m", metavar="NAME", help="The model, in the agent's words.")
-@click.option("--permissions", type=click.Choice([each.value for each in Permissions]), help="What needs no asking.")
+@click.option(
+    "--permissions", type=click.Choice([each.value for each in Permissions]), help="What the agent may do unasked."
+)
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False), help="Run it in this folder.")
 @session_options
 @click.pass_context

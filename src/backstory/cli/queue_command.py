@@ -9,6 +9,7 @@ import click
 from backstory.cli import Group, output
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import find
+from backstory.cli.prompt_input import PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import SessionNotFound
 from backstory.workspace import prompt_queue
@@ -46,6 +47,28 @@ def list_(app: App, session: str | None, as_json: bool) -> None:
         output.data(line)
     if any(each.is_held for each in listed):
         output.talk("Held prompts came with a store from elsewhere. To run one: backstory queue run ID")
+
+
+@command.command("edit")
+@click.argument("prompt_id", metavar="ID")
+@click.argument("text", nargs=-1)
+@json_option
+@input_options
+@trust_option
+@store_option
+@click.pass_context
+def edit(ctx: click.Context, prompt_id: str, text: tuple[str, ...], as_json: bool) -> None:
+    """Replace a queued prompt by TEXT and what is piped in. Without both, on a terminal, it is written in $EDITOR."""
+    app: App = ctx.obj
+    given = PromptInput(ctx)
+    content = given.text(text)
+    may_act(app)
+    edited = _queue(app).edit(prompt_id, content)
+    given.stored()
+    if as_json:
+        output.json(prompt_queue.as_json(edited))
+        return
+    output.talk(f"Edited {edited.prompt.short_id} of {edited.session}: {output.one_line(edited.prompt.content, 60)}")
 
 
 @command.command("drop")

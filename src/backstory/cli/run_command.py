@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 @click.option("--name", type=SESSION_NAME, help="The session of this name; it is begun if there is none.")
 @session_option
 @click.option("--at", metavar="POINT", help="Follow this record (@12, S2@12), branch (its name or number) or session.")
-@click.option("--permissions", type=click.Choice([each.value for each in Permissions]), help="What needs no asking.")
+@click.option(
+    "--permissions", type=click.Choice([each.value for each in Permissions]), help="What the agent may do unasked."
+)
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Run it in this folder.")
 @click.option("--cancel-first", "if_busy", flag_value="cancel", help="If it is running: stop it, then run this.")
 @click.option("--wait", "if_busy", flag_value="wait", help="If it is running: queue this and wait for its answer.")
@@ -45,12 +47,12 @@ def command(
     wanted: str | None, at: str | None, permissions: str | None, cwd: Path | None, if_busy: IfBusy | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Run PROMPT in an agent. The session so far goes along, whichever agent it was.
+    """Run PROMPT in an agent, with the session so far as context, whichever agent produced it.
 
     What is piped in follows PROMPT, or is the prompt: git diff | backstory run "Explain this". In a loop over a pipe,
     use --no-stdin. With --edit, or on a terminal without PROMPT, the prompt is written in $VISUAL or $EDITOR.
 
-    Without -n, --name or -S it goes on with the session last active here. A first word such as @12 means that the
+    Without -n, --name or -S it continues the session last active here. A first word such as @12 means that the
     prompt follows that record, as a branch of its own. Ctrl-C stops the agent; twice kills it.
 
     If the session is running, PROMPT is queued as a follow-up. Queued prompts run after it, in order.

@@ -460,6 +460,12 @@ class Runner:
         spool.note_process(process.pid)
         return process
 
+    def _outputs(self, spool: Spool, reader: StreamReader, since: int) -> list[Followed]:
+        return [
+            Followed(path, reader, is_error=is_error, notes=ArrivalNotes(path, self._now, since))
+            for path, is_error in ((spool.stdout, False), (spool.stderr, True))
+        ]
+
     def _follow(
         self,
         spool: Spool,
@@ -470,14 +476,11 @@ class Runner:
         since: int,
     ) -> Generator[Came, None, Exit]:
         """Yield what comes until the agent has ended; what it left running is ended with it."""
-        outputs = [
-            Followed(path, reader, is_error=is_error, notes=ArrivalNotes(path, self._now, since))
-            for path, is_error in ((spool.stdout, False), (spool.stderr, True))
-        ]
 
         def is_of_stop() -> bool:
             return stopping.was_asked or spool.was_cancelled
 
+        outputs = self._outputs(spool, reader, since)
         with ExitStack() as leaving:
             for each in (*(output.close for output in outputs), *([steering.end] if steering is not None else [])):
                 leaving.callback(each)

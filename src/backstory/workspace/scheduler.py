@@ -32,7 +32,7 @@ from backstory.workspace import stopping
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.requests import request_for
 from backstory.workspace.run_events import Notice, Waiting
-from backstory.workspace.session_runs import ORPHANED, WAIT_POLL_S, SessionRuns, Turn
+from backstory.workspace.session_runs import ORPHANED, WAIT_POLL_S, ScheduledTurn, SessionRuns
 from backstory.workspace.writable import (
     ensure_writable_session,
     held_sentences,
@@ -45,13 +45,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from backstory.conversation.tree import Point
+    from backstory.runs.lease import SessionLease
     from backstory.store import Session, Store
+    from backstory.store.queue import QueuedPrompt
     from backstory.workspace.prompt_queue import PromptQueue
     from backstory.workspace.run_events import RunEvent
     from backstory.workspace.run_list import ListedRun
     from backstory.workspace.workspace import Workspace
 
-__all__ = ["Cancelled", "Destination", "IfBusy", "IfIdle", "Kind", "Options", "Scheduler", "Turn"]
+__all__ = ["Cancelled", "Destination", "IfBusy", "IfIdle", "Kind", "Options", "ScheduledTurn", "Scheduler"]
 
 IfBusy: TypeAlias = Literal["queue", "wait", "cancel", "fail"]
 """What becomes of a prompt for a session that runs; ``cancel`` stops what runs first."""
@@ -96,8 +98,8 @@ class Scheduler:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        self.before_turn: list[Callable[[Turn], None]] = []
-        self.after_turn: list[Callable[[Turn], None]] = []
+        self.before_turn: list[Callable[[ScheduledTurn], None]] = []
+        self.after_turn: list[Callable[[ScheduledTurn], None]] = []
         self.runner = Runner(
             workspace.home, workspace.machine_store, workspace.environ, workspace.now, workspace.report
         )
@@ -224,12 +226,7 @@ class Scheduler:
         With ``IfIdle.ASK`` ``agrees`` decides for the session of this name. Raises EmptyPrompt, PromptNotText,
         NotRunning.
         """
-        for _, text in messages:
-            check_text(text)
-        options = self._with_folder(options)
-        if options.agent is not None:
-            # Whoever asks for an agent that is not there is told so now, and not when it is its turn.
-            self.runner.check(request_for(self.workspace, self.workspace.project_store, None, messages[0][1], options))
+        options = self._checked(messages, options)
         is_agreed = if_idle is IfIdle.RUN
         if if_idle is IfIdle.ASK and not self.workspace.find_running(located, self.store_of(located)):
             is_agreed = self._agreed(located, agrees)
@@ -237,7 +234,7 @@ class Scheduler:
         prompts, before = runs.enqueue(messages, options)
         lease, holder = runs.lease_at_last()
         if lease is not None and if_idle is IfIdle.ASK and not is_agreed:
-            # The run ended meanwhile. What it did not take is not run without a word.
+            # The run ended meanwhile. What it did not receive is not run unasked.
             late = runs.take_late(lease, prompts)
             if not late:
                 yield Notice(f"{runs.label} took it.")
@@ -245,17 +242,25 @@ class Scheduler:
             is_agreed = self._agreed(located, agrees)
             prompts, before = runs.enqueue([(each.kind, each.content) for each in late], options)
             lease, holder = runs.lease_at_last()
-        if lease is not None and is_agreed:
-            if any(each.kind == Kind.STEER for each in prompts):
-                yield Notice(f"{runs.label} is not running; the message runs as a prompt.")
+        if lease is not None and not is_agreed:
+            lease.release()
+        elif lease is not None:
             try:
-                yield from runs.run_queue(lease, [each.uid for each in prompts])
+                yield from _run_idle(runs, lease, prompts)
                 return
             except SessionBusy as busy:
                 holder = busy.holder
-        elif lease is not None:
-            lease.release()
         yield from runs.queued(prompts, before, holder)
+
+    def _checked(self, messages: Sequence[tuple[Kind, str]], options: Options) -> Options:
+        """What messages ask for. Whoever asks for an agent that is not there learns it now, not when it is its turn."""
+        for _, text in messages:
+            check_text(text)
+        options = self._with_folder(options)
+        if options.agent is not None:
+            store = self.workspace.project_store
+            self.runner.check(request_for(self.workspace, store, None, messages[0][1], options))
+        return options
 
     def _agreed(self, located: LocatedSession, agrees: Callable[[str], bool]) -> bool:
         if not agrees(located.label):
@@ -308,7 +313,8 @@ class Scheduler:
 
     def wait(self, located: LocatedSession) -> Iterator[Waiting]:
         """Wait until a session is not running; yields while it runs, so that a face can leave."""
-        while self.workspace.find_running(located, self.store_of(located)):
+        store = self.store_of(located)
+        while self.workspace.find_running(located, store):
             yield Waiting(session=located.label)
             time.sleep(WAIT_POLL_S)
 
@@ -328,6 +334,15 @@ class Scheduler:
 
 def _notices(sentences: Iterable[str]) -> Iterator[Notice]:
     return map(Notice, sentences)
+
+
+def _run_idle(
+    runs: SessionRuns, lease: SessionLease, prompts: Sequence[QueuedPrompt]
+) -> Generator[RunEvent, None, None]:
+    """Run what was sent to a session that is not running."""
+    if any(each.kind == Kind.STEER for each in prompts):
+        yield Notice(f"{runs.label} is not running; the message runs as a prompt.")
+    yield from runs.run_queue(lease, [each.uid for each in prompts])
 
 
 def check_text(text: str) -> None:

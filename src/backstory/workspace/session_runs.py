@@ -13,7 +13,6 @@ from backstory.derive.pricing import Prices, PriceTable
 from backstory.errors import BackstoryError, ConfigBroken, NotQueuedNow, QueueBusy, SessionBusy, SessionElsewhere
 from backstory.model import Outcome, UserMessage
 from backstory.runs.lease import host
-from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.queued import enqueue, new_prompts, queued_prompts
 from backstory.runs.runner import LOCK_S
 from backstory.runs.spool import MARKER, SPOOLS, list_spools
@@ -51,7 +50,7 @@ Outcomes: TypeAlias = "Generator[RunEvent, None, Outcome | None]"
 """What happens, and how the last turn ended; None where none was run."""
 
 
-class Turn(Struct, frozen=True, kw_only=True):
+class ScheduledTurn(Struct, frozen=True, kw_only=True):
     """A turn that hooks are called for, while its session is held: ``finished`` is None before it."""
 
     store: Store
@@ -78,11 +77,6 @@ class SessionRuns:
     def label(self) -> str:
         """What the session is called in a sentence."""
         return self._session.shown_number or self._session.uid[:12]
-
-    @property
-    def holder(self) -> str:
-        """Who runs the session, as they wrote it."""
-        return SessionLock(self._home / LOCKS, self._session.uid).holder
 
     # submitted ------------------------------------------------------------------------------------------------
 
@@ -437,11 +431,11 @@ class SessionRuns:
     ) -> Generator[RunEvent, None, Outcome]:
         number = self._store.turn_count(self._session) + 1
         yield Started(session=self._session, number=number, agent=request.agent, prompt=prompt)
-        turn = Turn(store=self._store, session=self._session, request=request)
+        turn = ScheduledTurn(store=self._store, session=self._session, request=request)
         for before in self._scheduler.before_turn:
             before(turn)
         finished = yield from self._followed(lease, request)
-        turn = Turn(store=self._store, session=self._session, request=request, finished=finished)
+        turn = ScheduledTurn(store=self._store, session=self._session, request=request, finished=finished)
         for after in self._scheduler.after_turn:
             after(turn)
         yield self._ended(finished, request, is_asked=is_asked)
