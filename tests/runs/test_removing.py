@@ -162,3 +162,10 @@ def test_nothing_of_a_pruned_branch_is_left(bench: Bench) -> None:
     assert left(bench) == set()
     assert bench.backstory("verify").returncode == 0
     assert [turn.prompt for turn in bench.store.turns(1)][:1] == ["harmless"]
+
+
+def test_what_is_to_be_removed_is_named_by_what_it_is_about(ran: Bench) -> None:
+    ran.backstory("rename", "S1", "heron count")
+    ran.run("Where do the coots nest?", GOOD, options=("-n",))
+    named = "Removing S1 'heron count' (1 turn), S2 'Where do the coots nest?' (1 turn)"
+    assert named in ran.backstory("rm", "S1", "S2", given="").stderr

@@ -130,6 +130,8 @@ def cli(
 
     is_said = bool(steer or followup)
     if ctx.invoked_subcommand is not None and (is_said or name or wanted or or_run or trust):
+        if not is_said:
+            raise click.UsageError(f"Options come after the command: backstory {ctx.invoked_subcommand} [OPTIONS]")
         raise click.UsageError("--steer and --followup are commands of their own: leave the other one out.")
     if ctx.invoked_subcommand is None and not is_said:
         raise click.exceptions.NoArgsIsHelpError(ctx)

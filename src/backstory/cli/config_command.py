@@ -9,7 +9,8 @@ import click
 
 from backstory.cli import Group, output
 from backstory.cli.options import SETTING, json_option
-from backstory.errors import AgentCannotRun, AgentMissing, ConfigBroken, UnknownAgent
+from backstory.config import AGENT
+from backstory.errors import AgentCannotRun, AgentMissing, ConfigBroken, SettingRefused, UnknownAgent
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -112,7 +113,17 @@ def _get(app: App, key: str, as_json: bool) -> None:
 @click.pass_obj
 def _set(app: App, key: str, value: str, here: bool) -> None:
     """Change one setting; a list's items are separated by commas."""
+    _check_runnable(key, value)
     file = app.config.set(key, value, here=here)
     output.talk(f"{key} is set in {file}.")
     if key.startswith(PROGRAM) and value and _program(app, key, value) is None:
         output.talk(f"There is no program {value} yet.")
+
+
+def _check_runnable(key: str, value: str) -> None:
+    """Raise SettingRefused where this would choose, or give a program to, an agent that is not run from here."""
+    from backstory import agents
+
+    name = value if key == AGENT else key.removeprefix(PROGRAM) if key.startswith(PROGRAM) and value else ""
+    if name in agents.names() and agents.load(name).run is None:
+        raise SettingRefused(key, value, "only its logs are read")

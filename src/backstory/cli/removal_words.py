@@ -62,7 +62,8 @@ def _not_erased(removal: Removal, removed: Removed, unsent: Sequence[Path]) -> l
 
 def _shown(found: LocatedSession) -> str:
     turns = found.session.turns
-    return f"{found.session.shown_name or found.session.uid[:12]!r} ({turns} turn{'s' * (turns != 1)})"
+    title = output.one_line(found.session.shown_title, PROMPT_COLUMNS)
+    return f"{found.label} {title!r} ({turns} turn{'s' * (turns != 1)})"
 
 
 def _named(holders: Sequence[Holder]) -> str:

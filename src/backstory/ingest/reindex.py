@@ -97,10 +97,12 @@ def _rederive(store: Store, session: Session, *, events_too: bool) -> None:
         return
     derived: set[str] = set()
     # What cannot be derived again is found out before anything is cleared.
-    logs = [(log, *_source(store, session, log), _arrivals(store, log)) for log in store.logs(session)]
+    logs = [(log, *_source(store, session, log)) for log in store.logs(session)]
+    for log, *_ in logs:
+        _arrivals(store, log)
     store.clear_derived(session.id)
-    for log, source, created, arrivals in logs:
-        for batch in _rederived(store, session, log, source, created, arrivals):
+    for log, source, created in logs:
+        for batch in _rederived(store, session, log, source, created):
             derived |= {turn.uid for turn in batch.turns}
             store.rederive(batch, events_too=events_too)
     store.rederive_unlogged(session.id)
@@ -114,11 +116,9 @@ def _rederive(store: Store, session: Session, *, events_too: bool) -> None:
             read_reported(store, log)
 
 
-def _rederived(
-    store: Store, session: Session, log: Log, source: RecordSource, created: int, arrivals: Arrivals
-) -> Iterator[RecordBatch]:
+def _rederived(store: Store, session: Session, log: Log, source: RecordSource, created: int) -> Iterator[RecordBatch]:
     """A log's records, read again by today's adapter, some megabytes at a time; the last batch says that it is."""
-    content, size, is_past, cwd = BatchContent(arrivals=arrivals), 0, False, source.cwd
+    content, size, is_past, cwd = BatchContent(arrivals=_arrivals(store, log)), 0, False, source.cwd
 
     def batch() -> RecordBatch:
         return RecordBatch(

@@ -32,36 +32,52 @@ def unwatched(length: int) -> bytes:
 
 
 class Arrivals:
-    """The times of an output's bytes, from the content of its sidecar; without one nothing has a time."""
+    """The times of an output's bytes, from the content of its sidecar; without one nothing has a time.
+
+    Notes are read as far as they are asked for: a store of others may hold millions about an output of one line.
+    """
 
     def __init__(self, content: bytes = b"") -> None:
         self._ends, self._times = array("q"), array("q")
+        self._content: memoryview | None = None
+        self._place, self._end, self._now = 1, 0, 0
         if content[:1] == bytes([VERSION]):
-            self._read(memoryview(content)[:BYTES_MAX])
+            self._content = memoryview(content)[:BYTES_MAX]
 
     def at(self, start: int, length: int) -> int | None:
         """When a line, whose first byte is the one at ``start``, was there to its last one; None where not known."""
-        n = bisect_right(self._ends, start + max(length, 1) - 1)
+        byte = start + max(length, 1) - 1
+        self._read(byte)
+        n = bisect_right(self._ends, byte)
         return self._times[n] if n < len(self._ends) and self._times[n] != _UNKNOWN else None
 
     @property
     def last(self) -> int | None:
         """When something was seen to have come for the last time."""
+        self._read(bounds.INTEGER_MAX)
         return next((at for at in reversed(self._times) if at != _UNKNOWN), None)
 
-    def _read(self, content: memoryview) -> None:
-        place, end, now = 1, 0, 0
-        while (first := _number(content, place)) and (second := _number(content, first[1])):
-            (length, _), (told, place) = first, second
-            if length:
-                now += told // 2 if told % 2 else -(told // 2)
-            end += length or told
-            if not told or end > bounds.INTEGER_MAX:
-                # Nobody wrote this: a disk may have filled up with zeros what it lost.
+    def _read(self, byte: int) -> None:
+        """Read the notes up to the one about a byte, or all."""
+        while self._content is not None and self._end <= byte:
+            first = _number(self._content, self._place)
+            second = first and _number(self._content, first[1])
+            if not first or not second or not self._take(first[0], second[0]):
+                self._content = None
                 return
-            self._ends.append(end)
-            at = bounds.time_ms(now) if length else None
-            self._times.append(_UNKNOWN if at is None else at)
+            self._place = second[1]
+
+    def _take(self, length: int, told: int) -> bool:
+        """Take one note; False where nobody wrote it: a disk may have filled up with zeros what it lost."""
+        if length:
+            self._now += told // 2 if told % 2 else -(told // 2)
+        self._end += length or told
+        if not told or self._end > bounds.INTEGER_MAX:
+            return False
+        self._ends.append(self._end)
+        at = bounds.time_ms(self._now) if length else None
+        self._times.append(_UNKNOWN if at is None else at)
+        return True
 
 
 def _packed(number: int) -> bytes:

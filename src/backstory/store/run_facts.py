@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory import bounds
-from backstory.model import RunFacts, ToolCall, event_from_json
+from backstory.model import ToolCall, event_from_json
 from backstory.store import codec, event_rows, sidecars, turns
 from backstory.store.batches import packed
 
@@ -33,7 +33,21 @@ _TURN = (
     "model", "api_latency_ms", "cost_usd", "cost_source", "input_tokens", "output_tokens", "cache_read_tokens",
     "cache_write_tokens", "cache_write_1h_tokens", "largest_input_tokens", "reasoning_tokens", "tokens_source",
 )  # fmt: skip
-_decoder = msgspec.json.Decoder(RunFacts)
+BYTES_MAX = 17 * 1024 * 1024
+"""A larger sidecar is none of ours: ``ingest.own_logs`` writes less."""
+
+
+class _KeptFacts(Struct, frozen=True):
+    """RunFacts as they are read: an input is taken apart only for a call that is there."""
+
+    times: dict[int, int] = {}
+    inputs: dict[int, msgspec.Raw] = {}
+
+
+_decoder = msgspec.json.Decoder(_KeptFacts)
+_input_decoder = msgspec.json.Decoder(dict[str, Any])
+_NOT_OURS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What reading a sidecar raises that came with a store of a stranger's: nothing is known from it."""
 
 
 class TurnFacts(Struct, frozen=True):
@@ -177,14 +191,15 @@ def apply(db: apsw.Connection, log_id: int) -> None:
 
 
 def _give_inputs(
-    db: apsw.Connection, session_id: int, calls: Iterable[tuple[Any, ...]], inputs: Mapping[int, dict[str, Any]]
+    db: apsw.Connection, session_id: int, calls: Iterable[tuple[Any, ...]], inputs: Mapping[int, msgspec.Raw]
 ) -> None:
     codecs: dict[int, codec.EventCodec] = {}
     for event_id, seq, part, _, _, data, position, length in calls:
         event = event_from_json(turns.unpack_event(db, codecs, data))
-        if not isinstance(event, ToolCall):
+        given = _input(inputs[position])
+        if not isinstance(event, ToolCall) or given is None:
             continue
-        whole = msgspec.structs.replace(event, input=inputs[position])
+        whole = msgspec.structs.replace(event, input=given)
         new = packed(whole, seq, part, None, None, position, length)
         # Also what stands there already may have gone into the index without it.
         db.execute("update events set data = ?, char_len = ? where id = ?", (new.data, new.char_len, event_id))
@@ -192,14 +207,20 @@ def _give_inputs(
         event_rows.index_texts(db, session_id, [(event_id, seq, new.scope, new.text)] if new.scope else [])
 
 
-def _facts(db: apsw.Connection, log_id: int) -> RunFacts | None:
+def _input(given: msgspec.Raw) -> dict[str, Any] | None:
+    try:
+        return _input_decoder.decode(given)
+    except _NOT_OURS:
+        return None
+
+
+def _facts(db: apsw.Connection, log_id: int) -> _KeptFacts | None:
     kept = _sidecar(db, log_id)
-    if kept is None:
+    if kept is None or kept.size > BYTES_MAX:
         return None
     try:
         return _decoder.decode(sidecars.read(db, kept.id))
-    except msgspec.DecodeError:
-        # It came with a store of a stranger's: nothing is known from it.
+    except _NOT_OURS:
         return None
 
 
