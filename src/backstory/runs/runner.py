@@ -67,7 +67,7 @@ LOCK_S = 2.0
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What is asked for. ``context_chars`` is how much of the session the agent is told."""
+    """What a run is asked for. ``context_chars``: the longest context that the agent receives."""
 
     agent: str
     prompt: str
@@ -77,7 +77,7 @@ class Request(Struct, frozen=True, kw_only=True):
     executable: str | None = None
     context_chars: int = 400_000
     after: Point | None = None
-    """The record that the prompt follows; None: where the session goes on."""
+    """The record that the prompt follows; None: where the session continues."""
     silence_s: float = 3_600.0
     turn_uid: str | None = None
     """The uid of the turn it becomes, where the prompt was queued under one."""
@@ -115,7 +115,7 @@ class Unstored(str):
 class Runner:
     """Runs prompts on one machine: ``home`` holds the spool and the locks.
 
-    ``report`` is told whom a queue is waited for.
+    ``report`` is called with the holder of a queue that is waited for.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Runner:
     def hold(self, store: Store, session: Session, patience_s: float = LOCK_S) -> SessionLease:
         """Take the right to run a session; raises SessionBusy, SessionElsewhere.
 
-        Another command may have it for a moment, to store what an earlier run left: it is waited for.
+        Another command may hold it for a moment, to store an earlier run: it is waited for.
         """
         hold = SessionLease(self._home, store, session.uid, self._now, self._report)
         deadline = time.monotonic() + patience_s
@@ -169,7 +169,7 @@ class Runner:
     def next_prompt(self, hold: SessionLease, store: Store, session: Session) -> QueuedPrompt | None:
         """The follow-up that is to be run next in a session that is held; None when none waits.
 
-        What earlier runs left is stored first, so that what they consumed is not run again.
+        Earlier runs are stored first, so that what they consumed is not run again.
         """
         self._recover_own(store, session)
         for text in hold.queue.prompts(session.uid):
@@ -202,14 +202,14 @@ class Runner:
                 raise RunNotStored(name, spool.folder, in_words(refused)) from refused
 
     def _store_or_drop(self, store: Store, spool: Spool, run: Run) -> None:
-        """Store what a run has left. One that never started, and whose prompt still waits in the queue, is dropped."""
+        """Store a finished run. One that never started, and whose prompt is still queued, is dropped."""
         if not spool.was_started and is_queued(store, run.turn_uid, self._report):
             spool.remove()
         else:
             self._store(store, spool, self._left(spool, run))
 
     def check(self, request: Request) -> str:
-        """Whether a request could be run at all, before anything is made for it; gives the agent's program."""
+        """Whether a request could be run at all, before anything is made for it; returns the agent's program."""
         if not request.prompt.strip():
             raise EmptyPrompt
         try:
@@ -219,9 +219,9 @@ class Runner:
         return program(request.agent, request.executable, self._environ)
 
     def recover_finished_runs(self, report: Callable[[Unstored], None] = lambda problem: None) -> int:
-        """Store what runs whose runner died have left, once they are over; gives how many that were.
+        """Store finished runs whose runner died; returns how many were stored.
 
-        One that cannot be stored stays where it is, ``report`` is told, and the others are stored all the same.
+        One that cannot be stored stays where it is and is reported; the others are stored all the same.
         """
         stored = 0
         for spool in list_spools(self._home / SPOOLS):
@@ -253,7 +253,7 @@ class Runner:
         return stored
 
     def cleanup_orphans(self, store: Store, report: Callable[[str], None]) -> None:
-        """Close what a crash left in a store and nothing will complete any more, and ``report`` it."""
+        """Close, and ``report``, what a crash interrupted in a store and nothing will complete any more."""
         try:
             # Asked before the spools: the run of which it comes is there before an id.
             native_ids = store.native_ids()
@@ -362,7 +362,7 @@ class Runner:
     def _finish(
         self, store: Store, spool: Spool, run: Run, ended: Exit, context_chars: int, moved_to: Path | None
     ) -> Finished:
-        """Store a run that is over, and say what it came to, also when it cannot be stored now."""
+        """Store a run that is over; returns what it came to, also when it cannot be stored now."""
         now, waits, moved = self._now(), None, None
         told = SpooledRun(spool, run, ended, now)
         try:
@@ -388,7 +388,7 @@ class Runner:
             return
 
     def _store(self, store: Store, spool: Spool, told: SpooledRun, moved_to: Path | None = None) -> str | None:
-        """Store a run where it belongs, also where that was moved to; gives where that is if it is elsewhere now.
+        """Store a run where it belongs, also where that was moved to; returns a sentence if that is elsewhere now.
 
         A store that is gone from its project is brought back first. Where the project is gone, too, nothing is made in
         its place: the machine's store has the run. Raises what keeps it from being stored.
@@ -416,7 +416,7 @@ class Runner:
     def _store_in(self, store: Store, spool: Spool, told: SpooledRun) -> None:
         """Store a run where it belongs and in the machine's store; its spool goes only when both have it.
 
-        What the machine's store cannot take now is left for the next command: the run is safe where it belongs. Raises
+        What the machine's store cannot take now is stored by the next command: the run is safe where it belongs. Raises
         what keeps it from being stored there.
         """
         uid, home = told.session_uid, self._home_store
@@ -475,7 +475,7 @@ class Runner:
         steering: Steering | None,
         since: int,
     ) -> Generator[Came, None, Exit]:
-        """Yield what comes until the agent has ended; what it left running is ended with it."""
+        """Yield what comes until the agent has ended; what it started and is still running is ended with it."""
 
         def is_of_stop() -> bool:
             return stopping.was_asked or spool.was_cancelled
@@ -524,7 +524,7 @@ def _marked(shown: Shown, is_of_stop: Callable[[], bool]) -> Shown:
 
 
 def _note_native_id(store: Store, session: Session, native_id: str | None) -> None:
-    """Let the store say which of the agent's sessions goes on; the run itself does not need it."""
+    """Note in the store which of the agent's sessions runs; the run itself does not need it."""
     if native_id is not None:
         with suppress(Exception):
             store.note_native_id(session.uid, native_id)
@@ -587,7 +587,7 @@ def _steered(steering: Steering, stopping: Stopping) -> Generator[Came, None, bo
 
 
 def _context(store: Store, session: Session, request: Request, agent: RunPart, after: Point | None) -> str:
-    """What the agent is told of the session: as much as is wanted, and as fits beside the prompt."""
+    """The context that the agent receives: as much of the session as is wanted, and as fits beside the prompt."""
     room = request.context_chars
     if agent.prompt_chars_max is not None:
         room = max(min(room, agent.prompt_chars_max - len(request.prompt) - PREFIX_CHARS), 0)
@@ -621,7 +621,7 @@ def _is_level(home: Store, uid: str, next_seq: int) -> bool:
 
 
 def last_word_ms(spool: Spool) -> int:
-    """When a run said its last word, as far as is known: what was seen to come came before that."""
+    """When a run last wrote something, as far as is known: what was seen to come came before that."""
     seen = (Arrivals(read_notes(output)[0]).last for output in (spool.stdout, spool.stderr))
     return max(spool.last_word_ms(), *(at for at in seen if at is not None), 0)
 

@@ -1,6 +1,6 @@
-"""The queue of a store: texts that wait for a session's next word, and who runs which session.
+"""The queue of a store: prompts and messages for its sessions, and who runs which session.
 
-``<store>.queue.db`` beside the store. It is made when something first has to wait, and removed when it is empty and
+``<store>.queue.db`` beside the store. It is made when something is first queued, and removed when it is empty and
 nobody runs. A text is given the uid of the turn it will become, so whether it was taken up can be asked of the store:
 its row is deleted only afterwards. The rows of owners are for people and for other hosts; the right to write a
 session is a lock of the operating system.
@@ -72,7 +72,7 @@ _COLUMNS = "uid, session_uid, kind, content, options, queued"
 
 
 class Kind(StrEnum):
-    """What a text waits for: words for a run that goes on, or the prompt of the next run."""
+    """What a queued text is: a message for a running agent, or the prompt of the next run."""
 
     STEER = "steer"
     FOLLOWUP = "followup"
@@ -92,7 +92,7 @@ class Options(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class QueuedPrompt(Struct, frozen=True, kw_only=True):
-    """Words that wait. ``queued``: when they were left, in ms since 1970."""
+    """A prompt or a message in the queue. ``queued``: since when, in ms since 1970."""
 
     uid: str
     session_uid: str
@@ -160,7 +160,7 @@ class Queue:
     # texts ----------------------------------------------------------------------------------------------------
 
     def add(self, texts: Sequence[QueuedPrompt]) -> int:
-        """Leave texts, in this order; on the disk when this returns. Gives how many of the session wait before them."""
+        """Queue texts in this order, on the disk when this returns; returns how many of the session are before them."""
 
         def insert(db: apsw.Connection) -> int:
             before = int(db.execute("select count(*) from texts where session_uid = ?", (texts[0].session_uid,)).get)
@@ -179,7 +179,7 @@ class Queue:
         return self._write(insert)
 
     def prompts(self, session_uid: str | None = None, kind: Kind | None = None) -> list[QueuedPrompt]:
-        """What waits, the first to be taken first; what is held only when asked for that kind."""
+        """What is queued, in order; what is held only when asked for that kind."""
 
         def select(db: apsw.Connection) -> list[QueuedPrompt]:
             rows: list[Any] = db.execute(
@@ -192,11 +192,11 @@ class Queue:
         return self._read(select, list[QueuedPrompt]())
 
     def has(self, uid: str) -> bool:
-        """Whether a text still waits."""
+        """Whether a text is still queued."""
         return self._read(lambda db: bool(db.execute("select count(*) from texts where uid = ?", (uid,)).get), False)
 
     def remove(self, uids: Sequence[str]) -> int:
-        """Take texts out; gives how many there were. The file goes with the last one, unless a session is run."""
+        """Remove texts; returns how many there were. The file goes with the last one, unless a session runs."""
         if not uids:
             return 0
 
@@ -234,7 +234,7 @@ class Queue:
         return texts
 
     def make_followups(self, uids: Sequence[str]) -> int:
-        """Have steers that no run took up be runs of their own, in their place in the line; gives how many."""
+        """Turn messages that no run received into follow-ups, in their place in the queue; returns how many."""
 
         def change(db: apsw.Connection) -> int:
             before = db.total_changes()
@@ -246,7 +246,7 @@ class Queue:
         return self._write_if_there(change, 0) if uids else 0
 
     def hold_all(self) -> int:
-        """Have nothing that waits here be run before it is released; gives how much there is.
+        """Hold all that is queued until a person releases it; returns how much there is.
 
         Of what a run was asked for, what may be done without asking and the folder are left to who releases it.
         """
@@ -288,7 +288,7 @@ class Queue:
     # owners ---------------------------------------------------------------------------------------------------
 
     def own(self, owner: Owner) -> Owner | None:
-        """Say who runs a session; gives the owner that stands in the way: one of another host, heard of lately."""
+        """Note who runs a session; returns the owner that is in the way: one of another host, heard of lately."""
 
         def take(db: apsw.Connection) -> Owner | None:
             known = _owner(db, owner.session_uid)

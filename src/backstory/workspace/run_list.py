@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from backstory.workspace.workspace import Workspace
 
 UNREADABLE = "unreadable"
-"""The state of a run that does not say whose it is."""
+"""The state of a run whose session is not known."""
 
 
 class ListedRun(Struct, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ def command_for(text: QueuedPrompt, session: str, home: Path, store_path: str | 
 
 
 def drop_unsent(home: Path, removed: Container[str]) -> list[Path]:
-    """Remove what could not be queued for these sessions; gives the files that stay and may be theirs."""
+    """Remove what could not be queued for these sessions; returns the files that stay and may be theirs."""
     stay = []
     for file in sorted((home / UNSENT).glob("*.txt")):
         session_uid, named, _ = file.name.partition(OF)
