@@ -426,7 +426,7 @@ def test_restore_goes_on_and_lists_what_it_could_not_give_back(read_once: Shell,
     ]
     said = read_once("restore", "--all", "--to", tmp_path / "out")
     assert said.code == CANNOT_CREATE
-    assert f"Not given back: {failed['session'][:12]} {failed['original']}: {error}" in said.err
+    assert f"Not restored: {failed['session'][:12]} {failed['original']}: {error}" in said.err
     assert len(said.out.splitlines()) == len(told) - 1
     assert f"1 of {len(told)} files could not be given back" in said.err.splitlines()[-1]
 

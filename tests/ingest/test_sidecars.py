@@ -167,7 +167,7 @@ def test_a_name_in_a_store_leads_nowhere_else(machine: Machine, session: Path, t
     looked_up(machine.store_path, "update sidecars set name = '../../../../../escaped.yaml'")
     (told,) = restored(machine.store, tmp_path / "out")
     assert (told.error, told.companions[0].written) == (None, None)
-    assert "no place inside a folder" in (told.companions[0].error or "")
+    assert "is not a path inside the folder" in (told.companions[0].error or "")
     assert list(tmp_path.rglob("escaped*")) == []
 
 
@@ -471,7 +471,7 @@ def test_a_file_that_is_too_large_is_told_with_its_size_and_hash_once(
     assert f"{len(data):,} bytes, sha256 {hashlib.sha256(data).hexdigest()}" in problem.reason
     with files_opened() as opened:
         report = read(machine)
-    assert (opened, report.errors, "larger than is kept" in reasons(report)["huge.txt"]) == ([], [], True)
+    assert (opened, report.errors, "above the limit" in reasons(report)["huge.txt"]) == ([], [], True)
     assert kept(machine).keys() == {"workspace.yaml"}
 
 

@@ -381,7 +381,7 @@ def test_an_older_copy_of_a_projects_store_takes_nothing_from_the_machines(ran: 
     ran.run("second", {"say": "more"}, GOOD)
     store.write_bytes(older)
     told = ran.backstory("ingest").stderr
-    assert "neither was replaced" in told
+    assert "Neither was replaced" in told
     with machine_store(ran) as home:
         assert [turn.prompt for turn in home.turns(home.session("S1"))] == ["first", "second"]
 
@@ -423,7 +423,7 @@ def test_what_silence_ended_says_so(bench: Bench) -> None:
     (bench.home / "config.toml").write_text("[run]\nsilence_s = 1\n")
     bench.run("first", {"say": "well"}, {"wait_for": str(bench.root / "never")})
     assert bench.store.turns(1)[0].outcome == "cancelled"
-    assert "it said nothing for" in bench.backstory("show", "S1").stdout
+    assert "no output for" in bench.backstory("show", "S1").stdout
 
 
 def test_a_session_is_removed_and_renamed_from_any_folder(ran: Bench) -> None:

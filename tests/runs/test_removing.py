@@ -109,7 +109,7 @@ def test_a_continuation_is_named_and_left_with_its_words(ran: Bench) -> None:
     said = removed(ran, "S1").stderr
     other = open_store(ran.root / "other" / ".backstory" / "sessions.bks")
     session = other.session("S1")
-    assert "The words are still in" in said
+    assert "Copies of its turns remain in" in said
     assert session.uid[:12] in said
     assert left(ran)
 
@@ -127,13 +127,13 @@ def test_what_a_session_goes_on_from_is_named_and_never_removed_with_it(ran: Ben
     original = ran.store.session("S1").uid
     copy = open_store(ran.root / "other" / ".backstory" / "sessions.bks").session("S1").uid
     said = removed(ran, copy, "--copies").stderr
-    assert f"The words are still in S1 ({original[:12]}" in said
+    assert f"Copies of its turns remain in S1 ({original[:12]}" in said
     assert ran.store.has(original)
 
 
 def test_a_log_and_backups_that_cannot_be_reached_are_named(ran: Bench) -> None:
     said = removed(ran, "S1", "--copies").stderr
-    assert "backups made before" in said
+    assert "earlier backups" in said
     assert str(ran.root / ".claude" / "projects" / "p") in said
 
 

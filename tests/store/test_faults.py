@@ -189,7 +189,7 @@ def test_a_disk_that_fails_is_named(
     with opened(path, shared) as store:
         store.sessions()
         disk.fail(1, error, for_good=True)
-        with pytest.raises(told, match="before is whole"):
+        with pytest.raises(told, match="before is complete"):
             append(store)
         disk.heal()
         append(store)

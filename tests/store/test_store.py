@@ -395,7 +395,7 @@ def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:
     begin(store)
     target = tmp_path / "precious"
     target.write_text("do not touch")
-    with pytest.raises(errors.FileInTheWay, match="left as it is"):
+    with pytest.raises(errors.FileInTheWay, match="was not changed"):
         store.backup(target)
     assert target.read_text() == "do not touch"
 
@@ -494,7 +494,7 @@ def test_a_newer_store_is_refused_and_left_alone(store: Store) -> None:
         db.execute("update meta set value = ? where key = 'schema_version'", (str(migrate.SCHEMA_VERSION + 1),))
     content = store.path.read_bytes()
     for use in (*READINGS.values(), *WRITINGS.values(), Store.create_session):
-        with pytest.raises(errors.StoreTooNew, match="Upgrade backstory"):
+        with pytest.raises(errors.StoreTooNew, match="Upgrade it"):
             use(store)
         store.close()
     assert store.path.read_bytes() == content
@@ -550,7 +550,7 @@ def test_a_file_that_is_no_store_is_refused_and_left_alone(
     content, before = path.read_bytes(), listing(tmp_path)
     with open_store(path) as store, pytest.raises((errors.NotAStore, errors.StoreDamaged)) as told:
         store.sessions() if use == "read" else store.create_session()
-    assert "left as it is" in str(told.value) or "Copy it aside first" in str(told.value)
+    assert "was not changed" in str(told.value) or "Copy it aside first" in str(told.value)
     assert path.read_bytes() == content
     assert listing(tmp_path) == before
 
@@ -599,7 +599,7 @@ def test_a_locked_store_says_that_it_is_busy(store: Store, monkeypatch: pytest.M
     with closing(apsw.Connection(str(store.path))) as other:
         other.execute("begin exclusive")
         for use in (*WRITINGS.values(), *READINGS.values()):
-            with pytest.raises(errors.StoreBusy, match="try again"):
+            with pytest.raises(errors.StoreBusy, match="Try again"):
                 use(store)
             store.close()
     assert [stored.seq for stored in store.events(session)] == [1, 2]
@@ -679,6 +679,6 @@ def test_a_bulk_ends_in_an_index_that_is_whole(store: Store) -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_an_error_says_what_to_do(error: errors.BackstoryError) -> None:
-    advice = r"Try|Give|Run|Upgrade|try again|set BACKSTORY_HOME|free|Copy|choose|Choose|name another"
+    advice = r"Try|Give|Run|Upgrade|[Tt]ry again|set BACKSTORY_HOME|[Ff]ree|Copy|choose|Choose|name another"
     assert re.search(advice, str(error))
     assert error.exit_code > 0

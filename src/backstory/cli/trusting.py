@@ -1,4 +1,4 @@
-"""The gate before every acting command: a store from elsewhere is acted in when a person has said that it may be."""
+"""The check before every acting command: a store from elsewhere is changed only after a person trusted it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ trust_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_take_trust,
-    help="Act in this project's store, though it came from elsewhere; said once.",
+    help="Trust this project's store although it came from elsewhere; needed once.",
 )
 
 
 def is_agreed(what: str, question: str, *, yes: bool) -> bool:
-    """Whether a person agrees to what cannot be undone; "Kept." where they do not. ``yes``: they said so before.
+    """Ask a person to confirm what cannot be undone; prints "Kept." if they refuse. ``yes``: confirmed already.
 
-    Raises NotConfirmed where there is nobody to ask.
+    Raises NotConfirmed if no person can be asked.
     """
     if yes or output.confirm(question):
         return True
@@ -47,10 +47,10 @@ def is_agreed(what: str, question: str, *, yes: bool) -> bool:
 
 
 def may_act(app: App, acted_in: Store | None = None) -> None:
-    """Let an acting command go on in this project's store, or the one that was named.
+    """Check that a command may change this project's store, or the named one.
 
-    ``acted_in``: where it acts, if that is not always so: the machine's own store needs no trust. One of ours is
-    noted as it lies now. For one from elsewhere a person is asked, once. Raises NotTrusted, StoreIsMachines, and what
+    ``acted_in``: the store that it changes, if known: the home store needs no trust. The location of one of ours is
+    recorded. For one from elsewhere a person is asked, once. Raises NotTrusted, StoreIsMachines, and what
     reading the store raises.
     """
     if acted_in is not None and acted_in is app.machine_store:
@@ -69,13 +69,13 @@ def may_act(app: App, acted_in: Store | None = None) -> None:
 
 
 def _is_trusted(store: Store) -> bool:
-    """Whether the person at the terminal, if one is there, trusts a store."""
+    """Ask the person at the terminal, if there is one, whether to trust a store."""
     path = output.one_liner(str(store.path))
-    return output.confirm(f"{path} came from elsewhere: it was not made here. Act in it, and trust it from now on?")
+    return output.confirm(f"{path} came from elsewhere: it was not created here. Trust it from now on?")
 
 
 def _trust(app: App, store: Store) -> None:
-    """Have a store from elsewhere be ours. What is queued in it waits until a person releases it."""
+    """Make a store from elsewhere one of ours. Its queued prompts wait until a person releases them."""
     held = hold_queue(store)
     if store.exists:
         dropped = store.disarm()
@@ -87,14 +87,14 @@ def _trust(app: App, store: Store) -> None:
     app.workspace.believe(store)
     output.talk(f"{store.path} is trusted from now on.")
     if dropped:
-        output.talk(f"Taken out of it, because it acts by itself: {', '.join(dropped)}.")
+        output.talk(f"Removed from it, because it would run by itself: {', '.join(dropped)}.")
     if held:
-        output.talk(f"{held} queued with it wait until you release them: backstory queue list")
-    _tell_home(app, store)
+        output.talk(f"{held} prompts in its queue wait until you release them: backstory queue list")
+    _pull_into_home(app, store)
 
 
-def _tell_home(app: App, store: Store) -> None:
-    """Have the machine's store hold what a store holds that is ours now, marked as what came from elsewhere."""
+def _pull_into_home(app: App, store: Store) -> None:
+    """Copy the sessions of a newly trusted store into the home store, marked as from elsewhere."""
     home = app.machine_store
     try:
         uids = store.uids() if store.exists else []
@@ -106,13 +106,13 @@ def _tell_home(app: App, store: Store) -> None:
         finally:
             home.mark_elsewhere([uid for uid in uids if session_identity(uid) not in known], str(store.path))
     except BackstoryError as refused:
-        output.talk(f"The machine's store does not have all of it: {refused}")
+        output.talk(f"The home store does not have all of its sessions: {refused}")
 
 
 def take_elsewhere(app: App) -> list[Problem]:
-    """Have the machine's store hold what this project's store from elsewhere has and it lacks; gives what it has not.
+    """Copy into the home store the sessions that only this project's store from elsewhere has; returns the problems.
 
-    The store is not trusted by that, and nothing that is known here is changed.
+    This does not trust the store, and changes no known session.
     """
     store, home = app.project_store, app.machine_store
     if not store.is_elsewhere or not store.exists:
@@ -123,25 +123,25 @@ def take_elsewhere(app: App) -> list[Problem]:
         if app.workspace.verdict() == Verdict.MACHINE:
             return []
     except BackstoryError as refused:
-        # Of one that is known the exchange with projects told already.
+        # For a known store the exchange with projects has reported it already.
         return [] if app.known_projects.is_noted(store.path) else [Problem(str(store.path), str(refused))]
-    told = Taken(elsewhere=str(store.path), project=app.project_key, folder=str(app.project_folder))
+    taken_from = Taken(elsewhere=str(store.path), project=app.project_key, folder=str(app.project_folder))
     taken, problems, conflicts = 0, list[Problem](), list[str]()
     for uid in _uids(store, problems):
         if uid in app.conflicts:
             conflicts.append(uid)
         elif not home.origins([uid]):
             try:
-                is_taken = home.take_elsewhere(store, uid, told)
+                is_taken = home.take_elsewhere(store, uid, taken_from)
             except BackstoryError as refused:
                 problems.append(Problem(f"{store.path}: {uid}", str(refused)))
             else:
                 taken += is_taken
                 conflicts += [] if is_taken else [uid]
     if taken:
-        output.talk(f"{taken} taken from {store.path}, which came from elsewhere: they are marked so.")
+        output.talk(f"{taken} sessions copied from {store.path}, which came from elsewhere; they are marked.")
     if conflicts:
-        what = f"{len(conflicts)} in conflict, not touched: known here from another place: {', '.join(conflicts)}"
+        what = f"{len(conflicts)} in conflict, not changed: known here from another place: {', '.join(conflicts)}"
         problems.append(Problem(str(store.path), what))
     return problems
 

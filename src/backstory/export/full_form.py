@@ -108,7 +108,7 @@ class FullForms:
 
 
 def _with_change(event: ToolCall, compact: Event) -> ToolCall:
-    """An edit of a run with what it changed: the agent's own log of the run may tell that where its stream does not."""
+    """An edit of a run with what it changed: the agent's own log of the run may contain that if its stream does not."""
     if isinstance(compact, ToolCall) and _has_lines(compact) and not _has_lines(event):
         return msgspec.structs.replace(event, input=compact.input)
     return event

@@ -1,7 +1,7 @@
-"""When the lines of a run's output came, as the run's runner noted it: a sidecar of the output's log.
+"""The times of the lines of a run's output, as its runner recorded them: a sidecar of the output's log.
 
-The form is in docs/file-format.md. Bytes that nobody watched have no time, and neither have those that a torn or
-damaged file does not describe: a time is never made up, and nothing here raises.
+The format is in docs/file-format.md. Unwatched bytes have no time, nor have those that a torn or damaged file does not
+describe: times are never invented, and nothing here raises.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from bisect import bisect_right
 from backstory import bounds
 
 SUFFIX = ".times"
-"""How the sidecar's name ends; it begins with the name of the log."""
+"""The end of the sidecar's name, after the name of the log."""
 VERSION = 1
 """The first byte."""
 BYTES_MAX = 8 * 1024 * 1024
-"""What stands behind so many bytes is neither written nor read."""
+"""Anything after this many bytes is neither written nor read."""
 _NUMBER_BYTES_MAX = 9
 _UNKNOWN = -1
 
 
 def seen(length: int, delta_ms: int) -> bytes:
-    """That the next ``length`` bytes were seen so many ms after those before them; < 0 where a clock was set."""
+    """Encode that the next ``length`` bytes arrived ``delta_ms`` after the last; < 0 if a clock was set back."""
     return _packed(length) + _packed(delta_ms * 2 + 1 if delta_ms >= 0 else -delta_ms * 2)
 
 
 def unwatched(length: int) -> bytes:
-    """That the next ``length`` bytes came while nobody watched."""
+    """Encode that the next ``length`` bytes arrived unwatched."""
     return _packed(0) + _packed(length)
 
 
@@ -81,7 +81,7 @@ class Arrivals:
 
 
 def _packed(number: int) -> bytes:
-    """A number as LEB128: 7 bits a byte, the lowest first; all but the last byte have their highest bit set."""
+    """Encode a number as LEB128: 7 bits a byte, the lowest first; all but the last byte have their highest bit set."""
     packed = bytearray()
     while number > 0x7F:
         packed.append(number & 0x7F | 0x80)
@@ -91,11 +91,11 @@ def _packed(number: int) -> bytes:
 
 
 def _number(content: memoryview, place: int) -> tuple[int, int] | None:
-    """The number at a place, and the place behind it; None where there is no whole one."""
+    """Decode the number at a position, and return the next position; None if it is incomplete."""
     number = 0
     for n, byte in enumerate(content[place : place + _NUMBER_BYTES_MAX]):
         number |= (byte & 0x7F) << 7 * n
         if byte < 0x80:
-            # A number has one form: zeros that a disk put behind its beginning do not end it.
+            # Each number has one encoding: zeros from a damaged disk must not end it.
             return (number, place + n + 1) if byte or not n else None
     return None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SUFFIX = ".facts"
 """How the sidecar's name ends; it begins with the name of the run's stream."""
 FROM_LOG = "log"
-"""How tokens are known that a run's stream did not tell, and its agent's own log did."""
+"""The source of tokens that only the agent's own log of a run has."""
 GIVEN = "facts "
 """Before the id of a project's store: the key in ``meta`` of what it was given last, as a hash."""
 _TURN = (
@@ -124,8 +124,8 @@ def take(db: apsw.Connection, own_id: int) -> None:
 def _improve(db: apsw.Connection, turn_id: int, session_id: int, known: TurnFacts, given: TurnFacts) -> None:
     better = improved(known, given)
     if better != known:
-        told = ", ".join(f"{name} = ?" for name in _TURN)
-        db.execute(f"update turns set {told} where id = ?", (*msgspec.structs.astuple(better), turn_id))
+        assignments = ", ".join(f"{name} = ?" for name in _TURN)
+        db.execute(f"update turns set {assignments} where id = ?", (*msgspec.structs.astuple(better), turn_id))
         turns.sum_up(db, session_id)
 
 
@@ -245,7 +245,7 @@ def of_owner(db: apsw.Connection, owner: str) -> list[LoggedRun]:
 
 
 def digest(runs: Sequence[LoggedRun]) -> str:
-    """What tells apart two answers of ``of_owner``."""
+    """The key that distinguishes two results of ``of_owner``."""
     return hashlib.sha256(msgspec.json.encode(runs)).hexdigest()
 
 
