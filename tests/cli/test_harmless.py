@@ -254,6 +254,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
               ("-S", EVIL_NAME, "x")],
     "followup": [("-S", "S1", "--no-run", EVIL_NAME), ("-S", "S1", "--no-run", "--json", EVIL_NAME)],
     "queue list": [(), ("--json",), (EVIL_NAME,)],
+    "queue edit": [(EVIL_NAME, "x"), (EVIL_NAME, EVIL_NAME)],
     "queue drop": [(EVIL_NAME,)],
     "queue clear": [("S1",)],
     "queue run": [("S1",), ("S1", "--json")],

@@ -90,7 +90,7 @@ def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell) -> Non
     derives = ours(modules, "derive.deriver", "derive.refs", "derive.file_touches")
     searches = ours(modules, "search.", "store.search", "store.ranking")
     assert (derives, searches, ours(modules, "agents.claude", "agents.contract")) == (set(), set(), set())
-    assert ours(modules, "runs.runner", "ingest.") == set()
+    assert ours(modules, "runs.runner", "ingest.", "workspace.scheduler", "workspace.run_events") == set()
     assert modules & (DEAR | {"subprocess"}) == set()
 
 
@@ -105,6 +105,9 @@ def test_a_run_without_calls_imports_only_its_agent_and_what_stores_an_answer(ma
     )
     assert (others, unneeded) == (set(), set())
     assert ours(modules, "store.readonly", "store.sql_functions", "store.search") == set()
+    assert (
+        ours(modules, "workspace.reader", "workspace.prompt_queue", "workspace.run_list", "workspace.unsent") == set()
+    )
     other_commands = {each for each in ours(modules, "cli.") if each.endswith("_command")}
     assert other_commands == {"backstory.cli.list_command"}
     assert modules & DEAR == set()

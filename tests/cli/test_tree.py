@@ -292,7 +292,7 @@ def test_a_session_read_from_a_log_is_carried_on_by_one_of_our_own_with_its_whol
     ok(bench, "ingest")
     before = rows(bench, "tree")
     assert [(row["prompt"], row["depth"]) for row in before["turns"]] == [("root", 0), ("left", 1), ("right", 1)]
-    assert "S1 goes on from" in ok(bench, "checkout", "@4").stderr
+    assert "S1 continues " in ok(bench, "checkout", "@4").stderr
     after = rows(bench, "tree")
     assert (after["session"], after["current"]["seq"]) == ("S1", 4)
     assert [row["uid"] for row in after["turns"]] == [row["uid"] for row in before["turns"]]

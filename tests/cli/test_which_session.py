@@ -86,7 +86,7 @@ def test_what_another_store_owns_is_not_decided_about_through_a_copy(
 ) -> None:
     bench.run("one", GOOD)
     done = ok(bench, *words, "--store", str(home.path))
-    assert "goes on from" in done.stderr
+    assert "continues " in done.stderr
     (session,) = bench.store.sessions()
     assert bench.store.removed_turns(session) == []
     leaf = bench.store.leaf(session)

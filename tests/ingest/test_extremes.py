@@ -210,7 +210,7 @@ def test_extremes_in_what_a_run_says(
         spool.stdout.write_bytes(mangled(stream.read_bytes(), at_random(seed, share)))
         spool.stderr.touch()
         told: list[str] = []
-        assert Runner(folder, machine, {}, lambda: NOW).take_up(told.append) == 1
+        assert Runner(folder, machine, {}, lambda: NOW).recover_finished_runs(told.append) == 1
         assert told == []
         assert not spool.folder.exists()
         assert len(store.turns(session)) == 1

@@ -15,15 +15,16 @@ from backstory.agents.contract import CUT_OFF
 from backstory.errors import StoreBusy
 from backstory.runs.runner import Request, Runner
 from backstory.runs.spool import SPOOLS, Run, Spool
+from backstory.runs.stream import Shown
 from backstory.store import Store, open_store
 from tests.support.clock import NOW
-from tests.support.running import GOOD, is_alive, start_and_leave, until, until_over
+from tests.support.running import GOOD, drained, is_alive, start_and_leave, until, until_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from backstory.runs.stream import Shown
+    from backstory.runs.runner import Came
     from tests.support.bench import Bench
 
 pytestmark = pytest.mark.slow
@@ -147,10 +148,11 @@ def test_an_id_that_the_agent_chooses_is_in_the_store_as_soon_as_it_is_said(
 ) -> None:
     session, seen = project.create_session(), list[Any]()
 
-    def show(shown: Shown) -> None:
+    def show(shown: Came) -> None:
+        assert isinstance(shown, Shown)
         seen.extend((event.kind, *running_ids(project.path)) for event in shown.events)
 
-    runner.run(project, session, codex_request(tmp_path), show)
+    drained(runner.run(project, session, codex_request(tmp_path)), show)
     assert seen == [("Init", ("th-1", "th-1")), ("Complete", ("th-1", "th-1"))]
     assert running_ids(project.path) == [("", "")]
 
@@ -163,7 +165,7 @@ def test_a_store_that_cannot_be_written_meanwhile_does_not_stop_the_run(
 
     monkeypatch.setattr(Store, "note_native_id", refuse)
     session = project.create_session()
-    finished = runner.run(project, session, codex_request(tmp_path), lambda _: None)
+    finished = drained(runner.run(project, session, codex_request(tmp_path)))
     assert (finished.turn.outcome, finished.waits) == ("completed", None)
 
 

@@ -40,7 +40,7 @@ def prompts(bench: Bench) -> list[str]:
 def queued(bench: Bench) -> list[str]:
     """The texts that wait."""
     with Queue(bench.store.path) as queue:
-        return [text.content for text in queue.texts()]
+        return [text.content for text in queue.prompts()]
 
 
 def test_what_is_piped_in_follows_the_prompt(bench: Bench) -> None:

@@ -20,18 +20,18 @@ import pytest
 
 from backstory import agents
 from backstory.cli.app import now_ms
-from backstory.cli.repeating import command_for
 from backstory.errors import CannotWrite
 from backstory.model import LogIdentity, UserMessage
 from backstory.runs import listeners
 from backstory.runs.lease import SessionLease
 from backstory.runs.lock import SessionLock
-from backstory.runs.queued import leave, texts_for
+from backstory.runs.queued import enqueue, new_prompts
 from backstory.runs.spool import MARKER, Spool
 from backstory.runs.stdin_pipe import StdinPipe
 from backstory.runs.steering import Steering
 from backstory.store import open_store
 from backstory.store.queue import Kind, Options, Owner, Queue
+from backstory.workspace.unsent import command_for
 from tests.support.read_only import read_only, without_power
 from tests.support.running import until
 
@@ -400,7 +400,7 @@ def test_a_run_that_is_only_about_to_begin_is_stopped(bench: Bench, words: tuple
     place = "backstory.runs.runner:context_prefix"
     first = staged(bench, place, "begins", "looked", "run", "-a", "claude", "first", script=[{"say": "x"}, NEVER])
     until((bench.root / "begins").exists)
-    second = staged(bench, "backstory.cli.driving:running", "looked", "", *words, script=[GOOD])
+    second = staged(bench, "backstory.workspace.stopping:running", "looked", "", *words, script=[GOOD])
     _, err = second.communicate(timeout=DEADLINE_S)
     first.communicate(timeout=DEADLINE_S)
     assert (first.returncode, second.returncode) == (130, 0), err
@@ -513,7 +513,7 @@ def test_words_for_a_session_of_a_project_that_is_gone_go_on_from_it_here(bench:
     other.mkdir()
     done = bench.backstory("followup", "--or-run", "-S", uid, "second", script=[GOOD], cwd=other)
     assert done.returncode == 0, done.stderr
-    assert "goes on from" in done.stderr
+    assert "continues " in done.stderr
     assert [turn.prompt for turn in open_store(other / ".backstory" / "sessions.bks").turns(1)] == ["first", "second"]
 
 
@@ -817,7 +817,7 @@ def test_nothing_more_is_run_in_a_session_that_is_removed_while_it_runs(bench: B
     uid = bench.store.sessions()[0].uid
     bench.backstory("rm", "--yes", "S1")
     # Left by one who found the session just before it was removed.
-    leave(bench.store, texts_for(uid, [(Kind.FOLLOWUP, "third", Options())], now_ms()))
+    enqueue(bench.store, new_prompts(uid, [(Kind.FOLLOWUP, "third", Options())], now_ms()))
     busy.end()
     assert told(bench) == ["first"]
     assert (bench.spools(), queue_file(bench).exists()) == ([], False)
@@ -861,8 +861,8 @@ main()
 """
 
 STEPS = [
-    ("backstory.runs.runner:Runner.next_text", "before"),
-    ("backstory.runs.runner:Runner.next_text", "after"),
+    ("backstory.runs.runner:Runner.next_prompt", "before"),
+    ("backstory.runs.runner:Runner.next_prompt", "after"),
     ("backstory.runs.runner:Spool.begin", "before"),
     ("backstory.runs.runner:Spool.begin", "after"),
     ("backstory.runs.spool:Spool.open_output", "after"),
@@ -1154,7 +1154,7 @@ def test_a_long_text_that_cannot_be_queued_is_kept_in_a_file(queued: Bench) -> N
 
 def test_a_prompt_that_cannot_be_queued_is_repeated_with_all_it_asked_for(tmp_path: Path) -> None:
     asked = Options(agent="a", model="b", permissions="all", cwd="/some where", after=("T", 12))
-    (text,) = texts_for("S", [(Kind.FOLLOWUP, "go", asked)], now_ms())
+    (text,) = new_prompts("S", [(Kind.FOLLOWUP, "go", asked)], now_ms())
     assert command_for(text, "S1", tmp_path, "x.bks") == (
         "backstory run --at @12 -S S1 --agent a --model b --permissions all --cwd '/some where' --store x.bks -- go"
     )
@@ -1195,8 +1195,9 @@ def interrupt(*_, **__):
     raise KeyboardInterrupt
 waiting.TOLD_S, waiting.PATIENCE_S, {where} = 0.0, 1_000.0, interrupt
 sys.argv = ["backstory", "followup", "--no-run", "-S", "S1", "third"]
-from backstory.cli import driving, main
-driving.TAKE_BACK_S = 0.0
+from backstory.cli import main
+from backstory.workspace import session_runs
+session_runs.TAKE_BACK_S = 0.0
 main()
 """
     with locked(queued):
@@ -1213,7 +1214,7 @@ def test_a_locked_queue_does_not_keep_words_from_an_agent_for_good(bench: Bench)
     reader.read(json.dumps(LISTENING).encode())
     os.read(feed.reading, 1_000)
     uid = bench.store.session("S1").uid
-    leave(bench.store, texts_for(uid, [(Kind.STEER, "look left", Options())], now_ms()))
+    enqueue(bench.store, new_prompts(uid, [(Kind.STEER, "look left", Options())], now_ms()))
     with locked(bench):
         steering.look()
         assert feed.is_open

@@ -22,9 +22,10 @@ from backstory.runs.spool import MARKER, SPOOLS, Run, Spool
 from backstory.runs.steering import word_line
 from backstory.runs.stream import PIECE_BYTES
 from backstory.store import open_store
-from backstory.store.queue import Kind, Text
+from backstory.store.queue import Kind, QueuedPrompt
 from tests.support.clock import NOW
 from tests.support.power import laid_out, losing_power
+from tests.support.running import drained
 from tests.support.syncs import in_order
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def prompt_run(home: Path, home_store: Store, store: Store, agent: Path) -> None
     runner = Runner(home, home_store, {"PATH": os.environ["PATH"]}, lambda: NOW)
     request = Request(agent="claude", prompt="go", cwd=home.parent, executable=str(agent), turn_uid=TURN)
     session = store.create_session(None, home.parent)
-    finished = runner.run(store, session, request, lambda shown: None)
+    finished = drained(runner.run(store, session, request))
     assert (finished.turn.outcome, finished.waits) == ("completed", None)
 
 
@@ -253,7 +254,7 @@ def steered_run(spools: Path, store: Store, session: Session) -> Spool:
         started=NOW,
     )  # fmt: skip
     spool = Spool.begin(spools, run, run.prompt)
-    word = Text(uid="W", session_uid=session.uid, kind=Kind.STEER, content="look left", queued=NOW)
+    word = QueuedPrompt(uid="W", session_uid=session.uid, kind=Kind.STEER, content="look left", queued=NOW)
     spool.note_word(word_line(word, TURN, NOW))
     said = json.dumps({"type": "assistant", "message": {"id": "m", "content": [{"type": "text", "text": "x" * 9_000}]}})
     taken = {"type": "command_lifecycle", "command_uuid": word_of(word.uid), "state": "started"}
@@ -320,7 +321,7 @@ def test_a_run_that_took_up_words_late_is_stored_whole(
     home: Path, home_store: Store, project: Store, spool: Spool
 ) -> None:
     output, words = spool.stdout.read_bytes(), spool.messages.read_bytes()
-    assert Runner(home, home_store, {}, lambda: NOW).take_up() == 1
+    assert Runner(home, home_store, {}, lambda: NOW).recover_finished_runs() == 1
     (session,) = project.sessions()
     assert said(project) == ["go", "look left"]
     assert project.turns(session)[0].outcome == "completed"
@@ -334,10 +335,10 @@ def test_a_run_of_which_the_home_store_refused_a_part_is_kept_until_it_has_all(
 ) -> None:
     runner = Runner(home, home_store, {}, lambda: NOW)
     with trigger(home_store, "before insert on logs when new.kind = 'api' begin select raise(abort, 'not this one')"):
-        runner.take_up()
+        runner.recover_finished_runs()
     assert said(project) == ["go", "look left"]
     assert "not this one" in spool.trouble
-    runner.take_up()
+    runner.recover_finished_runs()
     assert not spool.folder.exists()
     assert conversation(home_store) == conversation(project)
 
@@ -351,9 +352,9 @@ def test_a_run_of_which_a_part_is_missing_in_its_store_stays_in_its_spool(
         "begin update logs set read_to = 1 where id = new.id"
     )
     with trigger(project, cut_short):
-        runner.take_up()
+        runner.recover_finished_runs()
     assert "is missing" in spool.trouble
-    runner.take_up()
+    runner.recover_finished_runs()
     assert not spool.folder.exists()
     assert said(project) == ["go", "look left"]
     assert conversation(home_store) == conversation(project)

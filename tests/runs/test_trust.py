@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from backstory.store import Store, open_store
-from backstory.store.queue import Kind, Options, Queue, Text
+from backstory.store.queue import Kind, Options, Queue, QueuedPrompt
 from tests.support.bench import Bench
 from tests.support.make_golden import GOLDEN, derived_earlier
 
@@ -513,7 +513,7 @@ def queued(clone: Clone) -> Clone:
     asked = Options(agent="claude", permissions="all", cwd=str(clone.root))
     with Queue(clone.store.path) as queue:
         queue.add([
-            Text(uid=f"01K0000000000000000000000{letter}", session_uid=uid, kind=kind, content=f"evil {letter}",
+            QueuedPrompt(uid=f"01K0000000000000000000000{letter}", session_uid=uid, kind=kind, content=f"evil {letter}",
                  options=asked, queued=1)
             for letter, kind in (("A", Kind.FOLLOWUP), ("B", Kind.STEER))
         ])  # fmt: skip

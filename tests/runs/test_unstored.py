@@ -244,13 +244,13 @@ def test_whatever_storing_one_run_raises_the_others_are_stored_and_it_is_when_it
     if (module, name) != (append, "write"):
         monkeypatch.setattr(module, name, faulty)
     told: list[str] = []
-    assert runner.take_up(told.append) == 2
+    assert runner.recover_finished_runs(told.append) == 2
     (problem,) = told
     assert str(error) in problem
     answered = {each: [turn.outcome for turn in store.turns(session)] for each, session in sessions.items()}
     assert answered == {"first": ["completed"], "guilty": [], "third": ["completed"]}
     monkeypatch.undo()
-    assert runner.take_up(told.append) == 1
+    assert runner.recover_finished_runs(told.append) == 1
     assert [turn.prompt for turn in store.turns(sessions["guilty"])] == ["asked guilty"]
     assert [turn.prompt for turn in machine_store.turns(machine_store.session(sessions["guilty"].uid))] == [
         "asked guilty"
@@ -281,10 +281,10 @@ def test_whatever_the_machines_store_raises_the_run_counts_as_stored_and_comes_l
         with monkeypatch.context() as patch:
             patch.setattr(machine, "replicate_session", diverged)
             patch.setattr(machine, "run_start", refused)
-            assert runner.take_up(told.append) == 1
+            assert runner.recover_finished_runs(told.append) == 1
         assert "cannot take it: OverflowError: too large" in told[0]
         assert len(list((home / SPOOLS).iterdir())) == 1
-        assert runner.take_up() == 1
+        assert runner.recover_finished_runs() == 1
         assert list((home / SPOOLS).iterdir()) == []
         assert [turn.prompt for turn in machine.turns(machine.session(session.uid))] == ["asked guilty"]
 
@@ -297,7 +297,7 @@ def test_a_run_whose_output_its_adapter_fails_at_is_stored_with_what_it_said(
         left(home, store, session, "guilty")
         monkeypatch.setattr(StreamReader, "_assistant", lambda *_: 1 / 0)
         monkeypatch.setattr(StreamReader, "ended", lambda *_: 1 / 0)
-        assert Runner(home, machine, {}, lambda: NOW).take_up() == 1
+        assert Runner(home, machine, {}, lambda: NOW).recover_finished_runs() == 1
         assert [each.kind for each in store.events(session)] == ["UserMessage", "Unknown", "Complete", "Error"]
         (turn,) = store.turns(session)
         assert turn.outcome == "crashed"

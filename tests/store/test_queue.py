@@ -16,7 +16,7 @@ import pytest
 
 from backstory.errors import QueueBusy, QueueReadOnly, QueueUnusable, StoreTooNew
 from backstory.store import connection
-from backstory.store.queue import STALE_MS, Kind, Options, Owner, Queue, Text
+from backstory.store.queue import STALE_MS, Kind, Options, Owner, Queue, QueuedPrompt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +28,8 @@ WRITERS = 8
 DEADLINE_S = 120
 
 
-def text(uid: str, *, session: str = "S", kind: Kind = Kind.FOLLOWUP, content: str = "") -> Text:
-    return Text(uid=uid, session_uid=session, kind=kind, content=content or f"text {uid}", queued=NOW)
+def text(uid: str, *, session: str = "S", kind: Kind = Kind.FOLLOWUP, content: str = "") -> QueuedPrompt:
+    return QueuedPrompt(uid=uid, session_uid=session, kind=kind, content=content or f"text {uid}", queued=NOW)
 
 
 def elsewhere(heartbeat: int) -> Owner:
@@ -49,7 +49,7 @@ def queue(store_path: Path) -> Iterator[Queue]:
 
 
 def uids(queue: Queue, session: str | None = "S") -> list[str]:
-    return [each.uid for each in queue.texts(session)]
+    return [each.uid for each in queue.prompts(session)]
 
 
 def test_texts_are_taken_in_the_order_they_were_left(queue: Queue) -> None:
@@ -59,12 +59,12 @@ def test_texts_are_taken_in_the_order_they_were_left(queue: Queue) -> None:
 
 
 def test_a_text_is_kept_as_it_was_typed_with_what_it_asks_for(queue: Queue) -> None:
-    asked = Text(
+    asked = QueuedPrompt(
         uid="a", session_uid="S", kind=Kind.STEER, content="läs\n\t'filen' \0 🐦", queued=NOW,
         options=Options(agent="x", model="y", permissions="all", cwd="/somewhere else"),
     )  # fmt: skip
     queue.add([asked])
-    assert queue.texts() == [asked]
+    assert queue.prompts() == [asked]
 
 
 def test_it_says_how_many_of_the_session_wait_before(queue: Queue) -> None:
@@ -75,17 +75,17 @@ def test_it_says_how_many_of_the_session_wait_before(queue: Queue) -> None:
 def test_each_session_and_each_kind_is_told_apart(queue: Queue) -> None:
     queue.add([text("a"), text("b", session="other"), text("c", kind=Kind.STEER)])
     assert (uids(queue), uids(queue, "other"), uids(queue, None)) == (["a", "c"], ["b"], ["a", "b", "c"])
-    assert [each.uid for each in queue.texts("S", Kind.STEER)] == ["c"]
+    assert [each.uid for each in queue.prompts("S", Kind.STEER)] == ["c"]
 
 
 def test_a_steer_that_becomes_a_followup_keeps_its_place(queue: Queue) -> None:
     queue.add([text("a", kind=Kind.STEER), text("b")])
     assert queue.make_followups(["a", "b"]) == 1
-    assert [(each.uid, each.kind) for each in queue.texts("S")] == [("a", Kind.FOLLOWUP), ("b", Kind.FOLLOWUP)]
+    assert [(each.uid, each.kind) for each in queue.prompts("S")] == [("a", Kind.FOLLOWUP), ("b", Kind.FOLLOWUP)]
 
 
 def test_looking_makes_no_file(queue: Queue, store_path: Path) -> None:
-    assert (queue.texts(), queue.has("a"), queue.owner("S"), queue.has_changed()) == ([], False, None, False)
+    assert (queue.prompts(), queue.has("a"), queue.owner("S"), queue.has_changed()) == ([], False, None, False)
     assert (queue.remove(["a"]), queue.make_followups(["a"])) == (0, 0)
     assert list(store_path.parent.iterdir()) == []
 
@@ -142,11 +142,11 @@ def test_the_file_that_is_removed_while_somebody_waits_for_it_takes_no_text_with
 WRITER = """
 import sys
 from pathlib import Path
-from backstory.store.queue import Kind, Queue, Text
+from backstory.store.queue import Kind, Queue, QueuedPrompt
 for n in range(25):
     with Queue(Path(sys.argv[1])) as queue:
         uid = f"{sys.argv[2]}-{n:02}"
-        queue.add([Text(uid=uid, session_uid="S", kind=Kind.FOLLOWUP, content=uid)])
+        queue.add([QueuedPrompt(uid=uid, session_uid="S", kind=Kind.FOLLOWUP, content=uid)])
         if n % 2:
             queue.remove([uid])
 """
@@ -181,9 +181,9 @@ def beside(code: str, store_path: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process that runs ``code`` about a queue; it has printed a line when the block begins."""
     prelude = (
         "import os, signal, sys, apsw\nfrom pathlib import Path\n"
-        "from backstory.store.queue import Kind, Queue, Text, path_beside\n"
+        "from backstory.store.queue import Kind, Queue, QueuedPrompt, path_beside\n"
         "store = Path(sys.argv[1])\n"
-        "text = lambda uid: Text(uid=uid, session_uid='S', kind=Kind.FOLLOWUP, content=uid)\n"
+        "text = lambda uid: QueuedPrompt(uid=uid, session_uid='S', kind=Kind.FOLLOWUP, content=uid)\n"
     )
     # A group of its own in our session: only so a key can stop it.
     process = subprocess.Popen(
@@ -245,7 +245,7 @@ print("begins", flush=True)
 with Queue(store) as queue:
     while True:
         queue.has_changed()
-        queue.texts()
+        queue.prompts()
 """
 
 
@@ -259,7 +259,7 @@ def test_a_reader_that_is_stopped_at_any_time_keeps_nobody_from_writing(queue: Q
             reader.send_signal(signal.SIGCONT)
             # Let it come to another place.
             for _ in range(n % 10):
-                writer.texts()
+                writer.prompts()
 
 
 PAIRS = """
@@ -278,9 +278,9 @@ def test_what_is_read_is_what_whole_transactions_left(queue: Queue, store_path: 
     seen = set[int]()
     with beside(PAIRS, store_path), Queue(store_path) as reader:
         while len(seen) < 2:
-            seen.add(len(reader.texts()))
+            seen.add(len(reader.prompts()))
         for _ in range(500):
-            seen.add(len(reader.texts()))
+            seen.add(len(reader.prompts()))
     assert seen == {1, 3}
 
 
@@ -378,7 +378,7 @@ def test_a_file_of_garbage_is_left_as_it_is(queue: Queue, content: bytes) -> Non
     with pytest.raises(QueueUnusable):
         queue.add([text("a")])
     with pytest.raises(QueueUnusable):
-        queue.texts()
+        queue.prompts()
     assert queue.path.read_bytes() == content
 
 
@@ -404,7 +404,7 @@ def test_a_queue_of_a_later_version_is_left_as_it_is(queue: Queue) -> None:
 
 def test_an_empty_file_that_a_kill_left_is_begun(queue: Queue) -> None:
     queue.path.touch()
-    assert queue.texts() == []
+    assert queue.prompts() == []
     queue.add([text("a")])
     assert uids(queue) == ["a"]
 

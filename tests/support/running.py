@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from backstory.runs.runner import Came, Finished
     from tests.support.bench import Bench
 
 GOOD: dict[str, Any] = {"result": True}
@@ -21,6 +24,16 @@ def until(condition: object) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not come about"
         time.sleep(0.01)
+
+
+def drained(run: Generator[Came, None, Finished], seen: Callable[[Came], None] = lambda _: None) -> Finished:
+    """What a run came to that was run to its end; ``seen`` is called with all that came."""
+    while True:
+        try:
+            seen(next(run))
+        except StopIteration as over:
+            finished: Finished = over.value
+            return finished
 
 
 def is_alive(pid: int) -> bool:

@@ -12,7 +12,7 @@ from backstory.errors import BranchNameTaken, DiskFull, StoreBusy, StoreReadOnly
 from backstory.model import AssistantText, Complete, UserMessage
 from backstory.projects.registry import KnownProjects
 from backstory.store import Session, Store, connection, open_store
-from backstory.store.queue import Kind, Queue, Text
+from backstory.store.queue import Kind, Queue, QueuedPrompt
 from backstory.workspace.decisions import Decisions
 from backstory.workspace.removing import Removal
 from tests.support.leftovers import leftovers
@@ -338,15 +338,15 @@ def test_what_was_queued_for_a_session_goes_with_it_when_the_removal_catches_up(
     with Queue(machine.path) as queue:
         queue.add(
             [
-                Text(uid="0" * 26, session_uid=machine.uid, kind=Kind.FOLLOWUP, content=SECRET),
-                Text(uid="1" * 26, session_uid="2" * 26, kind=Kind.FOLLOWUP, content="another's"),
+                QueuedPrompt(uid="0" * 26, session_uid=machine.uid, kind=Kind.FOLLOWUP, content=SECRET),
+                QueuedPrompt(uid="1" * 26, session_uid="2" * 26, kind=Kind.FOLLOWUP, content="another's"),
             ]
         )
     with machine.away():
         machine.remove()
     machine.exchange()
     with Queue(machine.path) as queue:
-        assert [text.content for text in queue.texts()] == ["another's"]
+        assert [text.content for text in queue.prompts()] == ["another's"]
     assert leftovers(machine.path.parent, SECRET) == set()
 
 

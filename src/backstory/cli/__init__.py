@@ -141,9 +141,12 @@ def cli(
     ctx.obj.trusts = trust
     ctx.call_on_close(ctx.obj.close)
     if has_texts:
-        from backstory.cli.followup_command import send_all
+        from backstory.cli.sending import send
+        from backstory.workspace.scheduler import IfIdle, Kind, Options
 
-        ctx.exit(send_all(ctx.obj, steer, followup, wanted or name, or_run=or_run))
+        messages = [*((Kind.STEER, text) for text in steer), *((Kind.FOLLOWUP, text) for text in followup)]
+        if_idle = IfIdle.RUN if or_run else IfIdle.ASK
+        ctx.exit(send(ctx.obj, messages, wanted or name, Options(), if_idle))
 
 
 def _current_folder() -> Path:

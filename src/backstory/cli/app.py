@@ -61,7 +61,10 @@ class App:
     @cached_property
     def workspace(self) -> Workspace:
         """The workspace of the current folder: it resolves the arguments of commands."""
-        return Workspace(self._read_config, self.home, self.cwd, store=self.store_path, now=now_ms)
+        return Workspace(
+            self._read_config, self.home, self.cwd, store=self.store_path, now=now_ms, environ=self.environ,
+            report=output.talk,
+        )  # fmt: skip
 
     @property
     def reader(self) -> Reader:

@@ -11,7 +11,7 @@ from backstory.cli import output
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import find
 from backstory.conversation.context import build_context, context_prefix
-from backstory.runs.spool import SPOOLS, waiting
+from backstory.runs.spool import SPOOLS, list_spools
 
 if TYPE_CHECKING:
     from backstory.cli.app import App, Found
@@ -51,7 +51,7 @@ def command(app: App, session: str | None, budget: int | None, explain: bool, as
     output.pages(context.text.split("\n"))
     if explain:
         _explain(context, turns, budget)
-        if any((run := spool.run) and run.session_uid == found.session.uid for spool in waiting(app.home / SPOOLS)):
+        if any((run := spool.run) and run.session_uid == found.session.uid for spool in list_spools(app.home / SPOOLS)):
             output.talk("A run of this session is not stored yet: backstory show. The next run is told it, too.")
 
 

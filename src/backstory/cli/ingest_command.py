@@ -142,7 +142,7 @@ def read_logs(app: App, only: Sequence[str] = (), *, quietly: bool = False) -> R
     unstored: list[Unstored] = []
     is_begun = False
     if app.home_store is app.machine_store:
-        runner.take_up(unstored.append)
+        runner.recover_finished_runs(unstored.append)
         if not app.project_store.is_elsewhere:
             runner.cleanup_orphans(app.project_store, output.talk)
     elif not app.home_store.exists:

@@ -12,7 +12,7 @@ from backstory.cli import output
 from backstory.cli.options import AGENT, json_option, store_option
 from backstory.derive.naming import NO_PROMPT
 from backstory.errors import RunUnreadable
-from backstory.runs.spool import SPOOLS, waiting
+from backstory.runs.spool import SPOOLS, list_spools
 from backstory.workspace import sessions
 from backstory.workspace.sessions import Page, SessionFilter
 
@@ -96,7 +96,7 @@ def _layout(rows: list[tuple[str, ...]]) -> tuple[int, ...]:
 
 def _report_runs(app: App) -> None:
     """Say what the list does not show of runs: how many there are, and those that wait to be stored."""
-    spools = waiting(app.home / SPOOLS)
+    spools = list_spools(app.home / SPOOLS)
     runs = [(run.session_uid, spool) for spool in spools if (run := spool.run) is not None]
     if running := sum(spool.is_alive for _, spool in runs):
         output.talk(f"{running} running: backstory ps")

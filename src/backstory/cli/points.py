@@ -6,9 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from backstory.cli import output
-from backstory.cli.app import now_ms
 from backstory.cli.options import readable
-from backstory.errors import SessionBusy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,19 +54,8 @@ def tell_moved(target: Target) -> None:
 @contextmanager
 def locked(app: App, uid: str, shown_as: str) -> Iterator[None]:
     """Hold the right to write a session while something is decided about it; raises SessionBusy."""
-    from backstory.runs.lock import LOCKS, SessionLock
-    from backstory.runs.runner import Runner
-    from backstory.runs.spool import SPOOLS, waiting
-
-    Runner(app.home, app.machine_store, app.environ, now_ms).take_up(output.talk)
-    lock = SessionLock(app.home / LOCKS, uid)
-    if not lock.take():
-        raise SessionBusy(shown_as, lock.holder)
-    try:
-        if any(
-            (run := spool.run) and run.session_uid == uid and spool.is_alive for spool in waiting(app.home / SPOOLS)
-        ):
-            raise SessionBusy(shown_as, "an agent whose backstory was killed")
+    scheduler = app.workspace.scheduler
+    for problem in scheduler.recover():
+        output.talk(problem)
+    with scheduler.locked(uid, shown_as):
         yield
-    finally:
-        lock.release()

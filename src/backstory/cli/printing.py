@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any, Protocol
-
-import msgspec
 
 from backstory import model
 from backstory.cli import output
+from backstory.cli.keyboard import quiet_keyboard
 from backstory.cli.list_command import MARKS
 from backstory.conversation.compact import without_wrapping
 from backstory.derive.essence import without_terminal_codes
 from backstory.derive.notices import why
+from backstory.workspace.run_events import Ended, Notice, Queued, Shown, Started, Steered, as_json
 
 if TYPE_CHECKING:
-    from backstory.derive.pricing import Cost
-    from backstory.runs.runner import Finished, Request
-    from backstory.runs.stream import Shown
-    from backstory.store import Session
-    from backstory.store.queue import Text
+    from collections.abc import Generator
 
+    from backstory.workspace.run_events import RunEvent
+
+EXIT_CODES = {model.Outcome.COMPLETED: 0, model.Outcome.CANCELLED: 130}
 METER = ((90, "red"), (60, "yellow"), (0, "green"))
 INTERRUPTED = "interrupted"
 """The code of an error that only says that somebody stopped the agent."""
@@ -35,22 +35,10 @@ DEEPER = " " * 5
 
 
 class Printer(Protocol):
-    """Shows one run after the other."""
+    """Draws what happens while prompts run."""
 
-    def begin(self, session: Session, turn: int, agent: str) -> None:
-        """Name the session that the prompt continues, and the number of its next turn."""
-
-    def prompt(self, text: Text) -> None:
-        """Say that what waited is run now."""
-
-    def show(self, shown: Shown) -> None:
-        """Show what comes."""
-
-    def end(self, session: Session, number: int | None, finished: Finished, request: Request, cost: Cost) -> None:
-        """Print the result of a run. ``number``: its turn's, if it is stored."""
-
-    def end_elsewhere(self, session: Session, turn: model.Turn, tools: int, error: str | None, cost: Cost) -> None:
-        """Say what a run came to that another process has done."""
+    def draw(self, event: RunEvent) -> None:
+        """Draw one event."""
 
 
 def printer_for(*, as_json: bool, was_chosen: bool = True) -> Printer:
@@ -58,31 +46,43 @@ def printer_for(*, as_json: bool, was_chosen: bool = True) -> Printer:
     return _JsonPrinter() if as_json else _TextPrinter(was_chosen=was_chosen)
 
 
+def print_events(events: Generator[RunEvent, None, None], printer: Printer) -> int:
+    """Draw what happens to its end; returns the exit code.
+
+    That is how the prompt ended that was asked for, else whether one could not be run, else how the last one ended.
+    """
+    asked, other, is_failed = None, 0, False
+    with closing(events), ExitStack() as keyboard:
+        for event in events:
+            if isinstance(event, Ended):
+                code = EXIT_CODES.get(event.outcome, 1)
+                asked, other = (code, other) if event.is_asked else (asked, code)
+            is_failed = is_failed or (isinstance(event, Notice) and event.is_failure)
+            try:
+                _draw(event, printer, keyboard)
+            except KeyboardInterrupt as interrupt:
+                # A prompt that waits is taken back.
+                events.throw(interrupt)
+    return asked if asked is not None else int(is_failed) or other
+
+
+def _draw(event: RunEvent, printer: Printer, keyboard: ExitStack) -> None:
+    """Draw an event; while a turn runs the terminal does not echo."""
+    if isinstance(event, Ended):
+        keyboard.close()
+    printer.draw(event)
+    if isinstance(event, Started):
+        keyboard.enter_context(quiet_keyboard())
+
+
 class _JsonPrinter:
-    """Unified events as JSON lines, each whole; deltas are for people."""
+    """Unified events as JSON lines, each whole; deltas are for people, and sentences stand beside the data."""
 
-    def begin(self, session: Session, turn: int, agent: str) -> None:
-        return
-
-    def prompt(self, text: Text) -> None:
-        self._line({"kind": model.UserMessage.kind, "content": text.content, "turn": text.uid})
-
-    def show(self, shown: Shown) -> None:
-        for event in shown.events:
-            if not isinstance(event, model.Complete):
-                self._line({"kind": event.kind, **_fields(event)})
-
-    def end(self, session: Session, number: int | None, finished: Finished, request: Request, cost: Cost) -> None:
-        told = _came_to(session, finished.turn, finished.tools, finished.error, cost)
-        refused = [{"tool": call.tool_name, "input": call.input} for call in finished.refused]
-        used = {"context_chars": finished.context_chars, "context_max": request.context_chars}
-        self._line({**told, "refused": refused, **used})
-
-    def end_elsewhere(self, session: Session, turn: model.Turn, tools: int, error: str | None, cost: Cost) -> None:
-        self._line(_came_to(session, turn, tools, error, cost))
-
-    def _line(self, value: dict[str, Any]) -> None:
-        output.json_line(value)
+    def draw(self, event: RunEvent) -> None:
+        if isinstance(event, Notice):
+            output.talk(event.text)
+        for line in as_json(event):
+            output.json_line(line)
 
 
 class _TextPrinter:
@@ -105,22 +105,40 @@ class _TextPrinter:
         self._used = 0
         self._error = ""
 
-    def begin(self, session: Session, turn: int, agent: str) -> None:
-        if not output.is_watched():
+    def draw(self, event: RunEvent) -> None:
+        match event:
+            case Shown():
+                self._show(event)
+            case Steered():
+                self._event(event.message)
+            case Started():
+                self._start(event)
+            case Ended(was_elsewhere=True):
+                self._end_elsewhere(event)
+            case Ended():
+                self._end(event)
+            case Queued():
+                output.talk(_queued(event))
+            case Notice():
+                output.talk(event.text)
+
+    def _start(self, started: Started) -> None:
+        room = max(output.width() - 2, 20)
+        if started.prompt is not None:
+            # Printed beside the data, as the end of each run is.
+            above = "\n" if self._runs else ""
+            output.talk(f"{above}{output.style('❯', fg='cyan')} {output.one_line(started.prompt.content, room)}")
             return
+        if started.number == 1 or not output.is_watched():
+            return
+        session = started.session
         title = output.one_line(session.shown_title, TITLE_COLUMNS)
         named = output.session_name(session) + (f' "{title}"' if title else "")
-        facts = [named, f"turn {turn}", agent, *([] if self._was_chosen else ["a new session: -n"])]
-        output.talk(output.style(f"↳ {output.one_line(' · '.join(facts), max(output.width() - 2, 20))}", dim=True))
+        facts = [named, f"turn {started.number}", started.agent]
+        facts += [] if self._was_chosen else ["a new session: -n"]
+        output.talk(output.style(f"↳ {output.one_line(' · '.join(facts), room)}", dim=True))
 
-    def prompt(self, text: Text) -> None:
-        # Told beside the data, as the end of each run is.
-        above = "\n" if self._runs else ""
-        output.talk(
-            f"{above}{output.style('❯', fg='cyan')} {output.one_line(text.content, max(output.width() - 2, 20))}"
-        )
-
-    def show(self, shown: Shown) -> None:
+    def _show(self, shown: Shown) -> None:
         if shown.is_of_stop:
             self._stopping()
         if shown.delta:
@@ -209,42 +227,38 @@ class _TextPrinter:
             output.data()
         self._is_line_open, self._call = False, None
 
-    def end(self, session: Session, number: int | None, finished: Finished, request: Request, cost: Cost) -> None:
+    def _end(self, ended: Ended) -> None:
         self._end_line()
-        turn, error = finished.turn, finished.error or ""
+        turn, error = ended.turn, ended.error or ""
         if error and error != self._error:
             self._event(model.Error(message=error))
-        calls = [f"{finished.tools} tool{'s' * (finished.tools != 1)}"] if finished.tools else []
-        calls += [f"{len(finished.refused)} refused"] if finished.refused else []
+        calls = [f"{ended.tools} tool{'s' * (ended.tools != 1)}"] if ended.tools else []
+        calls += [f"{len(ended.refused)} refused"] if ended.refused else []
         facts = [
             output.duration(turn.duration_ms),
-            "" if cost.low_usd is None else output.money(cost),
+            "" if ended.cost.low_usd is None else output.money(ended.cost),
             ", ".join(calls),
-            _meter(finished.context_chars, request.context_chars),
+            _meter(ended.context_chars, ended.context_max),
             turn.outcome if turn.outcome != model.Outcome.COMPLETED else "",
             output.one_line(why(error), max(output.width() // 2, TOLD_COLUMNS_LEAST)),
         ]
-        self._conclude(session, number, turn, " · ".join(fact for fact in facts if fact))
-        if finished.refused:
+        self._conclude(ended, " · ".join(fact for fact in facts if fact))
+        if ended.refused and ended.permissions is not None:
             from backstory.cli.refusing import refusal_lines
 
-            for line in refusal_lines(finished.refused, request.permissions):
+            for line in refusal_lines(ended.refused, ended.permissions):
                 output.talk(line)
 
-    def end_elsewhere(self, session: Session, turn: model.Turn, tools: int, error: str | None, cost: Cost) -> None:
+    def _end_elsewhere(self, ended: Ended) -> None:
         self._end_line()
-        name = output.session_name(session)
+        name = output.session_name(ended.session)
         self._conclude(
-            session,
-            None,
-            turn,
-            f"{turn.outcome or model.Outcome.CRASHED}: another process ran it. See: "
-            f"backstory show {name} @{turn.first_seq}",
+            ended, f"{ended.outcome}: another process ran it. See: backstory show {name} @{ended.turn.first_seq}"
         )
 
-    def _conclude(self, session: Session, number: int | None, turn: model.Turn, told: str) -> None:
-        mark = MARKS.get(turn.outcome or "", MARKS["crashed"])
-        name = output.session_name(session) + (f" turn {number}" if number else "")
+    def _conclude(self, ended: Ended, told: str) -> None:
+        mark = MARKS.get(ended.turn.outcome or "", MARKS["crashed"])
+        name = output.session_name(ended.session) + (f" turn {ended.number}" if ended.number else "")
         if self._is_shown:
             output.talk_apart()
         output.talk(" · ".join(each for each in (f"{output.style(mark[0], fg=mark[1])} {name}", told) if each))
@@ -271,24 +285,11 @@ def _meter(used: int, most: int) -> str:
     return "context " + output.style(f"{percent} %", fg=colour)
 
 
-def _came_to(session: Session, turn: model.Turn, tools: int, error: str | None, cost: Cost) -> dict[str, Any]:
-    return {
-        "kind": model.Complete.kind,
-        "session": session.shown_number or session.uid,
-        "uid": session.uid,
-        "turn": turn.uid,
-        "outcome": turn.outcome,
-        "success": turn.outcome == model.Outcome.COMPLETED,
-        "error": error,
-        "agent": turn.agent,
-        "model": turn.model,
-        "duration_ms": turn.duration_ms,
-        **output.cost_as_json(cost),
-        "tokens": turn.tokens,
-        "tools": tools,
-    }
-
-
-def _fields(event: model.Event) -> dict[str, Any]:
-    fields: dict[str, Any] = msgspec.to_builtins(event)
-    return {name: value for name, value in fields.items() if name != "kind"}
+def _queued(queued: Queued) -> str:
+    """What was queued, and what becomes of it."""
+    what = "Message" if queued.is_message else "Follow-up"
+    who = f"not running; `backstory queue run {queued.session}` runs it"
+    if queued.is_running:
+        who = f"running: {queued.holder}" if queued.holder else "running"
+    place = f", number {queued.position} in the queue" if queued.position > 1 else ""
+    return f"{what} queued for {queued.session} ({who}){place}."

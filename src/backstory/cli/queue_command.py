@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from backstory.cli import Group, output
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import find
+from backstory.cli.prompt_input import PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
-from backstory.errors import NotQueued, SessionAmbiguous, SessionNotFound
+from backstory.errors import SessionNotFound
+from backstory.workspace import prompt_queue
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.store import Store
-    from backstory.store.queue import Text
+    from backstory.workspace.located import LocatedSession
+    from backstory.workspace.prompt_queue import ListedPrompt, PromptQueue
 
 
 @click.group("queue", cls=Group)
@@ -31,27 +32,43 @@ def command() -> None:
 @click.pass_obj
 def list_(app: App, session: str | None, as_json: bool) -> None:
     """List queued prompts, of SESSION or of this project, in order."""
-    from backstory.runs.queued import still_waiting
-    from backstory.store.queue import Kind, Queue
-
-    store, uid = place_of(app, session)
-    with Queue(store.path, output.talk) as queue:
-        waiting = [*still_waiting(app.home, queue, uid), *queue.texts(uid, Kind.HELD)]
+    listed = _queue(app).listed(_named(app, session))
     if as_json:
-        output.json([row_of(store, text) for text in waiting])
+        output.json([prompt_queue.as_json(each) for each in listed])
         return
-    if not waiting:
+    if not listed:
         output.talk("The queue is empty.")
         return
     cells = [
-        (name_of(store, text.session_uid), kind_of(store, text), text.short_id, output.iso(text.queued) or "",
-         text.content)
-        for text in waiting
-    ]  # fmt: skip
+        (each.session, each.kind, each.prompt.short_id, output.iso(each.prompt.queued) or "", each.prompt.content)
+        for each in listed
+    ]
     for line in output.table(cells, flexible=4, heads=("SESSION", "KIND", "ID", "QUEUED", "TEXT")):
         output.data(line)
-    if any(is_held(store, text) for text in waiting):
+    if any(each.is_held for each in listed):
         output.talk("Held prompts came with a store from elsewhere. To run one: backstory queue run ID")
+
+
+@command.command("edit")
+@click.argument("prompt_id", metavar="ID")
+@click.argument("text", nargs=-1)
+@json_option
+@input_options
+@trust_option
+@store_option
+@click.pass_context
+def edit(ctx: click.Context, prompt_id: str, text: tuple[str, ...], as_json: bool) -> None:
+    """Replace a queued prompt by TEXT and what is piped in. Without both, on a terminal, it is written in $EDITOR."""
+    app: App = ctx.obj
+    given = PromptInput(ctx)
+    content = given.text(text)
+    may_act(app)
+    edited = _queue(app).edit(prompt_id, content)
+    given.stored()
+    if as_json:
+        output.json(prompt_queue.as_json(edited))
+        return
+    output.talk(f"Edited {edited.prompt.short_id} of {edited.session}: {output.one_line(edited.prompt.content, 60)}")
 
 
 @command.command("drop")
@@ -62,16 +79,8 @@ def list_(app: App, session: str | None, as_json: bool) -> None:
 @click.pass_obj
 def drop(app: App, ids: tuple[str, ...], as_json: bool) -> None:
     """Remove queued prompts, by the ID that `queue list` shows."""
-    from backstory.runs.queued import still_waiting
-    from backstory.store.queue import Kind, Queue
-
     may_act(app)
-    store, _ = place_of(app, None)
-    with Queue(store.path, output.talk) as queue:
-        waiting = [*still_waiting(app.home, queue), *queue.texts(kind=Kind.HELD)]
-        meant = [meant_by(each, waiting) for each in ids]
-        queue.remove([text.uid for text in meant])
-    tell_dropped(store, meant, as_json=as_json)
+    _print_dropped(_queue(app).drop(ids), as_json=as_json)
 
 
 @command.command("clear")
@@ -82,15 +91,8 @@ def drop(app: App, ids: tuple[str, ...], as_json: bool) -> None:
 @click.pass_obj
 def clear(app: App, session: str | None, as_json: bool) -> None:
     """Remove all queued prompts, of SESSION or of this project."""
-    from backstory.runs.queued import still_waiting
-    from backstory.store.queue import Kind, Queue
-
     may_act(app)
-    store, uid = place_of(app, session)
-    with Queue(store.path, output.talk) as queue:
-        waiting = [*still_waiting(app.home, queue, uid), *queue.texts(uid, Kind.HELD)]
-        queue.remove([text.uid for text in waiting])
-    tell_dropped(store, waiting, as_json=as_json)
+    _print_dropped(_queue(app).clear(_named(app, session)), as_json=as_json)
 
 
 @command.command("run")
@@ -104,97 +106,43 @@ def run(ctx: click.Context, session: str | None, as_json: bool) -> None:
 
     With the ID of a held prompt, which came with a store from elsewhere, that one is run, too.
     """
-    from backstory.cli.driving import Driver, runner_of
-    from backstory.cli.printing import printer_for
+    from backstory.cli.printing import print_events, printer_for
 
     app: App = ctx.obj
     may_act(app)
-    runner = runner_of(app)
-    runner.take_up(output.talk)
-    if session is None:
-        session = find(app, None).session.uid
-    text = _held(app, session)
-    store, uid = place_of(app, session if text is None else text.session_uid)
-    assert uid is not None
-    driver = Driver(app, runner, store, store.session(uid), printer_for(as_json=as_json))
-    hold = runner.hold(store, store.session(uid))
-    if text is not None:
-        hold.queue.release(text.uid)
-    ctx.exit(driver.run_queue(hold))
+    for problem in app.workspace.scheduler.recover():
+        output.talk(problem)
+    located, release = _to_run(app, session)
+    events = _queue(app).run(located, release)
+    ctx.exit(print_events(events, printer_for(as_json=as_json)))
 
 
-def _held(app: App, wanted: str) -> Text | None:
-    """The text that is meant of those that came with a store from elsewhere; None where a session is meant."""
-    from backstory.store.queue import Kind, Queue
-
+def _to_run(app: App, wanted: str | None) -> tuple[LocatedSession, str | None]:
+    """The session whose prompts are to be run, and the uid of the held one, if that was named."""
     try:
-        app.find(wanted)
+        return find(app, wanted), None
     except SessionNotFound:
-        with Queue(app.project_store.path) as queue:
-            held = queue.texts(kind=Kind.HELD)
-        if not held:
+        held = _queue(app).held(wanted) if wanted is not None else None
+        if held is None:
             raise
-        return meant_by(wanted, held)
-    return None
+        return app.find(held.session_uid), held.uid
 
 
-def kind_of(store: Store, text: Text) -> str:
-    """What a text waits for, in a word."""
-    return "held" if is_held(store, text) else text.kind.value
+def _queue(app: App) -> PromptQueue:
+    return app.workspace.scheduler.queue
 
 
-def is_held(store: Store, text: Text) -> bool:
-    """Whether a text is run only when it is released: it came with a store from elsewhere, or is still in one."""
-    from backstory.store.queue import Kind
-
-    return store.is_elsewhere or text.kind == Kind.HELD
+def _named(app: App, session: str | None) -> LocatedSession | None:
+    return None if session is None else app.find(session)
 
 
-def place_of(app: App, session: str | None) -> tuple[Store, str | None]:
-    """The store whose queue is meant, and the session's uid if one is named."""
-    from backstory.cli.driving import home_of
-
-    if session is None:
-        return app.project_store, None
-    found = app.find(session)
-    return home_of(app, found), found.session.uid
-
-
-def row_of(store: Store, text: Text) -> dict[str, Any]:
-    """A text for programs."""
-    return {
-        "id": text.uid, "kind": text.kind.value, "session": name_of(store, text.session_uid), "uid": text.session_uid,
-        "text": text.content, "queued": output.iso(text.queued), "options": msgspec.to_builtins(text.options),
-        "held": is_held(store, text),
-    }  # fmt: skip
-
-
-def name_of(store: Store, session_uid: str) -> str:
-    """What a session is called; its uid, where it is gone."""
-    try:
-        return store.session(session_uid).shown_number or session_uid[:12]
-    except SessionNotFound:
-        return session_uid[:12]
-
-
-def meant_by(wanted: str, waiting: list[Text]) -> Text:
-    """The text whose id begins or ends so; raises NotQueued, SessionAmbiguous."""
-    upper = wanted.upper()
-    found = [text for text in waiting if upper and (text.uid.startswith(upper) or text.uid.endswith(upper))]
-    if not found:
-        raise NotQueued(wanted)
-    if len(found) > 1:
-        raise SessionAmbiguous(wanted, [text.uid for text in found])
-    return found[0]
-
-
-def tell_dropped(store: Store, dropped: list[Text], *, as_json: bool) -> None:
-    """Say what was taken out, so that it can be said again."""
+def _print_dropped(dropped: list[ListedPrompt], *, as_json: bool) -> None:
+    """Print what was taken out, so that it can be queued again."""
     if as_json:
-        output.json([row_of(store, text) for text in dropped])
+        output.json([prompt_queue.as_json(each) for each in dropped])
         return
-    for text in dropped:
-        name = name_of(store, text.session_uid)
-        output.talk(f"Dropped {text.short_id} of {name}: {output.one_line(text.content, 60)}")
+    for each in dropped:
+        prompt = each.prompt
+        output.talk(f"Dropped {prompt.short_id} of {each.session}: {output.one_line(prompt.content, 60)}")
     if not dropped:
         output.talk("Nothing was queued.")

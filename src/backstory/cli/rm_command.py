@@ -8,8 +8,8 @@ import click
 
 from backstory.cli import removal_words
 from backstory.cli.options import sessions_argument, store_option
-from backstory.cli.repeating import drop_unsent
 from backstory.cli.trusting import may_act, trust_option
+from backstory.workspace.unsent import drop_unsent
 
 if TYPE_CHECKING:
     from backstory.cli.app import App

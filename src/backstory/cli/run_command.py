@@ -8,25 +8,18 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.acting import ready_to_begin, writable_session
-from backstory.cli.driving import Driver, request_for, runner_of
 from backstory.cli.options import AGENT, SESSION_NAME, session_option, store_option
 from backstory.cli.points import find_target, tell_moved
-from backstory.cli.printing import printer_for
+from backstory.cli.printing import print_events, printer_for
 from backstory.cli.prompt_input import PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
-from backstory.errors import SessionNotFound
 from backstory.model import Permissions
-from backstory.store.queue import Options
-from backstory.workspace.located import LocatedSession
+from backstory.workspace.scheduler import Destination, Options
 from backstory.workspace.targets import RECORD
-from backstory.workspace.writable import workplace
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.runs.runner import Runner
-    from backstory.store import Session, Store
-    from backstory.workspace.targets import Target
+    from backstory.workspace.scheduler import IfBusy
 
 
 @click.command("run")
@@ -37,7 +30,9 @@ if TYPE_CHECKING:
 @click.option("--name", type=SESSION_NAME, help="The session of this name; it is begun if there is none.")
 @session_option
 @click.option("--at", metavar="POINT", help="Follow this record (@12, S2@12), branch (its name or number) or session.")
-@click.option("--permissions", type=click.Choice([each.value for each in Permissions]), help="What needs no asking.")
+@click.option(
+    "--permissions", type=click.Choice([each.value for each in Permissions]), help="What the agent may do unasked."
+)
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Run it in this folder.")
 @click.option("--cancel-first", "if_busy", flag_value="cancel", help="If it is running: stop it, then run this.")
 @click.option("--wait", "if_busy", flag_value="wait", help="If it is running: queue this and wait for its answer.")
@@ -49,14 +44,15 @@ if TYPE_CHECKING:
 @click.pass_context
 def command(
     ctx: click.Context, prompt: tuple[str, ...], agent: str | None, model: str | None, is_new: bool, name: str | None,
-    wanted: str | None, at: str | None, permissions: str | None, cwd: Path | None, if_busy: str | None, as_json: bool,
+    wanted: str | None, at: str | None, permissions: str | None, cwd: Path | None, if_busy: IfBusy | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
-    """Run PROMPT in an agent. The session so far goes along, whichever agent it was.
+    """Run PROMPT in an agent, with the session so far as context, whichever agent produced it.
 
     What is piped in follows PROMPT, or is the prompt: git diff | backstory run "Explain this". In a loop over a pipe,
     use --no-stdin. With --edit, or on a terminal without PROMPT, the prompt is written in $VISUAL or $EDITOR.
 
-    Without -n, --name or -S it goes on with the session last active here. A first word such as @12 means that the
+    Without -n, --name or -S it continues the session last active here. A first word such as @12 means that the
     prompt follows that record, as a branch of its own. Ctrl-C stops the agent; twice kills it.
 
     If the session is running, PROMPT is queued as a follow-up. Queued prompts run after it, in order.
@@ -67,36 +63,24 @@ def command(
     given = PromptInput(ctx)
     at, text = _point_and_prompt(prompt, at, given, is_new=is_new)
     may_act(app)
-    runner = _runner(app)
+    scheduler = app.workspace.scheduler
+    for problem in scheduler.recover(close_orphans=True):
+        output.talk(problem)
     fork = find_target(app, at, wanted or name) if at is not None else None
-    asked = fork.located.session.uid if fork else wanted
+    if fork is not None:
+        tell_moved(fork)
+        destination = Destination(located=fork.located, point=fork.point)
+    else:
+        located = app.find(wanted) if wanted is not None else None
+        destination = Destination(located=located, name=name, is_new=is_new)
     options = Options(
-        agent=agent,
-        model=model,
-        permissions=permissions,
-        cwd=str((cwd or app.cwd).absolute()),
-        after=(fork.point.uid, fork.point.seq) if fork else None,
+        agent=agent, model=model, permissions=permissions, cwd=str(cwd.absolute()) if cwd is not None else None
     )
-    request = request_for(app, *_known(app, asked, None if fork else name), text, options)
-    runner.check(request)
-    if back := runner.projects.restore_store(app.project_store):
-        output.talk(f"{app.project_store.path} was gone; its {back} sessions were brought back.")
-    session = _forked(app, fork) if fork else _session(app, is_new=is_new, name=name, wanted=wanted)
-    app.project_store.choose_session(session, app.worktree)
-    runner.projects.remember(app.project_store)
+    events = scheduler.submit(destination, text, options, if_busy or "queue")
     printer = printer_for(as_json=as_json, was_chosen=bool(fork or wanted or name))
-    driver = Driver(app, runner, app.project_store, session, printer)
-    code = driver.run_or_queue(request, options, if_busy, as_json=as_json)
+    code = print_events(events, printer)
     given.stored()
     ctx.exit(code)
-
-
-def _runner(app: App) -> Runner:
-    """What runs the prompt, when earlier runs that are over are stored."""
-    runner = runner_of(app)
-    runner.take_up(output.talk)
-    runner.cleanup_orphans(app.project_store, output.talk)
-    return runner
 
 
 def _check_session(*, is_new: bool, name: str | None, wanted: str | None) -> None:
@@ -119,57 +103,3 @@ def _point_and_prompt(
     if at is not None and is_new:
         raise click.UsageError(f"A new session has no {at} to follow: leave out --new.")
     return at, given.text(words)
-
-
-def _forked(app: App, target: Target) -> Session:
-    """The session of this project in which the prompt follows the record."""
-    tell_moved(target)
-    return writable_session(app, target.located, target.point)
-
-
-def _known(app: App, wanted: str | None, name: str | None) -> tuple[Store, Session | None]:
-    """A session as far as it is there already, and the store that it is in: one that is named is this project's."""
-    store = app.project_store
-    try:
-        if wanted is not None:
-            found = app.find(wanted)
-            return found.store, found.session
-        if not store.exists:
-            return store, None
-        if name is not None:
-            return store, store.session(name)
-        last = app.workspace.last_active()
-        return store, None if last is None else last.session
-    except SessionNotFound:
-        return store, None
-
-
-def _session(app: App, *, is_new: bool, name: str | None, wanted: str | None) -> Session:
-    """The session that is meant; a new one where none is."""
-    if wanted is not None:
-        return _wanted(app, wanted)
-    if name is not None:
-        return _named(app, name)
-    if is_new or not app.project_store.exists:
-        return _begun(app)
-    last = app.workspace.last_active()
-    if last is None:
-        return _begun(app)
-    return last.session
-
-
-def _named(app: App, name: str) -> Session:
-    """The session of this name, found or begun; what goes on here from it if it belongs elsewhere."""
-    ready_to_begin(app)
-    session = app.project_store.find_or_create(name, app.worktree, at=workplace(app.workspace))
-    return writable_session(app, LocatedSession(app.project_store, session))
-
-
-def _wanted(app: App, wanted: str) -> Session:
-    """A session of this project's, or what goes on here from one that belongs elsewhere."""
-    return writable_session(app, app.find(wanted))
-
-
-def _begun(app: App) -> Session:
-    ready_to_begin(app)
-    return app.project_store.create_session(worktree=app.worktree, at=workplace(app.workspace))

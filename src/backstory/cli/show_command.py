@@ -26,7 +26,7 @@ from backstory.derive.pricing import UNKNOWN, Cost
 from backstory.errors import BackstoryError, RecordNotFound, TurnNotFound
 from backstory.export.full_form import FullForms
 from backstory.runs.runner import exit_unseen as exit_unknown
-from backstory.runs.spool import SPOOLS, waiting
+from backstory.runs.spool import SPOOLS, list_spools
 from backstory.runs.stream import READ_BYTES, Followed, SpooledRun
 from backstory.store.costs import of_turn, price_table
 from backstory.workspace import sessions
@@ -256,7 +256,7 @@ class LiveRun:
 def live_runs(spools: Path, session_uid: str) -> list[LiveRun]:
     """The runs of a session that its store does not have, the oldest first."""
     found = []
-    for spool in waiting(spools):
+    for spool in list_spools(spools):
         run = spool.run
         if run is not None and run.session_uid == session_uid:
             try:

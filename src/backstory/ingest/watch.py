@@ -91,7 +91,7 @@ class RunsBeside(Protocol):
     def spooled(self) -> list[tuple[str, bool]]:
         """Every run that is not stored yet, by name, and whether its agent lives."""
 
-    def take_up(self, report: Callable[[str], None]) -> int:
+    def recover_finished_runs(self, report: Callable[[str], None]) -> int:
         """Store the runs that are over; says how many."""
 
 
@@ -253,7 +253,7 @@ class Watch:
         runs = self._state_of_runs()
         if runs != self._runs:
             if self._is_machine_store:
-                self._machine_runs.take_up(self._say)
+                self._machine_runs.recover_finished_runs(self._say)
                 self._machine_runs.projects.replicate(self._say)
             self._was_written()
         self._runs = runs

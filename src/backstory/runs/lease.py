@@ -1,7 +1,7 @@
 """Who runs a session: the lock, and the owner's row with its heartbeat.
 
-A lock of the operating system is the right to write a session: it is given back at once when its holder dies, and a
-holder that is merely slow or stopped keeps it. The row beside it says to people and to other machines who that is.
+A lock of the operating system is the right to write a session: it is released at once when its holder dies, and a
+holder that is merely slow or stopped keeps it. The row beside it names the holder to people and to other machines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class SessionLease:
     """The right to run a session, while it is held. ``queue`` is the session's store's.
 
-    A queue that cannot be used keeps nobody from running: ``trouble`` says what is wrong with it.
+    A queue that cannot be used does not prevent a run: ``trouble`` is what is wrong with it.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class SessionLease:
 
     @property
     def holder(self) -> str:
-        """Who has the lock, as they wrote it."""
+        """Who holds the lock, as they wrote it."""
         return self._lock.holder
 
     def take(self) -> bool:
-        """Take the lock; False if another process of this machine has it. Raises SessionElsewhere, CannotWrite."""
+        """Take the lock; False if another process of this machine holds it. Raises SessionElsewhere, CannotWrite."""
         if not self._lock.take():
             return False
         try:
@@ -63,7 +63,7 @@ class SessionLease:
         return True
 
     def show_owner(self) -> None:
-        """Write the owner's row, and go on doing so every five seconds. Raises SessionElsewhere."""
+        """Write the owner's row, and again every five seconds. Raises SessionElsewhere."""
         if self._beating is not None or self.trouble is not None:
             return
         try:
@@ -87,7 +87,7 @@ class SessionLease:
                     continue
 
     def release(self) -> None:
-        """Give the right back, the row first: who finds the lock free finds no owner."""
+        """Release the session, the row first: whoever finds the lock free finds no owner."""
         self._over.set()
         if self._beating is not None:
             self._beating.join()

@@ -1,4 +1,4 @@
-"""What waits for a session: left, looked at, and taken out when a run has consumed it."""
+"""The prompts and messages queued for a session: queued, listed, and removed when a run has consumed them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from backstory import ids
 from backstory.errors import BackstoryError, QueueBusy, QueueUnusable
-from backstory.runs.spool import SPOOLS, waiting
-from backstory.store.queue import Kind, Queue, Text
+from backstory.runs.spool import SPOOLS, list_spools
+from backstory.store.queue import Kind, Queue, QueuedPrompt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,44 +18,46 @@ if TYPE_CHECKING:
     from backstory.store.queue import Options
 
 
-def settle(store: Store, session_uid: str, consumed: Iterable[str], report: Callable[[str], None]) -> None:
-    """Take out of the queue what a run that is stored has consumed; steers that it did not take up become follow-ups.
+def dequeue_consumed(store: Store, session_uid: str, consumed: Iterable[str], report: Callable[[str], None]) -> None:
+    """Remove from the queue what a stored run has consumed; messages that it did not receive become follow-ups.
 
-    Raises what keeps the queue from being written now; one that cannot be read at all holds nothing back.
+    Raises what keeps the queue from being written now; a queue that cannot be read at all is no obstacle.
     """
     try:
         with Queue(store.path, report) as queue:
-            waiting = queue.texts(session_uid)
+            queued = queue.prompts(session_uid)
             known = set(consumed)
-            queue.remove([text.uid for text in waiting if text.uid in known])
-            queue.make_followups([text.uid for text in waiting if text.uid not in known and text.kind == Kind.STEER])
+            queue.remove([each.uid for each in queued if each.uid in known])
+            queue.make_followups([each.uid for each in queued if each.uid not in known and each.kind == Kind.STEER])
     except QueueUnusable:
         return
 
 
-def still_waits(store: Store, uid: str, report: Callable[[str], None]) -> bool:
-    """Whether a text is still in the queue; not, where the queue cannot be read. Raises QueueBusy."""
+def is_queued(store: Store, uid: str, report: Callable[[str], None]) -> bool:
+    """Whether a prompt is still in the queue; False where the queue cannot be read. Raises QueueBusy."""
     try:
         with Queue(store.path, report) as queue:
             return queue.has(uid)
     except QueueBusy:
-        # Taken for gone, it would never be run.
+        # Taken for removed, it would never be run.
         raise
     except BackstoryError:
         return False
 
 
-def still_waiting(home: Path, queue: Queue, session_uid: str | None = None) -> list[Text]:
-    """What waits, the first to be taken first, without the follow-ups that are run just now."""
-    texts = queue.texts(session_uid)
-    at_work = {spool.folder.name for spool in waiting(home / SPOOLS) if spool.was_started} if texts else set[str]()
-    return [text for text in texts if text.uid not in at_work]
+def queued_prompts(home: Path, queue: Queue, session_uid: str | None = None) -> list[QueuedPrompt]:
+    """What is queued, in order, without the follow-ups that run just now."""
+    prompts = queue.prompts(session_uid)
+    if not prompts:
+        return []
+    at_work = {spool.folder.name for spool in list_spools(home / SPOOLS) if spool.was_started}
+    return [each for each in prompts if each.uid not in at_work]
 
 
-def texts_for(session_uid: str, said: Sequence[tuple[Kind, str, Options]], now: int) -> list[Text]:
-    """Texts for a session, each with the uid of the turn it may become."""
+def new_prompts(session_uid: str, messages: Sequence[tuple[Kind, str, Options]], now: int) -> list[QueuedPrompt]:
+    """Prompts and messages for a session, each with the uid of the turn it may become."""
     return [
-        Text(
+        QueuedPrompt(
             uid=ids.new_uid(now, os.urandom(10)),
             session_uid=session_uid,
             kind=kind,
@@ -63,11 +65,11 @@ def texts_for(session_uid: str, said: Sequence[tuple[Kind, str, Options]], now: 
             options=options,
             queued=now,
         )
-        for kind, content, options in said
+        for kind, content, options in messages
     ]
 
 
-def leave(store: Store, texts: Sequence[Text], report: Callable[[str], None] = lambda _: None) -> int:
-    """Leave texts for a session; gives how many wait before them. Raises what the queue raises."""
+def enqueue(store: Store, prompts: Sequence[QueuedPrompt], report: Callable[[str], None] = lambda _: None) -> int:
+    """Queue prompts for a session; returns how many are queued before them. Raises what the queue raises."""
     with Queue(store.path, report) as queue:
-        return queue.add(texts)
+        return queue.add(prompts)

@@ -1,15 +1,19 @@
-"""One prompt: context, spawn, stream, show, exit, store. The agent outlives us if we die, and nothing is lost."""
+"""One prompt: context, spawn, stream, exit, store. The agent outlives us if we die, and nothing is lost.
+
+A run is a generator of what comes. Closing it stops nothing: the agent continues, and the next command stores its run.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import subprocess
+import threading
 import time
-from contextlib import closing, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
@@ -29,39 +33,41 @@ from backstory.errors import (
     in_words,
     is_for_one_only,
 )
-from backstory.model import Permissions, ToolCall, Turn
+from backstory.model import Permissions, ToolCall, Turn, UserMessage
 from backstory.projects.registry import KnownProjects
 from backstory.projects.whereabouts import Whereabouts, file_at
 from backstory.runs import listeners
 from backstory.runs.arrival_notes import ArrivalNotes, read_notes
 from backstory.runs.lease import SessionLease
 from backstory.runs.lock import LOCKS, SessionLock
-from backstory.runs.queued import settle, still_waits
-from backstory.runs.spool import MARKER, ORPHAN_S, SPOOLS, Run, Spool, waiting
+from backstory.runs.queued import dequeue_consumed, is_queued
+from backstory.runs.spool import MARKER, ORPHAN_S, SPOOLS, Run, Spool, list_spools
 from backstory.runs.stdin_pipe import StdinPipe
 from backstory.runs.steering import Steering
 from backstory.runs.stopping import EndOf, Stopping
-from backstory.runs.stream import Followed, Shown, SpooledRun, append_run, marking_stop, native_id, program, run_part
+from backstory.runs.stream import Followed, Shown, SpooledRun, append_run, native_id, program, run_part
 from backstory.store import Store, open_store
 from backstory.store.arrivals import Arrivals
 from backstory.store.queue import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from backstory.agents.contract import RunPart, SteerPart, StreamReader
     from backstory.conversation.tree import Point
     from backstory.store import Session
-    from backstory.store.queue import Text
+    from backstory.store.queue import QueuedPrompt
 
 POLL_S = 0.025
 READ_BYTES = 1024 * 1024
+Came: TypeAlias = "Shown | UserMessage"
+"""What a run yields: what its agent said, or a message that the agent has received while it ran."""
 LOCK_S = 2.0
 """So long a session's lock is waited for."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What is asked for. ``context_chars`` is how much of the session the agent is told."""
+    """What a run is asked for. ``context_chars``: the longest context that the agent receives."""
 
     agent: str
     prompt: str
@@ -71,7 +77,7 @@ class Request(Struct, frozen=True, kw_only=True):
     executable: str | None = None
     context_chars: int = 400_000
     after: Point | None = None
-    """The record that the prompt follows; None: where the session goes on."""
+    """The record that the prompt follows; None: where the session continues."""
     silence_s: float = 3_600.0
     turn_uid: str | None = None
     """The uid of the turn it becomes, where the prompt was queued under one."""
@@ -109,7 +115,7 @@ class Unstored(str):
 class Runner:
     """Runs prompts on one machine: ``home`` holds the spool and the locks.
 
-    ``report`` is told whom a queue is waited for.
+    ``report`` is called with the holder of a queue that is waited for.
     """
 
     def __init__(
@@ -124,8 +130,8 @@ class Runner:
         self._report = report
         self.projects = KnownProjects(home, home_store, now)
 
-    def run(self, store: Store, session: Session, request: Request, show: Callable[[Shown], None]) -> Finished:
-        """Run one prompt in a session and store what came of it.
+    def run(self, store: Store, session: Session, request: Request) -> Generator[Came, None, Finished]:
+        """Run one prompt in a session, yield what comes, and store it; returns what the run came to.
 
         An interrupt stops the agent: once asks it to, twice ends it. Errors: EmptyPrompt, PromptNotText,
         AgentMissing, AgentNotStarted, AgentCannotRun, FolderNotUsable, SessionBusy, and those of a store that cannot be
@@ -134,14 +140,14 @@ class Runner:
         self.check(request)
         hold = self.hold(store, session)
         try:
-            return self.run_held(hold, store, session, request, show)
+            return (yield from self.run_held(hold, store, session, request))
         finally:
             hold.release()
 
     def hold(self, store: Store, session: Session, patience_s: float = LOCK_S) -> SessionLease:
         """Take the right to run a session; raises SessionBusy, SessionElsewhere.
 
-        Another command may have it for a moment, to store what an earlier run left: it is waited for.
+        Another command may hold it for a moment, to store an earlier run: it is waited for.
         """
         hold = SessionLease(self._home, store, session.uid, self._now, self._report)
         deadline = time.monotonic() + patience_s
@@ -152,21 +158,21 @@ class Runner:
         return hold
 
     def run_held(
-        self, hold: SessionLease, store: Store, session: Session, request: Request, show: Callable[[Shown], None]
-    ) -> Finished:
+        self, hold: SessionLease, store: Store, session: Session, request: Request
+    ) -> Generator[Came, None, Finished]:
         """Run one prompt in a session that is held; errors as of ``run``."""
         executable = self.check(request)
-        self._take_up_own(store, session)
+        self._recover_own(store, session)
         hold.show_owner()
-        return self._run_locked(hold, store, session, request, executable, show)
+        return (yield from self._run_locked(hold, store, session, request, executable))
 
-    def next_text(self, hold: SessionLease, store: Store, session: Session) -> Text | None:
+    def next_prompt(self, hold: SessionLease, store: Store, session: Session) -> QueuedPrompt | None:
         """The follow-up that is to be run next in a session that is held; None when none waits.
 
-        What earlier runs left is stored first, so that what they consumed is not run again.
+        Earlier runs are stored first, so that what they consumed is not run again.
         """
-        self._take_up_own(store, session)
-        for text in hold.queue.texts(session.uid):
+        self._recover_own(store, session)
+        for text in hold.queue.prompts(session.uid):
             if store.has_run(session.uid, text.uid):
                 # Its runner was killed before it could take it out.
                 hold.queue.remove([text.uid])
@@ -177,9 +183,9 @@ class Runner:
             return text
         return None
 
-    def _take_up_own(self, store: Store, session: Session) -> None:
+    def _recover_own(self, store: Store, session: Session) -> None:
         """A run follows on from all before it: store what waits, and do not run beside an agent that still lives."""
-        for spool in waiting(self._home / SPOOLS):
+        for spool in list_spools(self._home / SPOOLS):
             run = spool.run
             if run is None or run.session_uid != session.uid:
                 continue
@@ -196,14 +202,14 @@ class Runner:
                 raise RunNotStored(name, spool.folder, in_words(refused)) from refused
 
     def _store_or_drop(self, store: Store, spool: Spool, run: Run) -> None:
-        """Store what a run has left. One that never started, and whose prompt still waits in the queue, is dropped."""
-        if not spool.was_started and still_waits(store, run.turn_uid, self._report):
+        """Store a finished run. One that never started, and whose prompt is still queued, is dropped."""
+        if not spool.was_started and is_queued(store, run.turn_uid, self._report):
             spool.remove()
         else:
             self._store(store, spool, self._left(spool, run))
 
     def check(self, request: Request) -> str:
-        """Whether a request could be run at all, before anything is made for it; gives the agent's program."""
+        """Whether a request could be run at all, before anything is made for it; returns the agent's program."""
         if not request.prompt.strip():
             raise EmptyPrompt
         try:
@@ -212,13 +218,13 @@ class Runner:
             raise PromptNotText from refused
         return program(request.agent, request.executable, self._environ)
 
-    def take_up(self, report: Callable[[Unstored], None] = lambda problem: None) -> int:
-        """Store what runs whose runner died have left, once they are over; gives how many that were.
+    def recover_finished_runs(self, report: Callable[[Unstored], None] = lambda problem: None) -> int:
+        """Store finished runs whose runner died; returns how many were stored.
 
-        One that cannot be stored stays where it is, ``report`` is told, and the others are stored all the same.
+        One that cannot be stored stays where it is and is reported; the others are stored all the same.
         """
         stored = 0
-        for spool in waiting(self._home / SPOOLS):
+        for spool in list_spools(self._home / SPOOLS):
             run = spool.run
             if run is None and spool.age_s() > ORPHAN_S and not spool.stdout.exists():
                 spool.remove()
@@ -247,11 +253,11 @@ class Runner:
         return stored
 
     def cleanup_orphans(self, store: Store, report: Callable[[str], None]) -> None:
-        """Close what a crash left in a store and nothing will complete any more, and ``report`` it."""
+        """Close, and ``report``, what a crash interrupted in a store and nothing will complete any more."""
         try:
             # Asked before the spools: the run of which it comes is there before an id.
             native_ids = store.native_ids()
-            runs = [run for spool in waiting(self._home / SPOOLS) if (run := spool.run) is not None]
+            runs = [run for spool in list_spools(self._home / SPOOLS) if (run := spool.run) is not None]
             for run in runs:
                 native_ids.pop(run.session_uid, None)
             if native_ids:
@@ -267,7 +273,7 @@ class Runner:
 
     def running(self) -> set[tuple[str, str]]:
         """(agent, its own id of the session) of every run that is not stored yet."""
-        runs = [(spool, run) for spool in waiting(self._home / SPOOLS) if (run := spool.run) is not None]
+        runs = [(spool, run) for spool in list_spools(self._home / SPOOLS) if (run := spool.run) is not None]
         found = set[tuple[str, str]]()
         for spool, run in runs:
             # The log of an agent that is no longer known is not read either.
@@ -278,7 +284,7 @@ class Runner:
 
     def spooled(self) -> list[tuple[str, bool]]:
         """Every run that is not stored yet, by name, and whether its agent lives."""
-        return [(spool.folder.name, spool.is_alive) for spool in waiting(self._home / SPOOLS)]
+        return [(spool.folder.name, spool.is_alive) for spool in list_spools(self._home / SPOOLS)]
 
     def _left(self, spool: Spool, run: Run) -> SpooledRun:
         return SpooledRun(spool, run, exit_unseen(spool), min(last_word_ms(spool), self._now()))
@@ -290,8 +296,7 @@ class Runner:
         session: Session,
         request: Request,
         executable: str,
-        show: Callable[[Shown], None],
-    ) -> Finished:
+    ) -> Generator[Came, None, Finished]:
         agent = run_part(request.agent)
         # Asked before anything is paid for.
         store.check_writable()
@@ -323,8 +328,9 @@ class Runner:
                 reader = stream_reader(agents.load(request.agent))
                 is_known = listeners.is_known(self._home, executable)
                 steering = _steering(hold, spool, feed, steer, reader, self._now, is_known=is_known)
-                noting = _noting(store, session, run.native_id, reader, show)
-                ended = self._follow(spool, process, reader, stopping, steering, noting, run.started)
+                came = self._follow(spool, process, reader, stopping, steering, run.started)
+                with _outliving(process):
+                    ended = yield from _noting(store, session, run.native_id, reader, came)
                 if steering is not None and steering.was_heard:
                     listeners.note(self._home, executable)
             spool.note_exit(ended.code, ended.signal)
@@ -356,7 +362,7 @@ class Runner:
     def _finish(
         self, store: Store, spool: Spool, run: Run, ended: Exit, context_chars: int, moved_to: Path | None
     ) -> Finished:
-        """Store a run that is over, and say what it came to, also when it cannot be stored now."""
+        """Store a run that is over; returns what it came to, also when it cannot be stored now."""
         now, waits, moved = self._now(), None, None
         told = SpooledRun(spool, run, ended, now)
         try:
@@ -382,7 +388,7 @@ class Runner:
             return
 
     def _store(self, store: Store, spool: Spool, told: SpooledRun, moved_to: Path | None = None) -> str | None:
-        """Store a run where it belongs, also where that was moved to; gives where that is if it is elsewhere now.
+        """Store a run where it belongs, also where that was moved to; returns a sentence if that is elsewhere now.
 
         A store that is gone from its project is brought back first. Where the project is gone, too, nothing is made in
         its place: the machine's store has the run. Raises what keeps it from being stored.
@@ -410,7 +416,7 @@ class Runner:
     def _store_in(self, store: Store, spool: Spool, told: SpooledRun) -> None:
         """Store a run where it belongs and in the machine's store; its spool goes only when both have it.
 
-        What the machine's store cannot take now is left for the next command: the run is safe where it belongs. Raises
+        What the machine's store cannot take now is stored by the next command: the run is safe where it belongs. Raises
         what keeps it from being stored there.
         """
         uid, home = told.session_uid, self._home_store
@@ -420,7 +426,7 @@ class Runner:
             return
         is_level = home.path != store.path and _is_level(home, uid, store.next_seq(uid))
         is_beside = append_run(told, store, home if is_level else None)
-        settle(store, uid, [told.run.turn_uid, *told.acknowledged], self._report)
+        dequeue_consumed(store, uid, [told.run.turn_uid, *told.acknowledged], self._report)
         try:
             try:
                 home.replicate_session(store, uid, has_all=is_beside)
@@ -454,6 +460,12 @@ class Runner:
         spool.note_process(process.pid)
         return process
 
+    def _outputs(self, spool: Spool, reader: StreamReader, since: int) -> list[Followed]:
+        return [
+            Followed(path, reader, is_error=is_error, notes=ArrivalNotes(path, self._now, since))
+            for path, is_error in ((spool.stdout, False), (spool.stderr, True))
+        ]
+
     def _follow(
         self,
         spool: Spool,
@@ -461,33 +473,33 @@ class Runner:
         reader: StreamReader,
         stopping: Stopping,
         steering: Steering | None,
-        show: Callable[[Shown], None],
         since: int,
-    ) -> Exit:
-        """Show what comes until the agent has ended; what it left running is ended with it."""
-        outputs = [
-            Followed(path, reader, is_error=is_error, notes=ArrivalNotes(path, self._now, since))
-            for path, is_error in ((spool.stdout, False), (spool.stderr, True))
-        ]
-        show = marking_stop(show, lambda: stopping.was_asked or spool.was_cancelled)
-        with EndOf(process.pid) as ending:
-            while process.poll() is None:
-                came = _show_new(outputs, spool, show)
-                if steering is not None:
-                    came = _steered(steering, stopping, show) or came
-                stopping.look(came=came)
-                show(Shown([]))
-                if not came:
-                    ending.wait(POLL_S)
-        spool.kill()
-        for output in outputs:
-            for shown in output.rest():
-                show(shown)
-        if steering is not None:
-            steering.end()
-            _steered(steering, stopping, show)
-        for output in outputs:
-            output.close()
+    ) -> Generator[Came, None, Exit]:
+        """Yield what comes until the agent has ended; what it started and is still running is ended with it."""
+
+        def is_of_stop() -> bool:
+            return stopping.was_asked or spool.was_cancelled
+
+        outputs = self._outputs(spool, reader, since)
+        with ExitStack() as leaving:
+            for each in (*(output.close for output in outputs), *([steering.end] if steering is not None else [])):
+                leaving.callback(each)
+            with EndOf(process.pid) as ending:
+                while process.poll() is None:
+                    came = yield from _new(outputs, spool, is_of_stop)
+                    if steering is not None:
+                        came = (yield from _steered(steering, stopping)) or came
+                    stopping.look(came=came)
+                    yield _marked(Shown([]), is_of_stop)
+                    if not came:
+                        ending.wait(POLL_S)
+            spool.kill()
+            for output in outputs:
+                for shown in output.rest():
+                    yield _marked(shown, is_of_stop)
+            if steering is not None:
+                steering.end()
+                yield from _steered(steering, stopping)
         code = process.returncode
         return Exit(
             code=code if code >= 0 else None,
@@ -496,36 +508,53 @@ class Runner:
         )
 
 
+@contextmanager
+def _outliving(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Where the block is left before the agent ends, wait for its end aside: no process that is over stays behind."""
+    try:
+        yield
+    finally:
+        if process.returncode is None:
+            threading.Thread(target=process.wait, name="reaper", daemon=True).start()
+
+
+def _marked(shown: Shown, is_of_stop: Callable[[], bool]) -> Shown:
+    """The same, marked where it came since the agent was asked to stop."""
+    return Shown(shown.events, shown.delta, is_of_stop=True) if is_of_stop() else shown
+
+
 def _note_native_id(store: Store, session: Session, native_id: str | None) -> None:
-    """Let the store say which of the agent's sessions goes on; the run itself does not need it."""
+    """Note in the store which of the agent's sessions runs; the run itself does not need it."""
     if native_id is not None:
         with suppress(Exception):
             store.note_native_id(session.uid, native_id)
 
 
 def _noting(
-    store: Store, session: Session, noted: str | None, reader: StreamReader, show: Callable[[Shown], None]
-) -> Callable[[Shown], None]:
-    """Shows what comes, and notes the agent's own id of the session as soon as that says it."""
+    store: Store, session: Session, noted: str | None, reader: StreamReader, came: Generator[Came, None, Exit]
+) -> Generator[Came, None, Exit]:
+    """Yield what comes, and note the agent's own id of the session as soon as it is known."""
+    with closing(came):
+        while True:
+            try:
+                each = next(came)
+            except StopIteration as over:
+                ended: Exit = over.value
+                return ended
+            if reader.native_id != noted:
+                noted = reader.native_id
+                _note_native_id(store, session, noted)
+            yield each
 
-    def noting(shown: Shown) -> None:
-        nonlocal noted
-        if reader.native_id != noted:
-            noted = reader.native_id
-            _note_native_id(store, session, noted)
-        show(shown)
 
-    return noting
-
-
-def _show_new(outputs: list[Followed], spool: Spool, show: Callable[[Shown], None]) -> bool:
-    """Show what has come on both outputs, and note where errors stood; whether anything has."""
+def _new(outputs: list[Followed], spool: Spool, is_of_stop: Callable[[], bool]) -> Generator[Came, None, bool]:
+    """Yield what has come on both outputs, and note where errors stood; returns whether anything has."""
     came = was_error = False
     for output in outputs:
         for shown in output.new():
             came = True
             was_error = was_error or (output is outputs[-1] and bool(shown.events))
-            show(shown)
+            yield _marked(shown, is_of_stop)
     if was_error:
         spool.note_order(*(output.whole_to for output in outputs))
     return came
@@ -548,18 +577,17 @@ def _steering(
     return Steering(hold, spool, feed, steer, state, now, is_known=is_known)
 
 
-def _steered(steering: Steering, stopping: Stopping, show: Callable[[Shown], None]) -> bool:
-    """Tell the agent what has come, unless it was asked to stop, and show what it has taken up; whether it has any."""
+def _steered(steering: Steering, stopping: Stopping) -> Generator[Came, None, bool]:
+    """Hand the agent what has come, unless it was asked to stop, and yield what it received; returns whether any."""
     if stopping.was_asked:
         steering.end()
-    taken = steering.look()
-    for event in taken:
-        show(Shown([event]))
-    return bool(taken)
+    received = steering.look()
+    yield from received
+    return bool(received)
 
 
 def _context(store: Store, session: Session, request: Request, agent: RunPart, after: Point | None) -> str:
-    """What the agent is told of the session: as much as is wanted, and as fits beside the prompt."""
+    """The context that the agent receives: as much of the session as is wanted, and as fits beside the prompt."""
     room = request.context_chars
     if agent.prompt_chars_max is not None:
         room = max(min(room, agent.prompt_chars_max - len(request.prompt) - PREFIX_CHARS), 0)
@@ -593,7 +621,7 @@ def _is_level(home: Store, uid: str, next_seq: int) -> bool:
 
 
 def last_word_ms(spool: Spool) -> int:
-    """When a run said its last word, as far as is known: what was seen to come came before that."""
+    """When a run last wrote something, as far as is known: what was seen to come came before that."""
     seen = (Arrivals(read_notes(output)[0]).last for output in (spool.stdout, spool.stderr))
     return max(spool.last_word_ms(), *(at for at in seen if at is not None), 0)
 

@@ -293,7 +293,7 @@ class Spool:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def waiting(spools: Path) -> list[Spool]:
+def list_spools(spools: Path) -> list[Spool]:
     """Return every run in the spool, the oldest first."""
     if not spools.is_dir():
         return []

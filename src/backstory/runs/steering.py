@@ -10,7 +10,7 @@ import msgspec
 
 from backstory.errors import BackstoryError, QueueBusy
 from backstory.model import UserMessage, event_to_json, own_line
-from backstory.store.queue import Kind, Queue, Text
+from backstory.store.queue import Kind, Queue, QueuedPrompt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,8 +57,8 @@ class Steering:
         """When the agent was first seen to have read its prompt."""
         self._signs: object = None
         self._quiet_since = self._probed = 0.0
-        self._waiting: deque[Text] = deque()
-        self._sent: dict[str, Text] = {}
+        self._waiting: deque[QueuedPrompt] = deque()
+        self._sent: dict[str, QueuedPrompt] = {}
         self._seen = 0
 
     @property
@@ -135,17 +135,17 @@ class Steering:
         self._looked = now
         if self._queue.has_changed() or self._is_stale:
             known = {text.uid for text in self._sent.values()}
-            texts = self._queue.texts(self._hold.session_uid, Kind.STEER)
+            texts = self._queue.prompts(self._hold.session_uid, Kind.STEER)
             self._is_stale = False
             self._waiting = deque(
                 text for text in texts if text.uid not in known and len(self._line(text)) <= self._feed.line_bytes_max
             )
 
-    def _line(self, text: Text) -> bytes:
+    def _line(self, text: QueuedPrompt) -> bytes:
         return self._agent.encode_message(text.content, self._agent.message_id(text.uid))
 
 
-def word_line(text: Text, turn_uid: str, now: int) -> bytes:
+def word_line(text: QueuedPrompt, turn_uid: str, now: int) -> bytes:
     """Encode a message for the spool: a line like those of our own sessions, with the uid of the queue."""
     line = own_line(now, turn_uid, "event", event_to_json(UserMessage(content=text.content)))
     return line[:-1] + b',"uid":' + msgspec.json.encode(text.uid) + b"}"

@@ -37,7 +37,7 @@ from backstory.store.batches import BatchContent, RecordBatch, RunPart, chunks_o
 from backstory.store.logs import API, FAILED, STDERR, STREAM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
     from typing import IO
 
@@ -62,18 +62,6 @@ class Shown(Struct, frozen=True):
     delta: str = ""
     is_of_stop: bool = False
     """Whether the agent was asked to stop before, so that these events may only report it."""
-
-
-def marking_stop(show: Callable[[Shown], None], was_asked: Callable[[], bool]) -> Callable[[Shown], None]:
-    """Mark output that comes after the agent was asked to stop; an empty one only carries the mark."""
-
-    def marked(shown: Shown) -> None:
-        if was_asked():
-            show(Shown(shown.events, shown.delta, is_of_stop=True))
-        elif shown.events or shown.delta:
-            show(shown)
-
-    return marked
 
 
 def run_part(name: str) -> AgentRunPart:

@@ -1,6 +1,6 @@
-"""The queue of a store: texts that wait for a session's next word, and who runs which session.
+"""The queue of a store: prompts and messages for its sessions, and who runs which session.
 
-``<store>.queue.db`` beside the store. It is made when something first has to wait, and removed when it is empty and
+``<store>.queue.db`` beside the store. It is made when something is first queued, and removed when it is empty and
 nobody runs. A text is given the uid of the turn it will become, so whether it was taken up can be asked of the store:
 its row is deleted only afterwards. The rows of owners are for people and for other hosts; the right to write a
 session is a lock of the operating system.
@@ -74,7 +74,7 @@ _COLUMNS = "uid, session_uid, kind, content, options, queued"
 
 
 class Kind(StrEnum):
-    """What a text waits for: words for a run that goes on, or the prompt of the next run."""
+    """What a queued text is: a message for a running agent, or the prompt of the next run."""
 
     STEER = "steer"
     FOLLOWUP = "followup"
@@ -93,8 +93,8 @@ class Options(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The turn and the record in it that the prompt is to follow."""
 
 
-class Text(Struct, frozen=True, kw_only=True):
-    """Words that wait. ``queued``: when they were left, in ms since 1970."""
+class QueuedPrompt(Struct, frozen=True, kw_only=True):
+    """A prompt or a message in the queue. ``queued``: since when, in ms since 1970."""
 
     uid: str
     session_uid: str
@@ -161,8 +161,8 @@ class Queue:
 
     # texts ----------------------------------------------------------------------------------------------------
 
-    def add(self, texts: Sequence[Text]) -> int:
-        """Leave texts, in this order; on the disk when this returns. Gives how many of the session wait before them."""
+    def add(self, texts: Sequence[QueuedPrompt]) -> int:
+        """Queue texts in this order, on the disk when this returns; returns how many of the session are before them."""
 
         def insert(db: apsw.Connection) -> int:
             before = int(db.execute("select count(*) from texts where session_uid = ?", (texts[0].session_uid,)).get)
@@ -180,10 +180,10 @@ class Queue:
 
         return self._write(insert)
 
-    def texts(self, session_uid: str | None = None, kind: Kind | None = None) -> list[Text]:
-        """What waits, the first to be taken first; what is held only when asked for that kind."""
+    def prompts(self, session_uid: str | None = None, kind: Kind | None = None) -> list[QueuedPrompt]:
+        """What is queued, in order; what is held only when asked for that kind."""
 
-        def select(db: apsw.Connection) -> list[Text]:
+        def select(db: apsw.Connection) -> list[QueuedPrompt]:
             rows: list[Any] = db.execute(
                 f"select {_COLUMNS} from texts where (?1 is null or session_uid = ?1) "
                 "and iif(?2 is null, kind <> ?3, kind = ?2) order by position",
@@ -191,14 +191,14 @@ class Queue:
             ).fetchall()
             return [_text(row) for row in rows]
 
-        return self._read(select, list[Text]())
+        return self._read(select, list[QueuedPrompt]())
 
     def has(self, uid: str) -> bool:
-        """Whether a text still waits."""
+        """Whether a text is still queued."""
         return self._read(lambda db: bool(db.execute("select count(*) from texts where uid = ?", (uid,)).get), False)
 
     def remove(self, uids: Sequence[str]) -> int:
-        """Take texts out; gives how many there were. The file goes with the last one, unless a session is run."""
+        """Remove texts; returns how many there were. The file goes with the last one, unless a session runs."""
         if not uids:
             return 0
 
@@ -211,6 +211,16 @@ class Queue:
         self.tidy()
         return removed
 
+    def edit(self, uid: str, content: str) -> bool:
+        """Change the text of a prompt; returns whether it was still queued."""
+
+        def update(db: apsw.Connection) -> bool:
+            before = db.total_changes()
+            db.execute("update texts set content = ? where uid = ?", (content, uid))
+            return db.total_changes() > before
+
+        return self._write_if_there(update, False)
+
     def erase(self) -> None:
         """Leave nothing in the file of what was ever taken out of it."""
         with self._opened(begin=False) as db:
@@ -218,15 +228,15 @@ class Queue:
                 # What is deleted is overwritten, but not the copies that SQLite left when it put pages in order.
                 db.execute("vacuum")
 
-    def drop(self, session_uids: Sequence[str]) -> list[Text]:
+    def drop(self, session_uids: Sequence[str]) -> list[QueuedPrompt]:
         """Remove and erase what is queued for sessions that are gone; returns it."""
-        texts = [text for uid in session_uids for text in self.texts(uid)]
+        texts = [text for uid in session_uids for text in self.prompts(uid)]
         self.remove([text.uid for text in texts])
         self.erase()
         return texts
 
     def make_followups(self, uids: Sequence[str]) -> int:
-        """Have steers that no run took up be runs of their own, in their place in the line; gives how many."""
+        """Turn messages that no run received into follow-ups, in their place in the queue; returns how many."""
 
         def change(db: apsw.Connection) -> int:
             before = db.total_changes()
@@ -238,7 +248,7 @@ class Queue:
         return self._write_if_there(change, 0) if uids else 0
 
     def hold_all(self) -> int:
-        """Have nothing that waits here be run before it is released; gives how much there is.
+        """Hold all that is queued until a person releases it; returns how much there is.
 
         Of what a run was asked for, what may be done without asking and the folder are left to who releases it.
         """
@@ -280,7 +290,7 @@ class Queue:
     # owners ---------------------------------------------------------------------------------------------------
 
     def own(self, owner: Owner) -> Owner | None:
-        """Say who runs a session; gives the owner that stands in the way: one of another host, heard of lately."""
+        """Note who runs a session; returns the owner that is in the way: one of another host, heard of lately."""
 
         def take(db: apsw.Connection) -> Owner | None:
             known = _owner(db, owner.session_uid)
@@ -501,9 +511,9 @@ def _owner(db: apsw.Connection, session_uid: str) -> Owner | None:
     return fetch_one(db, Owner, f"select {_OWNER_COLUMNS} from owners where session_uid = ?", (session_uid,))
 
 
-def _text(row: tuple[Any, ...]) -> Text:
+def _text(row: tuple[Any, ...]) -> QueuedPrompt:
     uid, session_uid, kind, content, options, queued = row
-    return Text(
+    return QueuedPrompt(
         uid=uid,
         session_uid=session_uid,
         kind=Kind(kind),

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from backstory.errors import BackstoryError, NotErased, short_reason
 from backstory.runs.lock import LOCKS, SessionLock
-from backstory.runs.spool import SPOOLS, waiting
+from backstory.runs.spool import SPOOLS, list_spools
 from backstory.store import copies
 from backstory.store.queue import Queue
 from backstory.workspace.decisions import NOT_NOW, Late
@@ -147,7 +147,7 @@ def _clear_queue(store: Path, uids: list[str], report: Callable[[str], None]) ->
 def _drop_spools(home: Path, removed: set[str]) -> list[Path]:
     """Remove what runs that are over left of these sessions; returns the folders of those that are running."""
     running = []
-    for spool in waiting(home / SPOOLS):
+    for spool in list_spools(home / SPOOLS):
         run = spool.run
         if run is None or run.session_uid not in removed:
             continue

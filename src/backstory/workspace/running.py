@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory.projects import git
-from backstory.runs.spool import SPOOLS, waiting
+from backstory.runs.spool import SPOOLS, list_spools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def running_runs(home: Path) -> list[tuple[Spool, Run]]:
     """The runs whose agent is alive, the oldest first."""
-    return [(spool, run) for spool in waiting(home / SPOOLS) if (run := spool.run) is not None and spool.is_alive]
+    return [(spool, run) for spool in list_spools(home / SPOOLS) if (run := spool.run) is not None and spool.is_alive]
 
 
 def sessions_running(home: Path, store: Path, worktree: Path) -> dict[str, list[Run]]:

@@ -36,7 +36,7 @@ class Stores:
 
     def __init__(self, home: Path, folder: Path, named: str | None, now: Callable[[], int]) -> None:
         self.home, self.folder, self.named = home, folder, named
-        self._now = now
+        self.now = now
 
     def close(self) -> None:
         """Let go of the stores that were opened."""
@@ -59,7 +59,7 @@ class Stores:
         return self._opened(self.home / HOME_STORE, shared=True)
 
     def _opened(self, path: str | Path, *, shared: bool = False) -> Store:
-        store = open_store(path, shared=shared, now=self._now)
+        store = open_store(path, shared=shared, now=self.now)
         store.prices_file = self.home / PRICES
         return store
 
@@ -91,7 +91,7 @@ class Stores:
     @cached_property
     def known_projects(self) -> KnownProjects:
         """The stores that are ours."""
-        return KnownProjects(self.home, self.machine_store, self._now)
+        return KnownProjects(self.home, self.machine_store, self.now)
 
     def verdict(self) -> Verdict:
         """Whose the store is that acting commands write here."""

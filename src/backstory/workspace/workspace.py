@@ -27,12 +27,13 @@ from backstory.workspace.located import LocatedSession
 from backstory.workspace.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from backstory.config import Config
     from backstory.store import Session, Store
     from backstory.workspace.reader import Reader
+    from backstory.workspace.scheduler import Scheduler
     from backstory.workspace.targets import Target
 
 NUMBERED = lazy_regex(r"[Ss][0-9]+")
@@ -49,6 +50,8 @@ class Workspace(Stores):
     """What is meant by the words that a person uses in ``folder``. ``home``: the machine's folder.
 
     ``config`` reads the settings; it is called when the first of them is asked for. ``store``: the one that was named.
+    ``environ``: of the agents that are run. ``report`` is called with sentences that cannot wait, such as whose lock is
+    waited for.
     """
 
     def __init__(
@@ -59,9 +62,12 @@ class Workspace(Stores):
         *,
         store: str | None = None,
         now: Callable[[], int] = now_ms,
+        environ: Mapping[str, str] | None = None,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__(home, folder, store, now)
         self._read_config = config
+        self.environ, self.report = environ or {}, report
 
     @cached_property
     def config(self) -> Config:
@@ -74,6 +80,13 @@ class Workspace(Stores):
         from backstory.workspace.reader import Reader
 
         return Reader(self)
+
+    @cached_property
+    def scheduler(self) -> Scheduler:
+        """What runs agents, and queues prompts for them."""
+        from backstory.workspace.scheduler import Scheduler
+
+        return Scheduler(self)
 
     def resolve(self, words: str) -> LocatedSession:
         """The session that is meant, in the nearest store that has it.
@@ -175,11 +188,11 @@ class Workspace(Stores):
                 raise _nearer(unknown, refused, words) from None
             raise
 
-    def find_running(self, located: LocatedSession, store: Store, report: Callable[[str], None]) -> bool:
+    def find_running(self, located: LocatedSession, store: Store) -> bool:
         """Whether somebody runs a session, which is run in this store."""
         from backstory.workspace.running import is_running
 
-        return is_running(self.home, located.session.uid, store.path, self._now(), report)
+        return is_running(self.home, located.session.uid, store.path, self.now(), self.report)
 
 
 def _nearer(unknown: SessionNotFound, refused: BackstoryError, words: str) -> BackstoryError:

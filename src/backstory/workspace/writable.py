@@ -12,6 +12,9 @@ from backstory.store import Workplace
 from backstory.store.queue import Queue
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from backstory.conversation.tree import Point
     from backstory.store import Session, Store
     from backstory.workspace.located import LocatedSession
@@ -38,6 +41,22 @@ class WritableSession(Struct, frozen=True, kw_only=True):
     """The uid of the session that this one continues; None where it is that session itself."""
     lacking: Lacking | None = None
 
+    def sentences(self, store: Path) -> Iterator[str]:
+        """What a person is told about how it came to be. ``store``: the project's."""
+        number = self.session.shown_number
+        if self.restored:
+            yield restored_sentence(store, self.restored)
+        yield from held_sentences(store, self.held)
+        if self.continues is not None:
+            uid = self.continues[:12]
+            yield f"{number} continues {uid}, with copies of its turns."
+            if self.lacking is not None:
+                count = f"{self.lacking.turns} turn{'s' * (self.lacking.turns != 1)}"
+                yield (
+                    f"{number} lacks {count} that came to {uid} since. To continue from there: "
+                    f"backstory run -S {uid} @{self.lacking.seq} PROMPT"
+                )
+
 
 def ensure_writable_session(
     workspace: Workspace, located: LocatedSession, holding: Point | None = None
@@ -61,6 +80,17 @@ def ensure_writable_session(
         continues=located.session.uid,
         lacking=_lacking(located, store, session) if holding is None else None,
     )
+
+
+def restored_sentence(store: Path, sessions: int) -> str:
+    """That a store was gone, and how many sessions were brought back."""
+    return f"{store} was gone; its {sessions} sessions were brought back."
+
+
+def held_sentences(store: Path, held: int) -> Iterator[str]:
+    """That prompts were queued where a store was made, if any were."""
+    if held:
+        yield f"{held} queued in {store.parent} wait until you release them: backstory queue list"
 
 
 def is_own(store: Store, uid: str) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
     from pathlib import Path
 
-    from backstory.store.queue import Text
+    from backstory.store.queue import QueuedPrompt
 
 UNSENT = "unsent"
 """The folder below BACKSTORY_HOME for texts that are too long for a command line that people copy."""
@@ -24,7 +24,7 @@ OF = "-"
 SHOWN_CHARS_MAX = 500
 
 
-def command_for(text: Text, session: str, home: Path, store_path: str | None) -> str:
+def command_for(text: QueuedPrompt, session: str, home: Path, store_path: str | None) -> str:
     """The command that queues a text for a session again. Raises DiskFull, CannotWrite for one that needs a file."""
     words = ["backstory", *_what(text), "-S", session, *_options(text)]
     words += ["--store", store_path] if store_path else []
@@ -37,7 +37,7 @@ def command_for(text: Text, session: str, home: Path, store_path: str | None) ->
 
 
 def drop_unsent(home: Path, removed: Container[str]) -> list[Path]:
-    """Remove what could not be queued for these sessions; gives the files that stay and may be theirs."""
+    """Remove what could not be queued for these sessions; returns the files that stay and may be theirs."""
     stay = []
     for file in sorted((home / UNSENT).glob("*.txt")):
         session_uid, named, _ = file.name.partition(OF)
@@ -52,13 +52,13 @@ def drop_unsent(home: Path, removed: Container[str]) -> list[Path]:
     return stay
 
 
-def _what(text: Text) -> list[str]:
+def _what(text: QueuedPrompt) -> list[str]:
     if text.kind == Kind.STEER:
         return ["steer"]
     return ["run", "--at", f"@{text.options.after[1]}"] if text.options.after else ["followup"]
 
 
-def _options(text: Text) -> list[str]:
+def _options(text: QueuedPrompt) -> list[str]:
     if text.kind == Kind.STEER:
         # It asks for the same as the run that it is for.
         return []

@@ -1,0 +1,151 @@
+"""What happens while prompts run: values that every face draws, and the JSON lines of each.
+
+``Started``, ``Shown``, ``Steered`` and ``Ended`` are of one turn, in this order; the others come between turns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from backstory import model
+from backstory.runs.stream import Shown
+from backstory.store.queue import Kind
+
+if TYPE_CHECKING:
+    from backstory.derive.pricing import Cost
+    from backstory.model import Permissions, ToolCall, Turn, UserMessage
+    from backstory.store import Session
+    from backstory.store.queue import QueuedPrompt
+
+__all__ = ["Ended", "Notice", "Queued", "RunEvent", "Shown", "Started", "Steered", "Waiting", "as_json"]
+
+
+class Queued(Struct, frozen=True, kw_only=True):
+    """A prompt or a message was queued, because its session runs or because nothing was to be started."""
+
+    session: str
+    """What the session is called in a sentence."""
+    prompt: QueuedPrompt
+    position: int
+    """Its place among the session's queued prompts, from 1."""
+    is_running: bool
+    holder: str = ""
+    """Who runs the session, where that is no process of this machine."""
+    is_heard: bool = False
+    """Whether the agent that runs takes messages while it works."""
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it reaches the agent that runs, rather than the next run."""
+        return self.prompt.kind == Kind.STEER and self.is_heard
+
+
+class Started(Struct, frozen=True, kw_only=True):
+    """A turn begins."""
+
+    session: Session
+    number: int
+    agent: str
+    prompt: QueuedPrompt | None = None
+    """The prompt, where it was queued; None where it is the one that was submitted."""
+
+
+class Steered(Struct, frozen=True, kw_only=True):
+    """The running agent has received a message."""
+
+    message: UserMessage
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    """A turn is over."""
+
+    session: Session
+    turn: Turn
+    number: int | None
+    """Its number, if it is stored in its session."""
+    tools: int
+    error: str | None
+    cost: Cost
+    is_asked: bool
+    """Whether it is what the caller asked for, and no other prompt of the queue."""
+    refused: tuple[ToolCall, ...] = ()
+    """Calls that the agent's permissions refused."""
+    permissions: Permissions | None = None
+    context_chars: int = 0
+    context_max: int = 0
+    was_elsewhere: bool = False
+    """Whether another process ran it; then what it refused and its context are not known."""
+
+    @property
+    def outcome(self) -> model.Outcome:
+        """How it ended."""
+        return model.Outcome(self.turn.outcome or model.Outcome.CRASHED)
+
+
+class Waiting(Struct, frozen=True, kw_only=True):
+    """A session is waited for; repeated while that lasts, so that a face can leave at any time."""
+
+    session: str
+    prompt: QueuedPrompt | None = None
+    """What waits for its turn, if that is a prompt."""
+
+
+class Notice(Struct, frozen=True):
+    """A sentence for the person who asked. ``is_failure``: a prompt was not run, for this reason."""
+
+    text: str
+    is_failure: bool = False
+
+
+RunEvent: TypeAlias = "Queued | Started | Shown | Steered | Ended | Waiting | Notice"
+
+
+def as_json(event: RunEvent) -> list[dict[str, Any]]:
+    """An event as the lines of ``run --json``, each whole. Parts of an answer, waiting and sentences are for people."""
+    match event:
+        case Queued(prompt=prompt):
+            names = {"kind": "Queued", "session": event.session, "uid": prompt.session_uid, "turn": prompt.uid}
+            return [{**names, "what": prompt.kind, "position": event.position}]
+        case Started(prompt=prompt) if prompt is not None:
+            return [{"kind": model.UserMessage.kind, "content": prompt.content, "turn": prompt.uid}]
+        case Shown():
+            return [_event_fields(each) for each in event.events if not isinstance(each, model.Complete)]
+        case Steered():
+            return [_event_fields(event.message)]
+        case Ended():
+            return [_ended_fields(event)]
+    return []
+
+
+def _event_fields(event: model.Event) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(event)
+    return {"kind": event.kind, **{name: value for name, value in fields.items() if name != "kind"}}
+
+
+def _ended_fields(event: Ended) -> dict[str, Any]:
+    session, turn, cost = event.session, event.turn, event.cost
+    fields = {
+        "kind": model.Complete.kind,
+        "session": session.shown_number or session.uid,
+        "uid": session.uid,
+        "turn": turn.uid,
+        "outcome": turn.outcome,
+        "success": turn.outcome == model.Outcome.COMPLETED,
+        "error": event.error,
+        "agent": turn.agent,
+        "model": turn.model,
+        "duration_ms": turn.duration_ms,
+        "cost_usd": cost.usd,
+        "cost_kind": cost.kind,
+        "low_usd": cost.low_usd,
+        "high_usd": cost.high_usd,
+        "tokens": turn.tokens,
+        "tools": event.tools,
+    }
+    if event.was_elsewhere:
+        return fields
+    refused = [{"tool": call.tool_name, "input": call.input} for call in event.refused]
+    return {**fields, "refused": refused, "context_chars": event.context_chars, "context_max": event.context_max}

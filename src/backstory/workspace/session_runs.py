@@ -1,0 +1,531 @@
+"""The prompts of one session, run one after the other: what was submitted, then what is queued behind it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+
+from backstory import agents, model
+from backstory.derive.pricing import Prices, PriceTable
+from backstory.errors import BackstoryError, ConfigBroken, NotQueuedNow, QueueBusy, SessionBusy, SessionElsewhere
+from backstory.model import Outcome, UserMessage
+from backstory.runs.lease import host
+from backstory.runs.queued import enqueue, new_prompts, queued_prompts
+from backstory.runs.runner import LOCK_S
+from backstory.runs.spool import MARKER, SPOOLS, list_spools
+from backstory.store.costs import of_turn, price_table
+from backstory.store.queue import Kind, Options, Queue
+from backstory.store.waiting import WaitStopped
+from backstory.workspace import stopping
+from backstory.workspace.requests import request_for
+from backstory.workspace.run_events import Ended, Notice, Queued, Shown, Started, Steered, Waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+
+    from backstory.derive.pricing import Cost
+    from backstory.runs.lease import SessionLease
+    from backstory.runs.runner import Finished, Request
+    from backstory.store import Session, Store
+    from backstory.store.queue import QueuedPrompt
+    from backstory.workspace.run_events import RunEvent
+    from backstory.workspace.scheduler import IfBusy, Scheduler
+
+WAIT_POLL_S = 0.1
+"""How often a prompt that waits for its turn is looked for."""
+TAKE_BACK_S = 3.0
+"""How long the queue is waited for by a person who takes a prompt back."""
+CANCELLED_S = 30.0
+"""How long a runner whose agent was stopped may take to store its run."""
+ORPHANED = "an agent whose backstory was killed"
+"""The holder of a session whose agent lives and whose runner does not: it hands nothing over and runs nothing more."""
+SUMMARY_CHARS = 40
+PARTS_MAX = (1 << 31) - 1
+"""No record has so many parts."""
+
+Outcomes: TypeAlias = "Generator[RunEvent, None, Outcome | None]"
+"""What happens, and how the last turn ended; None where none was run."""
+
+
+class ScheduledTurn(Struct, frozen=True, kw_only=True):
+    """A turn that hooks are called for, while its session is held: ``finished`` is None before it."""
+
+    store: Store
+    session: Session
+    request: Request
+    finished: Finished | None = None
+
+
+class SessionRuns:
+    """Runs and queues the prompts of one session, in the store that it is run in."""
+
+    def __init__(self, scheduler: Scheduler, store: Store, session: Session) -> None:
+        self._scheduler, self._store, self._session = scheduler, store, session
+        self._workspace, self._runner = scheduler.workspace, scheduler.runner
+        self._home, self._report = self._workspace.home, self._workspace.report
+        self._outcomes: dict[str, Outcome] = {}
+        """How each queued prompt ended that was run here, by its uid."""
+        self._is_stuck = False
+        """Whether the first queued prompt could not be run."""
+        self._may_be_queued = False
+        """Whether what was to be queued last may be in the queue."""
+
+    @property
+    def label(self) -> str:
+        """What the session is called in a sentence."""
+        return self._session.shown_number or self._session.uid[:12]
+
+    # submitted ------------------------------------------------------------------------------------------------
+
+    def submit(self, request: Request, options: Options, if_busy: IfBusy) -> Iterator[RunEvent]:
+        """Run a prompt; where the session is busy queue it, wait for its turn, stop what runs, or fail."""
+        lease, holder = self._lease_for(if_busy)
+        if lease is not None:
+            try:
+                yield from self._run_first(lease, request, options)
+                return
+            except SessionBusy:
+                # An agent whose backstory was killed continues: the prompt waits until it is over.
+                if if_busy == "fail":
+                    raise
+                holder = ORPHANED
+        if if_busy != "queue" and not self._is_inside():
+            yield from self._queue_and_wait(request.prompt, options)
+            return
+        prompts, before = self.enqueue([(Kind.FOLLOWUP, request.prompt)], options)
+        if lease is None:
+            lease, holder = self.lease_at_last()
+            if lease is not None:
+                yield from self.run_queue(lease, [prompts[0].uid])
+                return
+        yield from self.queued(prompts, before, holder)
+
+    def _lease_for(self, if_busy: IfBusy) -> tuple[SessionLease | None, str]:
+        """The right to run the session; None where it is busy and that is no reason to fail, and its holder."""
+        if if_busy == "cancel":
+            return self._lease_of_cancelled()
+        try:
+            return self._runner.hold(self._store, self._session, self._patience_s()), ""
+        except SessionBusy as refused:
+            if if_busy == "fail":
+                raise
+            return None, refused.holder
+
+    def _lease_of_cancelled(self) -> tuple[SessionLease | None, str]:
+        """The right to run the session once what runs is stopped, also a run that is only about to begin."""
+        deadline = time.monotonic() + CANCELLED_S
+        while True:
+            stopping.stop(stopping.running(self._home, self._session.uid))
+            try:
+                return self._runner.hold(self._store, self._session, WAIT_POLL_S), ""
+            except SessionBusy as refused:
+                if time.monotonic() > deadline:
+                    return None, refused.holder
+
+    def _run_first(self, lease: SessionLease, request: Request, options: Options) -> Outcomes:
+        """Run a prompt, then what is queued; returns how the prompt ended.
+
+        What was queued before goes first, unless the session's last run was stopped or failed: then it waited for this.
+        """
+        try:
+            goes_last = self._goes_last(lease)
+        except BackstoryError:
+            self._release(lease)
+            raise
+        if goes_last:
+            prompts, _ = self.enqueue([(Kind.FOLLOWUP, request.prompt)], options)
+            return (yield from self.run_queue(lease, [prompts[0].uid]))
+        try:
+            outcome = yield from self._run(lease, request)
+            if outcome == Outcome.COMPLETED:
+                yield from self._run_queued(lease)
+        finally:
+            self._release(lease)
+        if outcome == Outcome.COMPLETED:
+            yield from self._catch_late_ones()
+        yield from self._count_left()
+        return outcome
+
+    def _goes_last(self, lease: SessionLease) -> bool:
+        """Whether something is queued that is to be run before what was submitted now."""
+        if not self._count_queued() or self._runner.next_prompt(lease, self._store, self._session) is None:
+            return False
+        turns = self._store.turns(self._session)
+        return bool(turns) and turns[-1].outcome == Outcome.COMPLETED
+
+    # queued ---------------------------------------------------------------------------------------------------
+
+    def enqueue(self, messages: Sequence[tuple[Kind, str]], options: Options) -> tuple[list[QueuedPrompt], int]:
+        """Queue prompts and messages; returns them, and how many are before them. Raises NotQueuedNow.
+
+        An interrupt takes them out again.
+        """
+        prompts = self._prompts(messages, options)
+        try:
+            before = self._add(prompts)
+            with suppress(BackstoryError), Queue(self._store.path, self._report) as queue:
+                uids = [each.uid for each in queued_prompts(self._home, queue, self._session.uid)]
+                before = uids.index(prompts[0].uid) if prompts[0].uid in uids else 0
+        except KeyboardInterrupt:
+            self._take_back(prompts)
+            raise
+        return prompts, before
+
+    def _prompts(self, messages: Sequence[tuple[Kind, str]], options: Options) -> list[QueuedPrompt]:
+        as_running = self._as_what_runs(options)
+        asked = [(kind, text, as_running if kind == Kind.STEER else options) for kind, text in messages]
+        return new_prompts(self._session.uid, asked, self._workspace.now())
+
+    def _add(self, prompts: Sequence[QueuedPrompt]) -> int:
+        self._may_be_queued = True
+        try:
+            return enqueue(self._store, prompts, self._report)
+        except WaitStopped:
+            self._may_be_queued = False
+            raise
+        except QueueBusy as refused:
+            from backstory.workspace.unsent import command_for
+
+            named = self._workspace.named
+            commands = [command_for(each, self.label, self._home, named) for each in prompts]
+            raise NotQueuedNow(refused, commands) from refused
+
+    def _take_back(self, prompts: Sequence[QueuedPrompt]) -> None:
+        """Take prompts out of the queue again; where that cannot be done now, report how it is done."""
+        if not self._may_be_queued:
+            return
+        try:
+            # Whoever would not wait is not kept waiting.
+            with Queue(self._store.path, self._report, patience_s=TAKE_BACK_S) as queue:
+                queue.remove([each.uid for each in prompts])
+        except BackstoryError as refused:
+            drop = " ".join(each.short_id for each in prompts)
+            self._report(f"The queue: {refused} To take out what was queued: backstory queue drop {drop}")
+
+    def _as_what_runs(self, options: Options) -> Options:
+        """What a message asks for, should it become a run of its own: the same as the run that it is for."""
+        spools = stopping.running(self._home, self._session.uid)
+        run = next((run for spool in spools if (run := spool.run) is not None), None)
+        if run is None:
+            return options
+        return Options(agent=run.agent, model=run.model, permissions=run.permissions, cwd=run.cwd)
+
+    def queued(self, prompts: Sequence[QueuedPrompt], before: int, holder: str) -> Iterator[Queued]:
+        """What was queued, with its place. ``holder`` runs the session; '' where nobody does."""
+        is_here = holder.endswith(f" on {host()}")
+        is_heard = self._is_heard(holder)
+        for position, prompt in enumerate(prompts, before + 1):
+            yield Queued(
+                session=self.label,
+                prompt=prompt,
+                position=position,
+                is_running=bool(holder),
+                holder="" if is_here else holder,
+                is_heard=is_heard,
+            )
+
+    def _is_heard(self, holder: str) -> bool:
+        """Whether an agent works that takes messages meanwhile, and a runner is there to hand them over."""
+        spools = stopping.running(self._home, self._session.uid)
+        runs = [run for spool in spools if (run := spool.run) is not None]
+        return holder not in ("", ORPHANED) and all(agents.load(run.agent).steer is not None for run in runs)
+
+    def take_late(self, lease: SessionLease, prompts: Sequence[QueuedPrompt]) -> list[QueuedPrompt]:
+        """Take what came too late for a run out of the queue again, and release the session; returns what it was."""
+        uids = {each.uid for each in prompts}
+        try:
+            late = [each for each in lease.queue.prompts(self._session.uid) if each.uid in uids]
+            lease.queue.remove([each.uid for each in late])
+        finally:
+            self._release(lease)
+        return late
+
+    # leases ---------------------------------------------------------------------------------------------------
+
+    def _try_lease(self) -> SessionLease | None:
+        """The right to run the session, at once; None when somebody runs it."""
+        try:
+            return self._runner.hold(self._store, self._session, 0.0)
+        except (SessionBusy, SessionElsewhere):
+            return None
+
+    def lease_at_last(self) -> tuple[SessionLease | None, str]:
+        """The right to run the session when something was queued for it; None where it runs, and its holder.
+
+        The holder may have looked for the last time before that, or may not be there to run anything.
+        """
+        try:
+            lease = self._runner.hold(self._store, self._session, self._patience_s())
+        except SessionBusy as refused:
+            return None, refused.holder
+        except SessionElsewhere:
+            return None, self._owner_elsewhere()
+        if self._is_at_work():
+            lease.release()
+            return None, ORPHANED
+        return lease, ""
+
+    def _patience_s(self) -> float:
+        """How long the session is waited for: while an agent works there is no use in it."""
+        return 0.0 if self._is_at_work() else LOCK_S
+
+    def _owner_elsewhere(self) -> str:
+        owner = None
+        with suppress(QueueBusy), Queue(self._store.path, self._report) as queue:
+            owner = queue.owner(self._session.uid)
+        return "another machine" if owner is None else f"process {owner.pid} on {owner.host}"
+
+    def _release(self, lease: SessionLease) -> None:
+        trouble = lease.trouble
+        lease.release()
+        if trouble is not None:
+            self._report(f"The queue: {trouble}")
+
+    def _is_at_work(self) -> bool:
+        return bool(stopping.running(self._home, self._session.uid))
+
+    def _is_inside(self) -> bool:
+        """Whether we are part of what runs: it would wait for us, and we for it."""
+        ours = self._workspace.environ.get(MARKER)
+        return any(spool.folder.name == ours for spool in stopping.running(self._home, self._session.uid))
+
+    # waiting --------------------------------------------------------------------------------------------------
+
+    def _queue_and_wait(self, text: str, options: Options) -> Iterator[RunEvent]:
+        """Queue a prompt and wait until it was run, here or by another process.
+
+        An interrupt takes it out of the queue again, whenever it comes.
+        """
+        (prompt,) = self._prompts([(Kind.FOLLOWUP, text)], options)
+        try:
+            self._add([prompt])
+            yield from self._wait_for(prompt)
+        except KeyboardInterrupt:
+            self._take_back([prompt])
+            raise
+
+    def _wait_for(self, prompt: QueuedPrompt) -> Iterator[RunEvent]:
+        while not self._store.has_run(self._session.uid, prompt.uid):
+            is_there = self._is_queued(prompt.uid) or self._is_running(prompt.uid)
+            if not is_there and not self._store.has_run(self._session.uid, prompt.uid):
+                yield Notice("It was taken out of the queue.", is_failure=True)
+                return
+            lease = self._try_lease()
+            if lease is not None:
+                outcome = yield from self._run_up_to(lease, prompt)
+                if prompt.uid in self._outcomes or self._is_stuck:
+                    return
+                if outcome == Outcome.CANCELLED:
+                    raise KeyboardInterrupt
+            yield Waiting(session=self.label, prompt=prompt)
+            time.sleep(WAIT_POLL_S)
+        yield from self._show_stored(prompt)
+
+    def _run_up_to(self, lease: SessionLease, prompt: QueuedPrompt) -> Outcomes:
+        """Run what is queued, this prompt last, unless an agent whose backstory was killed is still at work."""
+        try:
+            return (yield from self.run_queue(lease, [prompt.uid]))
+        except SessionBusy:
+            return None
+
+    def _is_queued(self, uid: str) -> bool:
+        try:
+            with Queue(self._store.path, self._report) as queue:
+                return queue.has(uid)
+        except QueueBusy:
+            # Nobody takes it out while the queue is locked.
+            return True
+
+    def _is_running(self, turn_uid: str) -> bool:
+        return any(spool.folder.name == turn_uid for spool in list_spools(self._home / SPOOLS))
+
+    def _show_stored(self, prompt: QueuedPrompt) -> Iterator[RunEvent]:
+        """A turn that another process has run."""
+        turn = next(each for each in self._store.turns(self._session) if each.uid == prompt.uid)
+        tools, error = 0, None
+        for stored in self._store.events(self._session, after=(turn.first_seq, PARTS_MAX)):
+            if stored.seq > turn.last_seq:
+                break
+            yield Shown([stored.event])
+            tools += isinstance(stored.event, model.ToolCall)
+            error = stored.event.message if isinstance(stored.event, model.Error) else error
+        error = None if turn.outcome == Outcome.COMPLETED else error
+        cost = self._cost(turn)
+        yield Ended(
+            session=self._session, turn=turn, number=None, tools=tools, error=error, cost=cost, is_asked=True,
+            was_elsewhere=True,
+        )  # fmt: skip
+
+    # one after the other --------------------------------------------------------------------------------------
+
+    def run_queue(self, lease: SessionLease, asked: Sequence[str] = ()) -> Outcomes:
+        """Run what is queued; returns how the last of ``asked`` ended, else the last one.
+
+        What is wrong with one of ``asked`` is raised, and they are queued no more: who queued them learns it at once.
+        """
+        try:
+            are_good = yield from self._run_queued(lease, asked)
+        finally:
+            self._release(lease)
+        if are_good:
+            yield from self._catch_late_ones(asked)
+        yield from self._count_left()
+        if asked and not self._outcomes and not self._count_queued():
+            yield Notice(f"{self.label}: another process has run it.")
+        ended = [self._outcomes[uid] for uid in asked if uid in self._outcomes] or list(self._outcomes.values())
+        return ended[-1] if ended else None
+
+    def _run_queued(self, lease: SessionLease, asked: Sequence[str] = ()) -> Generator[RunEvent, None, bool]:
+        """Run what is queued, up to the first that does not end well; returns whether all did."""
+        self._is_stuck = False
+        while (prompt := (yield from self._next(lease, asked))) is not None:
+            try:
+                request = request_for(
+                    self._workspace, self._store, self._session, prompt.content, prompt.options, prompt.uid
+                )
+                outcome = yield from self._run(lease, request, prompt, is_asked=prompt.uid in asked)
+            except BackstoryError as refused:
+                if prompt.uid in asked:
+                    lease.queue.remove([uid for uid in asked if uid not in self._outcomes])
+                    raise
+                yield self._stuck(prompt, str(refused))
+                return False
+            self._outcomes[prompt.uid] = outcome
+            if outcome != Outcome.COMPLETED:
+                return False
+        return not self._is_stuck
+
+    def _next(self, lease: SessionLease, asked: Sequence[str]) -> Generator[RunEvent, None, QueuedPrompt | None]:
+        """What is to be run next; nothing for a session that was removed, and nothing that was run here before."""
+        try:
+            if self._store.is_forgotten(self._session.uid):
+                lease.queue.remove([each.uid for each in lease.queue.prompts(self._session.uid)])
+                return None
+            prompt = self._runner.next_prompt(lease, self._store, self._session)
+        except BackstoryError as refused:
+            if asked:
+                raise
+            self._is_stuck = True
+            yield Notice(f"The queued prompt could not be run: {refused}", is_failure=True)
+            return None
+        if prompt is not None and prompt.uid in self._outcomes:
+            yield self._stuck(prompt, "It ran, but could not be removed from the queue.")
+            return None
+        return prompt
+
+    def _stuck(self, prompt: QueuedPrompt, why: str) -> Notice:
+        self._is_stuck = True
+        text = " ".join(prompt.content.split())
+        summary = text if len(text) <= SUMMARY_CHARS else f"{text[: SUMMARY_CHARS - 1]}…"
+        return Notice(
+            f'The first queued prompt could not be run: "{summary}". {why} To drop it: backstory queue drop '
+            f"{prompt.short_id}",
+            is_failure=True,
+        )
+
+    def _run(
+        self, lease: SessionLease, request: Request, prompt: QueuedPrompt | None = None, *, is_asked: bool = True
+    ) -> Generator[RunEvent, None, Outcome]:
+        number = self._store.turn_count(self._session) + 1
+        yield Started(session=self._session, number=number, agent=request.agent, prompt=prompt)
+        turn = ScheduledTurn(store=self._store, session=self._session, request=request)
+        for before in self._scheduler.before_turn:
+            before(turn)
+        finished = yield from self._followed(lease, request)
+        turn = ScheduledTurn(store=self._store, session=self._session, request=request, finished=finished)
+        for after in self._scheduler.after_turn:
+            after(turn)
+        yield self._ended(finished, request, is_asked=is_asked)
+        if finished.moved is not None:
+            yield Notice(finished.moved)
+        if finished.waits is not None:
+            yield Notice(
+                f"The run is kept, but not stored yet: {finished.waits} The next command of backstory stores it."
+            )
+        return Outcome(finished.turn.outcome or Outcome.CRASHED)
+
+    def _followed(self, lease: SessionLease, request: Request) -> Generator[RunEvent, None, Finished]:
+        """A run as it comes, also where nobody follows it to its end: then it is left to its agent."""
+        with closing(self._runner.run_held(lease, self._store, self._session, request)) as run:
+            while True:
+                try:
+                    came = next(run)
+                except StopIteration as over:
+                    finished: Finished = over.value
+                    return finished
+                yield Steered(message=came) if isinstance(came, UserMessage) else came
+
+    def _ended(self, finished: Finished, request: Request, *, is_asked: bool) -> Ended:
+        turn = finished.turn
+        return Ended(
+            session=self._session,
+            turn=turn,
+            number=None if finished.waits or finished.moved else self._number_of(turn.uid),
+            tools=finished.tools,
+            error=finished.error,
+            cost=self._cost(turn),
+            is_asked=is_asked,
+            refused=tuple(finished.refused),
+            permissions=request.permissions,
+            context_chars=finished.context_chars,
+            context_max=request.context_chars,
+        )
+
+    def _cost(self, turn: model.Turn) -> Cost:
+        """What a run cost. A file of prices that cannot be read does not spoil what was run."""
+        if turn.cost_usd is not None:
+            return of_turn(turn, PriceTable(Prices()))
+        try:
+            return of_turn(turn, price_table(self._store.prices_file))
+        except ConfigBroken as broken:
+            self._report(str(broken))
+            return of_turn(turn, PriceTable(Prices()))
+
+    def _number_of(self, uid: str) -> int | None:
+        """The number of a turn in its session; None for one that is not there."""
+        with suppress(BackstoryError):
+            uids = [turn.uid for turn in self._store.turns(self._session)]
+            return uids.index(uid) + 1 if uid in uids else None
+        return None
+
+    def _catch_late_ones(self, asked: Sequence[str] = ()) -> Iterator[RunEvent]:
+        """Run what came between the last look and the release of the session; its sender took it for busy."""
+        while self._count_queued():
+            lease = self._try_lease()
+            if lease is None:
+                return
+            try:
+                are_good = yield from self._run_queued(lease, asked)
+            finally:
+                self._release(lease)
+            if not are_good:
+                return
+
+    def _count_left(self) -> Iterator[Notice]:
+        try:
+            with Queue(self._store.path, self._report) as queue:
+                left = len(queued_prompts(self._home, queue, self._session.uid))
+        except BackstoryError:
+            # Whoever queues something, or asks for the queue, is told.
+            return
+        if left:
+            yield Notice(still_queued(left, self.label))
+
+    def _count_queued(self) -> int:
+        try:
+            with Queue(self._store.path, self._report) as queue:
+                return len(queue.prompts(self._session.uid))
+        except BackstoryError:
+            return 0
+
+
+def still_queued(left: int, session: str) -> str:
+    """How many prompts are still queued for a session, and what can be done with them."""
+    them = "them" if left > 1 else "it"
+    return (
+        f"{left} queued prompt{'s' * (left != 1)} left for {session}: `backstory queue run {session}` runs {them}, "
+        f"`backstory queue clear {session}` drops {them}."
+    )
