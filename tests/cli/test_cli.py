@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from backstory import __version__, errors
 from backstory.cli import COMMANDS
+from backstory.cli.event_view import SHOWN_CHARS_MAX
 from backstory.cli.search_command import NOTHING_FOUND
-from backstory.cli.show_command import SHOWN_CHARS_MAX
 from backstory.config import SETTINGS
 from backstory.search.query import find
 from backstory.store import Filter, open_store

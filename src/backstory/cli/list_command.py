@@ -9,6 +9,7 @@ import click
 
 from backstory import agents
 from backstory.cli import output
+from backstory.cli.marks import OUTCOMES, RUNNING, origin_mark
 from backstory.cli.options import AGENT, json_option, store_option
 from backstory.derive.naming import NO_PROMPT
 from backstory.errors import RunUnreadable
@@ -25,15 +26,6 @@ if TYPE_CHECKING:
 PROJECT_COLUMNS = 20
 NAME_COLUMNS_LEAST = 30
 """A terminal that has fewer for the name is given fewer columns beside it."""
-RUNNING = "running"
-"""In place of how its last turn ended, for a session that is running."""
-MARKS = {
-    "completed": ("✓", "green"),
-    "failed": ("✗", "red"),
-    "cancelled": ("■", "yellow"),
-    "crashed": ("!", "red"),
-    RUNNING: ("●", "cyan"),
-}
 HEADS = ("", "SESSION", "NAME", "AGENT", "PROJECT", "LAST ACTIVE", "TURNS", "TIME", "COST")
 NAME = 2
 LAYOUTS = (tuple(range(9)), (0, 1, 2, 3, 4, 5, 6), (0, 1, 2, 3, 5, 6), (0, 1, 2, 3, 5), (0, 1, 2, 5), (0, 1, 2))
@@ -115,7 +107,7 @@ def _row(session: ListedSession) -> tuple[str, ...]:
     return (
         _mark(session)[0],
         session.label,
-        f"{mark_of(session.elsewhere, is_conflict=session.is_conflict)}{session.heading or NO_PROMPT}",
+        f"{origin_mark(session.elsewhere, is_conflict=session.is_conflict)}{session.heading or NO_PROMPT}",
         ", ".join(session.agents),
         _project(session.project_name),
         output.local(session.last_active) or output.UNKNOWN,
@@ -126,7 +118,7 @@ def _row(session: ListedSession) -> tuple[str, ...]:
 
 
 def _mark(session: ListedSession) -> tuple[str, str]:
-    return MARKS.get(RUNNING if session.is_running else session.outcome or "", ("", ""))
+    return OUTCOMES.get(RUNNING if session.is_running else session.outcome or "", ("", ""))
 
 
 def _project(name: str) -> str:
@@ -135,11 +127,6 @@ def _project(name: str) -> str:
         return name
     named = name if output.columns(name) <= PROJECT_COLUMNS else name.rpartition("/")[2]
     return output.one_line(named, PROJECT_COLUMNS)
-
-
-def mark_of(elsewhere: str | None, *, is_conflict: bool) -> str:
-    """What stands before a session that people elsewhere made, or that claims to be one of ours."""
-    return "[conflict] " if is_conflict else "[from elsewhere] " if elsewhere is not None else ""
 
 
 def _report_elsewhere(app: App) -> None:

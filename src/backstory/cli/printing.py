@@ -8,7 +8,7 @@ import msgspec
 
 from backstory import model
 from backstory.cli import output
-from backstory.cli.list_command import MARKS
+from backstory.cli.marks import OUTCOMES
 from backstory.conversation.compact import without_wrapping
 from backstory.derive.essence import without_terminal_codes
 from backstory.derive.notices import why
@@ -154,7 +154,7 @@ class _TextPrinter:
             case model.ToolResult():
                 self._result(event)
             case _:
-                from backstory.cli.show_command import event_lines
+                from backstory.cli.event_view import event_lines
 
                 self._error = event.message if isinstance(event, model.Error) else self._error
                 self._end_line()
@@ -175,7 +175,7 @@ class _TextPrinter:
 
     def _call_line(self, mark: str, call: model.ToolCall) -> str:
         """A call, so that its result has room behind it."""
-        from backstory.cli.show_command import call_words  # a run without calls needs none of it
+        from backstory.cli.event_view import call_words  # a run without calls needs none of it
 
         name = output.one_line(call.tool_name, NAME_COLUMNS)
         room = max(output.width() * 6 // 10 - output.columns(name) - 5, TOLD_COLUMNS_LEAST)
@@ -243,7 +243,7 @@ class _TextPrinter:
         )
 
     def _conclude(self, session: Session, number: int | None, turn: model.Turn, told: str) -> None:
-        mark = MARKS.get(turn.outcome or "", MARKS["crashed"])
+        mark = OUTCOMES.get(turn.outcome or "", OUTCOMES["crashed"])
         name = output.session_name(session) + (f" turn {number}" if number else "")
         if self._is_shown:
             output.talk_apart()

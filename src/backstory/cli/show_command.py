@@ -13,15 +13,14 @@ from backstory import agents, model
 from backstory.agents import bounded
 from backstory.cli import output, record_view
 from backstory.cli.app import now_ms
-from backstory.cli.list_command import MARKS, mark_of
+from backstory.cli.event_view import event_lines
+from backstory.cli.marks import OUTCOMES, origin_mark
 from backstory.cli.options import json_option, one_session, session_option, sessions_starting, store_option
 from backstory.cli.points import find
-from backstory.conversation.compact import compact_event, without_wrapping
+from backstory.conversation.compact import compact_event
 from backstory.conversation.pairing import results_below_calls, told_once
-from backstory.derive.essence import changed_lines, essence, is_path, without_terminal_codes
 from backstory.derive.index_text import char_len
 from backstory.derive.naming import NO_PROMPT
-from backstory.derive.notices import noted, why
 from backstory.derive.pricing import UNKNOWN, Cost
 from backstory.errors import BackstoryError, RecordNotFound, TurnNotFound
 from backstory.export.full_form import FullForms
@@ -46,20 +45,10 @@ if TYPE_CHECKING:
 
 WINDOW = 500
 """So many events are read at once; nothing of the store is held while they are printed."""
-RESULT_LINES = 6
-CHANGED_LINES = 6
-"""Of an edit so many lines are shown without ``--full``."""
-_COLOURS = {"+": "green", "-": "red"}
-EMPTY_NOTICES = frozenset({"No response requested."})
-"""What an agent notes in place of an answer that nobody asked for."""
-OF_HELPERS = ("subagent", "message from ")
-"""How notes of what helpers are told and say begin."""
 NEIGHBOURS = 2
 """So many records before and after the one that is asked for."""
 RECORDS_BEFORE = 100
 """So far back a record's call and its neighbours are looked for."""
-SHOWN_CHARS_MAX = 20_000
-"""Of a longer text only the beginning is shown without ``--full``."""
 
 
 @click.command("show")
@@ -371,7 +360,7 @@ def _head(found: Found) -> Iterator[str]:
     money = output.money(cost) if cost.low_usd is not None else ""
     facts = [session.uid, ", ".join(session.agents), where, session.branch, _count(session.turns), money]
     yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
-    if mark := mark_of(session.elsewhere, is_conflict=found.is_conflict):
+    if mark := origin_mark(session.elsewhere, is_conflict=found.is_conflict):
         yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), fg="yellow")
     if session.parent_uid:
         yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
@@ -457,7 +446,7 @@ def _turn_line(number: int, turn: Turn, turn_cost: Cost) -> str:
     tokens = turn.tokens
     used = [] if tokens.output is None else [f"{_input_tokens(tokens)} in, {_output_tokens(turn)} out"]
     cost = [] if turn_cost.low_usd is None else [output.money(turn_cost)]
-    mark, colour = MARKS.get(turn.outcome or "", ("", "white"))
+    mark, colour = OUTCOMES.get(turn.outcome or "", ("", "white"))
     facts = [turn.agent, turn.model, output.local(turn.started), output.duration(turn.duration_ms), *used, *cost]
     how = "" if turn.outcome in (None, model.Outcome.COMPLETED) else f" {turn.outcome}"
     title = f"── turn {number} " + output.style(mark + how, fg=colour)
@@ -473,149 +462,3 @@ def _input_tokens(tokens: model.Tokens) -> str:
 
 def _output_tokens(turn: Turn) -> str:
     return f"{'≥ ' if turn.tokens_source == model.PARTIAL else ''}{turn.tokens.output or 0:,}"
-
-
-def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.ToolCall | None = None) -> Iterator[str]:
-    """An event as lines for a terminal, with its record's number if it has one yet.
-
-    ``answered``: the call that a result belongs to, where it does not stand right above; or a helper's words.
-    """
-    at = "      " if seq is None else output.style(f"@{seq:<5}", dim=True)
-    match event:
-        case model.UserMessage():
-            yield from _block(at, "❯", event.content, full=full, fg="cyan", bold=True)
-        case model.AssistantText():
-            yield from _block(at, " ", event.text, full=full)
-        case model.Thinking():
-            yield from _block(at, "~", event.text, full=full, dim=True)
-        case model.ToolCall():
-            yield from _call_lines(at, event, full=full)
-        case model.ToolResult():
-            yield from _result_lines(at, event, answered, full=full)
-        case model.Error():
-            message = event.message if full else why(event.message)
-            yield from _block(at, "!", without_terminal_codes(message), full=full, fg="red")
-        case model.Compacted():
-            yield from _block(at, "≡", event.summary if full else "context compacted", full=full, fg="magenta")
-        case model.Hook(output=text) if text in EMPTY_NOTICES and not full:
-            return
-        case model.Complete() | model.Init():
-            return
-        case model.Plan():
-            yield from _noted(at, f"Plan: {event.name}", event.content, None)
-        case model.Hook(name=name, output=text) if full or name.startswith(OF_HELPERS):
-            yield from _noted(at, _hook_head(name, answered), text, full)
-        case model.Command(name=name, output=text) if text.strip() and name:
-            yield from _noted(at, f"Command: {name}", text, full)
-        case model.Command(output=text) if text.strip():
-            # What it printed is a record of its own with most agents, and stands below it then.
-            printed = text if full else without_wrapping(text)
-            yield from _result_lines(at, model.ToolResult(content=printed.strip("\n")), None, full=full)
-        case model.Retry() if not full:
-            yield _retry_line(at, event)
-        case model.Hook() if not full:
-            yield from _told(at, "Hook", f"{event.name} · {noted(event.output)}")
-        case _:
-            yield from _told(at, event.kind, " ".join(str(value) for value in msgspec.to_builtins(event).values()))
-
-
-def _hook_head(name: str, answered: model.ToolCall | None) -> str:
-    # What a subagent was asked and answered is no hook's word to the person reading.
-    head = f"{name[:1].upper()}{name[1:]}" if name.startswith(OF_HELPERS) else f"Hook: {name}"
-    about = f": {call_words(answered, output.width() - 12 - len(head))}" if answered else ""
-    return head + about
-
-
-def _told(at: str, head: str, text: str) -> Iterator[str]:
-    """A line that says what stands beside the conversation, as far as it fits; nothing of what says nothing."""
-    words = without_terminal_codes(text).strip()
-    if words:
-        yield f"{at} {output.style(f'{head}: {output.one_line(words, output.width() - 20)}', dim=True)}"
-
-
-def _retry_line(at: str, retry: model.Retry) -> str:
-    """Why a request failed, as far as it fits, and which try comes next."""
-    of = f" of {retry.attempts_max}" if retry.attempts_max else ""
-    again = f"trying again, {retry.attempt}{of}" if retry.attempt else "trying again"
-    room = output.width() - 11 - len(again)
-    reason = output.one_line(without_terminal_codes(why(retry.message)).strip() or "no answer", room)
-    return f"{at} {output.style(f'↻ {reason}, {again}', dim=True)}"
-
-
-def _noted(at: str, head: str, text: str, full: bool | None) -> Iterator[str]:
-    """What stands beside the conversation: a line that says what it is, and its text, or the beginning of it."""
-    yield f"{at} {output.style(output.one_liner(head), dim=True)}"
-    lines = without_terminal_codes(text).strip("\n").split("\n")
-    shown = lines[:RESULT_LINES] if full is False else lines
-    begun, left = _begun("\n".join(shown), full=bool(full))
-    if begun:
-        yield from _indented(begun, dim=True)
-    yield from left
-    if len(shown) < len(lines):
-        yield output.style(f"         (+{len(lines) - len(shown)} more)", dim=True)
-
-
-def _call_lines(at: str, call: model.ToolCall, *, full: bool) -> Iterator[str]:
-    yield f"{at} {output.style('●', fg='blue')} {_named(call)}"
-    changed = list(changed_lines(call))
-    shown = changed if full else changed[:CHANGED_LINES]
-    for sign, line in shown:
-        text = line if full else output.one_line(line, output.width() - 11, keep_blanks=True)
-        # What has no sign is the name of the file whose lines come next.
-        yield f"         {output.style(f'{sign} {text}', fg=_COLOURS[sign]) if sign else text}"
-    if left := sum(bool(sign) for sign, _ in changed[len(shown) :]):
-        yield output.style(f"         (+{left} more changed; --full shows them)", dim=True)
-    if full:
-        yield from _indented(msgspec.json.format(msgspec.json.encode(call.input), indent=2).decode())
-
-
-def _named(call: model.ToolCall) -> str:
-    """A call in a line: its tool, and what it is about."""
-    name = output.one_liner(call.tool_name)
-    return f"{output.style(name, bold=True)} {call_words(call, output.width() - 12 - len(name))}".rstrip()
-
-
-def call_words(call: model.ToolCall, room: int) -> str:
-    """What a call is about in at most so many columns; of a path the end says most."""
-    words = without_terminal_codes(essence(call))
-    return output.end_of_line(words, room) if is_path(call) else output.one_line(words, room)
-
-
-def _result_lines(at: str, result: model.ToolResult, answered: model.ToolCall | None, *, full: bool) -> Iterator[str]:
-    if answered is not None:
-        yield f"{at} {output.style('↳', fg='blue')} {_named(answered)}"
-        at = "      "
-    content = without_terminal_codes(result.content) or "(nothing)"
-    lines = [line.removesuffix("\r") for line in content.split("\n")]
-    shown = lines if full else lines[:RESULT_LINES]
-    text, left = _begun("\n".join(shown), full=full)
-    how: dict[str, Any] = {"fg": "red"} if result.is_error else {"dim": True}
-    first, *rest = text.split("\n")
-    yield f"{at}   {output.style(first, **how)}".rstrip()
-    for line in rest:
-        yield f"         {output.style(line, **how)}"
-    yield from left
-    if len(shown) < len(lines):
-        yield output.style(f"         (+{len(lines) - len(shown)} more)", dim=True)
-
-
-def _begun(text: str, *, full: bool) -> tuple[str, list[str]]:
-    """A text, or of a long one the beginning, and a line that says how much is left."""
-    if full or len(text) <= SHOWN_CHARS_MAX:
-        return text, []
-    left = f"         (+{len(text) - SHOWN_CHARS_MAX:,} more characters; --full shows them)"
-    return text[:SHOWN_CHARS_MAX], [output.style(left, dim=True)]
-
-
-def _block(at: str, mark: str, text: str, *, full: bool, **how: Any) -> Iterator[str]:
-    text, left = _begun(text.strip("\n"), full=full)
-    first, *rest = text.split("\n")
-    yield f"{at} {output.style(f'{mark} {first}', **how)}"
-    for line in rest:
-        yield f"         {output.style(line, **how)}"
-    yield from left
-
-
-def _indented(text: str, **how: Any) -> Iterator[str]:
-    for line in text.split("\n"):
-        yield f"         {output.style(line, **how)}"
