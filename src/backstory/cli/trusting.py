@@ -10,12 +10,10 @@ from backstory.cli import output
 from backstory.errors import BackstoryError, NotConfirmed, NotTrusted, StoreIsMachines
 from backstory.ids import session_identity
 from backstory.projects.trust import Verdict
-from backstory.store import Taken
 from backstory.workspace.writable import hold_queue
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.ingest.report import Problem
     from backstory.store import Store
 
 
@@ -107,50 +105,3 @@ def _tell_home(app: App, store: Store) -> None:
             home.mark_elsewhere([uid for uid in uids if session_identity(uid) not in known], str(store.path))
     except BackstoryError as refused:
         output.talk(f"The machine's store does not have all of it: {refused}")
-
-
-def take_elsewhere(app: App) -> list[Problem]:
-    """Have the machine's store hold what this project's store from elsewhere has and it lacks; gives what it has not.
-
-    The store is not trusted by that, and nothing that is known here is changed.
-    """
-    store, home = app.project_store, app.machine_store
-    if not store.is_elsewhere or not store.exists:
-        return []
-    from backstory.ingest.report import Problem
-
-    try:
-        if app.workspace.verdict() == Verdict.MACHINE:
-            return []
-    except BackstoryError as refused:
-        # Of one that is known the exchange with projects told already.
-        return [] if app.known_projects.is_noted(store.path) else [Problem(str(store.path), str(refused))]
-    told = Taken(elsewhere=str(store.path), project=app.project_key, folder=str(app.project_folder))
-    taken, problems, conflicts = 0, list[Problem](), list[str]()
-    for uid in _uids(store, problems):
-        if uid in app.conflicts:
-            conflicts.append(uid)
-        elif not home.origins([uid]):
-            try:
-                is_taken = home.take_elsewhere(store, uid, told)
-            except BackstoryError as refused:
-                problems.append(Problem(f"{store.path}: {uid}", str(refused)))
-            else:
-                taken += is_taken
-                conflicts += [] if is_taken else [uid]
-    if taken:
-        output.talk(f"{taken} taken from {store.path}, which came from elsewhere: they are marked so.")
-    if conflicts:
-        what = f"{len(conflicts)} in conflict, not touched: known here from another place: {', '.join(conflicts)}"
-        problems.append(Problem(str(store.path), what))
-    return problems
-
-
-def _uids(store: Store, problems: list[Problem]) -> list[str]:
-    from backstory.ingest.report import Problem
-
-    try:
-        return store.uids()
-    except BackstoryError as refused:
-        problems.append(Problem(str(store.path), str(refused)))
-        return []

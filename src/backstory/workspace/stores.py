@@ -38,6 +38,10 @@ class Stores:
         self.home, self.folder, self.named = home, folder, named
         self._now = now
 
+    def now(self) -> int:
+        """The time, in ms since 1970."""
+        return self._now()
+
     def close(self) -> None:
         """Let go of the stores that were opened."""
         for name in ("project_store", "home_store", "machine_store"):
