@@ -378,6 +378,15 @@ class BadTime(BackstoryError):
         )
 
 
+class Cancelled(BackstoryError):
+    """Somebody ended a question before its answer was found."""
+
+    exit_code = 130
+
+    def __init__(self) -> None:
+        super().__init__("The search was cancelled before it was finished. Repeat it for the whole answer.")
+
+
 class NotConfirmed(BackstoryError):
     """A question that had to be answered yes was not."""
 

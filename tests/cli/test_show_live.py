@@ -85,7 +85,7 @@ def test_a_killed_backstory_leaves_the_whole_of_what_arrived_to_be_shown(bench: 
         told = shown(bench)
         assert "first" in told
         assert "half an ans" in told
-        assert "1 record that is not understood" in told
+        assert "1 record of an unknown kind" in told
         assert "not JSON" in shown(bench, "--full")
         assert "over; it waits to be stored" in told
 

@@ -34,6 +34,9 @@ class Place:
         self.conflicts = set[str]()
         self.known_projects = KnownProjects(self.home, self.machine_store, clock)
 
+    def now(self) -> int:
+        return self.clock()
+
     def store_of(self, project: str) -> Store:
         return open_store(self.project_folder.with_name(project) / ".backstory" / "sessions.bks", now=self.clock)
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from backstory.bounds import iso
 
@@ -13,6 +16,17 @@ if TYPE_CHECKING:
     from backstory.model import Event
     from backstory.store import StoredEvent
     from backstory.store.events import OutlinedEvent
+
+
+class Form(Enum):
+    """How much of an event is read."""
+
+    COMPACT = "compact"
+    """What lists and lines need of it."""
+    WORDS = "words"
+    """That, but a call whole if the compact form says nothing of what it is about."""
+    FULL = "full"
+    """Everything, read again from the bytes that are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +44,7 @@ class OutlineEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One event of a session, in compact form."""
+    """One event of a session, in the form that was asked for."""
 
     outline: OutlineEntry
     event: Event
@@ -58,3 +72,22 @@ def as_json(entry: OutlineEntry) -> dict[str, Any]:
         "kind": entry.kind,
         "char_len": entry.chars,
     }
+
+
+def event_as_json(entry: Entry) -> dict[str, Any]:
+    """An event as ``show --json`` prints it: where it stands, then its own fields."""
+    return _with_fields(as_json(entry.outline), entry.event)
+
+
+def live_event_as_json(event: Event, turn: int, *, full: bool) -> dict[str, Any]:
+    """An event of a run that is not stored yet, likewise: without a number, which the store will give it."""
+    from backstory.conversation.compact import compact_event
+    from backstory.derive.index_text import char_len
+
+    head = {"seq": None, "part": None, "turn": turn, "at": None, "kind": event.kind, "live": True}
+    return _with_fields(head | {"char_len": char_len(event)}, event if full else compact_event(event))
+
+
+def _with_fields(head: dict[str, Any], event: Event) -> dict[str, Any]:
+    fields = msgspec.to_builtins(event)
+    return head | {name: fields[name] for name in fields if name not in head}

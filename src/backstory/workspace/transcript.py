@@ -1,0 +1,84 @@
+"""A session as it is read from its beginning: its turns, and what its live runs add to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from backstory.bounds import iso
+
+if TYPE_CHECKING:
+    from backstory.derive.pricing import Cost
+    from backstory.model import Turn
+    from backstory.runs.live import LiveRun
+    from backstory.workspace.located import LocatedSession
+
+RUNNING = "running"
+WAITING = "waiting"
+"""The states of a turn that no store has yet: its agent runs; it is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedTurn:
+    """One turn of a session. ``number`` counts from 1."""
+
+    number: int
+    turn: Turn
+    cost: Cost
+    is_rewound: bool = False
+    """Whether a rewind or another branch left it behind."""
+    removed: int | None = None
+    """When a person removed its branch, in ms since 1970."""
+    shown_in: str | None = None
+    """The uid of the session that shows what happened in it, where it is a run of that one."""
+    live: str | None = None
+    """RUNNING or WAITING; None once it is stored."""
+    pid: int | None = None
+    """The process of its agent, while that runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """A session's turns at one moment. ``live``: its runs that are not stored yet, by their turns' numbers."""
+
+    located: LocatedSession
+    turns: tuple[ListedTurn, ...]
+    live: dict[int, LiveRun]
+
+
+def live_turn(number: int, run: LiveRun, cost: Cost) -> ListedTurn:
+    """The turn of a run that is not stored yet."""
+    state = RUNNING if run.is_running else WAITING
+    return ListedTurn(number=number, turn=run.turn, cost=cost, live=state, pid=run.pid)
+
+
+def as_json(listed: ListedTurn) -> dict[str, Any]:
+    """A turn as ``show --json`` prints it; of a live one also its state, and no place among the records."""
+    turn, cost = listed.turn, listed.cost
+    fields = {
+        "number": listed.number,
+        "uid": turn.uid,
+        "seq": turn.first_seq if listed.live is None else None,
+        "last_seq": turn.last_seq if listed.live is None else None,
+        "parent": turn.parent_uid,
+        "parent_seq": turn.parent_seq,
+        "agent": turn.agent,
+        "model": turn.model,
+        "prompt": turn.prompt,
+        "started": iso(turn.started),
+        "ended": iso(turn.ended),
+        "outcome": turn.outcome,
+        "stop_reason": turn.stop_reason,
+        "duration_ms": turn.duration_ms,
+        "api_latency_ms": turn.api_latency_ms,
+        "tokens": turn.tokens,
+        "tokens_source": turn.tokens_source,
+        "cost_usd": cost.usd,
+        "cost_source": turn.cost_source,
+        "cost_kind": cost.kind,
+        "low_usd": cost.low_usd,
+        "high_usd": cost.high_usd,
+    }
+    if listed.live is not None:
+        return fields | {"live": listed.live, "pid": listed.pid}
+    return fields | {"rewound": listed.is_rewound, "removed": iso(listed.removed), "shown_in": listed.shown_in}
