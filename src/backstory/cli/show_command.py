@@ -86,22 +86,22 @@ def command(
             for number, run in live.items()
             for event in run.events()
         )
-        head = _head_as_json(app.reader, transcript, shown)
+        head = _head_as_json(transcript, shown)
         output.json_lines(head, "events", chain(map(entries.event_as_json, events), more))
         return
-    lines = _lines(app.reader, transcript, events, whole=turn is None, full=full, thinking=thinking or full)
+    lines = _lines(transcript, events, whole=turn is None, full=full, thinking=thinking or full)
     by_number = {each.number: each for each in shown}
     coming = (_live_lines(by_number[number], run, full=full, thinking=thinking or full) for number, run in live.items())
     output.pages(chain(lines, chain.from_iterable(coming)))
 
 
-def _head_as_json(reader: Reader, transcript: Transcript, shown: Sequence[ListedTurn]) -> dict[str, Any]:
+def _head_as_json(transcript: Transcript, shown: Sequence[ListedTurn]) -> dict[str, Any]:
     found = transcript.located
     children = [
         {"uid": child.uid, "relation": child.relation, "turns": child.turns}
         for child in found.store.children(found.session)
     ]
-    session = sessions.as_json(reader.session(found.store, found.session)) | {"children": children}
+    session = sessions.as_json(transcript.session) | {"children": children}
     return {"session": session, "turns": [turns.as_json(each) for each in shown]}
 
 
@@ -161,17 +161,17 @@ def _with_words(reader: Reader, found: LocatedSession, entry: Entry) -> Event:
     return reader.full(found, entry) if is_bare else entry.event
 
 
-def _head(reader: Reader, found: LocatedSession) -> Iterator[str]:
+def _head(transcript: Transcript) -> Iterator[str]:
     """What a session is called, and what is known of it as a whole."""
-    session = reader.session(found.store, found.session)
+    session, found = transcript.session, transcript.located
     called = f"{session.number or ''} {session.heading or NO_PROMPT}".strip()
     yield output.style(output.one_line(called, output.width()), bold=True)
     where = session.project or session.cwd or found.session.worktree
     money = output.money(session.cost) if session.cost.low_usd is not None else ""
-    turns = output.counted(found.session.turns, "turn")
+    turns = output.counted(session.turns, "turn")
     facts = [session.uid, ", ".join(session.agents), where, session.branch, turns, money]
     yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
-    if mark := origin_mark(session.elsewhere, is_conflict=found.is_conflict):
+    if mark := origin_mark(session.elsewhere, is_conflict=session.is_conflict):
         yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), fg="yellow")
     if session.parent_uid:
         yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
@@ -179,9 +179,9 @@ def _head(reader: Reader, found: LocatedSession) -> Iterator[str]:
 
 
 def _lines(
-    reader: Reader, transcript: Transcript, events: Iterator[Entry], *, whole: bool, full: bool, thinking: bool
+    transcript: Transcript, events: Iterator[Entry], *, whole: bool, full: bool, thinking: bool
 ) -> Iterator[str]:
-    yield from _head(reader, transcript.located)
+    yield from _head(transcript)
     if whole:
         yield from _shown_elsewhere(transcript)
     by_number = {each.number: each for each in transcript.turns}

@@ -21,7 +21,7 @@ from backstory.workspace.sessions import UID_SHOWN, ListedSession, Page, Session
 
 if TYPE_CHECKING:
     import pathlib
-    from collections.abc import Callable, Container, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 
     from backstory.model import Event
     from backstory.projects.registry import KnownProjects
@@ -95,8 +95,9 @@ class Reader:
         has_more = most is not None and len(found) == most
         shown = found[:-1] if has_more else found
         is_whole = not has_more and page.after is None
+        running = self._running()
         return SessionPage(
-            sessions=self._values(stores, shown, everywhere=wanted.everywhere),
+            sessions=self._values(stores, shown, running, running, everywhere=wanted.everywhere),
             total=len(shown) if is_whole else self._total(stores, wanted),
             has_more=has_more,
         )
@@ -108,7 +109,8 @@ class Reader:
 
     def session(self, store: Store, session: Session) -> ListedSession:
         """One session that was found in a store, as it is listed."""
-        return self._values([store], [(store, session)], everywhere=False)[0]
+        running = self._running()
+        return self._values([store], [(store, session)], running, running, everywhere=False)[0]
 
     def change_token(self) -> tuple[Hashable, ...]:
         """A value that differs from an earlier one if any of the stores changed since; asking for it costs nothing."""
@@ -169,8 +171,15 @@ class Reader:
             live_turn(number, run, of_turn(run.turn, price_table(store.prices_file)))
             for number, run in numbered.items()
         ]
-        located = LocatedSession(store, with_runs(session, new), located.is_conflict)
-        return Transcript(located=located, turns=tuple(turns), live=numbered)
+        running = {session.uid: [run.run for run in live.values() if run.is_running]}
+        listed = self._values(
+            [store],
+            [(store, session)],
+            {uid: each for uid, each in running.items() if each},
+            {session.uid: new},
+            everywhere=False,
+        )
+        return Transcript(located=located, session=listed[0], turns=tuple(turns), live=numbered)
 
     def turns(self, located: LocatedSession) -> tuple[ListedTurn, ...]:
         """The turns of a session, in order, those of its live runs last."""
@@ -341,10 +350,22 @@ class Reader:
         in_conflict = len(self._sources.conflicts) if any(store.is_elsewhere for store in stores) else 0
         return sum(max(each.get(owner, 0) for each in counts) for owner in owners) + in_conflict
 
-    def _values(self, stores: list[Store], found: Sequence[_Place], *, everywhere: bool) -> tuple[ListedSession, ...]:
+    def _running(self) -> dict[str, list[Run]]:
         running: dict[str, list[Run]] = {}
         for _, run in running_runs(self._sources.home):
             running.setdefault(run.session_uid, []).append(run)
+        return running
+
+    def _values(
+        self,
+        stores: list[Store],
+        found: Sequence[_Place],
+        running: Mapping[str, Sequence[Run]],
+        unstored: Mapping[str, Sequence[Run]],
+        *,
+        everywhere: bool,
+    ) -> tuple[ListedSession, ...]:
+        """``running``: the runs of sessions that run; ``unstored``: those that count as turns beside the stored."""
         costs = {
             id(store): store.session_costs([session for where, session in found if where is store]) for store in stores
         }
@@ -352,7 +373,7 @@ class Reader:
         labels = _labels(stores, by_uid)
         return tuple(
             listed(
-                with_runs(session, running.get(session.uid, ())),
+                with_runs(session, unstored.get(session.uid, ())),
                 costs[id(store)][session.id],
                 label=labels.get(session.uid) or session.shown_number or session.uid,
                 is_conflict=store.is_elsewhere and session.uid in self._sources.conflicts,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from backstory.model import Turn
     from backstory.runs.live import LiveRun
     from backstory.workspace.located import LocatedSession
+    from backstory.workspace.sessions import ListedSession
 
 RUNNING = "running"
 WAITING = "waiting"
@@ -42,6 +43,8 @@ class Transcript:
     """A session's turns at one moment. ``live``: its runs that are not stored yet, by their turns' numbers."""
 
     located: LocatedSession
+    session: ListedSession
+    """As it is listed, with the live runs counted as turns."""
     turns: tuple[ListedTurn, ...]
     live: dict[int, LiveRun]
 
