@@ -109,6 +109,36 @@ def test_the_workspace_has_no_terminal_and_no_environment(path: Path) -> None:
     } == set()  # fmt: skip
 
 
+COMMANDS = [path for path in IN_ROOMS if path.match("cli/*_command.py")]
+FACES = [path for path in IN_ROOMS if path.parent.name == "cli"]
+SHARING = {"steer_command.py": {"backstory.cli.followup_command"}}
+"""Commands that still import another one."""
+MACHINERY = {
+    "backstory.runs.spool", "backstory.runs.lease", "backstory.runs.queued", "backstory.store.queue",
+    "backstory.projects.registry",
+}  # fmt: skip
+"""What a face asks the workspace for: spools, queues, who holds a session, where projects' stores are."""
+_QUEUE, _QUEUED = "backstory.store.queue", "backstory.runs.queued"
+KNOWING = {
+    "cancel_command.py": {_QUEUE, _QUEUED}, "driving.py": MACHINERY - {"backstory.projects.registry"},
+    "followup_command.py": {_QUEUE}, "printing.py": {_QUEUE},
+    "ps_command.py": MACHINERY - {"backstory.projects.registry"}, "queue_command.py": {_QUEUE, _QUEUED},
+    "repeating.py": {_QUEUE}, "run_command.py": {_QUEUE}, "steer_command.py": {_QUEUE},
+}  # fmt: skip
+"""Faces that still know it themselves."""
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: path.stem)
+def test_no_command_imports_another(path: Path) -> None:
+    others = {name(each) for each in COMMANDS} - {name(path)}
+    assert imports(path) & others == SHARING.get(path.name, set())
+
+
+@pytest.mark.parametrize("path", FACES, ids=lambda path: path.stem)
+def test_a_face_knows_no_spool_queue_or_lease(path: Path) -> None:
+    assert imports(path) & MACHINERY == KNOWING.get(path.name, set())
+
+
 def test_a_plan_between_stores_knows_no_files_clock_network_or_database() -> None:
     known = {each.split(".")[0] for each in imports(SOURCE / "store" / "plan.py")}
     assert known & (IMPURE | {"apsw"}) == set()

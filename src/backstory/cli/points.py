@@ -58,16 +58,13 @@ def locked(app: App, uid: str, shown_as: str) -> Iterator[None]:
     """Hold the right to write a session while something is decided about it; raises SessionBusy."""
     from backstory.runs.lock import LOCKS, SessionLock
     from backstory.runs.runner import Runner
-    from backstory.runs.spool import SPOOLS, waiting
 
     Runner(app.home, app.machine_store, app.environ, now_ms).take_up(output.talk)
     lock = SessionLock(app.home / LOCKS, uid)
     if not lock.take():
         raise SessionBusy(shown_as, lock.holder)
     try:
-        if any(
-            (run := spool.run) and run.session_uid == uid and spool.is_alive for spool in waiting(app.home / SPOOLS)
-        ):
+        if any(run.session_uid == uid and run.is_running for run in app.reader.runs()):
             raise SessionBusy(shown_as, "an agent whose backstory was killed")
         yield
     finally:

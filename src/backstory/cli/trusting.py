@@ -63,7 +63,7 @@ def may_act(app: App, acted_in: Store | None = None) -> None:
     elif verdict == Verdict.OURS:
         app.workspace.believe(store)
         if store.path != app.machine_store.path:
-            app.known_projects.remember(store)
+            app.workspace.known_projects.remember(store)
 
 
 def _is_trusted(store: Store) -> bool:
@@ -78,10 +78,10 @@ def _trust(app: App, store: Store) -> None:
     if store.exists:
         dropped = store.disarm()
         store.close()
-        app.known_projects.remember(store)
+        app.workspace.known_projects.remember(store)
     else:
         dropped = []
-        app.known_projects.begin(store)
+        app.workspace.known_projects.begin(store)
     app.workspace.believe(store)
     output.talk(f"{store.path} is trusted from now on.")
     if dropped:
