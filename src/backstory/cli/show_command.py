@@ -20,7 +20,7 @@ from backstory.derive.naming import NO_PROMPT
 from backstory.errors import TurnNotFound
 from backstory.workspace import entries, sessions
 from backstory.workspace import transcript as turns
-from backstory.workspace.entries import Entry, Form
+from backstory.workspace.entries import Entry
 from backstory.workspace.targets import RECORD, SEQ_MAX, resolve_target
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from backstory.model import Event, Turn
     from backstory.runs.live import LiveRun
     from backstory.store import Store
+    from backstory.workspace.entries import Form
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.reader import Reader
     from backstory.workspace.transcript import ListedTurn, Transcript
@@ -77,7 +78,7 @@ def command(
     if turn is not None and not shown:
         raise TurnNotFound(found.label, len(transcript.turns))
     numbers = {each.number for each in shown if each.live is None and each.shown_in is None}
-    form = Form.FULL if full else Form.COMPACT if as_json else Form.WORDS
+    form: Form = "full" if full else "compact" if as_json else "words"
     events = app.reader.events(found, form=form, turns=numbers | {None} if turn is None else numbers)
     live = {each.number: transcript.live[each.number] for each in shown if each.live is not None}
     if as_json:
@@ -158,7 +159,7 @@ def _neighbours(reader: Reader, found: LocatedSession, near: list[Entry], *, las
 def _with_words(reader: Reader, found: LocatedSession, entry: Entry) -> Event:
     """An event so that its line says what it is about: of a call the compact form may not."""
     is_bare = isinstance(entry.event, model.ToolCall) and not essence(entry.event)
-    return reader.full(found, entry) if is_bare else entry.event
+    return reader.full(found, entry.outline) if is_bare else entry.event
 
 
 def _head(transcript: Transcript) -> Iterator[str]:

@@ -6,11 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backstory.bounds import iso
+from backstory.derive.pricing import UNKNOWN
+from backstory.runs.live import live_runs
+from backstory.store.costs import of_turn, price_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
     from backstory.derive.pricing import Cost
     from backstory.model import Turn
     from backstory.runs.live import LiveRun
+    from backstory.workspace.listing import Listing
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.sessions import ListedSession
 
@@ -47,6 +54,46 @@ class Transcript:
     """As it is listed, with the live runs counted as turns."""
     turns: tuple[ListedTurn, ...]
     live: dict[int, LiveRun]
+
+
+def transcript_of(
+    listing: Listing, spools: Path, now: int, located: LocatedSession, report: Callable[[str], None]
+) -> Transcript:
+    """The turns of a session with those of its live runs; ``report`` receives why a run is not shown."""
+    store, session = located.store, located.session
+    runs = live_runs(spools, session.uid, now, report)
+    stored = store.turns(session)
+    over = {each.uid for each in stored if each.outcome is not None}
+    # A turn of a live run that is here already is being stored at this moment; it is shown from its spool.
+    live = {run.turn.uid: run for run in runs if run.turn.uid not in over}
+    turns = _stored_turns(located, [each for each in stored if each.uid not in live])
+    numbered = dict(enumerate(live.values(), len(turns) + 1))
+    turns += [
+        live_turn(number, run, of_turn(run.turn, price_table(store.prices_file))) for number, run in numbered.items()
+    ]
+    new = [run.run for uid, run in live.items() if uid not in {each.uid for each in stored}]
+    running = [run.run for run in live.values() if run.is_running]
+    (listed,) = listing.values(
+        [store], [(store, session)], {session.uid: running} if running else {}, {session.uid: new}, everywhere=False
+    )
+    return Transcript(located=located, session=listed, turns=tuple(turns), live=numbered)
+
+
+def _stored_turns(located: LocatedSession, stored: Sequence[Turn]) -> list[ListedTurn]:
+    store, session = located.store, located.session
+    removed = {turn.uid: turn.removed for turn in store.tree(session, removed=True)}
+    rewound, runs_in, costs = store.rewound(session), store.runs_in(session), store.turn_costs(session)
+    return [
+        ListedTurn(
+            number=number,
+            turn=turn,
+            cost=costs.get(turn.uid, UNKNOWN),
+            is_rewound=turn.uid in rewound,
+            removed=removed.get(turn.uid),
+            shown_in=runs_in.get(turn.uid),
+        )
+        for number, turn in enumerate(stored, 1)
+    ]
 
 
 def live_turn(number: int, run: LiveRun, cost: Cost) -> ListedTurn:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from backstory.bounds import iso
 from backstory.conversation.tree import Tree, diff
 from backstory.derive.pricing import UNKNOWN, total
-from backstory.workspace import records
 from backstory.workspace.targets import branches
 
 if TYPE_CHECKING:
@@ -101,6 +100,8 @@ def _tree(located: LocatedSession) -> Tree[TreeTurn]:
 
 
 def _side(target: Target, tree: Tree[TreeTurn], alone: list[Span]) -> Side:
+    from backstory.workspace.records import path_records
+
     store, session = target.located.store, target.located.session
     turns = tuple(tree[span.uid] for span in alone if span.first == tree[span.uid].first_seq)
     costs = store.turn_costs(session)
@@ -108,7 +109,7 @@ def _side(target: Target, tree: Tree[TreeTurn], alone: list[Span]) -> Side:
     return Side(
         target=target,
         turns=turns,
-        records=tuple(records.path_records(target.located, alone, tree)),
+        records=tuple(path_records(target.located, alone, tree)),
         files=store.files_touched(session, alone),
         # One for which no model was asked costs nothing.
         cost=total(cost for turn, cost in of_turns if turn.model is not None or cost.low_usd is not None),
@@ -161,6 +162,8 @@ def comparison_as_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def _side_as_json(side: Side) -> dict[str, Any]:
+    from backstory.workspace import records
+
     located, point = side.target.located, side.target.point
     return {
         "session": located.label,
