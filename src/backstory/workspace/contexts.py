@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from backstory.conversation.context import build_context, context_prefix
 
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
 NO_LIMIT = 1 << 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextTurn:
+class ContextTurn(Struct, frozen=True, kw_only=True):
     """A turn of the current branch: how many characters it has in a context, whole, and whether it is sent."""
 
     turn: int
@@ -24,8 +24,7 @@ class ContextTurn:
     prompt: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionContext:
+class SessionContext(Struct, frozen=True, kw_only=True):
     """What a session's next run receives of it, in at most ``budget`` characters."""
 
     uid: str

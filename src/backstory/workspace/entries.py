@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from msgspec import Struct
 
 from backstory.bounds import iso
 
@@ -27,8 +27,7 @@ WINDOW = 500
 """So many events are read at once; nothing of the store is held while they are shown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutlineEntry:
+class OutlineEntry(Struct, frozen=True, kw_only=True):
     """One event of a session without what it says. ``turn`` is its turn's number from 1; None before the first."""
 
     seq: int
@@ -40,8 +39,7 @@ class OutlineEntry:
     """How many characters the original event has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """One event of a session, in the form that was asked for."""
 
     outline: OutlineEntry

@@ -7,11 +7,11 @@ returns a context manager, which receives how much is done and how much there is
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from backstory import agents
 from backstory.errors import BackstoryError
@@ -44,8 +44,7 @@ def no_progress(_phase: str) -> AbstractContextManager[Callable[[int, int], None
     return nullcontext(lambda _done, _total: None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Machine(Struct, frozen=True, kw_only=True):
     """Where logs are looked for. ``only``: the agents to read; without one those of the settings, else all."""
 
     environ: Mapping[str, str]

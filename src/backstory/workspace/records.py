@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
 from backstory import model
 from backstory.bounds import iso
@@ -34,8 +34,7 @@ class Role(Enum):
     SYSTEM = "system"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """One record of a path: who says it, and what. ``tool`` names the tool that is called."""
 
     seq: int
@@ -47,8 +46,7 @@ class Record:
     tool: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Path:
+class Path(Struct, frozen=True, kw_only=True):
     """The records that lead to a point (None: there are no turns), read as they are asked for, once."""
 
     point: Point | None

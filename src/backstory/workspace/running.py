@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from backstory.projects import git
 from backstory.runs.spool import SPOOLS, waiting
@@ -23,8 +23,7 @@ def running_runs(home: Path) -> list[tuple[Spool, Run]]:
     return [(spool, run) for spool in waiting(home / SPOOLS) if (run := spool.run) is not None and spool.is_alive]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingRun:
+class PendingRun(Struct, frozen=True, kw_only=True):
     """A run that is not stored yet. ``session_uid`` is None where its spool does not say whose it is."""
 
     folder: Path

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from backstory.bounds import iso
 from backstory.search.query import Findings, find, find_exact, find_listed, find_pattern
@@ -29,8 +30,7 @@ class Mode(Enum):
     """As a regular expression of Python's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchQuery:
+class SearchQuery(Struct, frozen=True, kw_only=True):
     """What is searched for, and where. Without ``text`` sessions are listed that the filters let through."""
 
     text: str = ""
@@ -62,8 +62,7 @@ class SearchQuery:
     limit: int = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True, kw_only=True):
     """What was found. ``labels``: what commands take for each session in any folder, by uid."""
 
     query: SearchQuery

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from backstory.bounds import iso
 from backstory.derive.pricing import UNKNOWN
@@ -26,8 +27,7 @@ WAITING = "waiting"
 """The states of a turn that no store has yet: its agent runs; it is over."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedTurn:
+class ListedTurn(Struct, frozen=True, kw_only=True):
     """One turn of a session. ``number`` counts from 1."""
 
     number: int
@@ -45,8 +45,7 @@ class ListedTurn:
     """The process of its agent, while that runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transcript:
+class Transcript(Struct, frozen=True, kw_only=True):
     """A session's turns at one moment. ``live``: its runs that are not stored yet, by their turns' numbers."""
 
     located: LocatedSession

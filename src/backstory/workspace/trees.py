@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from backstory.bounds import iso
 from backstory.conversation.tree import Tree, diff
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from backstory.workspace.targets import Branch, Target
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionTree:
+class SessionTree(Struct, frozen=True, kw_only=True):
     """The turns of a session by who follows whom."""
 
     located: LocatedSession
@@ -37,8 +37,7 @@ class SessionTree:
     """What turns cost, by uid; nothing where that was not asked for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class Side(Struct, frozen=True, kw_only=True):
     """One of two branches that are compared: where it ends, and what the other does not have."""
 
     target: Target
@@ -51,8 +50,7 @@ class Side:
     is_empty: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Struct, frozen=True, kw_only=True):
     """Two branches. ``fork``: the last record that both have; None where they share nothing."""
 
     fork: Point | None
