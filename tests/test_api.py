@@ -87,7 +87,7 @@ def test_the_version_is_told_without_a_database() -> None:
 def test_what_is_no_session_is_refused_in_a_sentence() -> None:
     with backstory.open_store("sessions.bks") as store:
         store.create_session()
-        with pytest.raises(backstory.BackstoryError, match=r"'S1' is no session\. Look it up first"):
+        with pytest.raises(backstory.BackstoryError, match=r"'S1' is not a session\. Look it up first"):
             store.append_events("S1", [backstory.UserMessage(content="hi")])  # type: ignore[arg-type]
         assert store.append_events(store.session("S1"), [backstory.UserMessage(content="hi")]) == 1
 

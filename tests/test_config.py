@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.config import ONLY_OWN, REMARKS_MAX, SETTINGS, Config, parse, parse_as, write
+from backstory.config import ONLY_OWN, REMARKS_MAX, Config, parse, parse_as, write
 from backstory.errors import CannotWrite, ConfigBroken, SettingNotHere, SettingRefused, UnknownSetting
+from backstory.model import Permissions
+from backstory.settings import SETTINGS, Setting, Table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +41,38 @@ def test_without_a_file_everything_is_as_it_is_unless_set(file: Path) -> None:
     config = Config(file)
     assert {each.key: config.get(each.key) for each in SETTINGS} == {each.key: each.default for each in SETTINGS}
     assert config.origin("list.limit") is None
+
+
+def typed_values(config: Config) -> dict[str, object]:
+    """The values of all attributes of all tables, by the keys of their settings."""
+    tables = [getattr(config.settings, name) for name in ("ingest", "run", "list", "search")]
+    assert all(isinstance(table, Table) for table in tables)
+    return {
+        each.key: getattr(table, name)
+        for table in tables
+        for name, each in vars(type(table)).items()
+        if isinstance(each, Setting)
+    }
+
+
+def test_every_setting_is_an_attribute_of_its_table(file: Path) -> None:
+    config = Config(written(file, "[list]\nlimit = 5\n[run]\nagent = 'codex'\n[ingest]\nexclude = ['*.tmp']\n"))
+    assert typed_values(config) == {each.key: config.get(each.key) for each in SETTINGS}
+    assert (config.settings.list.limit, config.settings.run.agent) == (5, "codex")
+    assert config.settings.ingest.exclude == ["*.tmp"]
+
+
+def test_permissions_and_programs_are_typed(file: Path) -> None:
+    settings = Config(written(file, "[run]\npermissions = 'edit'\n[agents]\ncodex = '/opt/codex'\n")).settings
+    assert settings.run.permissions is Permissions.EDIT
+    assert (settings.program_of("codex"), settings.program_of("claude")) == ("/opt/codex", "")
+
+
+def test_a_wrong_value_concerns_only_who_asks_for_it(file: Path) -> None:
+    run = Config(written(file, "[run]\nsilence_s = 'long'\ncontext_chars = 9\n")).settings.run
+    assert (run.context_chars, run.permissions) == (9, Permissions.AGENT)
+    with pytest.raises(ConfigBroken, match=r"run\.silence_s"):
+        run.silence_s  # noqa: B018
 
 
 def test_what_a_project_may_set_wins(file: Path, tmp_path: Path) -> None:

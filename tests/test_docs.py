@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import backstory
-from backstory import config, errors
+from backstory import errors, settings
 from backstory.cli import COMMANDS, INTERRUPTED, PIPE_CLOSED, cli
 from backstory.store import open_store, readonly
 
@@ -147,7 +147,7 @@ def test_every_option_in_the_readme_exists() -> None:
 
 
 def test_every_setting_has_a_meaning() -> None:
-    assert all(setting.meaning for setting in config.SETTINGS)
+    assert all(setting.meaning for setting in settings.SETTINGS)
 
 
 def _rooms_in_the_architecture() -> dict[str, set[str]]:

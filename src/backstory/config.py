@@ -1,9 +1,9 @@
 """Settings: ``config.toml`` in the home folder, and what a project's ``.backstory/`` may set of them.
 
-Every setting is here with its type, what it is unless set, and what it means. A project's file comes with a clone, so
-it may only choose among the agents that are installed, how long a run may be silent, and a smaller context. What else
-it says, and what nobody knows, is named and ignored; only a wrong value in the person's own file is an error, and only
-where it is asked for. What is set by command is checked before it is written.
+``settings.py`` has every setting with its type, what it is unless set, and what it means. A project's file comes with a
+clone, so it may only choose among the agents that are installed, how long a run may be silent, and a smaller context.
+What else it says, and what nobody knows, is named and ignored; only a wrong value in the person's own file is an error,
+and only where it is asked for. What is set by command is checked before it is written.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
 from backstory.errors import CannotWrite, ConfigBroken, SettingNotHere, SettingRefused, UnknownSetting, nearest
-from backstory.model import Permissions
+from backstory.settings import AGENT_PROGRAM, SETTINGS, RunSettings, Setting, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -33,43 +31,9 @@ ONLY_OWN = "only your own config may set it"
 UNKNOWN = "there is no such setting"
 
 
-class Setting(Struct, frozen=True):
-    """One setting: its key as ``table.name``, its value unless set, what it means, what it may be.
-
-    ``least`` is of numbers; ``is_agent``: it names agents.
-    """
-
-    key: str
-    default: Any
-    meaning: str
-    choices: tuple[str, ...] = ()
-    least: int = 0
-    is_agent: bool = False
-
-
-AGENT, CONTEXT_CHARS, SILENCE_S = "run.agent", "run.context_chars", "run.silence_s"
-SETTINGS = (
-    Setting("ingest.agents", [], "agents whose logs are read (empty: all)", is_agent=True),
-    Setting("ingest.exclude", [], "logs that are never read: shell patterns for the whole path"),
-    Setting(AGENT, "", "default agent of `run` (empty: the agent of the session's last turn)", is_agent=True),
-    Setting(
-        "run.permissions",
-        "agent",
-        "what a run may do without asking: agent (its own settings), ask, edit, all",
-        tuple(each.value for each in Permissions),
-    ),
-    Setting(CONTEXT_CHARS, 400_000, "longest context, in characters"),
-    Setting(SILENCE_S, 3_600, "stop a run after this many silent seconds (0: never)"),
-    Setting("list.limit", 50, "number of sessions that `list` shows (0: all)"),
-    Setting("search.limit", 20, "number of sessions that `search` shows", least=1),
-)
+AGENT, CONTEXT_CHARS, SILENCE_S = RunSettings.agent.key, RunSettings.context_chars.key, RunSettings.silence_s.key
 OF_PROJECTS = frozenset({AGENT, CONTEXT_CHARS, SILENCE_S})
 """What a project's file may set, within bounds."""
-AGENT_PROGRAM = Setting(
-    "agents.NAME",
-    "",
-    "program of the agent NAME: its whole path, or a name on PATH (empty: found on PATH)",
-)
 NO_PROGRAM = "a program is its whole path, or a name on PATH; from the current folder a clone could bring its own"
 _BY_KEY = {setting.key: setting for setting in SETTINGS}
 _BOOLS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -150,7 +114,7 @@ class Config:
             return f"a project may only lower it, and it is {most}"
         return None
 
-    def _wrong_agent(self, setting: Setting, value: Any) -> str | None:
+    def _wrong_agent(self, setting: Setting[Any], value: Any) -> str | None:
         """What is wrong with the agents that a setting names; None when nothing is."""
         if not setting.is_agent or self._agents is None:
             return None
@@ -181,6 +145,11 @@ class Config:
             raise ConfigBroken(self.own, f"{key}: {self._wrong[key]}")
         return self._projects.get(key, own)
 
+    @property
+    def settings(self) -> Settings:
+        """The same as typed values, each read when it is asked for: ``settings.run.silence_s``."""
+        return Settings(self.get)
+
     def wrong(self, key: str) -> str | None:
         """What is wrong with the value in the person's own file; None when nothing is."""
         return self._wrong.get(key)
@@ -189,7 +158,7 @@ class Config:
         """The file that sets it; None when no file does."""
         return self.project if key in self._projects else self.own if key in self._own else None
 
-    def settings(self, agents: Iterable[str] = ()) -> Iterator[Setting]:
+    def every_setting(self, agents: Iterable[str] = ()) -> Iterator[Setting[Any]]:
         """Every setting, and the programs of these agents and of those for which one is set."""
         yield from SETTINGS
         programs = [f"agents.{name}" for name in agents]
@@ -331,7 +300,7 @@ def _values_in(text: str) -> dict[str, Any]:
     return values
 
 
-def _wrong(setting: Setting, value: Any) -> str | None:
+def _wrong(setting: Setting[Any], value: Any) -> str | None:
     """What is wrong with a value; None when nothing is."""
     if type(value) is not type(setting.default) or (
         isinstance(value, list) and not all(isinstance(each, str) for each in value)
@@ -349,13 +318,13 @@ def _is_relative(program: str) -> bool:
     return program != Path(program).name and not Path(program).is_absolute()
 
 
-def _known(key: str) -> Setting:
+def _known(key: str) -> Setting[Any]:
     found = _setting(key)
     if found is None:
         raise UnknownSetting(key, [*_BY_KEY, AGENT_PROGRAM.key])
     return found
 
 
-def _setting(key: str) -> Setting | None:
+def _setting(key: str) -> Setting[Any] | None:
     table, _, name = key.partition(".")
     return AGENT_PROGRAM if table == "agents" and name.isidentifier() else _BY_KEY.get(key)

@@ -13,119 +13,121 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REASON_CHARS_MAX = 200
-"""The most characters printed of an error that is none of ours."""
+"""The most characters shown of an error that backstory itself did not raise."""
 
 
 def nearest(word: str, known: Collection[str]) -> str | None:
-    """What was probably meant by a misspelt word."""
+    """Return the known word that is closest to a misspelt one."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, known, n=1, cutoff=0.7)), None)
 
 
 class BackstoryError(Exception):
-    """The family. ``str(error)`` is the sentence to show; ``exit_code`` is what the command ends with."""
+    """The base class. ``str(error)`` is the message to show; ``exit_code`` is the exit code of the command."""
 
     exit_code: ClassVar[int] = 70
-    """An error is never 1: that is the answer of a search that found nothing, and of a check that found something."""
+    """Never 1: that means that a search found nothing, or that a check found something."""
     below: Sequence[str] = ()
-    """Lines to show below the sentence, each by itself: commands to copy."""
+    """Lines to show below the message, one command to copy in each."""
 
 
 class SessionNotFound(BackstoryError):
-    """No session answers to what was asked for."""
+    """No session matches the given name or uid."""
 
     exit_code = 66
 
     def __init__(self, wanted: str) -> None:
-        super().__init__(f"No session is called {wanted!r} or starts with it. Try: backstory list --all")
+        super().__init__(f"No session matches {wanted!r}. Try: backstory list --all")
 
 
 class SessionDiverged(BackstoryError):
-    """Two stores have different turns of one session: one of them is an older copy, or both went on."""
+    """Two stores have different turns of one session: one of them is an older copy, or both continued."""
 
     exit_code = 65
 
     def __init__(self, uid: str) -> None:
         super().__init__(
-            f"Session {uid} has turns in one store that it lacks in the other, so neither was replaced: nothing is "
-            f"lost. Compare them with `backstory show {uid}` and `backstory show --store FILE {uid}`."
+            f"Each of two stores has turns of session {uid} that the other one lacks. Neither was replaced. "
+            f"Compare them with `backstory show {uid}` and `backstory show --store FILE {uid}`."
         )
 
 
 class SessionsNotCopied(BackstoryError):
-    """Of a store's sessions some could not be copied into another one; the others were."""
+    """Some sessions of a store could not be copied into another one; the others were."""
 
     exit_code = 65
 
     def __init__(self, path: Path, reasons: Mapping[str, str]) -> None:
         listed = "; ".join(f"{uid}: {reason}" for uid, reason in reasons.items())
         super().__init__(
-            f"Of {path} the machine's store could not take {len(reasons)} of the sessions ({listed}). They are safe "
-            "there, the others were taken, and the next command tries again."
+            f"{len(reasons)} session{'s' * (len(reasons) != 1)} of {path} could not be copied into the home store "
+            f"({listed}). They are safe there, all others were copied, and the next command tries again."
         )
 
 
 class CopiesBehind(BackstoryError):
-    """What was decided elsewhere about sessions of a store could not be written into it."""
+    """Changes made elsewhere to sessions of a store could not be written into it."""
 
     exit_code = 75
 
     def __init__(self, path: Path, sessions: int, reason: str) -> None:
         super().__init__(
-            f"What you decided about {sessions} session{'s' * (sessions != 1)} of {path} could not be written there "
+            f"Your changes to {sessions} session{'s' * (sessions != 1)} of {path} could not be written there "
             f"({reason}). The next `backstory ingest` tries again."
         )
 
 
 class NotASession(BackstoryError):
-    """A call of the Python API was given something else where a session belongs."""
+    """A call of the Python API got another object where it needs a session."""
 
     exit_code = 64
 
     def __init__(self, given: object) -> None:
         super().__init__(
-            f"{given!r:.200} is no session. Look it up first: store.session('S5') takes numbers and names."
+            f"{given!r:.200} is not a session. Look it up first: store.session('S5') accepts numbers and names."
         )
 
 
 class SessionAmbiguous(BackstoryError):
-    """Several sessions answer; the candidates are listed."""
+    """Several sessions match; the message lists them."""
 
     exit_code = 64
 
     def __init__(self, wanted: str, candidates: Sequence[str]) -> None:
         listed = ", ".join(candidates)
-        super().__init__(f"{wanted!r} fits several sessions: {listed}. Give more characters of the one you mean.")
+        super().__init__(f"{wanted!r} matches several sessions: {listed}. Give more characters of the one you mean.")
 
 
 class StoreNotFound(BackstoryError):
-    """A store was named that is not there."""
+    """The named store does not exist."""
 
     exit_code = 66
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"There is no store at {path}. Run `backstory ingest` to make one, or check --store.")
+        super().__init__(f"There is no store at {path}. Run `backstory ingest` to create one, or check --store.")
 
 
 class NotAStore(BackstoryError):
-    """The file named as a store is something else; it was not changed."""
+    """The file named as a store is not one; it was not changed."""
 
     exit_code = 65
 
     def __init__(self, path: Path, why: str) -> None:
-        super().__init__(f"{path} is not a backstory store ({why}). It was left as it is; name another with --store.")
+        super().__init__(
+            f"{path} is not a backstory store ({why}). The file was not changed; name another one with --store."
+        )
 
 
 class StoreTooNew(BackstoryError):
-    """The store was written by a newer backstory; reading it with this one could misread it."""
+    """The store was written by a newer backstory; this one could misread it."""
 
     exit_code = 76
 
     def __init__(self, path: Path, found: int, known: int) -> None:
         super().__init__(
-            f"{path} has schema {found}, and this backstory knows up to {known}. "
-            "Upgrade backstory (pipx upgrade backstory); the store was not touched."
+            f"{path} has schema {found}; this version of backstory reads schemas up to {known}. "
+            "Upgrade it (pipx upgrade backstory). The store was not changed."
         )
 
 
@@ -136,7 +138,7 @@ class StoreTooOld(BackstoryError):
 
     def __init__(self, path: Path, found: int, revision: str) -> None:
         super().__init__(
-            f"{path} has a draft of the schema ({found}), and is not read any more; the file was not changed. "
+            f"{path} has a draft of the schema ({found}), which is no longer supported. The file was not changed. "
             "Move it aside and run `backstory ingest`: every log that still exists is read again. Only this file has "
             "your runs, and the logs whose files are gone. To write those out, install the revision that reads it "
             f"(`pip install .` at {revision}) and run its `backstory restore --all --store FILE --to FOLDER`."
@@ -144,25 +146,25 @@ class StoreTooOld(BackstoryError):
 
 
 class NotTrusted(BackstoryError):
-    """A store that came from elsewhere was to be acted in, and nobody has said that it may be."""
+    """A command would change a store that came from elsewhere and that nobody has trusted."""
 
     exit_code = 77
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"{path} came from elsewhere: it was not made here, and nobody has trusted it. Nothing was changed. Look "
-            "at it with `backstory list`; if it may be acted in, say the same with --trust, once."
+            f"{path} came from elsewhere: it was not created here, and nobody has trusted it. Nothing was changed. "
+            "Look at it with `backstory list`; to trust it, repeat the command once with --trust."
         )
 
 
 class StoreIsMachines(BackstoryError):
-    """What lies in the place of a project's store is the machine's own."""
+    """The path of a project's store leads to the home store."""
 
     exit_code = 77
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"{path} leads to the machine's own store, which is no project's. Nothing was changed; remove that link, "
+            f"{path} leads to the home store, which belongs to no project. Nothing was changed. Remove that link, "
             "and the project gets a store of its own."
         )
 
@@ -173,22 +175,24 @@ class StoreBusy(BackstoryError):
     exit_code = 75
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} is locked by another process. Nothing was changed; try again when it is done.")
+        super().__init__(
+            f"{path} is locked by another process. Nothing was changed. Try again when that process is done."
+        )
 
 
 class QueueBusy(StoreBusy):
-    """A process held the lock on a queue for longer than we wait; what it says of it names that process."""
+    """Another process held a queue's lock for longer than we wait; the message names that process."""
 
     def __init__(self, path: Path, waited_s: float, holder: str) -> None:
         BackstoryError.__init__(
             self,
-            f"{path} was locked for {waited_s:.0f} s by {holder}. Nothing was changed. Let that process go on or end "
-            "it, then try again.",
+            f"{path} was locked for {waited_s:.0f} s by {holder}. Nothing was changed. Let that process continue, or "
+            "end it, then try again.",
         )
 
 
 class NotQueuedNow(BackstoryError):
-    """Texts could not be queued because the queue was locked; what was typed is printed again, as commands."""
+    """Texts could not be queued because the queue was locked; they are printed as commands to repeat."""
 
     exit_code = 75
 
@@ -198,13 +202,13 @@ class NotQueuedNow(BackstoryError):
 
 
 class NotErased(BackstoryError):
-    """What was removed is no longer found, but the file may still hold some of its bytes."""
+    """The removed sessions are no longer found, but the file may still hold some of their bytes."""
 
     exit_code = 75
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(
-            f"Parts of what was removed may still be in {path}: {why}. `backstory optimize --store {path}` erases them."
+            f"{path} may still hold parts of removed sessions: {why}. `backstory optimize --store {path}` erases them."
         )
 
 
@@ -221,43 +225,43 @@ class StoreReadOnly(BackstoryError):
 
 
 class DiskFull(BackstoryError):
-    """No room left. What was committed before is whole."""
+    """The disk is full. Everything committed before is complete."""
 
     exit_code = 74
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"The disk that holds {path} is full. What was stored before is whole; "
-            "free some space and run the command again: it goes on where it stopped."
+            f"The disk that holds {path} is full. Everything stored before is complete. "
+            "Free some space and run the command again: it continues where it stopped."
         )
 
 
 class StoreDamaged(BackstoryError):
-    """SQLite says the file is damaged, or bytes kept in it no longer match their checksum."""
+    """SQLite reports damage, or stored bytes no longer match their checksum."""
 
     exit_code = 65
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
-            f"{path} is damaged: {detail}. Copy it aside first; `backstory verify` lists what is hurt, and "
-            "`backstory restore --all` saves what is whole."
+            f"{path} is damaged: {detail}. Copy it aside first. `backstory verify` lists the damage, and "
+            "`backstory restore --all` saves everything that is intact."
         )
 
 
 class StoreFailed(BackstoryError):
-    """Any other trouble between SQLite and the disk."""
+    """Any other failure of SQLite or the disk."""
 
     exit_code = 74
 
     def __init__(self, path: Path, detail: str) -> None:
-        super().__init__(f"{path} could not be used: {detail}. What was stored before is whole.")
+        super().__init__(f"{path} could not be used: {detail}. Everything stored before is complete.")
 
 
 class StoreRefused(StoreFailed):
-    """What was to be written breaks a rule of the tables. It is the fault of what was written, not of the file."""
+    """A value breaks a rule of the tables. The value is at fault, not the file."""
 
     def __init__(self, path: Path, detail: str) -> None:
-        BackstoryError.__init__(self, f"{path} cannot take it: {detail}. What was stored before is whole.")
+        BackstoryError.__init__(self, f"{path} did not accept a value: {detail}. Everything stored before is complete.")
 
 
 STORE_CANNOT_GO_ON = (
@@ -266,35 +270,35 @@ STORE_CANNOT_GO_ON = (
 
 
 def is_for_one_only(refused: Exception) -> bool:
-    """Whether trouble with one log, run or database is its own: the store goes on, and the others are done."""
+    """Whether a failure concerns only one log, run or database, so that work on the others continues."""
     return isinstance(refused, StoreRefused) or not isinstance(refused, STORE_CANNOT_GO_ON)
 
 
 def in_words(refused: Exception) -> str:
-    """What went wrong, for a sentence: as an error of ours or of the system says it, else with its kind."""
+    """Return the reason for use in a sentence: the message of a known error, else its class and text."""
     if isinstance(refused, OSError) and refused.strerror:
         return refused.strerror
     if isinstance(refused, BackstoryError | OSError):
         return str(refused)
-    # Its text may be a whole record, or nothing.
+    # The text may be a whole record, or empty.
     said = " ".join(str(refused).split())
     said = said if len(said) <= REASON_CHARS_MAX else f"{said[:REASON_CHARS_MAX]}…"
     return f"{type(refused).__name__}: {said}" if said else type(refused).__name__
 
 
 def short_reason(refused: Exception) -> str:
-    """Why a store could not be written, in a word or two where that is known."""
+    """Return why a store could not be written, in one or two words where the cause is known."""
     short = {StoreBusy: "locked", StoreReadOnly: "read-only", DiskFull: "disk full", StoreNotFound: "not there"}
     return next((reason for kind, reason in short.items() if isinstance(refused, kind)), in_words(refused))
 
 
 class FileInTheWay(BackstoryError):
-    """A file that a command would write exists with other content."""
+    """A file that a command would write already exists with other content."""
 
     exit_code = 73
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} exists and differs. It was left as it is; choose another folder, or add --force.")
+        super().__init__(f"{path} exists and differs. It was not changed; choose another folder, or add --force.")
 
 
 class CannotWrite(BackstoryError):
@@ -307,7 +311,7 @@ class CannotWrite(BackstoryError):
 
 
 class UnknownAgent(BackstoryError):
-    """An agent was named that no adapter knows."""
+    """No adapter has this name."""
 
     exit_code = 64
 
@@ -316,26 +320,26 @@ class UnknownAgent(BackstoryError):
 
 
 class AgentUnusable(UnknownAgent):
-    """What another package registers as an agent is none that this version knows."""
+    """Another package registers an agent that this version cannot load."""
 
     def __init__(self, name: str) -> None:
         BackstoryError.__init__(self, f"The agent {name!r} is not made for this version. Update its package.")
 
 
 class ConfigBroken(BackstoryError):
-    """A person's own configuration file cannot be read, or holds a value that means nothing."""
+    """A person's own configuration file cannot be read, or has an invalid value."""
 
     exit_code = 78
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
-            f"{path}: {detail}. Fix that line, or remove the file to go back to the defaults. `backstory config list` "
-            "shows what each setting may be."
+            f"{path}: {detail}. Fix that line, or remove the file to restore the defaults. `backstory config list` "
+            "shows the allowed values."
         )
 
 
 class UnknownSetting(BackstoryError):
-    """A setting was named that does not exist."""
+    """The named setting does not exist."""
 
     exit_code = 64
 
@@ -346,7 +350,7 @@ class UnknownSetting(BackstoryError):
 
 
 class SettingRefused(BackstoryError):
-    """A setting was given a value that it cannot have."""
+    """The value is not allowed for this setting."""
 
     exit_code = 64
 
@@ -355,25 +359,25 @@ class SettingRefused(BackstoryError):
 
 
 class SettingNotHere(BackstoryError):
-    """A setting was to be set for a project, where it would be ignored."""
+    """The setting cannot be set for a project: it would be ignored there."""
 
     exit_code = 64
 
     def __init__(self, key: str, why: str) -> None:
         super().__init__(
-            f"{key} cannot be set so for one project: {why}. A project's settings come with each clone of it. To set "
-            "it for yourself, leave out --here."
+            f"{key} cannot be set this way for one project: {why}. Each clone of a project brings its settings along. "
+            "To set it for yourself, omit --here."
         )
 
 
 class BadTime(BackstoryError):
-    """A time on the command line could not be understood."""
+    """A time on the command line could not be parsed."""
 
     exit_code = 64
 
     def __init__(self, text: str) -> None:
         super().__init__(
-            f"{text!r} is no time I understand. Examples: 2026-11-21, 2026-11-21T14:00, yesterday, monday, "
+            f"Cannot read {text!r} as a time. Examples: 2026-11-21, 2026-11-21T14:00, yesterday, monday, "
             "'last week', '3 days', 2h."
         )
 
@@ -388,7 +392,7 @@ class Cancelled(BackstoryError):
 
 
 class NotConfirmed(BackstoryError):
-    """A question that had to be answered yes was not."""
+    """A required confirmation was not given."""
 
     exit_code = 64
 
@@ -397,7 +401,7 @@ class NotConfirmed(BackstoryError):
 
 
 class SessionBusy(BackstoryError):
-    """A run of the session is going on. ``holder`` says whose."""
+    """The session is running. ``holder`` names who runs it."""
 
     exit_code = 75
 
@@ -409,56 +413,56 @@ class SessionBusy(BackstoryError):
 
 
 class RunNotStored(BackstoryError):
-    """An earlier run of a session is kept, and cannot be stored: what follows on from it cannot be run yet."""
+    """An earlier run of a session could not be stored, so no prompt that follows it can run yet."""
 
     exit_code = 75
 
     def __init__(self, session: str, folder: Path, why: str) -> None:
         super().__init__(
-            f"An earlier run of {session} could not be stored ({why}), so nothing was run behind it. What its agent "
-            f"said is kept in {folder}. Each command tries again, a newer backstory too; to go on without it, move "
-            "that folder elsewhere. Other sessions are not held up."
+            f"An earlier run of {session} could not be stored ({why}), so no further prompt was run. The agent's "
+            f"output is kept in {folder}. Every command tries again to store it, also after an upgrade. To continue "
+            "without it, move that folder elsewhere. Other sessions are not affected."
         )
 
 
 class RunUnreadable(BackstoryError):
-    """What a run left is there, but not whose it is."""
+    """A run's folder exists, but its session is unknown."""
 
     exit_code = 65
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
-            f"{folder} holds a run whose run.json cannot be read, so nobody knows which session it is of. What its "
-            "agent said is in stdout there. It holds up nothing; look at it, and move the folder elsewhere."
+            f"{folder} holds a run whose run.json cannot be read, so its session is unknown. The agent's output is in "
+            "the file stdout there. Nothing else is affected; look at it, then move the folder elsewhere."
         )
 
 
 class SessionElsewhere(BackstoryError):
-    """A process of another machine runs the session."""
+    """A process on another machine runs the session."""
 
     exit_code = 75
 
     def __init__(self, session: str, pid: int, host: str) -> None:
         super().__init__(
-            f"{session} is run on another machine: process {pid} on {host} was heard of less than 30 s ago. Wait for "
+            f"{session} is running on another machine: process {pid} on {host} was active less than 30 s ago. Wait for "
             "it, or stop it there."
         )
 
 
 class QueueUnusable(BackstoryError):
-    """The file that should be a store's queue is something else, or damaged; it was not changed."""
+    """The file of a store's queue is not a queue, or damaged; it was not changed."""
 
     exit_code = 65
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
             f"{path} cannot be used as a queue ({detail}). The file was not changed. Move it aside and repeat the "
-            "command; sessions are not touched by this."
+            "command. This does not affect sessions."
         )
 
 
 class QueueReadOnly(BackstoryError):
-    """The queue, or the folder it would be made in, may not be written."""
+    """The queue, or its folder, may not be written."""
 
     exit_code = 77
 
@@ -470,7 +474,7 @@ class QueueReadOnly(BackstoryError):
 
 
 class NotQueued(BackstoryError):
-    """A text was named that is not queued."""
+    """No queued prompt has the given id."""
 
     exit_code = 66
 
@@ -491,29 +495,29 @@ class AgentMissing(BackstoryError):
 
 
 class AgentNotStarted(BackstoryError):
-    """The agent's program is there, and the system does not start it."""
+    """The agent's program exists, but the system cannot start it."""
 
     exit_code = 69
 
     def __init__(self, agent: str, executable: str, detail: str) -> None:
         super().__init__(
             f"{agent} could not be started: {executable}: {detail}. Check that the file is a program for this machine "
-            "and that what runs it is installed."
+            "and that its interpreter is installed."
         )
 
 
 class FolderNotUsable(BackstoryError):
-    """A folder to work in that is gone or may not be entered."""
+    """The working folder does not exist or may not be entered."""
 
     exit_code = 66
 
     def __init__(self, folder: Path | None, detail: str) -> None:
         where = f"The folder {folder}" if folder is not None else "The current folder"
-        super().__init__(f"{where} cannot be worked in: {detail}. Go to another one, or name one with --cwd.")
+        super().__init__(f"{where} cannot be used: {detail}. Change to another one, or name one with --cwd.")
 
 
 class NoHome(BackstoryError):
-    """Nothing says where the user's files lie."""
+    """The home folder is unknown."""
 
     exit_code = 78
 
@@ -524,32 +528,32 @@ class NoHome(BackstoryError):
 
 
 class ClockUnusable(BackstoryError):
-    """The machine's clock shows a time that no program here can write down."""
+    """The machine's clock shows a time that cannot be stored."""
 
     exit_code = 71
 
     def __init__(self) -> None:
-        super().__init__("The machine's clock is after the year 2262. Set it right, and run the command again.")
+        super().__init__("The machine's clock is after the year 2262. Correct it, and run the command again.")
 
 
 class OutputFailed(BackstoryError):
-    """What is printed cannot be written."""
+    """The output cannot be written."""
 
     exit_code = 74
 
     def __init__(self, detail: str) -> None:
-        super().__init__(f"The output could not be written: {detail}. What was stored is whole.")
+        super().__init__(f"The output could not be written: {detail}. Everything stored is complete.")
 
 
 class OutOfMemory(BackstoryError):
-    """The system gives no more memory."""
+    """The system has no more memory for us."""
 
     exit_code = 71
 
     def __init__(self) -> None:
         super().__init__(
-            "There is not enough memory for this. What was stored is whole; close other programs or raise the limit "
-            "(ulimit -v), and run the command again."
+            "There is not enough memory for this. Everything stored is complete. Close other programs or raise the "
+            "limit (ulimit -v), and run the command again."
         )
 
 
@@ -560,39 +564,39 @@ class OutOfFiles(BackstoryError):
 
     def __init__(self) -> None:
         super().__init__(
-            "Too many files are open. What was stored is whole; close other programs or raise the limit (ulimit -n), "
-            "and run the command again."
+            "Too many files are open. Everything stored is complete. Close other programs or raise the limit "
+            "(ulimit -n), and run the command again."
         )
 
 
 class RestoreIncomplete(BackstoryError):
-    """Not every log, or not every file beside one, could be given back. Which ones was said before."""
+    """Some logs or sidecars could not be restored. The output above names them."""
 
     exit_code = 73
 
     def __init__(self, failed: int, wanted: int) -> None:
         super().__init__(
-            f'{failed} of {wanted} files could not be given back; why is said above, with --json as "error". '
-            "All the others were written, or were there already."
+            f'{failed} of {wanted} files could not be restored; the reasons are above, with --json in "error". '
+            "All others were written, or existed already."
         )
 
 
 class NotAPlace(BackstoryError):
-    """What a store says of where a file lay leads out of the folder, or can be no file's name."""
+    """The stored path of a file leads out of the folder, or is not a valid file name."""
 
     exit_code = 73
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"The store calls it {name[:200]!r}, which is no place inside a folder. It was not written.")
+        super().__init__(f"Its stored path {name[:200]!r} is not a path inside the folder. The file was not written.")
 
 
 class NoFileToReplace(BackstoryError):
-    """Where a file should go there is a link, a folder or a device. It is neither followed nor replaced."""
+    """A link, a folder or a device has the path of a file to write. It is neither followed nor replaced."""
 
     exit_code = 73
 
     def __init__(self, path: Path, kind: str) -> None:
-        super().__init__(f"{path} is {kind}. It was left as it is; move it away, or choose another folder.")
+        super().__init__(f"{path} is {kind}. It was not changed; move it away, or choose another folder.")
 
 
 class AgentCannotRun(BackstoryError):
@@ -601,11 +605,11 @@ class AgentCannotRun(BackstoryError):
     exit_code = 64
 
     def __init__(self, agent: str) -> None:
-        super().__init__(f"{agent} cannot be run from here: only its logs are read.")
+        super().__init__(f"backstory cannot run {agent}; it only reads its logs.")
 
 
 class EmptyPrompt(BackstoryError):
-    """A run without words."""
+    """The prompt is empty."""
 
     exit_code = 64
 
@@ -614,7 +618,7 @@ class EmptyPrompt(BackstoryError):
 
 
 class NothingRuns(BackstoryError):
-    """A run was to be stopped, and there is none."""
+    """There is no run to stop."""
 
     exit_code = 66
 
@@ -635,7 +639,7 @@ class NotRunning(BackstoryError):
 
 
 class PromptNotText(BackstoryError):
-    """A prompt with bytes that are no text. ``at``: the number of the first such byte of stdin."""
+    """The prompt is not UTF-8. ``at``: the position of the first invalid byte of stdin."""
 
     exit_code = 65
 
@@ -644,25 +648,25 @@ class PromptNotText(BackstoryError):
             super().__init__("The prompt is not UTF-8 text. Save it as UTF-8 and run it again; nothing was started.")
             return
         super().__init__(
-            f"What came on stdin is not UTF-8 text: byte {at} is the first wrong one. Nothing was started. Convert it "
-            "first, such as with `iconv -f latin1 -t utf-8`; if it is no text, put it in a file that the prompt names."
+            f"stdin is not UTF-8 text: byte {at} is the first invalid one. Nothing was started. Convert it first, for "
+            "example with `iconv -f latin1 -t utf-8`; if it is not text, save it as a file and name that in the prompt."
         )
 
 
 class StdinTooLong(BackstoryError):
-    """More came on stdin than a prompt can hold."""
+    """stdin is longer than a prompt can be."""
 
     exit_code = 65
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(
-            f"More than {bytes_max // 1_000_000} MB came on stdin. Nothing was started. Put it in a file and name that "
-            "file in the prompt: the agent can read it piece by piece."
+            f"stdin has more than {bytes_max // 1_000_000} MB. Nothing was started. Save it as a file and name that "
+            "file in the prompt: the agent can read it in parts."
         )
 
 
 class StdinUnreadable(BackstoryError):
-    """The system does not read what is on stdin."""
+    """stdin cannot be read."""
 
     exit_code = 74
 
@@ -671,20 +675,20 @@ class StdinUnreadable(BackstoryError):
 
 
 class EditorMissing(BackstoryError):
-    """A prompt was to be typed in an editor, and nothing says in which, or that one is not there."""
+    """No editor is configured, or its program does not exist."""
 
     exit_code = 69
 
     def __init__(self, wanted: str | None) -> None:
         why = f"there is no {wanted!r} on PATH" if wanted else "neither VISUAL nor EDITOR is set"
         super().__init__(
-            f"There is no editor to write the prompt in: {why}. Set one, such as with `export EDITOR=nano`, or give "
+            f"There is no editor for the prompt: {why}. Set one, for example with `export EDITOR=nano`, or give "
             "the prompt as an argument or on stdin."
         )
 
 
 class EditorFailed(BackstoryError):
-    """The editor in which a prompt was to be typed ended with a failure."""
+    """The editor for the prompt failed."""
 
     exit_code = 69
 
@@ -693,14 +697,14 @@ class EditorFailed(BackstoryError):
 
 
 class PromptLeftEmpty(BackstoryError):
-    """A prompt was to be typed in an editor, and nothing was."""
+    """The editor was closed without a prompt."""
 
     exit_code = 64
 
     def __init__(self) -> None:
         super().__init__(
-            "The prompt was left empty, so nothing was run. (An editor that returns at once needs the option that "
-            "makes it wait, such as EDITOR='code --wait'.)"
+            "The prompt is empty, so nothing was run. (An editor that returns at once needs an option that makes it "
+            "wait, for example EDITOR='code --wait'.)"
         )
 
 
@@ -711,62 +715,64 @@ class StoreOutdated(BackstoryError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"{path} has the tables of an earlier version. Bring it up to date with "
-            f"`backstory reindex --derived --store {path}`, or the machine's own store with `backstory ingest`. "
-            f"Where it cannot be written, do so with a copy: `backstory backup --store {path} FILE`."
+            f"{path} has the tables of an earlier version. Update it with "
+            f"`backstory reindex --derived --store {path}`, or the home store with `backstory ingest`. "
+            f"If it cannot be written, update a copy: `backstory backup --store {path} FILE`."
         )
 
 
 class SqlWrong(BackstoryError):
-    """A statement that SQLite does not understand, or that is not one statement."""
+    """SQLite cannot parse the statement, or it is not exactly one."""
 
     exit_code = 64
 
     def __init__(self, detail: str) -> None:
-        super().__init__(f"This SQL cannot be run: {detail}. `backstory sql --schema` lists what can be asked.")
+        super().__init__(f"This SQL cannot be run: {detail}. `backstory sql --schema` lists the tables and views.")
 
 
 class OnlyReading(BackstoryError):
-    """A statement that would do something else than read."""
+    """The statement would do more than read."""
 
     exit_code = 77
 
     def __init__(self, what: str | None) -> None:
-        super().__init__(f"Only reading is allowed here{f', not {what}' if what else ''}. Nothing was changed.")
+        super().__init__(f"This query is read-only{f'; {what} is not allowed' if what else ''}. Nothing was changed.")
 
 
 class SqlTooSlow(BackstoryError):
-    """A statement that gave no row in the time it had."""
+    """The statement returned no row within its time limit."""
 
     exit_code = 75
 
     def __init__(self, timeout_s: float) -> None:
-        super().__init__(f"There was no answer within {timeout_s:g} s. Ask for less, or give it longer with --timeout.")
+        super().__init__(
+            f"The query returned nothing within {timeout_s:g} s. Ask for less, or raise the limit with --timeout."
+        )
 
 
 class SqlTooBig(BackstoryError):
-    """A statement that makes a value, or needs memory, beyond what it may have."""
+    """The statement exceeds its limit for one value or for memory."""
 
     exit_code = 65
 
     def __init__(self, value_bytes: int, heap_bytes: int) -> None:
         super().__init__(
-            f"The answer needs a value of more than {value_bytes >> 20} MB, or more than {heap_bytes >> 20} MB of "
-            "memory. Ask for less at once, such as substr(…) of it."
+            f"The query needs a value of more than {value_bytes >> 20} MB, or more than {heap_bytes >> 20} MB of "
+            "memory. Ask for less at once, for example with substr(…)."
         )
 
 
 class BadPattern(BackstoryError):
-    """A regular expression that is none."""
+    """The regular expression is invalid."""
 
     exit_code = 64
 
     def __init__(self, pattern: str, detail: str) -> None:
-        super().__init__(f"{pattern!r} is no regular expression: {detail}. For its own letters use --exact.")
+        super().__init__(f"Invalid regular expression {pattern!r}: {detail}. For a literal search use --exact.")
 
 
 class NoSessionHere(BackstoryError):
-    """No session was named, and there is none in this project to take instead."""
+    """No session was named, and this project has none."""
 
     exit_code = 66
 
@@ -797,13 +803,13 @@ class TurnNotFound(BackstoryError):
 
 
 class RecordNotFound(BackstoryError):
-    """A session has no record of this number, or none that a prompt could follow."""
+    """The session has no record with this number, or no prompt can follow it."""
 
     exit_code = 66
 
     def __init__(self, seq: int, *, is_before_turns: bool = False) -> None:
         why = "comes before the first prompt, so nothing can follow it" if is_before_turns else "is not in this session"
-        super().__init__(f"@{seq} {why}. `backstory tree` shows what can be named.")
+        super().__init__(f"@{seq} {why}. `backstory tree` shows the records.")
 
 
 class BranchNotFound(BackstoryError):
@@ -812,11 +818,13 @@ class BranchNotFound(BackstoryError):
     exit_code = 66
 
     def __init__(self, wanted: str) -> None:
-        super().__init__(f"No branch is called {wanted[:80]!r}. Use a name of `backstory branches`, or a record: @12.")
+        super().__init__(
+            f"No branch is called {wanted[:80]!r}. Use a name or number from `backstory branches`, or a record: @12."
+        )
 
 
 class BranchRemoved(BackstoryError):
-    """A record is on a branch that was removed."""
+    """The record is on a removed branch."""
 
     exit_code = 66
 
@@ -825,7 +833,7 @@ class BranchRemoved(BackstoryError):
 
 
 class NoBranches(BackstoryError):
-    """A session without turns, or without removed ones, where some are needed."""
+    """The session has no turns, or no removed ones."""
 
     exit_code = 66
 
@@ -843,14 +851,12 @@ class BranchNameTaken(BackstoryError):
 
 
 class BranchNameUnusable(BackstoryError):
-    """A name that could be taken for something else."""
+    """The name is empty, or would be read as a record or a number."""
 
     exit_code = 64
 
     def __init__(self, name: str) -> None:
-        super().__init__(
-            f"{name[:80]!r} is no name for a branch: it is empty, or means a record (@12) or a branch's number (3)."
-        )
+        super().__init__(f"{name[:80]!r} cannot be the name of a branch: it is empty, a record (@12) or a number (3).")
 
 
 class BranchShared(BackstoryError):
@@ -860,6 +866,6 @@ class BranchShared(BackstoryError):
 
     def __init__(self, branch: str) -> None:
         super().__init__(
-            f"Other branches begin inside the last turn of {branch[:80]!r}, so it has none of its own to remove. "
-            "`backstory branch rm @N` removes the turn of that record with all that follows."
+            f"Other branches begin inside the last turn of {branch[:80]!r}, so no turn belongs to it alone. "
+            "`backstory branch rm @N` removes the turn of record N and everything after it."
         )

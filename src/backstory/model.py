@@ -132,7 +132,7 @@ class Plan(Event, frozen=True, kw_only=True):
 class Hook(Event, frozen=True, kw_only=True, omit_defaults=True):
     """Something that a hook, or the agent itself, put into the conversation.
 
-    ``tool_use_id`` is that of the call by which the helper is at work whose words these are.
+    ``tool_use_id`` is that of the call by which the subagent is at work whose words these are.
     """
 
     kind: ClassVar[str] = "Hook"

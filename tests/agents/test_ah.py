@@ -196,7 +196,7 @@ def test_a_result_has_all_of_its_output(machine: Machine, project: Path) -> None
     file.message("user", result("toolu_1", output))
     read(machine, project)
     (found,) = [each for each in machine.store.events(machine.store.session(SESSION)) if each.kind == "ToolResult"]
-    full = FullForms(machine.store).of(found)
+    full = FullForms(machine.store).expand(found)
     assert isinstance(full, ToolResult)
     assert full.content == output
 
@@ -308,7 +308,7 @@ def test_sql_has_the_duration_and_the_details_of_a_result(machine: Machine, proj
 
     def full_form(session_id: int, seq: int, part: int | None) -> Event | None:
         (stored,) = machine.store.events(session_id, after=(seq, (part or 0) - 1), limit=1)
-        return FullForms(machine.store).of(stored)
+        return FullForms(machine.store).expand(stored)
 
     def asked(sql: str) -> list[object]:
         rows = machine.store.execute_read_only(sql, full_form=full_form).rows
@@ -332,7 +332,7 @@ def test_details_of_a_result_are_in_its_full_form_alone(machine: Machine, projec
     file.message("user", result("toolu_1", "a", details='{"exit_code":0}', duration_ms=None))
     read(machine, project)
     (found,) = [each for each in machine.store.events(machine.store.session(SESSION)) if each.kind == "ToolResult"]
-    full = FullForms(machine.store).of(found)
+    full = FullForms(machine.store).expand(found)
     assert isinstance(full, ToolResult) and isinstance(found.event, ToolResult)
     assert (full.details, full.duration_ms) == ('{"exit_code":0}', None)
     assert found.event.details == ""

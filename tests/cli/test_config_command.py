@@ -74,6 +74,8 @@ def test_a_program_that_is_not_there_is_set_with_a_word(bare: Shell, programs: P
         ("run.permissions", "foo", "it must be one of agent, ask, edit, all"),
         ("list.limit", "-3", "it must be from 0 to"),
         ("run.agent", "foo", "no agent is called 'foo'"),
+        ("run.agent", "copilot", "only its logs are read"),
+        ("agents.ah", "/bin/true", "only its logs are read"),
     ],
 )
 def test_a_wrong_value_is_refused_and_not_written(bare: Shell, key: str, value: str, why: str) -> None:

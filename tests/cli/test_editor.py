@@ -55,7 +55,7 @@ def test_the_file_is_its_owners_alone_and_is_gone_when_its_text_is_stored(desk: 
 def test_the_person_is_told_that_what_was_piped_in_follows(desk: Desk) -> None:
     keep = f'cp "$1" {desk.root}/seen; echo x > "$1"'
     desk.draft(keep).write("", with_stdin=True)
-    assert "what came on stdin follows the prompt" in (desk.root / "seen").read_text()
+    assert "the text from stdin is added after the prompt" in (desk.root / "seen").read_text()
     desk.draft(keep).write("", with_stdin=False)
     assert "stdin" not in (desk.root / "seen").read_text()
 
@@ -65,7 +65,7 @@ def test_nothing_written_is_nothing_run_and_nothing_kept(desk: Desk, line: str) 
     draft = desk.draft(line)
     with pytest.raises(PromptLeftEmpty, match="nothing was run"):
         draft.write("", with_stdin=False)
-    draft.tell()
+    draft.keep_unstored()
     assert desk.files() == []
 
 
@@ -73,7 +73,7 @@ def test_the_text_of_an_editor_that_fails_is_kept_and_named(desk: Desk, capfd: p
     draft = desk.draft('echo "half a thought" > "$1"; exit 3')
     with pytest.raises(EditorFailed, match=r"nothing was run: .*editor: exit code 3\."):
         draft.write("", with_stdin=False)
-    draft.tell()
+    draft.keep_unstored()
     (kept,) = desk.files()
     assert kept.read_text() == "half a thought"
     assert str(kept) in capfd.readouterr().err
@@ -82,7 +82,7 @@ def test_the_text_of_an_editor_that_fails_is_kept_and_named(desk: Desk, capfd: p
 def test_a_text_that_was_not_stored_is_kept_without_the_lines_that_help(desk: Desk) -> None:
     draft = desk.draft("true")
     assert draft.write("Fix it.", with_stdin=False) == "Fix it."
-    draft.tell()
+    draft.keep_unstored()
     (kept,) = desk.files()
     assert (kept.read_text(), kept.stat().st_mode & 0o777) == ("Fix it.", 0o600)
 
@@ -103,7 +103,7 @@ def test_bytes_that_are_no_text_are_refused_and_kept(desk: Desk) -> None:
     draft = desk.draft("printf 'caf\\351' > \"$1\"")
     with pytest.raises(PromptNotText):
         draft.write("", with_stdin=False)
-    draft.tell()
+    draft.keep_unstored()
     (kept,) = desk.files()
     assert kept.read_bytes() == b"caf\xe9"
 

@@ -45,3 +45,10 @@ def test_a_command_without_commands_has_none_to_help_with(bare: Shell) -> None:
     done = bare("help", "search", "words")
     assert done.code == USAGE
     assert "search has no command 'words'" in done.err
+
+
+@pytest.mark.parametrize("words", [("-S", "S1", "show"), ("--trust", "list")])
+def test_options_in_front_of_a_command_are_refused_with_where_they_belong(bare: Shell, words: tuple[str, ...]) -> None:
+    done = bare(*words)
+    assert done.code == USAGE
+    assert f"Options come after the command: backstory {words[-1]} [OPTIONS]" in done.err

@@ -7,7 +7,9 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.shell_completion import BashComplete
 
+from backstory.cli import cli
 from tests.support.bench import Bench
 from tests.support.going import Going
 
@@ -85,3 +87,17 @@ def test_a_number_means_the_projects_own_session_in_its_list(bench: Bench) -> No
         (line,) = bench.backstory("list", cwd=folder).stdout.splitlines()[1:]
         assert line.split()[1] == "S1"
         assert shown(bench, "S1", folder)["first_prompt"] == f"needle {word}"
+
+
+def test_what_a_shell_completes_names_the_session_that_it_describes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in bench.environ([]).items():
+        monkeypatch.setenv(name, value)
+    for folder in everywhere(bench):
+        monkeypatch.chdir(folder)
+        items = BashComplete(cli, {}, "backstory", "_BACKSTORY_COMPLETE").get_completions(["show"], "")
+        described = {item.value: item.help for item in items}
+        assert sorted(map(str, described.values())) == [f"needle {word}" for word in FIRST]
+        assert {label: shown(bench, label, folder)["first_prompt"] for label in described} == described
+        assert ("S1" in described) is (folder.name != "nowhere")

@@ -146,7 +146,7 @@ def test_what_is_neither_a_record_nor_a_session_is_not_compared(bench: Bench) ->
 
 @pytest.mark.parametrize("words", ["S1", "first"])
 def test_a_checkout_of_a_session_by_any_name_goes_to_it(bench: Bench, words: str) -> None:
-    assert bench.backstory("checkout", words).stdout.startswith("switched to S1")
+    assert bench.backstory("checkout", words).stdout.startswith("Switched to S1")
     last = bench.store.last_session(bench.project)
     assert last is not None
     assert last.name == "first"

@@ -134,7 +134,7 @@ def test_full_forms_of_real_logs_are_read(read_once: Shell) -> None:
         forms = FullForms(store)
         for session_id, seq, part, told in rows:
             (stored,) = store.events(session_id, after=(seq, part - 1), limit=1)
-            assert json.loads(told)["ToolResult"].get("content", "") == forms.of(stored).content  # type: ignore[attr-defined]
+            assert json.loads(told)["ToolResult"].get("content", "") == forms.expand(stored).content  # type: ignore[attr-defined]
 
 
 def test_real_logs_are_in_every_view_of_sessions(read_once: Shell) -> None:
@@ -167,7 +167,7 @@ def test_an_older_store_is_asked_after_what_the_error_says_was_done(bare: Shell)
 @pytest.mark.parametrize(
     ("sql", "code", "words"),
     [
-        ("delete from main.sessions", 77, "Only reading is allowed"),
+        ("delete from main.sessions", 77, "This query is read-only"),
         ("select 1; select 2", 64, "several statements"),
         ("", 64, "no statement"),
         ("select id from nowhere", 64, "no such table: nowhere"),
@@ -198,7 +198,7 @@ def test_a_function_that_looks_at_no_clock_is_stopped_with_the_command(told: She
     )
     done = subprocess.run([sys.executable, "-c", asking], env=told.environ, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (75, "")
-    assert "no answer within 0.1 s" in done.stderr
+    assert "returned nothing within 0.1 s" in done.stderr
 
 
 # the document

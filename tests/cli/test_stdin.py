@@ -58,7 +58,7 @@ def test_a_pipe_that_stays_silent_is_not_waited_for_and_that_is_said(
 ) -> None:
     give(piped(b"", is_closed=False))
     assert stdin.read_beside(SHORT_S) == ""
-    assert capsys.readouterr().err == "Nothing came on stdin for 0.02 s, so it is not read. --stdin waits for it.\n"
+    assert capsys.readouterr().err == "stdin was silent for 0.02 s, so it is not read. --stdin waits for it.\n"
 
 
 def test_a_socket_is_read_like_a_pipe(give: Callable[[int], int]) -> None:
@@ -104,7 +104,7 @@ def test_as_much_as_a_prompt_holds_is_read_and_more_is_refused(
     assert len(stdin.read_beside()) == 3_000_000
     (tmp_path / "more").write_bytes(b"x" * 3_000_001)
     give(os.open(tmp_path / "more", os.O_RDONLY))
-    with pytest.raises(StdinTooLong, match=r"More than 3 MB came on stdin.*name that file in the prompt"):
+    with pytest.raises(StdinTooLong, match=r"stdin has more than 3 MB.*name that file in the prompt"):
         stdin.read_beside()
 
 
@@ -119,7 +119,7 @@ def test_a_stream_without_end_is_refused_and_not_kept_in_memory(
 
 def test_bytes_that_are_no_text_are_refused_with_their_place(give: Callable[[int], int]) -> None:
     give(piped(b"caf\xc3\xa9 caf\xe9"))
-    with pytest.raises(PromptNotText, match="byte 10 is the first wrong one"):
+    with pytest.raises(PromptNotText, match="byte 10 is the first invalid one"):
         stdin.read_beside()
 
 

@@ -235,7 +235,7 @@ def test_a_session_without_turns_has_nothing_to_list_which_is_no_failure(bench: 
 @pytest.mark.parametrize("where", ["@6", "1", "old"])
 def test_a_branch_is_gone_to_by_record_number_or_name(forked: Bench, where: str) -> None:
     ok(forked, "branch", "name", "old", "@6")
-    assert ok(forked, "checkout", where).stdout == "switched to @6 A: two\n"
+    assert ok(forked, "checkout", where).stdout == "Switched to @6 A: two\n"
     go(forked, "after")
     assert "second" in forked.sent()
     assert "third" not in forked.sent()
@@ -397,10 +397,10 @@ def test_a_branch_that_is_cut_short_has_the_number_it_had(forked: Bench) -> None
 def test_what_is_restored_is_not_gone_on_with_unless_one_goes_there_and_that_is_said(forked: Bench) -> None:
     ok(forked, "branch", "rm", "2", "--yes")
     told = ok(forked, "branch", "restore").stderr
-    assert "S1 goes on at @2." in told
+    assert "S1 continues at @2." in told
     assert "backstory checkout @8 -S S1" in told
     ok(forked, "branch", "rm", "@1", "--yes")
-    assert "goes on at" not in ok(forked, "branch", "restore").stderr
+    assert "continues at" not in ok(forked, "branch", "restore").stderr
 
 
 def test_a_branch_inside_which_another_begins_is_not_removed_by_its_number(forked: Bench) -> None:

@@ -159,7 +159,7 @@ def prompts_of(bench: Bench) -> dict[str, list[str]]:
 def test_a_checkout_of_a_session_has_the_next_prompt_go_there(bench: Bench) -> None:
     bench.run("one", GOOD)
     bench.run("two", GOOD, options=("-n",))
-    assert ok(bench, "checkout", "S1").stdout == "switched to S1 one\n"
+    assert ok(bench, "checkout", "S1").stdout == "Switched to S1 one\n"
     bench.run("three", GOOD)
     assert prompts_of(bench) == {"S1": ["one", "three"], "S2": ["two"]}
 

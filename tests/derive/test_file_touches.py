@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.derive.file_touches import Touch, place, settle, touches
+from backstory.derive.file_touches import Touch, place, resolve_touches, touches
 from backstory.model import KINDS, Tool, ToolCall, ToolResult, UserMessage
 
 PATCH = """*** Begin Patch
@@ -214,7 +214,7 @@ def test_a_result_settles_what_its_call_touched(
     event: ToolCall, content: str, is_error: bool, expected: list[tuple[str, str]]
 ) -> None:
     result = ToolResult(content=content, is_error=is_error)
-    assert [(each.action, each.path) for each in settle(event, result)] == expected
+    assert [(each.action, each.path) for each in resolve_touches(event, result)] == expected
 
 
 PLACES = [
@@ -268,7 +268,7 @@ def test_no_input_is_a_fault(name: str, tool: str, given_: Any, content: str, is
     event = call(name, given_, tool)
     told_of = touches(event, "/w")
     assert all(each.path for each in told_of)
-    assert {each.path for each in settle(event, ToolResult(content=content, is_error=is_error), "/w")} <= {
+    assert {each.path for each in resolve_touches(event, ToolResult(content=content, is_error=is_error), "/w")} <= {
         each.path for each in told_of
     }
 
@@ -303,7 +303,7 @@ def test_what_the_agent_saw_a_command_change_counts_instead_of_what_the_command_
         tool_name="Bash", tool="SHELL", input={"command": "cat in.txt; python3 gen.py > out.txt; mv a.py b.py"}
     )
     changes = {"/w/out.txt": "create", "/w/made.txt": "create", "/w/a.py": "delete", "/w/b.py": "create"}
-    told = settle(call, ToolResult(content="", changes=changes), "/w")
+    told = resolve_touches(call, ToolResult(content="", changes=changes), "/w")
     assert [(each.action, each.path, each.to) for each in told] == [
         ("read", "in.txt", None), ("rename", "a.py", "b.py"),
         ("create", "/w/out.txt", None), ("create", "/w/made.txt", None),

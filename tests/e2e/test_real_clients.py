@@ -108,7 +108,7 @@ def test_an_agents_log_that_is_read_during_its_run_is_no_second_session(machine:
     assert seen.during["logs_seen"] >= 1
     assert seen.during["errors"] == []
     assert [each["number"] for each in seen.listed] == ["S1"]
-    assert all(hit["session"] == "S1" for hit in seen.found["hits"])
+    assert all(hit["number"] == "S1" for hit in seen.found["hits"])
     assert seen.found["total"] <= 1
 
 
@@ -119,7 +119,7 @@ def test_an_agents_log_that_was_read_during_its_run_is_no_second_session_afterwa
     seen = looked(machine, agent)
     assert seen.after["errors"] == []
     assert [each["number"] for each in seen.listed_after] == ["S1"]
-    assert [hit["session"] for hit in seen.found_after["hits"]] == ["S1"]
+    assert [hit["number"] for hit in seen.found_after["hits"]] == ["S1"]
     assert seen.found_after["total"] == 1
     (turn,) = machine.store.turns(1)
     assert (turn.prompt, turn.outcome) == (PROMPTS["claude"], "completed")

@@ -308,7 +308,7 @@ def test_sessions_of_every_agent_and_our_own_are_there(machine: Machine, target:
     own = machine.store.create_session("Ours")
     machine.store.append_events(own, [UserMessage(content="hello")])
     told = exported(machine, target, agents=("claude", "codex"))
-    assert told.rows["sessions"] == len(machine.store.sessions(helpers=True))
+    assert told.rows["sessions"] == len(machine.store.sessions(subagents=True))
     assert asked(target, "select summary from sessions where id = '" + own.uid + "'") == [("Ours",)]
 
 

@@ -12,7 +12,7 @@ import pytest
 from backstory.errors import StoreDamaged
 from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, ToolCall, UserMessage
-from backstory.store import Store
+from backstory.store import Store, codec
 from tests.support.machines import Machine, claude_line, claude_log, lines
 
 if TYPE_CHECKING:
@@ -36,6 +36,25 @@ def test_the_records_of_a_log_are_not_looked_for_one_by_one(tmp_path: Path, monk
     monkeypatch.setattr(Store, "read_log", counted)
     assert prompts(machine) == [f"prompt {n}" for n in range(RECORDS)]
     assert len(asked) <= 3
+    machine.close()
+
+
+def test_each_chunk_is_unpacked_once_however_many_records_it_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(tmp_path)
+    text = "x" * 10_000
+    machine.write(claude_log("log"), lines(*(claude_line("user", str(n), f"{n} {text}") for n in range(1_000))))
+    machine.read()
+    unpack_chunk, unpacked = codec.unpack_chunk, list[bytes]()
+
+    def counted(frame: bytes, length: int, digest: bytes) -> bytes:
+        unpacked.append(digest)
+        return unpack_chunk(frame, length, digest)
+
+    monkeypatch.setattr(codec, "unpack_chunk", counted)
+    assert len(prompts(machine)) == 1_000
+    assert len(unpacked) == len(set(unpacked)) == 3
     machine.close()
 
 
@@ -67,7 +86,7 @@ def with_records(tmp_path: Path) -> Machine:
 
 def prompts(machine: Machine) -> list[str]:
     forms = FullForms(machine.store)
-    events = [forms.of(each) for each in machine.store.events(machine.store.session("log"))]
+    events = [forms.expand(each) for each in machine.store.events(machine.store.session("log"))]
     return [each.content for each in events if isinstance(each, UserMessage)]
 
 
@@ -85,7 +104,7 @@ def test_a_record_of_many_parts_is_read_once_for_all_of_them(tmp_path: Path) -> 
         return forms.record(stored)
 
     forms = FullForms(machine.store, record=counted)
-    events = [forms.of(each) for each in machine.store.events(machine.store.session("log"))]
+    events = [forms.expand(each) for each in machine.store.events(machine.store.session("log"))]
     assert [each.text for each in events if isinstance(each, AssistantText)] == [f"part {n}" for n in range(PARTS)]
     assert [each.input["description"] for each in events if isinstance(each, ToolCall)] == ["x" * 500]
     assert read == [1, 2]

@@ -328,7 +328,7 @@ def test_a_name_that_leads_out_of_the_folder_is_told_and_stops_nothing(machine: 
     looked_up(machine.store_path, "update logs set relpath = ? where id = 1", name)
     told = everything(machine, out / "deep" / "er")
     assert [each.error is None for each in told] == [False, True, True]
-    assert "no place inside a folder" in (told[0].error or "")
+    assert "is not a path inside the folder" in (told[0].error or "")
     assert list(out.parent.rglob("escaped*")) == []
 
 

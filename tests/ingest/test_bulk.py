@@ -9,6 +9,7 @@ import pytest
 
 from backstory.errors import DiskFull
 from backstory.ingest import ingest as ingest_module
+from backstory.store.segments import SEARCHED_SEGMENTS
 from tests.support.machines import Machine, claude_line, claude_log, conversation, lines, looked_up
 
 if TYPE_CHECKING:
@@ -78,9 +79,23 @@ def test_a_store_whose_index_has_no_room_left_takes_the_next_logs(
     for n in range(5):
         machine.write(claude_log(f"after-{n}"), lines(*conversation(2)))
     assert machine.read().total("logs_read") == 5
-    assert looked_up(machine.store_path, SEGMENTS) == [(1,)]
+    assert looked_up(machine.store_path, SEGMENTS)[0][0] <= SEARCHED_SEGMENTS
     assert dict(looked_up(machine.store_path, SETTINGS)) == USUAL
     assert machine.store.verify().problems == []
+
+
+@pytest.mark.parametrize(("before", "is_merged"), [(SEARCHED_SEGMENTS - 5, False), (SEARCHED_SEGMENTS + 5, True)])
+def test_a_load_merges_an_index_in_many_segments_and_no_other(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, before: int, is_merged: bool
+) -> None:
+    monkeypatch.setattr(ingest_module, "BULK_BYTES", 0)
+    machine.write(claude_log("before"), lines(*conversation(2)))
+    machine.read()
+    machine.store.close()
+    fill_index_with_segments(machine, before)
+    machine.write(claude_log("after"), lines(*conversation(2)))
+    machine.read()
+    assert (looked_up(machine.store_path, SEGMENTS) == [(1,)]) == is_merged
 
 
 def test_a_load_that_fails_gives_the_index_its_settings_back(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

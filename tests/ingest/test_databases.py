@@ -154,7 +154,7 @@ def test_an_events_full_form_comes_from_its_row(machine: Machine, database: Path
     changed(database, f"update turns set assistant_response = '{'long ' * 9_000}' where session_id = '{LOST}'")
     read(machine)
     full = FullForms(machine.store)
-    told = [full.of(each) for each in machine.store.events(the_lost_one(machine))]
+    told = [full.expand(each) for each in machine.store.events(the_lost_one(machine))]
     assert [len(each.text) for each in told if isinstance(each, AssistantText)] == [45_000, 45_000]
 
 

@@ -137,7 +137,7 @@ def test_an_events_full_form_comes_from_its_record(machine: Machine) -> None:
     put(machine, document(timeline))
     machine.read("copilot")
     full = FullForms(machine.store)
-    told = [full.of(each) for each in machine.store.events(machine.store.session(SESSION))]
+    told = [full.expand(each) for each in machine.store.events(machine.store.session(SESSION))]
     (result,) = [each for each in told if isinstance(each, ToolResult)]
     assert (result.content, result.tool_name) == (output, "bash")
 

@@ -133,7 +133,7 @@ def read_all(folder: Path, chosen: list[Path], choose: Callable[[tuple[str, ...]
 def look_at(store: Store) -> None:
     """List, show, search and derive what a store has: none of that fails, and nothing impossible stands in it."""
     assert looked_up(store.path, ROWS, bounds.TIME_MAX_MS) == [("turns", 0), ("events", 0), ("sessions", 0)]
-    uids = [session.uid for session in store.sessions(helpers=True)]
+    uids = [session.uid for session in store.sessions(subagents=True)]
     assert uids
     commands = [("list", "--all"), ("list", "--all", "--json"), ("search", "the"), ("search", "the", "--json")]
     commands += [("show", uid, *more) for uid in uids for more in ((), ("--json",), ("--json", "--full"))]

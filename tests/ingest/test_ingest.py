@@ -53,7 +53,7 @@ FEW = settings(
 
 
 def only(store: Store) -> Session:
-    (session,) = store.sessions(helpers=True)
+    (session,) = store.sessions(subagents=True)
     return session
 
 
@@ -104,7 +104,7 @@ def test_the_report_counts_what_the_store_has(machine: Machine) -> None:
     for name in SMALL:
         machine.put(name)
     report = machine.read()
-    sessions = machine.store.sessions(helpers=True)
+    sessions = machine.store.sessions(subagents=True)
     assert report.total("sessions_new") == len(sessions) == len(SMALL)
     assert report.total("events_new") == sum(session.events for session in sessions)
     assert {name: tally.logs_seen for name, tally in report.by_agent.items()} == {"claude": 6, "codex": 6}
@@ -769,7 +769,7 @@ def test_a_removed_session_stays_away_until_asked_for(machine: Machine) -> None:
     machine.read()
     path.write_bytes(case("claude/resume"))
     report = machine.read()
-    assert machine.store.sessions(helpers=True) == []
+    assert machine.store.sessions(subagents=True) == []
     assert [each.reason for each in report.gave_nothing] == [
         "removed by you; `backstory ingest --forgotten` brings it back"
     ]
@@ -787,7 +787,7 @@ def test_a_removed_parent_that_is_brought_back_is_parent_again(machine: Machine)
     for native_id in (ORIGINAL_ID, PARENT_ID):
         machine.store.remove(machine.store.session(native_id))
     machine.read()
-    assert len(machine.store.sessions(helpers=True)) == len(SMALL) - 3
+    assert len(machine.store.sessions(subagents=True)) == len(SMALL) - 3
     machine.store.unforget()
     machine.read()
     assert machine.content() == before
@@ -809,11 +809,11 @@ def test_two_agents_with_one_native_id_are_two_sessions(machine: Machine) -> Non
     machine.write(f".codex/sessions/2026/rollout-2026-11-21T21-00-00-{thread}.jsonl", codex_log(thread, "to codex"))
     machine.put("claude/helper")
     machine.read()
-    codex, helper = machine.store.sessions(agent="codex"), machine.store.sessions(agent="claude", helpers=True)
+    codex, helper = machine.store.sessions(agent="codex"), machine.store.sessions(agent="claude", subagents=True)
     assert (len(codex), helper[0].parent_uid) == (1, None)
     machine.put("claude/with-a-helper")
     machine.read()
-    child, parent = sorted(machine.store.sessions(agent="claude", helpers=True), key=lambda s: s.relation or "z")
+    child, parent = sorted(machine.store.sessions(agent="claude", subagents=True), key=lambda s: s.relation or "z")
     assert child.parent_uid == parent.uid
     assert machine.store.children(codex[0]) == []
 

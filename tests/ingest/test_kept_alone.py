@@ -188,7 +188,7 @@ def test_chunks_that_were_joined_over_the_place_are_told_from_there(
     machine.write(claude_log(NAME), SMALL)
     machine.read()
     kept_alone(machine, SMALL + MORE)
-    machine.store.fold_idle(NOW * 2)
+    machine.store.merge_idle_chunks(NOW * 2)
     assert looked_up(machine.store_path, "select count(*) from chunks") == [(1,)]
     assert machine.read().errors == []
     assert is_whole(machine, SMALL + MORE)

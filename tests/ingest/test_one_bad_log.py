@@ -206,6 +206,7 @@ def test_a_log_of_several_slices_that_cannot_be_stored_half_way_is_kept_whole(
 ) -> None:
     big = lines(*(claude_line("user", f"u{n}", f"{n} " + "x" * 200_000) for n in range(20)))
     monkeypatch.setattr("backstory.ingest.log_reader.SLICE_BYTES", 1_000_000)
+    monkeypatch.setattr("backstory.ingest.log_reader.BLOCK_BYTES", 1_000_000)
     machine.write(claude_log(GUILTY), big)
     untouched = another()
     untouched.write(claude_log(GUILTY), big)
@@ -313,8 +314,7 @@ def test_what_fails_in_the_second_process_is_read_in_the_first(
 ) -> None:
     write_three(machine)
     monkeypatch.setattr(ingesting, "WORKER_BYTES", 1)
-    monkeypatch.setattr(ingesting, "AHEAD", 0)
-    monkeypatch.setattr(ingesting, "SMALL_BYTES", 0)
+    monkeypatch.setattr(ingesting, "AHEAD_BYTES", 0)
     undone = worker.Outcome(is_last=True, is_undone=True)
     given = iter([None, undone, None])
     outcome = worker.Worker.outcome
@@ -338,7 +338,7 @@ def test_a_reader_that_fails_in_the_second_process_says_so_and_goes_on(machine: 
 
 
 def _place() -> Any:
-    return logs.SeenPlace(path="/x", agent="claude", log_id=None, device=0, inode=0, size=0, mtime_ns=0)
+    return logs.FileStamp(path="/x", agent="claude", log_id=None, device=0, inode=0, size=0, mtime_ns=0)
 
 
 # what lies beside ------------------------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ def test_a_sidecar_that_cannot_be_stored_keeps_no_other_out(machine: Machine, mo
         machine.write(CLAUDE_FOLDER / name / "tool-results" / f"{name}.txt", b"spilled")
     write = sidecars.write
 
-    def fails(db: apsw.Connection, beside: sidecars.Beside) -> None:
+    def fails(db: apsw.Connection, beside: sidecars.SidecarBatch) -> None:
         if any(GUILTY in each.name for each in beside.sidecars):
             raise OverflowError("too large")
         write(db, beside)
@@ -371,14 +371,14 @@ def test_what_a_sidecar_says_that_could_not_be_stored_is_told_by_the_next_readin
 ) -> None:
     machine.write(CLAUDE_FOLDER / "s/subagents/agent-a.jsonl", lines(claude_line("user", "a1", "look at it")))
     machine.write(CLAUDE_FOLDER / "s/subagents/agent-a.meta.json", json.dumps({"description": "Looks"}).encode())
-    tell = sidecars._tell
-    monkeypatch.setattr(sidecars, "_tell", lambda *_: 1 / 0)
+    tell = sidecars._apply_facts
+    monkeypatch.setattr(sidecars, "_apply_facts", lambda *_: 1 / 0)
     assert [each.reason for each in machine.read().errors] == ["ZeroDivisionError: division by zero"]
     assert len(machine.store.sidecar_marks()) == 1
-    monkeypatch.setattr(sidecars, "_tell", tell)
+    monkeypatch.setattr(sidecars, "_apply_facts", tell)
     machine.read()
     reindex(machine.store, now=NOW, only_stale=True)
-    (session,) = machine.store.sessions(helpers=True)
+    (session,) = machine.store.sessions(subagents=True)
     assert session.title == "Looks"
 
 

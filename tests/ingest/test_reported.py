@@ -55,7 +55,7 @@ def always_two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def subagents(machine: Machine) -> list[Session]:
-    return [each for each in machine.store.sessions(helpers=True) if each.relation == Relation.SUBAGENT]
+    return [each for each in machine.store.sessions(subagents=True) if each.relation == Relation.SUBAGENT]
 
 
 def test_a_subagent_that_only_its_parents_log_reports_is_a_session_below_it(machine: Machine) -> None:
@@ -194,10 +194,10 @@ def test_it_is_not_written_out(machine: Machine, tmp_path: Path) -> None:
 def test_it_goes_with_its_parent_and_stays_away(machine: Machine) -> None:
     machine.write(LOG, PARENTS)
     machine.read("claude")
-    (parent,) = (each for each in machine.store.sessions(helpers=True) if each.native_id == PARENT)
+    (parent,) = (each for each in machine.store.sessions(subagents=True) if each.native_id == PARENT)
     machine.store.remove(parent.id)
     machine.read("claude")
-    assert machine.store.sessions(helpers=True) == []
+    assert machine.store.sessions(subagents=True) == []
 
 
 def test_reports_are_read_in_blocks_also_from_a_file_without_a_buffer(tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ WORDS_LOOKED_FOR = 60
 def said(store: Store) -> dict[str, str]:
     """All that was asked and answered in each session, read from its bytes, by the uid of the session that is shown."""
     forms, found = FullForms(store), dict[str, str]()
-    for session in store.sessions(helpers=True):
+    for session in store.sessions(subagents=True):
         uid = session.parent_uid if session.relation == "subagent" and session.parent_uid else session.uid
         for stored in store.events(session):
-            match forms.of(stored):
+            match forms.expand(stored):
                 case UserMessage(content=text) | AssistantText(text=text) | Plan(content=text):
                     found[uid] = f"{found.get(uid, '')}\n\n{text}"
                 case _:
@@ -47,7 +47,7 @@ def test_a_word_is_found_in_every_session_in_which_it_was_said(
         machine.put(name)
     machine.read()
     texts = said(machine.store)
-    uids = {session.id: session.uid for session in machine.store.sessions(helpers=True)}
+    uids = {session.id: session.uid for session in machine.store.sessions(subagents=True)}
     counted = Counter(word for text in texts.values() for word in re.findall(r"[a-z]{2,}", text.lower()))
     for word, _ in counted.most_common(WORDS_LOOKED_FOR):
         pattern = re.compile(rf"(?<![^\W_]){word}(?![^\W_])", re.IGNORECASE)

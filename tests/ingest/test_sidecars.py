@@ -17,7 +17,7 @@ from backstory.ingest import discover as discovering
 from backstory.ingest import sidecars
 from backstory.ingest.discover import discover
 from backstory.ingest.ingest import ingest
-from backstory.ingest.sidecars import gather, tell_again
+from backstory.ingest.sidecars import gather, reapply_sidecars
 from backstory.model import ToolResult
 from tests.support.clock import NOW
 from tests.support.machines import CLAUDE_FOLDER, claude_line, lies, lines, looked_up, restored
@@ -167,7 +167,7 @@ def test_a_name_in_a_store_leads_nowhere_else(machine: Machine, session: Path, t
     looked_up(machine.store_path, "update sidecars set name = '../../../../../escaped.yaml'")
     (told,) = restored(machine.store, tmp_path / "out")
     assert (told.error, told.companions[0].written) == (None, None)
-    assert "no place inside a folder" in (told.companions[0].error or "")
+    assert "is not a path inside the folder" in (told.companions[0].error or "")
     assert list(tmp_path.rglob("escaped*")) == []
 
 
@@ -345,7 +345,7 @@ def test_telling_again_changes_nothing(machine: Machine, session: Path) -> None:
     read(machine)
     before = (checkpoints(machine), the_session(machine))
     (log,) = machine.store.logs()
-    tell_again(machine.store, log)
+    reapply_sidecars(machine.store, log)
     assert (checkpoints(machine), the_session(machine)) == before
 
 
@@ -375,7 +375,7 @@ def spilled_session(*, helper: str | None = None) -> bytes:
 
 def full_results(machine: Machine, session: Session) -> list[str]:
     full = FullForms(machine.store)
-    told = [full.of(each) for each in machine.store.events(session)]
+    told = [full.expand(each) for each in machine.store.events(session)]
     return [each.content for each in told if isinstance(each, ToolResult)]
 
 
@@ -471,7 +471,7 @@ def test_a_file_that_is_too_large_is_told_with_its_size_and_hash_once(
     assert f"{len(data):,} bytes, sha256 {hashlib.sha256(data).hexdigest()}" in problem.reason
     with files_opened() as opened:
         report = read(machine)
-    assert (opened, report.errors, "larger than is kept" in reasons(report)["huge.txt"]) == ([], [], True)
+    assert (opened, report.errors, "above the limit" in reasons(report)["huge.txt"]) == ([], [], True)
     assert kept(machine).keys() == {"workspace.yaml"}
 
 

@@ -49,12 +49,12 @@ def read(machine: Machine, **logs: bytes) -> None:
 
 
 def session(machine: Machine, name: str) -> Session:
-    (found,) = (each for each in machine.store.sessions(helpers=True) if each.native_id == name)
+    (found,) = (each for each in machine.store.sessions(subagents=True) if each.native_id == name)
     return found
 
 
 def titles(machine: Machine) -> dict[str | None, str | None]:
-    return {each.native_id: each.title for each in machine.store.sessions(helpers=True)}
+    return {each.native_id: each.title for each in machine.store.sessions(subagents=True)}
 
 
 @pytest.mark.parametrize("order", [*permutations(LOGS)], ids=" ".join)

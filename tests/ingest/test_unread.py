@@ -128,7 +128,7 @@ def test_behind_more_blank_space_than_is_looked_through_nothing_is_looked_for(
 def test_it_is_no_conversation_and_each_of_its_records_is_unknown(machine: Machine) -> None:
     machine.write(LOG, NEW_KINDS)
     machine.read()
-    assert machine.store.sessions(helpers=True) == []
+    assert machine.store.sessions(subagents=True) == []
     session = only_unread(machine)
     assert (session.relation, session.title, session.turns) == ("unread", "odd.jsonl, not understood", 0)
     assert said_of(machine) == [Unknown(type="not understood")] * 5

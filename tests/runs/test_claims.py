@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
+import tracemalloc
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,8 @@ from backstory.ingest.reindex import reindex
 from backstory.model import ToolCall
 from backstory.runs.spool import Run, Spool
 from backstory.runs.stream import SpooledRun, append_run
-from backstory.store import Session, Store, open_store
+from backstory.store import Session, Store, open_store, run_facts
+from backstory.store.sidecars import pack
 from tests.support.bench import Bench
 from tests.support.clock import NOW
 from tests.support.machines import Machine
@@ -271,7 +274,7 @@ def test_the_projects_store_is_given_what_the_log_tells(tmp_path: Path) -> None:
         ]
         assert project.turns(session) == home.store.turns(home.store.session(session.uid))
         edit = next(each for each in ours if isinstance(each.event, ToolCall) and each.event.tool == "EDIT")
-        assert FullForms(project).of(edit) == edit.event
+        assert FullForms(project).expand(edit) == edit.event
         before = project.path.stat().st_mtime_ns
         project.take_logged(home.store, runs)
         assert project.path.stat().st_mtime_ns == before
@@ -298,6 +301,68 @@ def whole(store: Store, uid: str) -> list[Any]:
     return [events, store.turns(session), files, [(each.seq, each.part) for each in found]]
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"[]", b"{", b'{"times":{"0":"now"}}', b'{"times":{"0":-5,"7":%d}}' % 2**80,
+        b'{"inputs":{"0":{"a":"\xff"}}}',
+        b'{"inputs":{"0":{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}}}", b'{"inputs":{"0":[]},"times":{}}',
+    ],
+    ids=["nothing", "a list", "torn", "no time", "numbers", "no text", "deep", "no input"],
+)  # fmt: skip
+def test_facts_that_nobody_of_us_wrote_say_nothing_and_keep_no_run_from_being_derived(
+    tmp_path: Path, content: bytes
+) -> None:
+    with closing(Machine(tmp_path)) as home, open_store(tmp_path / "p.bks", now=lambda: NOW) as project:
+        session = recorded(tmp_path, home, project)
+        before = project.events(session)
+        give_facts(project, session, content)
+        assert reindex(project, now=NOW, events_too=True).failed == []
+        assert [(each.at, each.event) for each in project.events(session)] == [(each.at, each.event) for each in before]
+
+
+def test_facts_of_an_impossible_size_are_not_taken_apart(tmp_path: Path) -> None:
+    with closing(Machine(tmp_path)) as home, open_store(tmp_path / "p.bks", now=lambda: NOW) as project:
+        session = recorded(tmp_path, home, project)
+        give_facts(project, session, b'{"inputs":{"0":{"a":[' + b"[]," * (run_facts.BYTES_MAX // 3) + b"[]]}}}")
+        tracemalloc.start()
+        assert reindex(project, now=NOW, events_too=True).failed == []
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert used < 5 * run_facts.BYTES_MAX
+
+
+def test_an_input_that_no_event_can_hold_is_passed_over_and_the_others_are_taken(tmp_path: Path) -> None:
+    with closing(Machine(tmp_path)) as home, open_store(tmp_path / "p.bks", now=lambda: NOW) as project:
+        session = recorded(tmp_path, home, project)
+        calls = [each for each in project.events(session) if isinstance(each.event, ToolCall)]
+        places = [
+            place for (place,) in project_rows(project, "select position from main.events where kind = 'ToolCall'")
+        ]
+        content = b'{"inputs":{"%d":[1],"%d":{"command":"heron"}}}' % (places[0], places[1])
+        give_facts(project, session, content)
+        assert reindex(project, now=NOW, events_too=True).failed == []
+        now = [each.event for each in project.events(session) if isinstance(each.event, ToolCall)]
+        assert now[0] == calls[0].event
+        assert now[1].input == {"command": "heron"}
+
+
+def give_facts(store: Store, session: Session, content: bytes) -> None:
+    """Keep beside the stream of a session's run what a hostile store may have there."""
+    stream = next(log for log in store.logs(session) if log.kind == "stream")
+    sidecar = pack(f"{store.turns(session)[0].uid}.stream{run_facts.SUFFIX}", 0, content)
+    with closing(sqlite3.connect(store.path)) as db, db:
+        db.execute(
+            "insert into sidecars(log_id, name, size, mtime_ns, sha256, data) values (?, ?, ?, ?, ?, ?)",
+            (stream.id, sidecar.name, sidecar.size, sidecar.mtime_ns, sidecar.digest, sidecar.frame),
+        )
+
+
+def project_rows(store: Store, question: str) -> list[Any]:
+    with closing(sqlite3.connect(store.path)) as db:
+        return db.execute(question).fetchall()
+
+
 def test_an_edit_is_found_by_the_lines_that_only_the_log_tells(tmp_path: Path) -> None:
     with closing(Machine(tmp_path)) as home, open_store(tmp_path / "p.bks", now=lambda: NOW) as project:
         session = recorded(tmp_path, home, project)
@@ -316,7 +381,7 @@ def test_an_older_copy_of_a_projects_store_takes_nothing_from_the_machines(ran: 
     ran.run("second", {"say": "more"}, GOOD)
     store.write_bytes(older)
     told = ran.backstory("ingest").stderr
-    assert "neither was replaced" in told
+    assert "Neither was replaced" in told
     with machine_store(ran) as home:
         assert [turn.prompt for turn in home.turns(home.session("S1"))] == ["first", "second"]
 
@@ -358,7 +423,7 @@ def test_what_silence_ended_says_so(bench: Bench) -> None:
     (bench.home / "config.toml").write_text("[run]\nsilence_s = 1\n")
     bench.run("first", {"say": "well"}, {"wait_for": str(bench.root / "never")})
     assert bench.store.turns(1)[0].outcome == "cancelled"
-    assert "it said nothing for" in bench.backstory("show", "S1").stdout
+    assert "no output for" in bench.backstory("show", "S1").stdout
 
 
 def test_a_session_is_removed_and_renamed_from_any_folder(ran: Bench) -> None:

@@ -54,7 +54,7 @@ def test_what_is_piped_in_follows_the_prompt(bench: Bench) -> None:
 def test_nothing_piped_in_adds_nothing(bench: Bench, given: str) -> None:
     done = sh(bench, f"{given} {RUN} Explain")
     assert (done.returncode, prompts(bench)) == (0, ["Explain"])
-    assert done.stderr.startswith("S1 ✓")
+    assert done.stderr.startswith("✓ S1")
 
 
 def test_a_file_that_is_piped_in_follows_the_prompt(bench: Bench) -> None:
@@ -72,7 +72,7 @@ def test_a_pipe_that_stays_open_delays_a_run_and_does_not_stop_it(bench: Bench) 
         os.close(reading)
         os.close(writing)
     assert done.returncode == 0
-    assert err.startswith("Nothing came on stdin for 3 s, so it is not read. --stdin waits for it.\n")
+    assert err.startswith("stdin was silent for 3 s, so it is not read. --stdin waits for it.\n")
     assert prompts(bench) == ["Explain"]
 
 
@@ -116,7 +116,7 @@ def test_more_than_a_prompt_holds_is_refused_and_nothing_is_run(bench: Bench) ->
 def test_bytes_that_are_no_text_are_refused_and_nothing_is_run(bench: Bench) -> None:
     done = sh(bench, f"printf 'caf\\351' | {RUN} Explain")
     assert done.returncode == 65
-    assert "byte 4 is the first wrong one" in done.stderr
+    assert "byte 4 is the first invalid one" in done.stderr
     assert not bench.received.exists()
 
 
@@ -139,7 +139,7 @@ def test_what_is_piped_in_follows_a_message_too(bench: Bench, command: str) -> N
 def test_messages_that_are_options_do_not_read_stdin(bench: Bench) -> None:
     bench.run("first", {"say": "one"}, GOOD)
     done = sh(bench, f'head -c 10000001 /dev/zero | "{sys.executable}" -m backstory --followup Explain')
-    assert "came on stdin" not in done.stderr
+    assert "stdin was silent" not in done.stderr
 
 
 # written in an editor -----------------------------------------------------------------------------------------
@@ -168,14 +168,14 @@ def test_a_prompt_is_written_in_the_editor(bench: Bench, editor: str) -> None:
 
 def test_what_is_piped_in_follows_what_is_written(bench: Bench, editor: str) -> None:
     sh(bench, f"echo data | {RUN} --edit", EDITOR=editor)
-    assert "what came on stdin follows" in (bench.root / "seen").read_text()
+    assert "the text from stdin is added after" in (bench.root / "seen").read_text()
     assert prompts(bench) == ["by hand\n--wait\n\ndata\n"]
 
 
 def test_an_empty_prompt_from_an_editor_is_not_run(bench: Bench) -> None:
     done = sh(bench, f"{RUN} --edit", EDITOR="true")
     assert done.returncode == 64
-    assert "left empty, so nothing was run" in done.stderr
+    assert "is empty, so nothing was run" in done.stderr
     assert not bench.store.exists
     assert drafts(bench) == []
 

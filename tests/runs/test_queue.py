@@ -246,7 +246,7 @@ def test_a_followup_that_cannot_be_started_is_named_to_those_who_come_behind_it(
     for options in [(), ("--wait",)]:
         refused = bench.run("second", GOOD, options=options)
         assert refused.returncode == 1
-        assert f'could not be run: "there". The folder {gone} cannot be worked in' in refused.stderr
+        assert f'could not be run: "there". The folder {gone} cannot be used' in refused.stderr
         assert f"backstory queue drop {row['id'][-8:]}" in refused.stderr
     bench.backstory("queue", "drop", row["id"])
     assert bench.backstory("queue", "run", script=[GOOD]).returncode == 0
@@ -808,7 +808,7 @@ def test_what_waits_for_a_session_that_is_removed_goes_with_it(bench: Bench) -> 
     bench.run("first", GOOD)
     bench.backstory("followup", "--no-run", "second")
     done = bench.backstory("rm", "--yes", "S1")
-    assert "Dropped its queued prompt: second" in done.stderr
+    assert "Deleted its queued prompt: second" in done.stderr
     assert not queue_file(bench).exists()
 
 
@@ -1272,7 +1272,7 @@ def test_a_prompt_that_no_pipe_holds_has_none(tmp_path: Path) -> None:
 def test_a_word_that_was_cut_off_was_never_handed_over(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
     spool.note_word(b'{"uid":"a"}')
-    with spool.told.open("ab") as file:
+    with spool.messages.open("ab") as file:
         file.write(b'{"uid":"b"')
     assert [word.uid for word in spool.words()] == ["a"]
 
@@ -1280,7 +1280,7 @@ def test_a_word_that_was_cut_off_was_never_handed_over(tmp_path: Path) -> None:
 def test_a_word_for_which_the_disk_has_no_room_leaves_no_half_line(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
     spool.note_word(b'{"uid":"a"}')
-    with limited(spool.told.stat().st_size + 5), pytest.raises(CannotWrite):
+    with limited(spool.messages.stat().st_size + 5), pytest.raises(CannotWrite):
         spool.note_word(b'{"uid":"b"}')
     spool.note_word(b'{"uid":"c"}')
     assert [word.uid for word in spool.words()] == ["a", "c"]

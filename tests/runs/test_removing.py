@@ -109,7 +109,7 @@ def test_a_continuation_is_named_and_left_with_its_words(ran: Bench) -> None:
     said = removed(ran, "S1").stderr
     other = open_store(ran.root / "other" / ".backstory" / "sessions.bks")
     session = other.session("S1")
-    assert "The words are still in" in said
+    assert "Copies of its turns remain in" in said
     assert session.uid[:12] in said
     assert left(ran)
 
@@ -127,13 +127,13 @@ def test_what_a_session_goes_on_from_is_named_and_never_removed_with_it(ran: Ben
     original = ran.store.session("S1").uid
     copy = open_store(ran.root / "other" / ".backstory" / "sessions.bks").session("S1").uid
     said = removed(ran, copy, "--copies").stderr
-    assert f"The words are still in S1 ({original[:12]}" in said
+    assert f"Copies of its turns remain in S1 ({original[:12]}" in said
     assert ran.store.has(original)
 
 
 def test_a_log_and_backups_that_cannot_be_reached_are_named(ran: Bench) -> None:
     said = removed(ran, "S1", "--copies").stderr
-    assert "backups made before" in said
+    assert "earlier backups" in said
     assert str(ran.root / ".claude" / "projects" / "p") in said
 
 
@@ -162,3 +162,10 @@ def test_nothing_of_a_pruned_branch_is_left(bench: Bench) -> None:
     assert left(bench) == set()
     assert bench.backstory("verify").returncode == 0
     assert [turn.prompt for turn in bench.store.turns(1)][:1] == ["harmless"]
+
+
+def test_what_is_to_be_removed_is_named_by_what_it_is_about(ran: Bench) -> None:
+    ran.backstory("rename", "S1", "heron count")
+    ran.run("Where do the coots nest?", GOOD, options=("-n",))
+    named = "Removing S1 'heron count' (1 turn), S2 'Where do the coots nest?' (1 turn)"
+    assert named in ran.backstory("rm", "S1", "S2", given="").stderr

@@ -241,7 +241,7 @@ def test_garbage_and_long_lines_are_kept_and_break_nothing(bench: Bench) -> None
     store = bench.store
     assert store.verify().problems == []
     forms = FullForms(store)
-    assert any(getattr(forms.of(stored), "text", "") == long for stored in store.events(1))
+    assert any(getattr(forms.expand(stored), "text", "") == long for stored in store.events(1))
 
 
 def test_escapes_from_an_agent_are_shown_not_obeyed(bench: Bench) -> None:
@@ -330,7 +330,7 @@ def test_the_agents_own_log_of_a_run_makes_no_second_session(bench: Bench, is_re
     bench.backstory("ingest")
     assert listed(bench) == ["S1"]
     hits = json.loads(bench.backstory("search", "heron", "--json").stdout)["hits"]
-    assert [hit["session"] for hit in hits] == ["S1"]
+    assert [hit["number"] for hit in hits] == ["S1"]
 
 
 def test_the_log_of_a_run_is_kept_all_the_same(bench: Bench) -> None:
@@ -402,13 +402,13 @@ def test_a_continuation_keeps_the_bytes_and_full_forms_of_what_it_copied(bench: 
     bench.run("Go on", GOOD, options=("-S", a_read_session))
     with open_store(bench.home / "store.db", shared=True) as home:
         original = home.session(a_read_session)
-        theirs = [FullForms(home).of(stored) for stored in home.events(original)]
+        theirs = [FullForms(home).expand(stored) for stored in home.events(original)]
         (log,) = home.logs(original)
         data = b"".join(home.stream_log(log.id))
     store = bench.store
     copies = [log for log in store.logs() if log.kind == "copy file"]
     assert [b"".join(store.stream_log(log.id)) for log in copies] == [data]
-    ours = [FullForms(store).of(stored) for stored in store.events(1, limit=len(theirs))]
+    ours = [FullForms(store).expand(stored) for stored in store.events(1, limit=len(theirs))]
     assert ours == theirs
 
 

@@ -319,7 +319,7 @@ def said(store: Store) -> list[str]:
 def test_a_run_that_took_up_words_late_is_stored_whole(
     home: Path, home_store: Store, project: Store, spool: Spool
 ) -> None:
-    output, words = spool.stdout.read_bytes(), spool.told.read_bytes()
+    output, words = spool.stdout.read_bytes(), spool.messages.read_bytes()
     assert Runner(home, home_store, {}, lambda: NOW).take_up() == 1
     (session,) = project.sessions()
     assert said(project) == ["go", "look left"]

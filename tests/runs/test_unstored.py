@@ -29,9 +29,9 @@ WRITING: list[tuple[ModuleType, str]] = [
     (append, "_ours_as_expected"),
     (append, "_drop_unfinished"),
     (append, "_insert_log"),
-    (append, "_write_told"),
+    (append, "_write_parsed"),
     (append, "_write_turns"),
-    (append, "_note_told"),
+    (append, "_note_parsed"),
     (append, "_keep_bytes"),
     (append, "_update_ours"),
     (turns, "upsert"),
@@ -40,9 +40,9 @@ WRITING: list[tuple[ModuleType, str]] = [
     (append, "insert_events"),
     (event_rows, "index_texts"),
     (logs, "insert_chunks"),
-    (logs, "insert_runs"),
+    (logs, "insert_seq_ranges"),
     (derived_tables, "write"),
-    (claims, "settle"),
+    (claims, "link_run_to_log"),
 ]
 
 
@@ -162,7 +162,7 @@ def test_a_session_that_the_machines_store_refuses_keeps_no_other_of_its_project
     with open_store(machines(bench)) as machine:
         assert {"first", "third"} <= {session.name for session in machine.sessions()}
     assert told.count("not this one") == 1
-    assert "could not take 1 of the sessions" in told
+    assert "1 session of" in told
     refuse_no_more(bench, machines(bench))
     assert "not this one" not in bench.backstory("ingest").stderr
     with open_store(machines(bench)) as machine:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
+import tracemalloc
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +14,7 @@ from backstory.bounds import INTEGER_MAX, TIME_MAX_MS
 from backstory.store.arrivals import BYTES_MAX, VERSION, Arrivals, seen, unwatched
 from tests.support.clock import NOW
 
+FORMAT = Path(__file__).parents[2] / "docs" / "file-format.md"
 DAY_MS = 86_400_000
 HEAD = bytes([VERSION])
 Look = tuple[int, int | None]
@@ -38,6 +42,11 @@ def test_a_line_came_when_its_last_byte_was_first_seen() -> None:
 
 def test_a_line_that_holds_nothing_came_with_its_end() -> None:
     assert Arrivals(noted([(5, NOW), (1, NOW + 40)])).at(5, 0) == NOW + 40
+
+
+def test_the_example_of_the_file_format_is_read_as_it_says() -> None:
+    (example,) = re.findall(r"`([0-9a-f ]+)` says that 5 bytes were", FORMAT.read_text("utf-8"))
+    assert times(bytes.fromhex(example), 13) == [1_000] * 5 + [1_040] * 4 + [None] * 4
 
 
 def test_what_was_never_seen_has_no_time() -> None:
@@ -92,6 +101,20 @@ def test_fifty_thousand_lines_take_little_room_and_keep_every_time() -> None:
         assert arrivals.at(start, length) == when
         start += length
     assert len(content) < 4 * 50_000 + 10
+
+
+def test_no_more_notes_are_read_than_there_is_output_to_describe() -> None:
+    arrivals = Arrivals(HEAD + seen(1, 1) * ((BYTES_MAX - 1) // 2))
+    tracemalloc.start()
+    assert arrivals.at(1_000, 1) == 1_001
+    used = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert used < 1_000_000
+
+
+def test_times_are_the_same_in_whichever_order_they_are_asked_for() -> None:
+    arrivals = Arrivals(noted([(5, NOW), (4, None), (11, NOW + 90)]))
+    assert [arrivals.at(n, 1) for n in (12, 0, 7, 40)] == [NOW + 90, NOW, None, None]
 
 
 LOOKS = st.lists(

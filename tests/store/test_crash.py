@@ -115,7 +115,7 @@ def test_a_killed_writer_loses_nothing_and_tears_nothing(
         path = tmp_path / (f"{n}.bks" if fresh else "store.bks")
         acknowledged = killed_writer(nursery, path, shared, f"w{n}", chance)
         with open_store(path, shared=shared) as store:
-            store.places()
+            store.file_stamps()
             if not store.exists:
                 assert acknowledged == 0
                 continue

@@ -60,7 +60,7 @@ def write_slice(store: Store) -> None:
         agent="claude", identity=LogIdentity(native_id="n"), session_uid="0" * 26, created=0, relpath="a", path="/a",
         log_id=None, expected_read_to=0, expected_next_seq=1, read_to=len(data), parsed_to=len(data), tail_seq=None,
         next_seq=4_001, generation=1, first_hash="x", tail_hash="y", state=b"{}",
-        chunks=[logs.pack(0, data)], runs=[logs.Run(0, len(data), 1, 4_000)], facts=SessionFacts(),
+        chunks=[logs.pack(0, data)], seq_ranges=[logs.SeqRange(0, len(data), 1, 4_000)], facts=SessionFacts(),
     )  # fmt: skip
     (written,) = store.append([piece])
     assert written.refused is None
@@ -79,7 +79,7 @@ def remove(store: Store) -> None:
 
 
 def fold(store: Store) -> None:
-    store.fold_idle(NOW)
+    store.merge_idle_chunks(NOW)
 
 
 def contents(store: Store) -> list[object]:
@@ -147,7 +147,7 @@ def check_every_step(
             disk.heal()
         with opened(path, shared) as store:
             # What a crash left behind is taken up by the first who asks, whatever is asked.
-            store.places()
+            store.file_stamps()
             found = contents(store)
             assert found in (old, new) if refused else found == new, f"step {step}: {disk.failed} {refused}"
             if found:
@@ -189,7 +189,7 @@ def test_a_disk_that_fails_is_named(
     with opened(path, shared) as store:
         store.sessions()
         disk.fail(1, error, for_good=True)
-        with pytest.raises(told, match="before is whole"):
+        with pytest.raises(told, match="before is complete"):
             append(store)
         disk.heal()
         append(store)

@@ -74,7 +74,7 @@ def test_a_golden_store_gives_every_event_in_its_compact_form(golden: Store) -> 
 
 def test_a_golden_store_gives_every_event_in_full(golden: Store) -> None:
     full = FullForms(golden)
-    call, result = (full.of(stored) for stored in golden.events(golden.session("S1"))[3:5])
+    call, result = (full.expand(stored) for stored in golden.events(golden.session("S1"))[3:5])
     assert isinstance(call, ToolCall)
     assert call.input == {"file_path": "/f.py", "offset": 3}
     assert isinstance(result, ToolResult)
@@ -83,7 +83,7 @@ def test_a_golden_store_gives_every_event_in_full(golden: Store) -> None:
 
 def test_a_golden_store_gives_folded_events_in_full(golden: Store) -> None:
     full = FullForms(golden)
-    told = [full.of(stored) for stored in golden.events(golden.session("S3"))]
+    told = [full.expand(stored) for stored in golden.events(golden.session("S3"))]
     assert told == [
         *[AssistantText(text=f"thought number {n}") for n in range(70)],
         UserMessage(content="go on"),

@@ -41,7 +41,7 @@ def only_log(store: Store) -> logs.Log:
 
 
 def numbers(store: Store, log_id: int) -> list[int]:
-    return [run.first_seq + n for run in store.runs(log_id) for n in range(run.records)]
+    return [run.first_seq + n for run in store.seq_ranges(log_id) for n in range(run.records)]
 
 
 def appended(store: Store, count: int) -> bytes:
@@ -59,13 +59,13 @@ def a_slice(store: Store, native_id: str, data: list[bytes], *, at: int = 0, log
     seq = store.next_seq(f"{0:010}{native_id:0>16}")
     for n, piece in enumerate(data):
         chunks.append(logs.pack(position, piece))
-        runs.append(logs.Run(position, position + len(piece), seq + n, 1))
+        runs.append(logs.SeqRange(position, position + len(piece), seq + n, 1))
         position += len(piece)
     return RecordBatch(
         agent="claude", identity=LogIdentity(native_id=native_id), session_uid=f"{0:010}{native_id:0>16}", created=0,
         relpath="a.jsonl", path="/a.jsonl", modified=1, log_id=log_id, expected_read_to=at, expected_next_seq=seq,
         read_to=position, parsed_to=position, tail_seq=None, next_seq=seq + len(data), generation=1, first_hash="x",
-        tail_hash="y", state=b"{}", chunks=chunks, runs=runs, facts=SessionFacts(),
+        tail_hash="y", state=b"{}", chunks=chunks, seq_ranges=runs, facts=SessionFacts(),
     )  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def test_an_idle_log_is_folded_into_one_chunk(store: Store, clock: Clock) -> Non
     whole = appended(store, 40)
     log = only_log(store)
     assert len(store.chunk_marks(log.id)) == 40
-    assert store.fold_idle(clock.ms) == 1
+    assert store.merge_idle_chunks(clock.ms) == 1
     assert len(store.chunk_marks(log.id)) == 1
     assert store.read_log(log.id, 0, len(whole)) == whole
     assert numbers(store, log.id) == list(range(1, 41))
@@ -125,24 +125,24 @@ def test_an_idle_log_is_folded_into_one_chunk(store: Store, clock: Clock) -> Non
 
 def test_a_log_that_was_folded_is_left_alone(store: Store, clock: Clock) -> None:
     appended(store, 40)
-    store.fold_idle(clock.ms)
-    assert store.fold_idle(clock.ms) == 0
+    store.merge_idle_chunks(clock.ms)
+    assert store.merge_idle_chunks(clock.ms) == 0
 
 
 def test_a_folded_log_goes_on_growing(store: Store, clock: Clock) -> None:
     whole = appended(store, 40)
-    store.fold_idle(clock.ms)
+    store.merge_idle_chunks(clock.ms)
     store.append_events(1, [UserMessage(content="late")])
     assert kept(store).startswith(whole)
     assert prompts_in(kept(store)[len(whole) :]) == ["late"]
 
 
-def test_folding_stops_at_a_megabyte(store: Store, clock: Clock) -> None:
+def test_folding_stops_at_the_size_of_a_chunk(store: Store, clock: Clock) -> None:
     session = store.create_session()
     noise = random.Random(7)
     for _ in range(30):
-        store.append_events(session, [AssistantText(text=noise.randbytes(50_000).hex())])
-    store.fold_idle(clock.ms)
+        store.append_events(session, [AssistantText(text=noise.randbytes(200_000).hex())])
+    store.merge_idle_chunks(clock.ms)
     lengths = [length for _, length, *_ in store.chunk_marks(only_log(store).id)]
     assert max(lengths) <= codec.CHUNK_BYTES
     assert len(lengths) == 3
@@ -151,11 +151,11 @@ def test_folding_stops_at_a_megabyte(store: Store, clock: Clock) -> None:
 def test_numbers_that_do_not_run_on_do_not_keep_chunks_apart(store: Store, clock: Clock) -> None:
     first = store.append([a_slice(store, "A", [b"one\n", b"two\n"])])[0]
     piece = a_slice(store, "A", [b"three\n", b"four\n"], at=8, log_id=first.log_id)
-    for run in piece.runs:
+    for run in piece.seq_ranges:
         run.first_seq += 10
     store.append([piece])
     assert first.log_id is not None
-    store.fold_idle(clock.ms)
+    store.merge_idle_chunks(clock.ms)
     assert len(store.chunk_marks(first.log_id)) == 1
     assert numbers(store, first.log_id) == [1, 2, 13, 14]
     assert b"".join(store.stream_log(first.log_id)) == b"one\ntwo\nthree\nfour\n"
@@ -163,7 +163,7 @@ def test_numbers_that_do_not_run_on_do_not_keep_chunks_apart(store: Store, clock
 
 def test_numbers_that_run_on_are_one_row(store: Store) -> None:
     appended(store, 20)
-    assert [(run.first_seq, run.records) for run in store.runs(only_log(store).id)] == [(1, 20)]
+    assert [(run.first_seq, run.records) for run in store.seq_ranges(only_log(store).id)] == [(1, 20)]
 
 
 def test_how_a_turn_ended_is_kept_as_a_line_without_a_number(store: Store) -> None:
@@ -172,7 +172,7 @@ def test_how_a_turn_ended_is_kept_as_a_line_without_a_number(store: Store) -> No
     store.append_events(1, [UserMessage(content="late")])
     log = only_log(store)
     assert numbers(store, log.id) == [1, 2, 3]
-    assert [(run.first_seq, run.records) for run in store.runs(log.id)] == [(1, 2), (3, 1)]
+    assert [(run.first_seq, run.records) for run in store.seq_ranges(log.id)] == [(1, 2), (3, 1)]
     assert b'"complete":{"success":true,"duration_ms":1200,"cost_usd":0.5}' in kept(store)
     assert store.verify().problems == []
 

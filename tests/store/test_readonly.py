@@ -329,7 +329,7 @@ CHANGING = {
 
 @pytest.mark.parametrize("sql", CHANGING)
 def test_only_reading_is_allowed(told: Store, sql: str) -> None:
-    with pytest.raises(errors.OnlyReading, match=rf"(?i)only reading is allowed.*{CHANGING[sql]}"):
+    with pytest.raises(errors.OnlyReading, match=rf"(?i)query is read-only.*{CHANGING[sql]}"):
         told.execute_read_only(sql)
 
 

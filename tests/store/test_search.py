@@ -184,7 +184,7 @@ def test_where_nothing_has_every_word_what_has_some_is_shown_and_told(store: Sto
 
 def test_what_was_nowhere_said_is_not_found_by_other_words(store: Store) -> None:
     said(store, "the gasket is worn")
-    assert store.search("xyzzy plugh") == search.Found(total=0, truncated=False, hits=[])
+    assert store.search("xyzzy plugh") == search.SearchResult(total=0, truncated=False, hits=[])
 
 
 def test_it_is_told_how_many_there_are(store: Store) -> None:
@@ -219,7 +219,7 @@ def test_a_rare_word_counts_more_than_a_common_one(store: Store) -> None:
 def test_a_connection_is_told_once_how_to_rank(store: Store) -> None:
     said(store, "a pump")
     with closing(apsw.Connection(str(store.path))) as db:
-        assert relevance.of(db) is relevance.of(db)
+        assert relevance.for_connection(db) is relevance.for_connection(db)
 
 
 def test_what_is_asked_is_forgotten_by_the_next_search(store: Store) -> None:
@@ -433,7 +433,7 @@ def test_an_event_that_another_program_deleted_is_not_found(store: Store) -> Non
 
 def test_a_session_that_was_removed_is_not_found(store: Store) -> None:
     store.remove(said(store, "gasket"))
-    assert store.search("gasket") == search.Found(total=0, truncated=False, hits=[])
+    assert store.search("gasket") == search.SearchResult(total=0, truncated=False, hits=[])
 
 
 def claim(store: Store) -> tuple[int, int]:
@@ -448,7 +448,7 @@ def claim(store: Store) -> tuple[int, int]:
 
 def test_the_agents_own_log_of_a_run_is_not_found_beside_it(store: Store) -> None:
     run, log = claim(store)
-    assert [session.id for session in store.sessions(helpers=True)] == [run]
+    assert [session.id for session in store.sessions(subagents=True)] == [run]
     assert found(store, "gasket", hits_per_session=None) == [run]
     assert found(store, "gasket", Filter(session_id=log)) == []
     assert [hit.session_id for hit in store.search("gasket", ranked=False).hits] == [run]

@@ -19,7 +19,7 @@ from tests.support.clock import NOW
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backstory.store import Found, Session
+    from backstory.store import SearchResult, Session
 
 pytestmark = pytest.mark.slow
 
@@ -110,7 +110,7 @@ def holds(text: str, words: list[str]) -> bool:
 def scanned(store: Store, words: list[str], wanted: Filter, shown: dict[int, int]) -> tuple[set[int], int]:
     """The sessions that hold the words, and how many of their events do, by looking at every one."""
     found, count = set[int](), 0
-    for session in store.sessions(helpers=True):
+    for session in store.sessions(subagents=True):
         branch = session.branch or ""
         if wanted.branch and not (branch.startswith("feat/") if wanted.branch == "feat/*" else branch == wanted.branch):
             continue
@@ -132,7 +132,7 @@ def _tool(event: Event) -> tuple[str, ...]:
     return (event.tool_name.lower(), event.tool.lower()) if isinstance(event, ToolCall | ToolResult) else ()
 
 
-def exact(told: Found) -> list[int]:
+def exact(told: SearchResult) -> list[int]:
     return [hit.shown_id for hit in told.hits if not hit.near]
 
 

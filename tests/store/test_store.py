@@ -94,7 +94,7 @@ def test_the_full_form_of_an_event_stays_beside_the_compact_one(store: Store) ->
     session = begin(store, UserMessage(content="read it"), result)
     stored = store.events(session)[1]
     assert stored.event == ToolResult(tool_use_id="t1", tool_name="Read", content="line 0\n  (100 lines)\nline 99")
-    assert FullForms(store).of(stored) == result
+    assert FullForms(store).expand(stored) == result
 
 
 def test_every_full_form_comes_back_over_many_appends(store: Store) -> None:
@@ -103,7 +103,7 @@ def test_every_full_form_comes_back_over_many_appends(store: Store) -> None:
     for event in given:
         store.append_events(session, [event])
     full = FullForms(store)
-    assert [full.of(stored) for stored in store.events(session)] == given
+    assert [full.expand(stored) for stored in store.events(session)] == given
 
 
 def test_events_are_numbered_on(store: Store) -> None:
@@ -327,7 +327,9 @@ def test_a_removed_session_takes_its_helpers_along_and_leaves_its_forks(store: S
             )
     assert {each.uid for each in store.children(parent)} == {helper.uid, fork.uid}
     assert {each.uid for each in store.sessions()} == {parent.uid, fork.uid}
-    assert {each.uid for each in store.sessions(helpers=True)} == {each.uid for each in (parent, helper, deeper, fork)}
+    assert {each.uid for each in store.sessions(subagents=True)} == {
+        each.uid for each in (parent, helper, deeper, fork)
+    }
     assert set(store.remove(parent)) == {parent.uid, helper.uid, deeper.uid}
     (left,) = store.sessions()
     assert (left.uid, left.parent_uid) == (fork.uid, None)
@@ -393,7 +395,7 @@ def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:
     begin(store)
     target = tmp_path / "precious"
     target.write_text("do not touch")
-    with pytest.raises(errors.FileInTheWay, match="left as it is"):
+    with pytest.raises(errors.FileInTheWay, match="was not changed"):
         store.backup(target)
     assert target.read_text() == "do not touch"
 
@@ -431,7 +433,7 @@ def test_reading_makes_nothing_where_there_is_no_store(store: Store, method: str
 
 
 def test_what_ingest_asks_first_has_an_answer_before_there_is_a_store(store: Store) -> None:
-    assert (store.places(), store.logs_of("claude", "x"), store.next_seq("0" * 26)) == ({}, [], 1)
+    assert (store.file_stamps(), store.logs_of("claude", "x"), store.next_seq("0" * 26)) == ({}, [], 1)
     assert not store.path.parent.exists()
 
 
@@ -492,7 +494,7 @@ def test_a_newer_store_is_refused_and_left_alone(store: Store) -> None:
         db.execute("update meta set value = ? where key = 'schema_version'", (str(migrate.SCHEMA_VERSION + 1),))
     content = store.path.read_bytes()
     for use in (*READINGS.values(), *WRITINGS.values(), Store.create_session):
-        with pytest.raises(errors.StoreTooNew, match="Upgrade backstory"):
+        with pytest.raises(errors.StoreTooNew, match="Upgrade it"):
             use(store)
         store.close()
     assert store.path.read_bytes() == content
@@ -548,7 +550,7 @@ def test_a_file_that_is_no_store_is_refused_and_left_alone(
     content, before = path.read_bytes(), listing(tmp_path)
     with open_store(path) as store, pytest.raises((errors.NotAStore, errors.StoreDamaged)) as told:
         store.sessions() if use == "read" else store.create_session()
-    assert "left as it is" in str(told.value) or "Copy it aside first" in str(told.value)
+    assert "was not changed" in str(told.value) or "Copy it aside first" in str(told.value)
     assert path.read_bytes() == content
     assert listing(tmp_path) == before
 
@@ -597,7 +599,7 @@ def test_a_locked_store_says_that_it_is_busy(store: Store, monkeypatch: pytest.M
     with closing(apsw.Connection(str(store.path))) as other:
         other.execute("begin exclusive")
         for use in (*WRITINGS.values(), *READINGS.values()):
-            with pytest.raises(errors.StoreBusy, match="try again"):
+            with pytest.raises(errors.StoreBusy, match="Try again"):
                 use(store)
             store.close()
     assert [stored.seq for stored in store.events(session)] == [1, 2]
@@ -677,6 +679,6 @@ def test_a_bulk_ends_in_an_index_that_is_whole(store: Store) -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_an_error_says_what_to_do(error: errors.BackstoryError) -> None:
-    advice = r"Try|Give|Run|Upgrade|try again|set BACKSTORY_HOME|free|Copy|choose|Choose|name another"
+    advice = r"Try|Give|Run|Upgrade|[Tt]ry again|set BACKSTORY_HOME|[Ff]ree|Copy|choose|Choose|name another"
     assert re.search(advice, str(error))
     assert error.exit_code > 0

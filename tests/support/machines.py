@@ -152,7 +152,7 @@ def compressed(data: bytes) -> bytes:
 
 def content(store: Store) -> dict[str, Any]:
     """All that a store holds of logs, by what does not depend on the order in which it came."""
-    return {session.uid: _session(store, session.id) for session in store.sessions(helpers=True)}
+    return {session.uid: _session(store, session.id) for session in store.sessions(subagents=True)}
 
 
 def _session(store: Store, session_id: int) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def indexed(store: Store, session_id: int) -> list[Any]:
 
 def prompts(store: Store) -> list[str]:
     """All prompts of all sessions, in the sessions' order of time."""
-    found = sorted(store.sessions(helpers=True), key=lambda session: session.uid)
+    found = sorted(store.sessions(subagents=True), key=lambda session: session.uid)
     return [turn.prompt for session in found for turn in store.turns(session)]
 
 

@@ -133,7 +133,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def fold(self) -> None:
         if self.store.exists:
-            self.store.fold_idle(NOW)
+            self.store.merge_idle_chunks(NOW)
 
     @invariant()
     def sessions_agree(self) -> None:
@@ -153,7 +153,7 @@ class StoreMachine(RuleBasedStateMachine):
         for uid, expected in self.model.items():
             stored = self.store.events(self.store.session(uid))
             assert [each.seq for each in stored] == list(range(1, len(stored) + 1))
-            assert [full.of(each) for each in stored] == expected.events
+            assert [full.expand(each) for each in stored] == expected.events
         if self.store.exists:
             assert self.store.verify().problems == []
         self.store.close()

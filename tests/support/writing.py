@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backstory.store import append, claims, derived_tables, event_rows, lineage, logs, turns
+from backstory.store import append, claims, derived_tables, event_rows, lineage, logs, run_facts, turns
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -27,10 +27,10 @@ WRITING: list[tuple[ModuleType, str]] = [
     (turns, "sum_up"),
     (turns, "follow"),
     (logs, "insert_chunks"),
-    (logs, "insert_runs"),
-    (logs, "remember_place"),
+    (logs, "insert_seq_ranges"),
+    (logs, "remember_stamp"),
     (derived_tables, "write"),
     (claims, "renamed"),
-    (claims, "take_usage"),
+    (run_facts, "take"),
     (lineage, "link_copies"),
 ]

@@ -57,7 +57,7 @@ class Machine:
         """What ``ingest`` does with projects' stores; returns what it says."""
         problems = list[str]()
         self.clock.ms += 1
-        self.projects.exchange(problems.append)
+        self.projects.replicate(problems.append)
         return problems
 
     def rename(self, name: str, found: Store | None = None) -> Decided[None]:

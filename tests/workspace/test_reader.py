@@ -62,7 +62,7 @@ class Place:
     def replicate(self, *stores: Store) -> None:
         for store in stores:
             self.known_projects.remember(store)
-        self.known_projects.exchange()
+        self.known_projects.replicate()
 
 
 @pytest.fixture

@@ -225,9 +225,9 @@ class Exit(Struct, frozen=True, kw_only=True):
             return CUT_OFF
         return f"signal {self.signal}" if self.signal is not None else f"exit code {self.code}"
 
-    def why(self, told: str) -> str:
-        """Why a run failed, where the agent said ``told`` last: that is no reason when nobody saw its end."""
-        return "\n".join(filter(None, [self.in_words, told])) if not self.was_seen else told or self.in_words
+    def why(self, message: str) -> str:
+        """Return why a run failed. ``message``, the agent's last one, is no reason if nobody saw the run's end."""
+        return "\n".join(filter(None, [self.in_words, message])) if not self.was_seen else message or self.in_words
 
 
 class Ending(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The command line. A command's module is imported when it is run, so that a small one starts quickly."""
+"""The command line. A command's module is imported when the command runs, so that small ones start quickly."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ import click
 from backstory import __version__
 
 COMMANDS = {
-    "ingest": "Read every agent's logs on this machine into the store.",
-    "reindex": "Read what is new, and make everything that can be derived again.",
-    "chronicle": "Work with the history as a whole.",
-    "list": "List sessions: this project's, or with --all the machine's.",
-    "show": "Show a session: its turns and what happened in them.",
-    "run": "Run a prompt in an agent, with the session so far as context.",
+    "ingest": "Import new and changed agent logs.",
+    "reindex": "Import, then rebuild the index and all derived tables.",
+    "chronicle": "Commands for the whole history.",
+    "list": "List this project's sessions, newest first (--all: every project).",
+    "show": "Show a session turn by turn.",
+    "run": "Send a prompt to an agent, with the session so far as context.",
     "steer": "Send a message to the running agent.",
-    "followup": "Queue the session's next prompt; it runs when the current run ends.",
+    "followup": "Queue a prompt to run when the current run ends.",
     "queue": "Show, edit and run queued prompts.",
-    "tree": "Show a session's turns, and where its branches part.",
+    "tree": "Show a session's turns and branches as a tree.",
     "scan": "List the current branch, record by record.",
     "branches": "List a session's branches.",
     "checkout": "Continue from another record, branch or session.",
-    "branch": "Name branches, remove them, bring them back.",
+    "branch": "Name, remove and restore branches.",
     "diff": "Compare two branches.",
     "ps": "List running and pending runs.",
     "cancel": "Stop the running agent.",
-    "context": "Show the context the next run would receive.",
-    "search": "Search everything that was ever said or done.",
-    "sql": "Ask the store in SQL.",
-    "restore": "Give logs back, byte for byte.",
-    "export": "Write sessions as another tool's store.",
-    "verify": "Check that everything in the store is whole.",
-    "optimize": "Make the store smaller.",
-    "rename": "Give a session a name.",
-    "rm": "Remove a session and all that is kept of it.",
-    "backup": "Copy the store into one file, also while it is in use.",
+    "context": "Preview the context of the next run.",
+    "search": "Search prompts, answers, commands and output.",
+    "sql": "Query the store with read-only SQL.",
+    "restore": "Write the original logs to a folder, byte for byte.",
+    "export": "Export sessions in another tool's format.",
+    "verify": "Check every byte, every reference and the index.",
+    "optimize": "Recompress old logs and compact the index.",
+    "rename": "Name a session.",
+    "rm": "Delete sessions from the store (the agents' logs stay).",
+    "backup": "Copy the store to one file; safe while it is in use.",
     "config": "Show and change settings.",
-    "completion": "Print the completion script of a shell.",
+    "completion": "Print the completion script for a shell.",
     "help": "Show the help of a command.",
 }
 NO_TEXT = 64
@@ -54,11 +54,11 @@ PIPE_CLOSED = 141
 
 
 class _ReaderGone(Exception):
-    """Nobody reads our output any more."""
+    """The reader of our output has gone."""
 
 
 class Group(click.Group):
-    """Commands; of one that does not exist it names the one that was probably meant."""
+    """Commands; for an unknown one the error suggests the closest."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -93,7 +93,7 @@ class Commands(Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError as gone:
-            # As itself it would be taken for a failure by click.
+            # click would treat a BrokenPipeError as a failure.
             raise _ReaderGone from gone
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -107,13 +107,15 @@ class Commands(Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, "--version", message="backstory %(version)s")
-@click.option("--store", "--db", "store_path", metavar="PATH", help="Use this store file instead of the machine's own.")
-@click.option("--steer", metavar="TEXT", multiple=True, help="As the command `steer`, also several times.")
-@click.option("--followup", metavar="TEXT", multiple=True, help="As the command `followup`, also several times.")
-@click.option("--name", metavar="NAME", help="With --steer and --followup: the session of this name.")
-@click.option("--session", "-S", "wanted", metavar="SESSION", help="With --steer and --followup: the session.")
-@click.option("--or-run", is_flag=True, help="With --steer and --followup: as there.")
-@click.option("--trust", is_flag=True, help="With --steer and --followup: as there.")
+@click.option("--store", "--db", "store_path", metavar="PATH", help="Use this store file instead of the home store.")
+@click.option("--steer", metavar="TEXT", multiple=True, help="The same as `backstory steer TEXT`; may be repeated.")
+@click.option(
+    "--followup", metavar="TEXT", multiple=True, help="The same as `backstory followup TEXT`; may be repeated."
+)
+@click.option("--name", metavar="NAME", help="With --steer or --followup: the session with this name.")
+@click.option("--session", "-S", "wanted", metavar="SESSION", help="With --steer or --followup: the session.")
+@click.option("--or-run", is_flag=True, help="With --steer or --followup: as in those commands.")
+@click.option("--trust", is_flag=True, help="With --steer or --followup: as in those commands.")
 @click.pass_context
 def cli(
     ctx: click.Context,
@@ -125,18 +127,20 @@ def cli(
     or_run: bool,
     trust: bool,
 ) -> None:
-    """One store for every coding-agent session: keep every byte, find everything."""
+    """Search, read and continue the sessions of all your coding agents."""
     from backstory.cli.app import App
 
-    is_said = bool(steer or followup)
-    if ctx.invoked_subcommand is not None and (is_said or name or wanted or or_run or trust):
-        raise click.UsageError("--steer and --followup are commands of their own: leave the other one out.")
-    if ctx.invoked_subcommand is None and not is_said:
+    has_texts = bool(steer or followup)
+    if ctx.invoked_subcommand is not None and (has_texts or name or wanted or or_run or trust):
+        if not has_texts:
+            raise click.UsageError(f"Options come after the command: backstory {ctx.invoked_subcommand} [OPTIONS]")
+        raise click.UsageError("--steer and --followup cannot be combined with a command.")
+    if ctx.invoked_subcommand is None and not has_texts:
         raise click.exceptions.NoArgsIsHelpError(ctx)
     ctx.obj = App(os.environ, _current_folder(), store_path)
     ctx.obj.trusts = trust
     ctx.call_on_close(ctx.obj.close)
-    if is_said:
+    if has_texts:
         from backstory.cli.followup_command import send_all
 
         ctx.exit(send_all(ctx.obj, steer, followup, wanted or name, or_run=or_run))
@@ -152,20 +156,20 @@ def _current_folder() -> Path:
 
 
 def _have_standard_files() -> None:
-    """A closed stdin is an empty one; what is written to a closed stdout or stderr is written to nobody."""
+    """Treat a closed stdin as empty, and discard output to a closed stdout or stderr."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - for as long as we live
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - open until the process ends
 
 
 def main() -> None:
-    """Run the command line; every error a person can meet ends here, as one sentence and an exit code."""
+    """Run the command line; every error ends here, as one message and an exit code."""
     from backstory.cli import output
     from backstory.errors import ClockUnusable
 
     _have_standard_files()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal that knows few letters gets the others as question marks.
+        # Characters that the terminal cannot encode become question marks.
         sys.stdout.reconfigure(errors="replace")
     threading.excepthook = lambda failed: output.trace(failed.exc_value)
     sys.unraisablehook = lambda failed: output.trace(failed.exc_value)
@@ -177,21 +181,21 @@ def main() -> None:
         code = cli.main(standalone_mode=False)
         sys.stdout.flush()
     except (KeyboardInterrupt, click.Abort):
-        output.refuse("stopped; what was stored so far is whole")
+        output.refuse("stopped; everything stored so far is complete")
         code = INTERRUPTED
     except (BrokenPipeError, _ReaderGone):
-        # The reader of our output has gone (`| head`): nothing is wrong, and nothing more can be said.
-        _write_to_nobody()
+        # The reader of our output has gone (`| head`): no error, and no more output is possible.
+        _discard_output()
         code = PIPE_CLOSED
     except Exception as failed:
         code = _refused(failed)
-    # The stores are closed; to look for garbage once more would take longer than many a command.
+    # The stores are closed; a last garbage collection would take longer than many commands.
     gc.freeze()
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _refused(failed: Exception) -> int:
-    """Say why a command ended; gives its exit code."""
+    """Print why a command failed; returns its exit code."""
     from backstory.cli import output
     from backstory.errors import BackstoryError, OutOfFiles, OutOfMemory, OutputFailed
 
@@ -200,8 +204,8 @@ def _refused(failed: Exception) -> int:
             output.refuse_usage(failed)
             return failed.exit_code
         case UnicodeEncodeError():
-            # Arguments are bytes to the system; where they are looked up in the store they must be text.
-            output.refuse(f"not UTF-8, so nothing can be called so: {ascii(failed.object)[:80]}")
+            # Arguments are bytes to the system; to be looked up in the store they must be text.
+            output.refuse(f"not UTF-8, so no session or setting can have this name: {ascii(failed.object)[:80]}")
             return NO_TEXT
         case BackstoryError():
             refused = failed
@@ -212,14 +216,14 @@ def _refused(failed: Exception) -> int:
         case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EIO):
             refused = OutputFailed(failed.strerror or str(failed))
         case _:
-            # A fault of ours. It is told here because what it quotes may have come from anywhere.
+            # Our own bug. It is printed here, through `output`, because its text may quote untrusted input.
             output.trace(failed)
             return 1
     output.refuse(refused)
     if isinstance(refused, OutputFailed):
-        _write_to_nobody()
+        _discard_output()
     return refused.exit_code
 
 
-def _write_to_nobody() -> None:
+def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""What every command is given: the environment, and the stores it means."""
+"""The object passed to every command: the environment, and the stores to use."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class App:
     def __init__(self, environ: Mapping[str, str], cwd: Path, store_path: str | None = None) -> None:
         self.environ, self.cwd, self.store_path = environ, cwd, store_path
         self.trusts = False
-        """Whether --trust was said."""
+        """Whether --trust was given."""
 
     def close(self) -> None:
-        """Let go of the stores that were opened."""
+        """Close the stores that were opened."""
         if "workspace" in self.__dict__:
             self.workspace.close()
 
     @cached_property
     def user_home(self) -> Path:
-        """The user's home folder, as HOME says."""
+        """The user's home folder: HOME, else the system's."""
         try:
             return Path(self.environ["HOME"]) if self.environ.get("HOME") else Path.home()
         except RuntimeError as refused:
@@ -47,7 +47,7 @@ class App:
 
     @cached_property
     def home(self) -> Path:
-        """Where the machine's store lies: BACKSTORY_HOME, else the platform's folder for such data."""
+        """The folder of the home store: BACKSTORY_HOME, else the platform's folder for user data."""
         if chosen := self.environ.get("BACKSTORY_HOME"):
             return Path(chosen).expanduser()
         import platformdirs
@@ -59,27 +59,27 @@ class App:
 
     @cached_property
     def workspace(self) -> Workspace:
-        """What the words of a command mean here."""
+        """The workspace of the current folder: it resolves the arguments of commands."""
         return Workspace(self._read_config, self.home, self.cwd, store=self.store_path, now=now_ms)
 
     @property
     def reader(self) -> Reader:
-        """What the stores to read from say."""
+        """The reader of the stores."""
         return self.workspace.reader
 
     @property
     def home_store(self) -> Store:
-        """The store named with --store, else the machine's."""
+        """The store named with --store, else the home store."""
         return self.workspace.home_store
 
     @property
     def machine_store(self) -> Store:
-        """The machine's own store, whatever was named."""
+        """The home store, even if another one was named."""
         return self.workspace.machine_store
 
     @property
     def project_store(self) -> Store:
-        """The store that this project's own sessions are kept in: the one that was named, else the project's."""
+        """The store for this project's own sessions: the one named with --store, else the project's."""
         return self.workspace.project_store
 
     @property
@@ -104,16 +104,16 @@ class App:
 
     @property
     def conflicts(self) -> set[str]:
-        """The uids in a project's store from elsewhere that the machine's knows from another place."""
+        """The uids in a project's store from elsewhere that the home store knows from another place."""
         return self.workspace.conflicts
 
     @property
     def config(self) -> Config:
-        """The settings in force here; what is ignored of them is said once."""
+        """The settings in force here; ignored ones are reported once."""
         return self.workspace.config
 
     def find(self, wanted: str) -> Found:
-        """The session that is meant. Raises SessionNotFound, SessionAmbiguous."""
+        """Return the session with this name or uid. Raises SessionNotFound, SessionAmbiguous."""
         return self.workspace.resolve(wanted)
 
     def _read_config(self) -> Config:

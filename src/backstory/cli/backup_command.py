@@ -19,6 +19,6 @@ if TYPE_CHECKING:
 @store_option
 @click.pass_obj
 def command(app: App, file: Path) -> None:
-    """Copy the store into FILE, which must not exist yet; also right while other commands write."""
+    """Copy the store to FILE, which must not exist yet; safe while other commands write."""
     written = app.home_store.backup(file.absolute())
     output.talk(f"{file}: {output.size(written)}. Use it with --store, or copy it back.")

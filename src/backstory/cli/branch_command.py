@@ -1,4 +1,4 @@
-"""``backstory branch``: name branches, remove them, bring them back."""
+"""``backstory branch``: name, remove and restore branches."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from backstory.workspace.targets import Target
 
 T = TypeVar("T")
-TOLD_COLUMNS = 50
+TEXT_COLUMNS = 50
 
 
 @click.group("branch", cls=Group)
 def command() -> None:
-    """Name branches, remove them, bring them back. `backstory branches` lists them."""
+    """Name, remove and restore branches. `backstory branches` lists them."""
 
 
 @command.command("name")
@@ -42,7 +42,7 @@ def command() -> None:
 @store_option
 @click.pass_obj
 def _name(app: App, name: str, point: str | None, wanted: str | None) -> None:
-    """Call a branch NAME: the current one, or the one with this record or number. The name goes on as it grows."""
+    """Name the current branch, or the one with this record or number. The name stays while the branch grows."""
     name = readable(name).strip()
     if not name or RECORD.fullmatch(name) or NUMBER.fullmatch(name):
         raise BranchNameUnusable(name)
@@ -54,7 +54,7 @@ def _name(app: App, name: str, point: str | None, wanted: str | None) -> None:
         target = find_target(app, point, wanted)
         found, to = _owning(app, target.located), target.point
     late = _decide(app, found, lambda store, session: store.name_branch(session, name, to)).late
-    output.talk(f"The branch with @{to.seq} is now called {output.one_line(name, TOLD_COLUMNS)!r}.")
+    output.talk(f"The branch with @{to.seq} is now called {output.one_line(name, TEXT_COLUMNS)!r}.")
     talk_late("Named", late)
 
 
@@ -65,14 +65,14 @@ def _name(app: App, name: str, point: str | None, wanted: str | None) -> None:
 @store_option
 @click.pass_obj
 def _unname(app: App, name: str, wanted: str | None) -> None:
-    """Take a branch's NAME away; the branch stays."""
+    """Remove the NAME of a branch; the branch stays."""
     name = readable(name).strip()
     may_act(app)
     found = _owning(app, find(app, wanted))
     if name not in {each.name for each in found.store.branch_names(found.session)}:
         raise BranchNotFound(name)
     late = _decide(app, found, lambda store, session: store.unname_branch(session, name)).late
-    output.talk(f"No branch is called {output.one_line(name, TOLD_COLUMNS)!r} any more.")
+    output.talk(f"No branch is called {output.one_line(name, TEXT_COLUMNS)!r} any more.")
     talk_late("Unnamed", late)
 
 
@@ -85,15 +85,15 @@ def _unname(app: App, name: str, wanted: str | None) -> None:
 @store_option
 @click.pass_obj
 def _rm(app: App, point: str, yes: bool, wanted: str | None, as_json: bool) -> None:
-    """Remove a branch: with a name or number the turns that it alone has, with @N that turn and all that follows.
+    """Remove a branch: by name or number the turns that only it has, by @N that turn and all after it.
 
-    They are no longer told to agents, nor shown. `backstory branch restore` brings them back until they are pruned.
+    They are neither shown nor sent to agents. `backstory branch restore` restores them until they are pruned.
     """
     may_act(app)
     to = find_target(app, point, wanted)
     found = to.located
     doomed = _doomed(found, to, point)
-    first = output.one_line(doomed[0].prompt, TOLD_COLUMNS)
+    first = output.one_line(doomed[0].prompt, TEXT_COLUMNS)
     what = f"Removing {_count(doomed)} from @{doomed[0].first_seq} on ({first}) of {found.label}"
     if not is_agreed(what, f"{what}?", yes=yes):
         return
@@ -101,12 +101,12 @@ def _rm(app: App, point: str, yes: bool, wanted: str | None, as_json: bool) -> N
     with locked(app, own.session.uid, own.label):
         removed = own.store.remove_turns(own.session, [turn.uid for turn in _doomed(own, to, point)])
     copy_decisions(app, own, "Removed")
-    goes_on = own.store.leaf(own.session)
+    leaf = own.store.leaf(own.session)
     if as_json:
-        output.json({"session": own.label, "removed": removed, "seq": None if goes_on is None else goes_on.seq})
+        output.json({"session": own.label, "removed": removed, "seq": None if leaf is None else leaf.seq})
         return
     output.data(f"removed {removed} turn{'s' * (removed != 1)} from @{doomed[0].first_seq} on")
-    output.talk(f"{own.label} goes on at @{goes_on.seq}." if goes_on is not None else f"{own.label} has no turns left.")
+    output.talk(f"{own.label} continues at @{leaf.seq}." if leaf is not None else f"{own.label} has no turns left.")
     output.talk(f"To undo this: backstory branch restore @{doomed[0].first_seq} -S {own.label}")
 
 
@@ -117,7 +117,7 @@ def _rm(app: App, point: str, yes: bool, wanted: str | None, as_json: bool) -> N
 @store_option
 @click.pass_obj
 def _restore(app: App, point: str | None, wanted: str | None) -> None:
-    """Bring a removed branch back: the last one removed, or the one with this record or name."""
+    """Restore a removed branch: the last one removed, or the one with this record or name."""
     may_act(app)
     found = _owning(app, find(app, wanted))
     gone = found.store.removed_turns(found.session)
@@ -128,7 +128,7 @@ def _restore(app: App, point: str | None, wanted: str | None) -> None:
         back = _decide(app, found, lambda store, session: store.restore_turns(session, uid))
     output.data(f"restored {back.value} turn{'s' * (back.value != 1)}")
     talk_late("Restored", back.late)
-    _tell_where(found, uid)
+    _print_leaf(found, uid)
 
 
 @command.command("prune")
@@ -138,33 +138,33 @@ def _restore(app: App, point: str | None, wanted: str | None) -> None:
 @store_option
 @click.pass_obj
 def _prune(app: App, yes: bool, wanted: str | None) -> None:
-    """Drop what removed branches of a session hold, for good; with their runs' bytes.
+    """Delete removed branches of a session for good, with the bytes of their runs.
 
-    When it was, what it cost and which model it was stays. So do logs that hold other turns as well: the agents' own,
-    and what was added through the Python API.
+    Their times, costs and models are kept. So are logs that also hold other turns: the agents' own logs, and events
+    added through the Python API.
     """
     may_act(app)
     found = _owning(app, find(app, wanted))
     gone = found.store.removed_turns(found.session)
     if not gone:
         raise NoBranches(found.label, "removed branches")
-    what = f"Dropping {_count(gone)} of {found.label} for good"
+    what = f"Deleting {_count(gone)} of {found.label} for good"
     if not is_agreed(what, f"{what}?", yes=yes):
         return
     with locked(app, found.session.uid, found.label):
         late = _decide(app, found, lambda store, session: store.prune_turns(session)).late
-    output.data(f"dropped {_count(gone)}")
-    talk_late("Dropped", late)
+    output.data(f"deleted {_count(gone)}")
+    talk_late("Deleted", late)
 
 
-def _tell_where(found: LocatedSession, uid: str) -> None:
-    """Say that a session does not go on with what was restored, where that is so."""
-    tree, goes_on = Tree(found.store.tree(found.session)), found.store.leaf(found.session)
-    if goes_on is None or uid in {turn.uid for turn in tree.ancestry(goes_on.uid)}:
+def _print_leaf(found: LocatedSession, uid: str) -> None:
+    """Print where a session continues, if that is not on the restored branch."""
+    tree, leaf = Tree(found.store.tree(found.session)), found.store.leaf(found.session)
+    if leaf is None or uid in {turn.uid for turn in tree.ancestry(leaf.uid)}:
         return
     tip = tree.tip(uid)
     output.talk(
-        f"{found.label} goes on at @{goes_on.seq}. To go on with what came back: "
+        f"{found.label} continues at @{leaf.seq}. To continue the restored branch: "
         f"backstory checkout @{tip.last_seq} -S {found.label}"
     )
 
@@ -174,7 +174,7 @@ def _decide(app: App, found: LocatedSession, change: Callable[[Store, Session], 
 
 
 def _owning(app: App, found: LocatedSession) -> LocatedSession:
-    """A session in the store where it is owned, if that can be read now."""
+    """Return a session in its owning store, if that can be read now."""
     store = decisions(app).owner(found.store, found.session.uid).store
     if store is None or store.path == found.store.path or not store.has(found.session.uid):
         return found
@@ -192,8 +192,8 @@ def _doomed(found: LocatedSession, to: Target, named: str) -> list[TreeTurn]:
 
 
 def _removed_turn(found: LocatedSession, gone: Sequence[TreeTurn], point: str) -> str:
-    told = RECORD.fullmatch(point)
-    seq = int(told.group(1)) if told else None
+    matched = RECORD.fullmatch(point)
+    seq = int(matched.group(1)) if matched else None
     uids = {each.uid for each in found.store.branch_names(found.session, removed=True) if each.name == readable(point)}
     for turn in gone:
         if turn.uid in uids or (seq is not None and turn.first_seq <= seq <= turn.last_seq):

@@ -1,4 +1,4 @@
-"""``backstory branches``: the tips of a session's branches, and what they are called."""
+"""``backstory branches``: the tips of a session's branches, and their names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HEADS = ("", "LEAF", "AT", "NAME", "LAST PROMPT", "AGENT", "DEPTH", "LAST ACTIVE")
 COLUMNS = ((72, range(8)), (50, (0, 1, 2, 3, 4, 7)), (0, (0, 1, 2, 3, 4)))
-"""Which of these a terminal of at least so many columns shows."""
+"""Which of these a terminal of at least this width shows."""
 NAME_COLUMNS = 30
 
 
@@ -27,9 +27,9 @@ NAME_COLUMNS = 30
 @store_option
 @click.pass_obj
 def command(app: App, session: str | None, as_json: bool) -> None:
-    """List the branches of a SESSION, the one that last grew first; > is where the next prompt goes.
+    """List the branches of a SESSION, the most recently active first; > marks where the next prompt goes.
 
-    A branch keeps its number (LEAF) while others come. `backstory checkout` takes it, the name, or the record (AT).
+    A branch keeps its number (LEAF). `backstory checkout` accepts the number, the name, or the record (AT).
     """
     found = find(app, session)
     listed = app.reader.branches(found)

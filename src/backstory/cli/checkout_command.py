@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.conversation.tree import Point
 
-TOLD_COLUMNS = 60
+TEXT_COLUMNS = 60
 
 
 @click.command("checkout")
@@ -32,11 +32,11 @@ TOLD_COLUMNS = 60
 @store_option
 @click.pass_obj
 def command(app: App, point: str, wanted: str | None, as_json: bool) -> None:
-    """Continue from a record (@12), or from the tip of a branch: by its name, or its number in `branches`.
+    """Continue from a record (@12), or from the tip of a branch, given by its name or its number in `branches`.
 
-    With a session (S3, a name, the start of a uid) commands here continue that session, wherever it stands. Nothing is
-    removed: `backstory tree` shows all. A session that was read from a log is continued by one of this project's own,
-    with copies of its turns.
+    With a session (S3, a name, the start of a uid) commands here continue that session at its current branch. Nothing
+    is removed: `backstory tree` shows all. A session imported from a log is continued by a new session of this
+    project, with copies of its turns.
     """
     may_act(app)
     if wanted is None and NUMBERED.fullmatch(point):
@@ -55,11 +55,11 @@ def command(app: App, point: str, wanted: str | None, as_json: bool) -> None:
     if as_json:
         output.json({"session": own.label, "uid": session.uid, "seq": to.point.seq, "turn": to.point.uid})
     else:
-        output.data(f"switched to @{to.point.seq}{_last_word(own, to.point)}")
+        output.data(f"Switched to @{to.point.seq}{_last_message(own, to.point)}")
 
 
 def _go_to(app: App, located: LocatedSession, *, as_json: bool) -> None:
-    """Have commands here go on with another session."""
+    """Make another session the one that commands here continue."""
     own = LocatedSession(app.project_store, writable_session(app, located))
     own.store.choose_session(own.session, app.worktree)
     leaf = own.store.leaf(own.session)
@@ -67,14 +67,14 @@ def _go_to(app: App, located: LocatedSession, *, as_json: bool) -> None:
         at = {"seq": leaf.seq if leaf else None, "turn": leaf.uid if leaf else None}
         output.json({"session": own.label, "uid": own.session.uid, **at})
     else:
-        told = output.one_line(own.session.shown_title, TOLD_COLUMNS)
-        output.data(f"switched to {own.label} {told}".strip())
+        title = output.one_line(own.session.shown_title, TEXT_COLUMNS)
+        output.data(f"Switched to {own.label} {title}".strip())
 
 
-def _last_word(found: LocatedSession, point: Point) -> str:
-    """The last that was said up to a record of a turn."""
+def _last_message(found: LocatedSession, point: Point) -> str:
+    """The last message of a turn up to one of its records."""
     (turn,) = (turn for turn in found.store.tree(found.session) if turn.uid == point.uid)
-    said = f"U: {turn.prompt}"
+    message = f"U: {turn.prompt}"
     for record in path_records(found, [Span(turn.uid, turn.first_seq, point.seq)], [turn]):
-        said = path.said(record)
-    return f" {output.one_line(said, TOLD_COLUMNS)}"
+        message = path.said(record)
+    return f" {output.one_line(message, TEXT_COLUMNS)}"

@@ -1,4 +1,4 @@
-"""``backstory chronicle``: what history tells; a family of commands."""
+"""``backstory chronicle``: commands for the whole history."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 
 import click
 
-COMMANDS = {"reindex": "Read what is new, and make everything that can be derived again."}
+COMMANDS = {"reindex": "Import, then rebuild the index and all derived tables."}
 
 
 class _Family(click.Group):
@@ -24,4 +24,4 @@ class _Family(click.Group):
 
 @click.group("chronicle", cls=_Family)
 def command() -> None:
-    """Work with the history as a whole."""
+    """Commands for the whole history."""

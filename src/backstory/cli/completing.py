@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
+    from backstory.agents.contract import Agent
     from backstory.cli.app import App
     from backstory.store import Session, Store
 
@@ -37,13 +39,23 @@ def sessions(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 
 
 def _with_ids(app: App) -> list[tuple[str, Session]]:
-    """Sessions with what names them here: their number, else as much of their uid as no other has."""
+    """Sessions with what names them here: their number in this project, else the start of their uid."""
     found = {each.uid: each for store in _stores(app) for each in _listed(store)}
     uids = sorted(found)
     shown = dict[str, str]()
     for before, uid, after in zip(["", *uids], uids, [*uids[1:], ""], strict=False):
         shown[uid] = uid[: max(ID_CHARS_LEAST, _shared(before, uid) + 1, _shared(uid, after) + 1)]
-    return [(each.shown_number or shown[uid], each) for uid, each in found.items()]
+    numbers = _numbers(app.project_store)
+    return [(numbers.get(uid, shown[uid]), each) for uid, each in found.items()]
+
+
+def _numbers(store: Store) -> dict[str, str]:
+    """The numbers of sessions, by uid, that mean one session of the store that a number is looked up in first."""
+    if not store.exists or store.is_elsewhere:
+        return {}
+    found = {each.uid: each.shown_number for each in _listed(store)}
+    count = Counter(found.values())
+    return {uid: number for uid, number in found.items() if number is not None and count[number] == 1}
 
 
 def _shared(one: str, other: str) -> int:
@@ -60,16 +72,18 @@ def _listed(store: Store) -> list[Session]:
 
 def agents(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """The agents there are, with their titles."""
+    return [_item(each.name, each.title) for each in _agents(incomplete)]
+
+
+def _agents(start: str) -> Iterator[Agent]:
     from backstory import agents as known
 
-    found = []
     for name in known.names():
-        if name.startswith(incomplete):
+        if name.startswith(start):
             try:
-                found.append(_item(name, known.load(name).title))
+                yield known.load(name)
             except BackstoryError:
                 continue
-    return found
 
 
 def tools(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -98,9 +112,7 @@ def session_names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 
 def settings(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """The settings, with what they mean."""
-    from backstory import agents as known
-
-    found = _app(ctx).config.settings(known.names())
+    found = _app(ctx).config.every_setting(each.name for each in _agents("") if each.run is not None)
     return [_item(each.key, each.meaning) for each in found if each.key.startswith(incomplete)]
 
 

@@ -12,7 +12,7 @@ from backstory.cli import output
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a shell. For bash: source <(backstory completion bash)."""
+    """Print the completion script for a shell. For bash: source <(backstory completion bash)."""
     script = get_completion_class(shell)
     if script is None:
         raise click.UsageError(f"No completion for {shell}.")

@@ -9,11 +9,12 @@ import click
 
 from backstory.cli import Group, output
 from backstory.cli.options import SETTING, json_option
-from backstory.errors import AgentCannotRun, AgentMissing, ConfigBroken, UnknownAgent
+from backstory.config import AGENT
+from backstory.errors import AgentCannotRun, AgentMissing, ConfigBroken, SettingRefused, UnknownAgent
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.config import Setting
+    from backstory.settings import Setting
 
 PROGRAM = "agents."
 
@@ -27,8 +28,8 @@ def command() -> None:
 @json_option
 @click.pass_obj
 def _list(app: App, as_json: bool) -> None:
-    """Every setting: its value, which file sets it, and what it means."""
-    rows = [_row(app, setting) for setting in app.config.settings(_runnable())]
+    """List every setting: its value, which file sets it, and what it means."""
+    rows = [_row(app, setting) for setting in app.config.every_setting(_runnable())]
     if as_json:
         output.json(rows)
     for row in [] if as_json else rows:
@@ -41,7 +42,7 @@ def _list(app: App, as_json: bool) -> None:
 
 
 def _runnable() -> list[str]:
-    """The agents that can be run, and so have a program."""
+    """The agents that can be run, which are those with a program."""
     from backstory import agents
 
     found = []
@@ -51,7 +52,7 @@ def _runnable() -> list[str]:
     return found
 
 
-def _row(app: App, setting: Setting) -> dict[str, Any]:
+def _row(app: App, setting: Setting[Any]) -> dict[str, Any]:
     """A setting as JSON shows it; ``found``: the program that a run would start."""
     key, wrong = setting.key, app.config.wrong(setting.key)
     value = None if wrong else app.config.get(key)
@@ -75,7 +76,7 @@ def _program(app: App, key: str, value: str | None) -> str | None:
 
 
 def _shown(row: dict[str, Any]) -> str:
-    """A value as a person reads it; of a program also which one is meant."""
+    """A value as a person reads it; for a program also the path that was found."""
     if row["wrong"]:
         return output.style(f"wrong: {row['wrong']}", fg="red")
     text = _text(row["value"])
@@ -86,7 +87,7 @@ def _shown(row: dict[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value as it is typed to set it."""
+    """A value as a person types it to set it."""
     if isinstance(value, bool):
         return str(value).lower()
     return ", ".join(value) if isinstance(value, list) else str(value)
@@ -97,7 +98,7 @@ def _text(value: Any) -> str:
 @json_option
 @click.pass_obj
 def _get(app: App, key: str, as_json: bool) -> None:
-    """The value of one setting."""
+    """Print the value of one setting."""
     value = app.config.get(key)
     if as_json:
         output.json({"key": key, "value": value})
@@ -108,11 +109,23 @@ def _get(app: App, key: str, as_json: bool) -> None:
 @command.command("set", context_settings={"ignore_unknown_options": True})
 @click.argument("key", type=SETTING)
 @click.argument("value")
-@click.option("--here", is_flag=True, help="For this project only: run.agent, run.silence_s, or a smaller context.")
+@click.option(
+    "--here", is_flag=True, help="Only for this project: run.agent, run.silence_s, or a smaller run.context_chars."
+)
 @click.pass_obj
 def _set(app: App, key: str, value: str, here: bool) -> None:
-    """Change one setting; a list's items are separated by commas."""
+    """Change one setting; separate the items of a list with commas."""
+    _check_runnable(key, value)
     file = app.config.set(key, value, here=here)
     output.talk(f"{key} is set in {file}.")
     if key.startswith(PROGRAM) and value and _program(app, key, value) is None:
-        output.talk(f"There is no program {value} yet.")
+        output.talk(f"There is no program {value} on this machine yet.")
+
+
+def _check_runnable(key: str, value: str) -> None:
+    """Raise SettingRefused where this would choose, or give a program to, an agent that is not run from here."""
+    from backstory import agents
+
+    name = value if key == AGENT else key.removeprefix(PROGRAM) if key.startswith(PROGRAM) and value else ""
+    if name in agents.names() and agents.load(name).run is None:
+        raise SettingRefused(key, value, "only its logs are read")

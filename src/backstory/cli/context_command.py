@@ -30,7 +30,7 @@ LEFT_OUT_SHOWN_MAX = 10
 @click.pass_obj
 def command(app: App, session: str | None, budget: int | None, explain: bool, as_json: bool) -> None:
     """Preview the context of the next run of SESSION (default: the session last active here)."""
-    budget = app.config.get("run.context_chars") if budget is None else budget
+    budget = app.config.settings.run.context_chars if budget is None else budget
     found = find(app, session)
     context = app.reader.context(found, budget, explain=explain)
     if as_json:

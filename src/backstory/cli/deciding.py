@@ -1,4 +1,4 @@
-"""What commands share that write what a person decided: where it goes, and which stores will catch up."""
+"""Shared by commands that write a person's decisions: where they are written, and which stores are late."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def decisions(app: App) -> Decisions:
-    """Where decisions are written."""
+    """Return the writer of decisions."""
     return Decisions(app.machine_store, app.workspace.known_projects)
 
 
 def copy_decisions(app: App, found: LocatedSession, done: str) -> None:
-    """Copy what was decided about a session to the other stores that hold it, and name those that are late."""
+    """Copy a session's decisions to the other stores that hold it, and name those that are late."""
     talk_late(done, decisions(app).copy(found.store, found.session.uid))
 
 
 def talk_late(done: str, late: Sequence[Late]) -> None:
-    """Name the stores that could not be written now, a line for each."""
+    """Print a line for each store that could not be written now."""
     for each in late:
         output.talk(f"{done}; {each}.")

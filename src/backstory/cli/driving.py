@@ -67,7 +67,7 @@ def usual_agent(app: App, store: Store, session: Session | None, after: Point | 
         if known:
             return known[-1]
     able = [name for name in agents.names() if agents.load(name).run is not None]
-    found = (name for name in able if is_installed(name, app.config.get(f"agents.{name}"), app.environ))
+    found = (name for name in able if is_installed(name, app.config.settings.program_of(name), app.environ))
     return next(found, able[0])
 
 
@@ -76,17 +76,17 @@ def request_for(
 ) -> Request:
     """A prompt with what is asked for, and where nothing is what the settings and the session's last turn say."""
     after = Point(*options.after) if options.after else None
-    agent = options.agent or app.config.get("run.agent") or usual_agent(app, store, session, after)
+    agent = options.agent or app.config.settings.run.agent or usual_agent(app, store, session, after)
     return Request(
         agent=agent,
         prompt=prompt,
         cwd=Path(options.cwd) if options.cwd else app.cwd,
         model=options.model,
-        permissions=Permissions(options.permissions or app.config.get("run.permissions")),
-        executable=app.config.get(f"agents.{agent}") or None,
-        context_chars=app.config.get("run.context_chars"),
+        permissions=Permissions(options.permissions) if options.permissions else app.config.settings.run.permissions,
+        executable=app.config.settings.program_of(agent) or None,
+        context_chars=app.config.settings.run.context_chars,
         after=after,
-        silence_s=app.config.get("run.silence_s"),
+        silence_s=app.config.settings.run.silence_s,
         turn_uid=turn_uid,
     )
 
@@ -540,7 +540,7 @@ def home_of(app: App, found: Found) -> Store:
         if run is not None and Path(run.store) != found.store.path:
             return open_store(run.store, now=now_ms)
     if found.session.number is not None and found.store.path == app.machine_store.path and not app.store_path:
-        owning = runner_of(app).projects.owning(found.session.uid)
+        owning = runner_of(app).projects.store_owning(found.session.uid)
         return owning if owning is not None else found.store
     return found.store
 

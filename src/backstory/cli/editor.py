@@ -1,4 +1,4 @@
-"""A prompt written in the person's own editor. Its file is kept until what it says is stored elsewhere."""
+"""A prompt written in the person's own editor. Its file is kept until the prompt is stored elsewhere."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 DRAFTS = "drafts"
-"""The folder below BACKSTORY_HOME in which prompts are written, each in a folder of its own for what editors add."""
+"""The folder below BACKSTORY_HOME for prompts, each in a folder of its own, where editors may add files."""
 HELP_BEGINS = "# backstory:"
 HELP = (
     f"{HELP_BEGINS} write the prompt, save, and close the editor to run it.",
     f"{HELP_BEGINS} an empty prompt is not run. Only these lines are removed.",
 )
-FROM_STDIN = f"{HELP_BEGINS} what came on stdin follows the prompt."
+FROM_STDIN = f"{HELP_BEGINS} the text from stdin is added after the prompt."
 
 
 class Draft:
@@ -38,7 +38,7 @@ class Draft:
         self._file: Path | None = None
 
     def write(self, text: str, *, with_stdin: bool) -> str:
-        """What the person makes of a text; nothing of it is run if this raises.
+        """Let the person edit a text, and return the result; if this raises, nothing is run.
 
         Raises EditorMissing, EditorFailed, PromptLeftEmpty, PromptNotText, and for its file DiskFull, CannotWrite.
         """
@@ -56,13 +56,13 @@ class Draft:
         return written
 
     def remove(self) -> None:
-        """Remove the file: what it says is stored, or nothing."""
+        """Remove the file, whose text is stored elsewhere or empty."""
         if self._file is not None:
             shutil.rmtree(self._file.parent, ignore_errors=True)
             self._file = None
 
-    def tell(self) -> None:
-        """Say where the text is if it is stored nowhere else."""
+    def keep_unstored(self) -> None:
+        """Keep the file and print its path if the text is stored nowhere else."""
         written = self._written()
         if self._file is None or not written:
             self.remove()
@@ -82,11 +82,11 @@ class Draft:
 
 def _editor(environ: Mapping[str, str]) -> list[str]:
     """The person's editor with its arguments. Raises EditorMissing."""
-    said = environ.get("VISUAL") or environ.get("EDITOR") or ""
+    configured = environ.get("VISUAL") or environ.get("EDITOR") or ""
     try:
-        words = shlex.split(said)
+        words = shlex.split(configured)
     except ValueError as refused:
-        raise EditorMissing(said) from refused
+        raise EditorMissing(configured) from refused
     if not words:
         raise EditorMissing(None)
     program = shutil.which(words[0], path=environ.get("PATH"))
@@ -96,7 +96,7 @@ def _editor(environ: Mapping[str, str]) -> list[str]:
 
 
 def _made(folder: Path, text: str) -> Path:
-    """A private file with a text. Raises DiskFull, CannotWrite, PromptNotText."""
+    """Create a private file with a text. Raises DiskFull, CannotWrite, PromptNotText."""
     try:
         data = text.encode()
     except UnicodeEncodeError as refused:
@@ -112,7 +112,7 @@ def _edit(command: list[str], file: Path) -> None:
     try:
         with _terminal() as streams:
             process = subprocess.Popen([*command, str(file)], **streams)
-            # Ctrl-C is for the editor, as long as it is there.
+            # While the editor is open, Ctrl-C is for it alone.
             before = signal.signal(signal.SIGINT, signal.SIG_IGN)
             try:
                 code = process.wait()
@@ -126,14 +126,14 @@ def _edit(command: list[str], file: Path) -> None:
 
 @contextmanager
 def _terminal() -> Iterator[dict[str, Any]]:
-    """The terminal for the editor, also where our own stdin or stdout is a pipe."""
+    """The terminal for the editor, even if our own stdin or stdout is a pipe."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         yield {}
         return
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
     except OSError:
-        # Nobody types; a program that edits by itself still does. Its words are no data of ours.
+        # Nobody types, but a program may edit by itself. Its output is not our data.
         yield {"stdin": subprocess.DEVNULL, "stdout": sys.stderr}
         return
     try:

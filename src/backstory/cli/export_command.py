@@ -1,4 +1,4 @@
-"""``backstory export``: sessions as a store of another tool's."""
+"""``backstory export``: sessions in the format of another tool."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ if TYPE_CHECKING:
 
 @click.command("export")
 @sessions_argument
-@click.option("--all", "everything", is_flag=True, help="Every session, of every agent.")
-@click.option("--format", "form", required=True, type=click.Choice(exporting.formats()), help="Whose store to write.")
+@click.option("--all", "everything", is_flag=True, help="Every session of every agent.")
+@click.option(
+    "--format", "form", required=True, type=click.Choice(exporting.formats()), help="The tool whose format to write."
+)
 @click.option(
     "-o", "--to", "target", required=True, type=click.Path(path_type=Path),
-    help="The file to write; where that tool has a file for each session, the folder of a project.",
+    help="The file to write; for a format with a file per session, the folder of a project.",
 )  # fmt: skip
 @click.option(
-    "--exact", is_flag=True, help="Write what that tool would have written itself from its own logs, errors included."
+    "--exact", is_flag=True, help="Write what that tool would have written from its own logs, including its errors."
 )
-@click.option("--force", is_flag=True, help="Overwrite a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @json_option
 @store_option
 @click.pass_obj
@@ -44,33 +46,33 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Write the SESSIONs, or with --all every one, into a file that another tool reads as its own store.
+    """Write the SESSIONs (--all: every session) in the format of another tool, which reads them as its own.
 
-    What it holds is what is known here: of every agent, with the times of what happened. With --exact it is what the
-    tool would have written itself, so only of its own sessions. A tool that has a file for each session goes on with
-    them in the folder, with all their branches.
+    Sessions of every agent are written, with their original times. With --exact only the tool's own sessions are
+    written, as it would have done it. A tool with a file per session can continue them in that folder, with all
+    their branches.
     """
     from backstory.cli.app import now_ms
 
     if bool(sessions) == everything:
-        raise click.UsageError("Name sessions, or say --all.")
+        raise click.UsageError("Name sessions, or use --all.")
     chosen = _chosen(app, sessions)
     if exporting.writes_folder(form):
         if exact:
-            raise click.UsageError(f"--exact is not for {form}: what it wrote itself is always as it was.")
-        _tell(exporting.export_each(form, chosen, target.absolute(), force=force), as_json=as_json)
+            raise click.UsageError(f"--exact does not apply to {form}: its own sessions are always exported exactly.")
+        _print(exporting.export_each(form, chosen, target.absolute(), force=force), as_json=as_json)
         return
     written = exporting.export(form, chosen, target.absolute(), exact=exact, force=force, now=now_ms())
     if as_json:
         output.json(msgspec.to_builtins(written))
         return
-    _tell([written], as_json=False)
+    _print([written], as_json=False)
     if written.left_out:
-        output.talk(f"{written.left_out} sessions have no log of {form}'s own, so they are not in it.")
+        output.talk(f"{written.left_out} sessions have no log written by {form}, so they are not in the file.")
 
 
 def _chosen(app: App, sessions: tuple[str, ...]) -> list[exporting.Chosen]:
-    """The sessions that were named; all, where none was."""
+    """The named sessions; all if none was named."""
     if sessions:
         return exporting.these((each.store, each.session) for each in map(app.find, sessions))
     stores = [store for store in app.stores if store.exists]
@@ -79,8 +81,8 @@ def _chosen(app: App, sessions: tuple[str, ...]) -> list[exporting.Chosen]:
     return exporting.everything(stores)
 
 
-def _tell(done: Sequence[exporting.Written | exporting.NotWritten], *, as_json: bool) -> None:
-    """Print what was written; ends the command with 1 where something was not."""
+def _print(done: Sequence[exporting.Written | exporting.NotWritten], *, as_json: bool) -> None:
+    """Print what was written; exits with 1 if a session was not."""
     missing = [each for each in done if isinstance(each, exporting.NotWritten)]
     if as_json:
         output.json(msgspec.to_builtins(done))

@@ -1,8 +1,8 @@
-"""Text that a terminal shows and does not obey: what others wrote, made visible where it would act.
+"""Text that a terminal shows and does not obey: control characters from logs and stores become visible.
 
-What acts is escaped: control characters but tab and newline, what turns the direction of writing round, invisible
-format characters, separators of lines and paragraphs, and halves of characters. What people write with stays: joiners
-(emoji, Persian), variation selectors, signs that stand before Arabic numbers, and flags that are spelled in tags.
+Escaped are: control characters except tab and newline, characters that change the writing direction, invisible
+format characters, line and paragraph separators, and surrogates. Characters of normal text stay: joiners (emoji,
+Persian), variation selectors, prefixes of Arabic numbers, and flags that are spelled in tags.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _ACTS = (
 )
 _ACTING = lazy_regex(f"[{_ACTS}]")
 _FLAG = "\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f"
-"""A flag of a part of a country; any other tags are hidden text."""
+"""The flag of a region; all other tags are hidden text."""
 _FLAG_OR_ACTING = lazy_regex(f"{_FLAG}|[{_ACTS}]")
 
 
 def clean(text: str) -> str:
-    """Text with everything that acts written as an escape: ``\\x1b``, ``\\u202e``, ``\\U000e0041``."""
+    """Return text with every acting character as an escape: ``\\x1b``, ``\\u202e``, ``\\U000e0041``."""
     return _replaced(text, _escape)
 
 
 def clean_json(text: str) -> str:
-    """JSON with the same value, in which everything that acts is escaped as JSON has it."""
+    """Return JSON with the same value, in which acting characters are JSON escapes."""
     return _replaced(text, _escape_in_json)
 
 
 def _replaced(text: str, escape: Callable[[re.Match[str]], str]) -> str:
-    # Nearly all text is letters and line ends, which are told faster than by looking for what acts.
+    # Nearly all text is printable, which is faster to check than to search.
     if text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable() or not _ACTING.search(text):
         return text
     return _FLAG_OR_ACTING.sub(escape, text)

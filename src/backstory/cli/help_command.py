@@ -21,12 +21,12 @@ def _commands(ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
 @click.argument("names", metavar="[COMMAND]...", nargs=-1, shell_complete=_commands)
 @click.pass_context
 def command(ctx: click.Context, names: tuple[str, ...]) -> None:
-    """Show the help of COMMAND, such as `search` or `queue list`; without one, of backstory."""
+    """Show the help of COMMAND, for example `search` or `queue list`; without one, the list of commands."""
     output.data(_named(ctx, names)[0].get_help())
 
 
 def _named(ctx: click.Context, names: tuple[str, ...]) -> tuple[click.Context, click.Command]:
-    """A command by the words that call it. Raises UsageError."""
+    """Return the command with this name, such as ``queue list``. Raises UsageError."""
     at = ctx.find_root()
     for name in names:
         found = at.command.get_command(at, name) if isinstance(at.command, click.Group) else None

@@ -1,7 +1,7 @@
-"""A terminal's keyboard while a run is shown: what is typed meanwhile is neither echoed nor run by the shell.
+"""The keyboard of a terminal while a run is shown: keys typed meanwhile are neither echoed nor run by the shell.
 
-Keys that send signals work as always. What was typed until the run ends is discarded: the shell would run it without
-a look. The terminal is given back as it was at the end, before a stop (Ctrl-Z), and before a signal ends us.
+Keys that send signals work as always. Other input until the end of the run is discarded: the shell would execute it
+unseen. The terminal's modes are restored at the end, before a stop (Ctrl-Z), and before a signal ends us.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 LEAVING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
 """Signals that end us or stop us."""
 LOCAL_MODES = 3
-"""Where the modes that hold ECHO are in what termios gives."""
+"""The index of the modes with ECHO in what ``tcgetattr`` returns."""
 
 
 @contextmanager
 def quiet_keyboard() -> Iterator[None]:
-    """Echo nothing within the block, where stdin is a terminal and ours at this moment."""
+    """Echo nothing within the block, if stdin is a terminal and we are in its foreground."""
     terminal = _terminal()
     if terminal is None or threading.current_thread() is not threading.main_thread():
         yield
@@ -46,30 +46,30 @@ class _Quiet:
 
         self._terminal, self._termios = terminal, termios
         self._modes: list[Any] = termios.tcgetattr(terminal)
-        """As they were, and will be again."""
+        """The modes to restore."""
         self._before: dict[int, Any] = {}
 
     def start(self) -> None:
-        """Turn echo off, and see to the signals that would leave it so."""
+        """Turn echo off, and handle the signals that would leave it off."""
         for number in LEAVING:
-            # What is ignored (nohup, a shell without jobs) stays so.
+            # An ignored signal (nohup, a shell without jobs) stays ignored.
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 self._before[number] = signal.signal(number, self._leave)
         self._before[signal.SIGCONT] = signal.signal(signal.SIGCONT, self._come_back)
         self._echo_off()
 
     def end(self) -> None:
-        """Give the terminal back as it was, without what was typed meanwhile."""
+        """Restore the terminal, and discard input typed meanwhile."""
         self._restore()
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def _leave(self, number: int, _frame: FrameType | None) -> None:
-        """Do as the signal says, once the terminal is given back."""
+        """Restore the terminal, then let the signal act."""
         self._restore()
         signal.signal(number, self._before[number])
         os.kill(os.getpid(), number)
-        # Who was only stopped is here again when another signal has continued it.
+        # A stopped process continues here when another signal arrives.
         signal.signal(number, self._leave)
         self._echo_off()
 
@@ -83,12 +83,12 @@ class _Quiet:
             self._set(self._termios.TCSANOW, modes)
 
     def _restore(self) -> None:
-        # In the background the terminal is another's, and whoever changes it there is stopped.
+        # A background process that changes the terminal is stopped by the system.
         if _is_ours(self._terminal):
             self._set(self._termios.TCSAFLUSH, self._modes)
 
     def _set(self, when: int, modes: list[Any]) -> None:
-        # A terminal that is gone needs nothing.
+        # A terminal that is gone needs no change.
         with suppress(self._termios.error):
             self._termios.tcsetattr(self._terminal, when, modes)
 

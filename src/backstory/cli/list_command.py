@@ -35,7 +35,7 @@ def command(
     includes subagents: $1.20 reported by the agent, ~$1.20 computed from tokens and prices, ≥ $1.20 at least that,
     – unknown. With --all, sessions are listed by the start of their uids, which work in every folder.
     """
-    limit = app.config.get("list.limit") if limit is None and not as_json else max(limit or 0, 0)
+    limit = app.config.settings.list.limit if limit is None and not as_json else max(limit or 0, 0)
     wanted = SessionFilter(everywhere=everything, agent=agent, subagents=subagents, unread=unread)
     page = app.reader.sessions(wanted, Page(limit=limit))
     report_runs(app.reader)

@@ -1,4 +1,4 @@
-"""``backstory optimize``: make the store smaller."""
+"""``backstory optimize``: a smaller store."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ WEEK_MS = 7 * 24 * 3600 * 1000
 
 
 @click.command("optimize")
-@click.option("--all", "everything", is_flag=True, help="Also logs that were written in the last week.")
+@click.option("--all", "everything", is_flag=True, help="Also recompress logs of the last week.")
 @json_option
 @store_option
 @click.pass_obj
 def command(app: App, everything: bool, as_json: bool) -> None:
-    """Pack logs that have not changed for a week harder, and merge the search index. Nothing is left out by it."""
+    """Recompress logs that have not changed for a week, and compact the index. Nothing is lost."""
     store = app.home_store
     if not store.exists:
         raise StoreNotFound(store.path)
     before = store.path.stat().st_size
-    with store, output.progress("Packing") as progress:
+    with store, output.progress("Recompressing") as progress:
         store.optimize(now_ms() + 1 if everything else now_ms() - WEEK_MS, progress)
     after = store.path.stat().st_size
     if as_json:

@@ -24,13 +24,13 @@ store_option = click.option(
     metavar="PATH",
     expose_value=False,
     callback=_take_store,
-    help="Use this store file instead of the machine's own.",
+    help="Use this store file instead of the home store.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 class Named(click.types.StringParamType):
-    """A text that names something. A shell completes it as the function ``completed`` of ``completing`` does."""
+    """A text that names something. Shells complete it with the function ``completed`` of ``completing``."""
 
     def __init__(self, name: str, completed: str) -> None:
         self.name, self._completed = name, completed
@@ -52,12 +52,12 @@ SETTING = Named("key", "settings")
 
 
 def sessions_starting(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-    """The sessions whose number or uid begins so, for a shell to complete."""
+    """Return the sessions whose number or uid starts like this, for shell completion."""
     return SESSION.shell_complete(ctx, param, incomplete)
 
 
 def session_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``-S``: the session that is meant, where the argument is something else."""
+    """``-S``: names the session where the argument is something else."""
     option = click.option(
         "--session", "-S", "wanted", metavar="SESSION", shell_complete=sessions_starting,
         help="The session: S3, a name, the start of a uid.",
@@ -66,7 +66,7 @@ def session_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def session_argument(function: Callable[..., Any]) -> Callable[..., Any]:
-    """SESSION or ``-S SESSION``, which mean the same: number, name, uid prefix or the agent's own id; None for none."""
+    """SESSION or ``-S SESSION``, which are the same: a number, name, uid prefix or the agent's own id, or None."""
 
     @wraps(function)
     def with_one(*args: Any, session: str | None, wanted: str | None, **rest: Any) -> Any:
@@ -77,7 +77,7 @@ def session_argument(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def one_session(session: str | None, wanted: str | None) -> str | None:
-    """The session that is named, as an argument or with -S. Raises UsageError where the two differ."""
+    """Return the session named as an argument or with -S. Raises UsageError if the two differ."""
     if session is not None and wanted is not None and session != wanted:
         raise click.UsageError(
             f"SESSION is {readable(session)!r}, and -S names {readable(wanted)!r}: name one session."
@@ -103,20 +103,20 @@ def sessions_argument(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def readable(text: str) -> str:
-    """An argument as text: bytes that are none are shown as such."""
+    """An argument as text; invalid bytes become replacement characters."""
     return os.fsencode(text).decode("utf-8", "replace")
 
 
 since_option = click.option(
-    "--since", metavar="TIME", help="Only from then on: 2026-11-01, yesterday, monday, 'last week', '3 days', 2h."
+    "--since", metavar="TIME", help="Only from this time on: 2026-11-01, yesterday, monday, 'last week', '3 days', 2h."
 )
-until_option = click.option("--until", metavar="TIME", help="Only up to then; of a day, a week or a month to its end.")
+until_option = click.option("--until", metavar="TIME", help="Only up to this time; a day, week or month to its end.")
 
 
 def moment(text: str | None, now: datetime, *, end: bool = False) -> int | None:
-    """A time as people write it, in ms since 1970: where it begins, or its ``end``. Raises BadTime.
+    """Parse a time as people write it to ms since 1970: its beginning, or its ``end``. Raises BadTime.
 
-    ``now`` without a zone is a time of the system's own.
+    ``now`` without a zone is in the system's zone.
     """
     if text is None:
         return None

@@ -1,7 +1,7 @@
-"""The only writer of stdout and stderr. Data goes to the one, talk to the other; colour only where it is wanted.
+"""The only writer of stdout and stderr. Data goes to stdout, messages to stderr; colour only if wanted.
 
-Whatever is printed is made harmless here, so a caller need not think of it: text comes from logs, other people's
-stores, file names. Colour is asked for with ``style``, whose marks nobody else can write.
+All output is made harmless here, so callers need not: text comes from logs, other people's stores and file names.
+Colour is requested with ``style``, whose marks no other text can contain.
 """
 
 from __future__ import annotations
@@ -28,43 +28,43 @@ if TYPE_CHECKING:
     from backstory.store import Session
 
 NO_TIME = "no time"
-"""What is shown where a time is outside 1970 to 9999."""
+"""Shown for a time outside 1970 to 9999."""
 _MARK = f"<{os.urandom(12).hex()}"
-"""Stands for the beginning of a colour's code until it is written. It is another one in each process, so text that was
-written before cannot hold it."""
+"""Replaces the beginning of a colour code until output. It is random in each process, so stored text cannot contain
+it."""
 _CODE = lazy_regex(f"{_MARK}[0-9;]*m")
 
 
 def data(text: str = "") -> None:
-    """A line of data."""
+    """Print a line of data."""
     _write(text + "\n")
 
 
 def raw(text: str) -> None:
-    """Data without a line's end, seen at once."""
+    """Print data without a newline, at once."""
     _write(text)
 
 
 def exact(text: str) -> None:
-    """Data for programs, byte for byte: no end of a line is changed. Only a terminal gets it made harmless."""
+    """Print data for programs, byte for byte: newlines are kept. It is made harmless only on a terminal."""
     if sys.stdout.isatty():
         text = "\r\n".join(map(clean, text.split("\r\n")))
     click.echo(text.encode(), nl=False)
 
 
 def json_line(value: Any) -> None:
-    """Data for programs: one JSON value on one line, seen at once."""
+    """Print data for programs: one JSON value on one line, at once."""
     raw(encoded(value) + "\n")
 
 
 def encoded(value: Any) -> str:
-    """JSON on one line. What a terminal may obey is escaped, so the value stays the same."""
+    """Encode JSON on one line. Characters that act on a terminal are escaped; the value stays the same."""
     from backstory import model
 
     try:
         text = model.encoded(value).decode()
     except UnicodeEncodeError:
-        # Names of files need not be text: what is none of it is kept as halves of characters.
+        # File names need not be text: invalid bytes are kept as surrogates.
         import json as standard
 
         import msgspec
@@ -74,19 +74,19 @@ def encoded(value: Any) -> str:
 
 
 def json(value: Any) -> None:
-    """Data for programs: one JSON value, indented."""
+    """Print data for programs: one JSON value, indented."""
     sys.stdout.write(as_json(value) + "\n")
 
 
 def as_json(value: Any) -> str:
-    """JSON as we print it: indented, non-ASCII as it is."""
+    """Encode JSON as it is printed: indented, with non-ASCII characters."""
     import msgspec
 
     return msgspec.json.format(encoded(value), indent=2)
 
 
 def json_lines(head: dict[str, Any], name: str, items: Iterable[Any]) -> None:
-    """One JSON object whose last member is a long list, written as it is read."""
+    """Print one JSON object whose last member is a long list, item by item."""
     sys.stdout.write(as_json(head)[:-2].rstrip() + f',\n  "{name}": [')
     separator = "\n"
     for item in items:
@@ -96,7 +96,7 @@ def json_lines(head: dict[str, Any], name: str, items: Iterable[Any]) -> None:
 
 
 def pages(lines: Iterable[str]) -> None:
-    """Data that may be long: on a terminal that it does not fit through a pager, else line by line."""
+    """Print data that may be long: through a pager if it does not fit the terminal, else line by line."""
     lines = iter(lines)
     if sys.stdout.isatty() and sys.stdin.isatty():
         first, is_all = _screenful(lines)
@@ -109,7 +109,7 @@ def pages(lines: Iterable[str]) -> None:
 
 
 def _screenful(lines: Iterator[str]) -> tuple[list[str], bool]:
-    """As many lines as fit the terminal with a line left for the prompt, and one more; whether these are all."""
+    """Return as many lines as fit the terminal above a prompt, and one more; and whether these are all."""
     import shutil  # and the compressions that it knows
 
     columns_wide, rows = shutil.get_terminal_size((100, 24))
@@ -124,46 +124,46 @@ def _screenful(lines: Iterator[str]) -> tuple[list[str], bool]:
 
 
 def _page(lines: Iterable[str]) -> None:
-    """Show lines in the pager that the environment names; ``less`` behaves as git has it, unless told otherwise."""
+    """Show lines in the pager of the environment; ``less`` gets git's options unless LESS is set."""
     os.environ.setdefault("LESS", "FRX")
     shown = (_for_stream(f"{line}\n", sys.stdout) for line in lines)
     click.echo_via_pager(shown, color=None if _wants_colour(sys.stdout) else False)
 
 
 def talk(text: str) -> None:
-    """A word to the person, beside the data."""
+    """Print a message to the person, on stderr."""
     _write(text + "\n", err=True)
 
 
 def is_watched() -> bool:
-    """Whether a person sees what is said beside the data as it comes."""
+    """Whether a person sees messages as they are printed."""
     return sys.stderr.isatty()
 
 
 def talk_apart() -> None:
-    """An empty line between what was printed and what is said next, where a person sees both."""
+    """Print an empty line between data and the next message if a person sees both."""
     if is_watched():
         talk("")
 
 
 def refuse(refused: BaseException | str) -> None:
-    """Why a command does not do what it was asked, in one line; below it what the error has to add, a line each."""
+    """Print why a command failed, in one line; below it the additional lines of the error."""
     talk(f"backstory: {one_liner(str(refused))}")
     for line in getattr(refused, "below", ()):
         talk(f"  {one_liner(line)}")
 
 
 def refuse_usage(refused: click.ClickException) -> None:
-    """What is wrong with the command line, as click says it."""
+    """Print what is wrong with the command line, in click's words."""
     import io
 
-    told = io.StringIO()
-    refused.show(told)
-    talk(told.getvalue().rstrip("\n"))
+    shown = io.StringIO()
+    refused.show(shown)
+    talk(shown.getvalue().rstrip("\n"))
 
 
 def trace(failed: BaseException | None) -> None:
-    """A fault of ours, for a report: where it happened."""
+    """Print the traceback of our own bug, for a report."""
     import traceback
 
     if failed is not None:
@@ -171,39 +171,39 @@ def trace(failed: BaseException | None) -> None:
 
 
 def can_ask() -> bool:
-    """Whether a person is at a terminal, who can be asked."""
+    """Whether a person at a terminal can be asked."""
     return sys.stdin.isatty()
 
 
 def confirm(question: str) -> bool:
-    """Whether a person at a terminal says yes; without one there is nobody to say so."""
+    """Ask a person at the terminal; without one the answer is no."""
     return can_ask() and click.confirm(_for_stream(question, sys.stderr), err=True)
 
 
 def style(text: str, **how: Any) -> str:
-    """Text with colour, which is taken off again where it is not wanted."""
+    """Return text with colour, which is removed on output if it is not wanted."""
     codes = click.style("", reset=False, **how).replace("\x1b[", _MARK)
     return f"{codes}{text}{_MARK}0m"
 
 
 def clean(text: str) -> str:
-    """Text of any origin, safe for a terminal. What is printed is cleaned anyway; this is for measuring it before."""
+    """Make text safe for a terminal. Output is cleaned anyway; this is for measuring before."""
     return harmless.clean(text)
 
 
 def one_liner(text: str) -> str:
-    """A name or a sentence with everything in it that is not a plain line escaped: line ends and tabs, too."""
+    """Return a name or a sentence as one line: newlines, tabs and control characters are escaped."""
     return clean(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _write(text: str, *, err: bool = False) -> None:
     stream = sys.stderr if err else sys.stdout
-    # It is asked to leave colours alone: what is left of them was decided on already.
+    # click must not remove colours: this was decided already.
     click.echo(_for_stream(text, stream), nl=False, err=err, color=True)
 
 
 def _for_stream(text: str, stream: Any) -> str:
-    """Harmless text, with the colours of ``style`` if the stream shows them."""
+    """Return harmless text, with the colours of ``style`` if the stream shows them."""
     text = clean(text)
     if _MARK not in text:
         return text
@@ -211,7 +211,7 @@ def _for_stream(text: str, stream: Any) -> str:
 
 
 def one_line(text: str, width: int, *, keep_blanks: bool = False) -> str:
-    """Text folded to one line of at most ``width`` columns; with ``keep_blanks`` as far in as it stands."""
+    """Fold text to one line of at most ``width`` columns; ``keep_blanks`` keeps its indentation."""
     folded = clean(text.expandtabs(4).rstrip() if keep_blanks else " ".join(text.split()))
     if columns(folded) <= width:
         return folded
@@ -227,7 +227,7 @@ def one_line(text: str, width: int, *, keep_blanks: bool = False) -> str:
 
 
 def end_of_line(text: str, width: int) -> str:
-    """Text folded to one line of at most ``width`` columns, of which the end is kept: a path's name."""
+    """Fold text to one line of at most ``width`` columns and keep its end, such as a path's name."""
     folded = clean(" ".join(text.split()))
     if columns(folded) <= width:
         return folded
@@ -235,7 +235,7 @@ def end_of_line(text: str, width: int) -> str:
 
 
 def columns(text: str) -> int:
-    """How many columns a terminal needs for a text."""
+    """Return how many columns a text needs on a terminal."""
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
@@ -246,14 +246,14 @@ _ALL = sys.maxsize
 
 
 def width() -> int:
-    """Columns of the terminal; 100 when there is none."""
+    """Return the columns of the terminal; 100 without one."""
     import shutil  # and the compressions that it knows
 
     return shutil.get_terminal_size((100, 24)).columns
 
 
 def table(rows: Sequence[Sequence[str]], *, flexible: int, heads: Sequence[str]) -> list[str]:
-    """Rows as aligned columns. On a terminal the one numbered ``flexible`` is cut to what is left; a pipe gets all."""
+    """Align rows in columns. A terminal's width cuts the column ``flexible``; a pipe gets everything."""
     everything = [list(heads), *map(list, rows)]
     widths = [max(columns(one_line(row[n], _ALL)) for row in everything) for n in range(len(heads))]
     if sys.stdout.isatty():
@@ -270,32 +270,32 @@ def table(rows: Sequence[Sequence[str]], *, flexible: int, heads: Sequence[str])
 
 
 def room_for(widths: Sequence[int], flexible: int) -> int:
-    """The columns that a terminal has for one column of a table beside the others."""
+    """Return the width left on a terminal for one column of a table."""
     return width() - sum(widths) + widths[flexible] - 2 * (len(widths) - 1)
 
 
 def local(ms: int | None) -> str:
-    """A time as a person reads it, in their own zone."""
+    """Format a time for a person, in their own zone."""
     moment = bounds.moment(ms)
     if moment is None:
         return "" if ms is None else NO_TIME
     try:
         return moment.astimezone().strftime("%Y-%m-%d %H:%M")
     except (OverflowError, ValueError, OSError):
-        # In their own zone it is another year already, of which there is none.
+        # In their own zone the year is out of range.
         return moment.strftime("%Y-%m-%d %H:%M")
 
 
 UNKNOWN = "–"
-"""What stands in a table where nothing is known, which is not 0."""
+"""Shown in a table for an unknown value, which is not 0."""
 CENT_USD = 0.01
 MONEY_MARKS: dict[str, str] = {"computed": "~", "lower bound": "≥ "}
 
 
 def duration(ms: int | None) -> str:
-    """A duration as a person reads it: ``12.3 s``, ``4 min``, ``2.5 h``.
+    """Format a duration for a person: ``12.3 s``, ``4 min``, ``2.5 h``.
 
-    Of a prompt that nobody answered the first moment is the last, and that is no duration.
+    An unanswered prompt ends when it begins, which is not a duration: the result is empty.
     """
     if not ms or not math.isfinite(ms):
         return ""
@@ -305,24 +305,24 @@ def duration(ms: int | None) -> str:
 
 
 def session_name(session: Session) -> str:
-    """What a session is called in a sentence."""
+    """Return the name of a session for a sentence."""
     return session.shown_number or session.uid[:12]
 
 
 def cost_as_json(cost: Cost) -> dict[str, Any]:
-    """A turn's cost as JSON says it."""
+    """Return a turn's cost for JSON."""
     return {"cost_usd": cost.usd, "cost_kind": cost.kind, "low_usd": cost.low_usd, "high_usd": cost.high_usd}
 
 
 def money(cost: Cost) -> str:
-    """A cost as a person reads it: ``$1.20`` as reported, ``~$1.20`` computed, ``≥ $1.20`` at least, ``–`` unknown."""
+    """Format a cost for a person: ``$1.20`` as reported, ``~$1.20`` computed, ``≥ $1.20`` at least, ``–`` unknown."""
     if cost.low_usd is None:
         return UNKNOWN
     return f"{MONEY_MARKS.get(cost.kind, '')}{_dollars(cost.low_usd)}"
 
 
 def _dollars(usd: float) -> str:
-    """An amount to the cent; one under a cent, which is not nothing, to a tenth of it."""
+    """Format an amount to the cent, or below a cent to a tenth of one."""
     if usd >= CENT_USD or usd == 0:
         return f"${usd:,.2f}"
     return f"${usd:.3f}" if usd >= CENT_USD / 20 else "<$0.001"
@@ -334,13 +334,13 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes as a person reads it."""
+    """Format a number of bytes for a person."""
     return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} KB" if count >= 1000 else f"{count} B"
 
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr, on a terminal only; yields a function of (done, total)."""
+    """Show a progress bar on stderr if that is a terminal; yields a function of (done, total)."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return

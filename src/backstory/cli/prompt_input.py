@@ -1,4 +1,4 @@
-"""Where a prompt comes from: words of the command, stdin, an editor, or some of these together."""
+"""The sources of a prompt: the command line, stdin, an editor, or several of them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ READS_STDIN, EDITS = "backstory.reads_stdin", "backstory.edits"
 
 
 def input_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Options for all that takes a prompt; ``PromptInput`` reads them."""
+    """Options of every command with a prompt; ``PromptInput`` reads them."""
     for option in (
         click.option(
             "--stdin/--no-stdin",
             default=None,
             expose_value=False,
             callback=_noted(READS_STDIN),
-            help="Wait for what is piped in, however long. / Do not read it: needed in a loop over a pipe.",
+            help="Wait for piped input, however long. / Do not read stdin: needed in a loop over a pipe.",
         ),
         click.option(
             "--edit", is_flag=True, expose_value=False, callback=_noted(EDITS), help="Write the prompt in $EDITOR."
@@ -44,7 +44,7 @@ def _noted(name: str) -> Callable[[click.Context, click.Parameter, bool | None],
 
 
 class PromptInput:
-    """The prompt of one command. Without words it is what comes on stdin, or what is written in an editor."""
+    """The prompt of one command. Without words it is read from stdin, or written in an editor."""
 
     def __init__(self, ctx: click.Context) -> None:
         self._ctx = ctx
@@ -54,11 +54,11 @@ class PromptInput:
         self._edits_without_words = self._edits or (self._reads_stdin is not True and stdin.is_terminal())
 
     def has_more(self) -> bool:
-        """Whether there is a prompt without any word."""
+        """Whether there is a prompt although no words were given."""
         return self._edits_without_words or bool(self._alone.strip())
 
     def text(self, words: Sequence[str]) -> str:
-        """The prompt: the words, then what comes on stdin; nothing where neither is there.
+        """Return the prompt: the words, then stdin; empty if there is neither.
 
         Raises StdinTooLong, StdinUnreadable, PromptNotText, and as ``Draft.write`` does.
         """
@@ -69,17 +69,17 @@ class PromptInput:
         return _joined(typed, self._beside()) if words else self._alone
 
     def stored(self) -> None:
-        """The prompt is stored: its draft is not needed."""
+        """Note that the prompt is stored: its draft is removed."""
         if self._draft is not None:
             self._draft.remove()
 
     def _written(self, typed: str, *, with_stdin: bool) -> str:
-        # Few prompts are written in an editor, and the others do not wait for what it needs.
+        # Few prompts are written in an editor; the others need not wait for this import.
         from backstory.cli.editor import Draft
 
         app: App = self._ctx.obj
         self._draft = Draft(app.home, app.environ)
-        self._ctx.call_on_close(self._draft.tell)
+        self._ctx.call_on_close(self._draft.keep_unstored)
         return self._draft.write(typed, with_stdin=with_stdin)
 
     @cached_property
@@ -93,5 +93,5 @@ class PromptInput:
 
 
 def _joined(typed: str, piped: str) -> str:
-    """A prompt, a blank line, and what came on stdin, as far as they are there."""
+    """Join a prompt and the text of stdin with a blank line; either may be empty."""
     return "\n\n".join(each for each in (typed, piped) if each.strip()) or typed

@@ -1,4 +1,4 @@
-"""One record on the screen: what it is, where the words stand that were searched for, what came before and after."""
+"""One record on the screen: its kind, the marked search words, and the records before and after it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from backstory.model import Event
 
 LINES_SHOWN = 24
-"""Of a long text so many lines are shown: around the first place that was searched for, else from its beginning."""
+"""The most lines shown of a long text: around the first match, else from its beginning."""
 LINE_CHARS_SHOWN = 600
-"""Of a long line so many characters, likewise."""
+"""The most characters shown of a long line, likewise."""
 NEIGHBOUR_LINES = 3
-"""Of a record before or after so many lines."""
+"""The most lines shown of a record before or after."""
 CUT_AFTER_CHARS = 1_000_000
-"""A longer text is shown from its beginning only."""
+"""Of a longer text only the beginning is shown."""
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """Where a record stands."""
+    """The position of a record."""
 
     title: str
     uid: str
@@ -38,7 +38,7 @@ class Head(Struct, frozen=True, kw_only=True):
 
 
 def head_lines(head: Head, events: list[Event], call: model.ToolCall | None) -> Iterator[str]:
-    """Whose record it is, in which turn, and what: of a tool's result also which call it answers."""
+    """The record's session, turn and kind; for a tool's result also its call."""
     yield output.style(output.clean(head.title or head.uid), bold=True)
     turn = "" if head.turn is None else f"turn {head.turn}"
     what = ", ".join(dict.fromkeys(what_it_is(event, call) for event in events))
@@ -48,7 +48,7 @@ def head_lines(head: Head, events: list[Event], call: model.ToolCall | None) -> 
 
 
 def what_it_is(event: Event, call: model.ToolCall | None) -> str:
-    """What kind of event it is, in a word or two."""
+    """The kind of an event, in one or two words."""
     match event:
         case model.UserMessage():
             return "prompt"
@@ -64,7 +64,7 @@ def what_it_is(event: Event, call: model.ToolCall | None) -> str:
 
 
 def text_of(event: Event) -> str:
-    """All that an event says."""
+    """The whole text of an event."""
     match event:
         case model.UserMessage() | model.Plan() | model.ToolResult():
             return event.content
@@ -83,7 +83,7 @@ def text_of(event: Event) -> str:
 
 
 def body_lines(event: Event, searched: str, *, full: bool) -> Iterator[str]:
-    """An event's text with what was searched for marked: around the first place of it, or with ``full`` all."""
+    """An event's text with matches marked: the part around the first match, or with ``full`` all of it."""
     text = text_of(event).strip("\n")
     if not full:
         text = readable_text(without_terminal_codes(text[:CUT_AFTER_CHARS]))
@@ -96,14 +96,14 @@ def body_lines(event: Event, searched: str, *, full: bool) -> Iterator[str]:
     if first:
         yield output.style(f"         (+{first} lines above)", dim=True)
     for line, places in lines[first:last]:
-        # Also where there is no colour it is seen which lines were meant.
+        # The mark shows matching lines also without colour.
         yield f"       {'>' if places else ' '} {_styled(line, places, full=full)}"
     if last < len(lines):
         yield output.style(f"         (+{len(lines) - last} lines; --full shows all)", dim=True)
 
 
 def _lines_with_marks(text: str, marks: list[tuple[int, int]]) -> list[tuple[str, list[tuple[int, int]]]]:
-    """Each line with the places in it."""
+    """Each line with the positions of the matches in it."""
     lines, start, n = [], 0, 0
     for line in text.split("\n"):
         end, places = start + len(line), []
@@ -134,7 +134,7 @@ def _styled(line: str, places: list[tuple[int, int]], *, full: bool) -> str:
 
 
 def neighbour_lines(lines: Iterator[str]) -> Iterator[str]:
-    """The beginning of a record that stands before or after the one that is meant."""
+    """The beginning of a record before or after the shown one."""
     kept = [line for _, line in zip(range(NEIGHBOUR_LINES + 1), lines, strict=False)]
     yield from kept[:NEIGHBOUR_LINES]
     if len(kept) > NEIGHBOUR_LINES:

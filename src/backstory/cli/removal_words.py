@@ -1,4 +1,4 @@
-"""What ``rm`` asks before it removes sessions, and what it says when they are gone."""
+"""The questions of ``rm`` before it deletes sessions, and its messages afterwards."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ def removal_of(app: App, found: Sequence[LocatedSession]) -> Removal:
 
 
 def is_agreed_to(found: Sequence[LocatedSession], removal: Removal, *, yes: bool, copies: bool) -> bool:
-    """Name what is removed, and what holds copies of it; whether a person agrees. Raises as ``is_agreed``."""
+    """List what is deleted, and what holds copies of it; whether a person agrees. Raises as ``is_agreed``."""
     what = f"Removing {', '.join(map(_shown, found))}"
     if removal.copies:
-        stay = "They go, too" if copies else "They stay; --copies removes them, too"
+        stay = "They are deleted too" if copies else "They stay; --copies deletes them too"
         output.talk(f"Copies of its turns are in {_named(removal.copies)}. {stay}.")
     return is_agreed(what, f"{what} from {found[0].store.path}?", yes=yes)
 
 
 def talk(removal: Removal, removed: Removed, unsent: Sequence[Path]) -> None:
-    """Say what is gone, what is late, and where the words still are. Raises the last of the problems."""
+    """Print what was deleted, which stores are late, and where copies remain. Raises the last of the problems."""
     output.talk(f"Removed {', '.join(uid[:12] for uid in removal.uids)}.")
     for prompt in removed.prompts:
-        output.talk(f"Dropped its queued prompt: {output.one_line(prompt, PROMPT_COLUMNS)}")
+        output.talk(f"Deleted its queued prompt: {output.one_line(prompt, PROMPT_COLUMNS)}")
     talk_late("Removed", removed.late)
     if removal.remaining:
-        output.talk(f"The words are still in {_named(removal.remaining)}.")
-    output.talk(f"Not erased, if it is there: what is {', '.join(_not_erased(removal, removed, unsent))}.")
+        output.talk(f"Copies of its turns remain in {_named(removal.remaining)}.")
+    output.talk(f"Not erased: data {', '.join(_not_erased(removal, removed, unsent))}.")
     for each in removed.problems[:-1]:
         output.talk(str(each))
     if removed.problems:
@@ -53,16 +53,17 @@ def talk(removal: Removal, removed: Removed, unsent: Sequence[Path]) -> None:
 
 
 def _not_erased(removal: Removal, removed: Removed, unsent: Sequence[Path]) -> list[str]:
-    """The places that are not ours to erase: the agents' own logs, running runs, texts of unknown sessions, backups."""
+    """The places that are not erased: the agents' own logs, running runs, texts of unknown sessions, backups."""
     logs = sorted({str(path) for paths in removal.uids.values() for path in paths if path.exists()})
     own = [f"in {logs[0]}{f' and {len(logs) - 1} more logs' * (len(logs) > 1)}"] if logs else []
     spools = [f"in {each}, until that run ends" for each in removed.running]
-    return [*own, *spools, *([f"in {unsent[0].parent}"] if unsent else []), "in backups made before"]
+    return [*own, *spools, *([f"in {unsent[0].parent}"] if unsent else []), "in earlier backups"]
 
 
 def _shown(found: LocatedSession) -> str:
     turns = found.session.turns
-    return f"{found.session.shown_name or found.session.uid[:12]!r} ({turns} turn{'s' * (turns != 1)})"
+    title = output.one_line(found.session.shown_title, PROMPT_COLUMNS)
+    return f"{found.label} {title!r} ({turns} turn{'s' * (turns != 1)})"
 
 
 def _named(holders: Sequence[Holder]) -> str:

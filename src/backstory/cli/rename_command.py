@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 @store_option
 @click.pass_obj
 def command(app: App, session: str | None, name: str | None, wanted: str | None) -> None:
-    """Name a session: SESSION, or -S SESSION. "" removes the name. It is kept whatever the session's log does."""
+    """Name a session: SESSION, or -S SESSION. "" removes the name. Later titles in the log do not replace it."""
     if name is None:
-        # The only argument is the name, where -S has the session.
+        # With -S the only argument is the name.
         session, name = None, session
     session = one_session(session, wanted)
     if session is None or name is None:

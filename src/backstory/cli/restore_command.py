@@ -1,10 +1,10 @@
-"""``backstory restore``: logs and what lay beside them, byte for byte.
+"""``backstory restore``: logs and their sidecars, byte for byte.
 
 ``--json`` prints a list, each a log with:
 
 - ``session``: the uid of its session, and ``original``: where it was last seen;
-- ``written``: where it lies now, its ``bytes`` and ``sha256``; or ``error``: why it does not, the others null then;
-- ``companions``: the files beside it, each with its ``name`` there, and ``written``, ``bytes``, ``sha256``, ``error``.
+- ``written``: its path now, its ``bytes`` and ``sha256``; or ``error``: why it was not written (the others are null);
+- ``companions``: its sidecars, each with its ``name`` there, and ``written``, ``bytes``, ``sha256``, ``error``.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 @store_option
 @click.pass_obj
 def command(app: App, sessions: tuple[str, ...], everything: bool, target: Path, force: bool, as_json: bool) -> None:
-    """Give logs back, byte for byte: those of the SESSIONs, or with --all every one.
+    """Write the original logs of the SESSIONs (--all: of every session) to a folder, byte for byte.
 
-    They are laid out below the folder as they lay below their agent's own, with the small files that lay beside them.
-    Where two have one name, the older gets a number. What cannot be given back is listed, and the exit code is 73.
+    Their layout is that of the agent's own folder, sidecar files included. If two have the same name, the older
+    one gets a number. Files that cannot be restored are listed, and the exit code is 73.
     """
     if bool(sessions) == everything:
-        raise click.UsageError("Name sessions, or say --all.")
+        raise click.UsageError("Name sessions, or use --all.")
     found = [app.find(each) for each in sessions]
     stores = {each.store.path: each.store for each in found}
     if everything:
@@ -53,16 +53,16 @@ def command(app: App, sessions: tuple[str, ...], everything: bool, target: Path,
     wanted = [each for each in restoring.logs if everything or (each[0].path, each[1].session_id) in chosen]
     done = list(restoring.lost)
     with output.progress("Restoring logs") as progress:
-        for n, told in enumerate(restoring.each(wanted)):
+        for n, restored in enumerate(restoring.each(wanted)):
             progress(n, len(wanted))
-            done.append(told)
+            done.append(restored)
     if as_json:
         output.json([msgspec.to_builtins(each) for each in done])
     else:
         _print(done)
     failures = _failures(done)
     for failure in failures:
-        output.talk(output.one_liner(f"Not given back: {failure}"))
+        output.talk(output.one_liner(f"Not restored: {failure}"))
     if failures:
         raise RestoreIncomplete(len(failures), sum(1 + len(each.companions) for each in done))
 
@@ -75,12 +75,12 @@ def _print(done: Sequence[Restored]) -> None:
     for one in whole:
         output.data(output.one_liner(f"{one.written}  {output.size(one.bytes or 0)}"))
     logs = sum(each.error is None for each in done)
-    beside = f" and {len(whole) - logs} files beside them" if len(whole) > logs else ""
-    output.talk(f"{logs} logs{beside}, {output.size(sum(one.bytes or 0 for one in whole))}.")
+    beside = f" and {output.counted(len(whole) - logs, 'sidecar')}" if len(whole) > logs else ""
+    output.talk(f"{output.counted(logs, 'log')}{beside}, {output.size(sum(one.bytes or 0 for one in whole))}.")
 
 
 def _failures(done: Sequence[Restored]) -> list[str]:
-    """What could not be given back: whose, where it lay, and why."""
+    """A line for each file that could not be restored: its session, its original path, and why."""
     lines = []
     for each in done:
         named = f"{each.session[:12]} {each.original}"

@@ -1,4 +1,4 @@
-"""``backstory rm``: sessions, gone for good."""
+"""``backstory rm``: delete sessions for good."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 @click.command("rm")
 @sessions_argument
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.option("--copies", is_flag=True, help="Also remove the sessions that hold copies of its turns, each as a whole.")
+@click.option("--copies", is_flag=True, help="Also delete the sessions that hold copies of its turns, each as a whole.")
 @trust_option
 @store_option
 @click.pass_obj
 def command(app: App, sessions: tuple[str, ...], yes: bool, copies: bool) -> None:
-    """Remove sessions, their helpers' sessions and all their bytes. The agents' own logs are not touched.
+    """Delete sessions, their subagents' sessions and all their bytes from the store (the agents' own logs stay).
 
-    Ingest does not bring them back, unless asked with --forgotten. Their numbers are not given again. Continuations and
-    forks hold copies of the turns: they are named, and removed only when asked for.
+    `ingest` does not bring them back, except with --forgotten. Their numbers are not reused. Continuations and forks
+    hold copies of the turns: they are listed, and deleted only with --copies.
     """
     if not sessions:
         raise click.UsageError("Name at least one SESSION.")

@@ -79,7 +79,7 @@ def command(
     )
     request = request_for(app, *_known(app, asked, None if fork else name), text, options)
     runner.check(request)
-    if back := runner.projects.bring_back(app.project_store):
+    if back := runner.projects.restore_store(app.project_store):
         output.talk(f"{app.project_store.path} was gone; its {back} sessions were brought back.")
     session = _forked(app, fork) if fork else _session(app, is_new=is_new, name=name, wanted=wanted)
     app.project_store.choose_session(session, app.worktree)

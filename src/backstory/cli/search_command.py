@@ -127,7 +127,7 @@ def _query(
         without=tuple(map(readable, without)),
         asking_run=app.environ.get(MARKER),
         near=not no_near,
-        limit=limit or app.config.get("search.limit"),
+        limit=limit or app.config.settings.search.limit,
         **same,
     )
 

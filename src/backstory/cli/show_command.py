@@ -251,10 +251,10 @@ def _turn_line(listed: ListedTurn) -> str:
     turn, tokens = listed.turn, listed.turn.tokens
     used = [] if tokens.output is None else [f"{_input_tokens(tokens)} in, {_output_tokens(turn)} out"]
     cost = [] if listed.cost.low_usd is None else [output.money(listed.cost)]
-    mark, colour = OUTCOMES.get(turn.outcome or "", ("", "white"))
+    mark, colour = OUTCOMES.get(turn.outcome or "", ("", ""))
     facts = [turn.agent, turn.model, output.local(turn.started), output.duration(turn.duration_ms), *used, *cost]
     how = "" if turn.outcome in (None, model.Outcome.COMPLETED) else f" {turn.outcome}"
-    title = f"── turn {listed.number} " + output.style(mark + how, fg=colour)
+    title = f"── turn {listed.number} " + (output.style(mark + how, fg=colour) if mark else how)
     told = "  " + output.one_liner(" · ".join(each for each in facts if each))
     return output.style(title, bold=True) + output.style(told, dim=True) + _left_behind(listed)
 

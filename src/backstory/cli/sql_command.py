@@ -1,4 +1,4 @@
-"""``backstory sql``: a person's own questions, in SQL, over one store."""
+"""``backstory sql``: a person's own queries over one store."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from backstory.store.readonly import Answer
 
 CELL_COLUMNS_MAX = 120
-"""A wider cell of a table is cut; other formats have it whole."""
+"""A wider cell of a table is cut; other formats print it in full."""
 COLUMN_WIDTH_MIN = 6
 ROWS_AT_ONCE = 500
 GRACE_S = 3.0
-"""SQLite is asked to stop at the deadline; one that does not hear it for so long is stopped with the whole command."""
+"""SQLite is asked to stop at the deadline; if it does not within this time, the whole command ends."""
 WHY_STOPPED = {
-    "rows": "The first {rows} rows; there are more: --limit.",
-    "bytes": "The first {rows} rows: more would be over {megabytes} MB. Ask for fewer columns, or substr(…) of them.",
-    "time": "The {rows} rows that were found in {timeout_s:g} s; there may be more: --timeout.",
+    "rows": "The first {rows} rows; --limit shows more.",
+    "bytes": "The first {rows} rows: more would exceed {megabytes} MB. Select fewer columns, or substr(…) of them.",
+    "time": "The {rows} rows found in {timeout_s:g} s; there may be more: --timeout.",
 }
 EXAMPLES = {
     "Cost and tokens by week": """\
@@ -64,7 +64,7 @@ from tool_calls where not is_copy group by tool_name order by failed desc limit 
     "Days at work": """\
 select date(timestamp, 'localtime') as day, count(*) as prompts, count(distinct session_id) as sessions
 from turns where not is_copy group by day order by day desc limit 14""",
-    "What was said about something": """\
+    "Messages about a topic": """\
 select s.summary, f.scope, event_text(f.session_id, f.source_id) as words
 from search_index f join sessions s on s.id = f.session_id
 where search_index match 'deadlock' order by rank limit 10""",
@@ -85,44 +85,46 @@ def _print_examples(ctx: click.Context, _param: click.Parameter, wanted: bool) -
 
 @click.command("sql")
 @click.argument("sql", required=False)
-@click.option("--here", is_flag=True, help="Ask this project's own store instead of the machine's.")
+@click.option("--here", is_flag=True, help="Query this project's store instead of the home store.")
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV (RFC 4180).")
 @click.option("--md", "as_markdown", is_flag=True, help="Print a Markdown table.")
-@click.option("--limit", "-n", type=click.IntRange(min=1), default=ROWS_MAX, show_default=True, help="How many rows.")
+@click.option(
+    "--limit", "-n", type=click.IntRange(min=1), default=ROWS_MAX, show_default=True, help="The most rows printed."
+)
 @click.option(
     "--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True, max=86_400),
-    default=TIMEOUT_S, show_default=True, help="How long it may take.",
+    default=TIMEOUT_S, show_default=True, help="The time limit.",
 )  # fmt: skip
 @click.option(
     "--schema", is_flag=True, is_eager=True, expose_value=False, callback=_print_schema,
-    help="Print what can be asked: the views, their columns, and a word on each.",
+    help="Print the views and their columns, each with its meaning.",
 )  # fmt: skip
 @click.option(
     "--examples", is_flag=True, is_eager=True, expose_value=False, callback=_print_examples,
-    help="Print some questions to begin with.",
+    help="Print example queries.",
 )  # fmt: skip
 @store_option
 @click.pass_obj
 def command(
     app: App, sql: str | None, here: bool, as_json: bool, as_csv: bool, as_markdown: bool, limit: int, timeout_s: float
 ) -> None:
-    """Ask the store in SQL: one statement, from the argument or from stdin, that only reads.
+    """Query the store with one read-only SQL statement, given as the argument or on stdin.
 
-    What can be asked: backstory sql --schema. For a start: backstory sql --examples.
+    Views and columns: backstory sql --schema. Example queries: backstory sql --examples.
     """
     if as_json + as_csv + as_markdown > 1:
-        raise click.UsageError("One of --json, --csv and --md.")
+        raise click.UsageError("Use only one of --json, --csv and --md.")
     if here and app.store_path:
-        raise click.UsageError("Either --here or --store.")
+        raise click.UsageError("Use only one of --here and --store.")
     store = app.project_store if here else app.home_store
-    statement = _given(sql)
+    statement = _statement(sql)
     with _Watch(timeout_s), store:
         answer = store.execute_read_only(statement, limit, timeout_s=timeout_s, full_form=_full_form(store))
     if as_json:
-        _tell_json(answer)
+        _print_json(answer)
     elif as_csv:
-        _tell_csv(answer)
+        _print_csv(answer)
     else:
         output.pages(_markdown(answer) if as_markdown else _table(answer))
     if answer.stopped_by:
@@ -132,7 +134,7 @@ def command(
         output.talk("No rows.")
 
 
-def _given(sql: str | None) -> str:
+def _statement(sql: str | None) -> str:
     if sql is not None and sql != "-":
         return sql
     if sql is None and sys.stdin.isatty():
@@ -147,13 +149,13 @@ def _full_form(store: Store) -> Callable[[int, int, int | None], Event | None]:
         found = store.events(session_id, after=(seq, -1 if part is None else part - 1), limit=1)
         if not found or found[0].seq != seq or part not in (None, found[0].part):
             return None
-        return forms.of(found[0])
+        return forms.expand(found[0])
 
     return full_form
 
 
 class _Watch:
-    """Ends the command when SQLite does not hear that its time is over, inside one endless function call."""
+    """Ends the command when SQLite does not stop at its deadline, inside one endless function call."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -169,17 +171,17 @@ class _Watch:
     def _end(self) -> None:
         late = SqlTooSlow(self._timeout_s)
         output.refuse(late)
-        # Nothing was written, so nothing has to be finished.
+        # The query wrote nothing, so there is nothing to finish.
         os._exit(late.exit_code)
 
 
-def _tell_json(answer: Answer) -> None:
+def _print_json(answer: Answer) -> None:
     head = {"columns": answer.columns, "truncated": answer.truncated, "elapsed_ms": answer.elapsed_ms}
     output.json_lines(head, "rows", answer.rows)
 
 
-def _tell_csv(answer: Answer) -> None:
-    """Rows as RFC 4180 has them."""
+def _print_csv(answer: Answer) -> None:
+    """Print rows as CSV (RFC 4180)."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     rows = [answer.columns, *answer.rows]
@@ -207,7 +209,7 @@ def _markdown_cell(text: str) -> str:
 
 
 def _table(answer: Answer) -> Iterator[str]:
-    """Rows as aligned columns: figures to the right, the widest columns cut until a terminal holds them."""
+    """Rows as aligned columns: numbers to the right, the widest columns cut to the terminal's width."""
     rows = [[output.one_line(_shown(cell), CELL_COLUMNS_MAX) for cell in row] for row in answer.rows]
     heads = [output.one_line(name, CELL_COLUMNS_MAX) for name in answer.columns]
     natural = [max(map(output.columns, column)) for column in zip(heads, *rows, strict=True)]
@@ -221,7 +223,7 @@ def _table(answer: Answer) -> Iterator[str]:
 
 
 def _fitted(natural: list[int], room: int) -> list[int]:
-    """Widths that together fit: all columns are narrowed to one width, but for those that need less."""
+    """Widths that together fit: all wider columns are narrowed to the same width."""
     spare = room - 2 * (len(natural) - 1)
     widths, widest = list(natural), max(natural)
     while sum(widths) > spare and widest > COLUMN_WIDTH_MIN:
@@ -251,8 +253,8 @@ def _schema() -> Iterator[str]:
         room = max(map(len, view.columns))
         yield from (f"  {name.ljust(room)}  {meaning}" for name, meaning in view.columns.items())
         yield ""
-    yield "Functions, beside SQLite's own:"
+    yield "Functions in addition to SQLite's own:"
     room = max(map(len, readonly.FUNCTIONS))
     yield from (f"  {name.ljust(room)}  {meaning}" for name, meaning in readonly.FUNCTIONS.items())
     yield ""
-    yield "The store's tables are there too, as main.NAME; they may change from version to version."
+    yield "The store's tables are main.NAME; they may change from version to version."

@@ -1,6 +1,6 @@
-"""What comes on stdin: instead of a prompt, or beside one.
+"""Text from stdin: as the prompt, or in addition to one.
 
-Beside a prompt only what was surely meant for it is read: a pipe, or a file from its beginning on. A file in the middle
+In addition to a prompt only a pipe is read, or a file at its beginning. A file that is open at a later position
 belongs to a loop of the shell, which reads its next line from there.
 """
 
@@ -17,27 +17,27 @@ from backstory.errors import PromptNotText, StdinTooLong, StdinUnreadable
 
 BYTES_MAX = 10_000_000
 WAIT_S = 3.0
-"""So long a pipe beside a prompt may have neither data nor its end."""
+"""How long a pipe beside a prompt may be silent."""
 READ_BYTES = 1024 * 1024
 
 
 def is_terminal() -> bool:
-    """Whether a person types there."""
+    """Whether stdin is a terminal."""
     return sys.stdin.isatty()
 
 
 def read_all() -> str:
-    """All that comes until the end, however long that takes. Raises StdinTooLong, StdinUnreadable, PromptNotText."""
+    """Read stdin to its end, however long that takes. Raises StdinTooLong, StdinUnreadable, PromptNotText."""
     return _text(_read(sys.stdin.fileno()))
 
 
 def read_beside(wait_s: float = WAIT_S) -> str:
-    """What belongs to a prompt that was given as words, else nothing; raises as ``read_all`` does."""
+    """Read stdin as an addition to a prompt; empty if it was not meant for it. Raises as ``read_all`` does."""
     file = sys.stdin.fileno()
     if not _is_meant(file):
         return ""
     if not select.select([file], [], [], wait_s)[0]:
-        output.talk(f"Nothing came on stdin for {wait_s:g} s, so it is not read. --stdin waits for it.")
+        output.talk(f"stdin was silent for {wait_s:g} s, so it is not read. --stdin waits for it.")
         return ""
     return _text(_read(file))
 
@@ -50,7 +50,7 @@ def _is_meant(file: int) -> bool:
 
 
 def _read(file: int) -> bytes:
-    """The bytes up to the end; says once that it is waited for."""
+    """Read the bytes up to the end; prints one message while it waits."""
     data, patience_s = bytearray(), WAIT_S if not os.isatty(file) else None
     while len(data) <= BYTES_MAX:
         if not select.select([file], [], [], patience_s)[0]:
@@ -63,7 +63,7 @@ def _read(file: int) -> bytes:
             continue
         except OSError as refused:
             if refused.errno == errno.EBADF:
-                # It is open for writing alone, as nohup leaves it.
+                # stdin is open for writing only, as with nohup.
                 return b""
             raise StdinUnreadable(refused.strerror or str(refused)) from refused
         if not block:

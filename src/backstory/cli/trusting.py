@@ -1,4 +1,4 @@
-"""The gate before every acting command: a store from elsewhere is acted in when a person has said that it may be."""
+"""The check before every acting command: a store from elsewhere is changed only after a person trusted it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ trust_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_take_trust,
-    help="Act in this project's store, though it came from elsewhere; said once.",
+    help="Trust this project's store although it came from elsewhere; needed once.",
 )
 
 
 def is_agreed(what: str, question: str, *, yes: bool) -> bool:
-    """Whether a person agrees to what cannot be undone; "Kept." where they do not. ``yes``: they said so before.
+    """Ask a person to confirm what cannot be undone; prints "Kept." if they refuse. ``yes``: confirmed already.
 
-    Raises NotConfirmed where there is nobody to ask.
+    Raises NotConfirmed if no person can be asked.
     """
     if yes or output.confirm(question):
         return True
@@ -45,10 +45,10 @@ def is_agreed(what: str, question: str, *, yes: bool) -> bool:
 
 
 def may_act(app: App, acted_in: Store | None = None) -> None:
-    """Let an acting command go on in this project's store, or the one that was named.
+    """Check that a command may change this project's store, or the named one.
 
-    ``acted_in``: where it acts, if that is not always so: the machine's own store needs no trust. One of ours is
-    noted as it lies now. For one from elsewhere a person is asked, once. Raises NotTrusted, StoreIsMachines, and what
+    ``acted_in``: the store that it changes, if known: the home store needs no trust. The location of one of ours is
+    recorded. For one from elsewhere a person is asked, once. Raises NotTrusted, StoreIsMachines, and what
     reading the store raises.
     """
     if acted_in is not None and acted_in is app.machine_store:
@@ -67,13 +67,13 @@ def may_act(app: App, acted_in: Store | None = None) -> None:
 
 
 def _is_trusted(store: Store) -> bool:
-    """Whether the person at the terminal, if one is there, trusts a store."""
+    """Ask the person at the terminal, if there is one, whether to trust a store."""
     path = output.one_liner(str(store.path))
-    return output.confirm(f"{path} came from elsewhere: it was not made here. Act in it, and trust it from now on?")
+    return output.confirm(f"{path} came from elsewhere: it was not created here. Trust it from now on?")
 
 
 def _trust(app: App, store: Store) -> None:
-    """Have a store from elsewhere be ours. What is queued in it waits until a person releases it."""
+    """Make a store from elsewhere one of ours. Its queued prompts wait until a person releases them."""
     held = hold_queue(store)
     if store.exists:
         dropped = store.disarm()
@@ -85,14 +85,14 @@ def _trust(app: App, store: Store) -> None:
     app.workspace.believe(store)
     output.talk(f"{store.path} is trusted from now on.")
     if dropped:
-        output.talk(f"Taken out of it, because it acts by itself: {', '.join(dropped)}.")
+        output.talk(f"Removed from it, because it would run by itself: {', '.join(dropped)}.")
     if held:
-        output.talk(f"{held} queued with it wait until you release them: backstory queue list")
-    _tell_home(app, store)
+        output.talk(f"{held} prompts in its queue wait until you release them: backstory queue list")
+    _pull_into_home(app, store)
 
 
-def _tell_home(app: App, store: Store) -> None:
-    """Have the machine's store hold what a store holds that is ours now, marked as what came from elsewhere."""
+def _pull_into_home(app: App, store: Store) -> None:
+    """Copy the sessions of a newly trusted store into the home store, marked as from elsewhere."""
     home = app.machine_store
     try:
         uids = store.uids() if store.exists else []
@@ -104,4 +104,4 @@ def _tell_home(app: App, store: Store) -> None:
         finally:
             home.mark_elsewhere([uid for uid in uids if session_identity(uid) not in known], str(store.path))
     except BackstoryError as refused:
-        output.talk(f"The machine's store does not have all of it: {refused}")
+        output.talk(f"The home store does not have all of its sessions: {refused}")

@@ -1,4 +1,4 @@
-"""``backstory verify``: is the store whole?"""
+"""``backstory verify``: check the store for damage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @store_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """Check every byte, every reference and the index. Exit code 1 when something is wrong."""
+    """Check every byte, every reference and the index. The exit code is 1 if something is wrong."""
     app: App = ctx.obj
     stores = [store for store in app.stores if store.exists]
     if not stores:

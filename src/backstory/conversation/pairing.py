@@ -1,8 +1,8 @@
 """Results below their calls, also where an agent made several calls at once; what is said again, once. Pure.
 
 A result comes up to its call as long as nobody said anything between the two; otherwise it stays where it is, and is
-given together with the call that it answers. What a helper says stays where it is, and comes with the call by which the
-helper is at work.
+given together with the call that it answers. What a subagent says stays where it is, and comes with the call by
+which the subagent is at work.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def results_below_calls(
 ) -> Iterator[tuple[T, ToolCall | None]]:
     """All items, each result right below its call; one that stands elsewhere comes with the call that it answers.
 
-    A helper's words come with the call by which it is at work.
+    A subagent's words come with the call by which it is at work.
     """
     held: list[_Held[T]] = []
     known: dict[str, ToolCall] = {}

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backstory.bounds import INTEGER_MAX
-from backstory.derive.facts import Found, FoundCheckpoint, FoundResult, FoundTouch
+from backstory.derive.facts import DerivedFacts, FoundCheckpoint, FoundResult, FoundTouch
 from backstory.derive.ref_values import WRITTEN_MAX
 from backstory.derive.text_refs import refs_in_text
 from backstory.lazy_regex import lazy_regex
@@ -46,7 +46,7 @@ class Deriver:
 
     def __init__(self, state: bytes | None = None) -> None:
         self._waiting: dict[str, _Waiting] = _pending.decode(state) if state else {}
-        self._found = Found()
+        self._found = DerivedFacts()
 
     def take(self, event: Event, where: At, cwd: str | None) -> None:
         """Note what an event says. ``cwd`` is the session's folder."""
@@ -62,9 +62,9 @@ class Deriver:
             case Compacted() if event.summary.strip():
                 self._found.checkpoints.append(FoundCheckpoint(where, event.summary))
 
-    def cut(self, cwd: str | None) -> Found:
+    def cut(self, cwd: str | None) -> DerivedFacts:
         """What was found since the last cut; relative paths begin in ``cwd``."""
-        found, self._found = self._found, Found()
+        found, self._found = self._found, DerivedFacts()
         if not found.touches:
             return found
         from backstory.derive.file_touches import place
@@ -86,14 +86,14 @@ class Deriver:
         if waiting is None:
             return
         # What shell commands touch and name is parsed where there are calls.
-        from backstory.derive.file_touches import settle
+        from backstory.derive.file_touches import resolve_touches
         from backstory.derive.refs import refs_in_call
 
         call, at = waiting.call, waiting.where
         code = exit_code(result.content)
         is_error = result.is_error or bool(code)
         self._found.results.append(FoundResult((at.seq, at.part), (where.seq, where.part), is_error, code))
-        for each in settle(call, result, cwd):
+        for each in resolve_touches(call, result, cwd):
             self._found.touches.append(FoundTouch(at, each.path, each.action, each.tool, each.to))
         self._note(refs_in_call(call, result), at)
 

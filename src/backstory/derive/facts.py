@@ -39,7 +39,7 @@ class FoundCheckpoint(Struct, frozen=True):
     summary: str
 
 
-class Found(Struct, kw_only=True):
+class DerivedFacts(Struct, kw_only=True):
     """All that a piece of a log gave."""
 
     touches: list[FoundTouch] = field(default_factory=list)
@@ -63,7 +63,7 @@ class RecordFacts:
         self._summaries += parsed.summaries
         self._record_ids += parsed.record_ids
 
-    def move_to(self, found: Found) -> None:
+    def move_to(self, found: DerivedFacts) -> None:
         """Add what was gathered, and begin anew."""
         found.refs += self._refs
         found.summaries += self._summaries

@@ -58,7 +58,7 @@ def touches(event: Event, cwd: str | None = None) -> list[Touch]:
     return list(dict.fromkeys(each.touch for each in _claimed(event, cwd)))
 
 
-def settle(call: ToolCall, result: ToolResult, cwd: str | None = None) -> list[Touch]:
+def resolve_touches(call: ToolCall, result: ToolResult, cwd: str | None = None) -> list[Touch]:
     """What the call touched, now that its result is known: nothing if it failed, "create" where the result says so.
 
     A shell command that failed may have done its part before, so only files that its output complains about are

@@ -20,6 +20,8 @@ INDEXED_CHARS_MAX = 1_000_000
 """Of one event at most this many characters are searched; its bytes are kept whole."""
 IDENTIFIERS_MAX = 2_000
 """So many different identifiers of one event are found by their parts."""
+WORDS_KNOWN_MAX = 100_000
+"""So many words are remembered with their parts."""
 PART_SIGN = "\ue000"
 """Begins the parts of identifiers in the index; a letter that is nobody's, which the index takes for one of a word."""
 
@@ -64,7 +66,7 @@ def index_text(text: str, scope: str | None = None) -> str:
     added = _all_parts(text) if scope in NAMING_SCOPES else []
     if scope is not None:
         added += signed_words(text)
-    if not text.isascii():
+    if not text.isascii() and text.encode("utf-8", "surrogatepass").translate(None, _BELOW_CJK):
         text = _cjk().sub(r" \g<0> ", text)
     return "\n".join([text, *added]) if added else text
 
@@ -98,8 +100,24 @@ def signed_words(text: str) -> list[str]:
 
 def _all_parts(text: str) -> list[str]:
     """The parts of every identifier in a text, each identifier once."""
-    found = dict.fromkeys(_IDENTIFIER.findall(text))
-    return [as_parts(parts) for parts in map(identifier_parts, islice(found, IDENTIFIERS_MAX)) if parts]
+    words = dict.fromkeys(text.encode("ascii", "replace").translate(_WORDS_ONLY).split())
+    return list(islice(filter(None, map(_parts_of.__getitem__, words)), IDENTIFIERS_MAX))
+
+
+class _PartsOf(dict[bytes, str]):
+    """The parts of a word as the index has them, "" for one that is no identifier; words recur, so it keeps them."""
+
+    def __missing__(self, word: bytes) -> str:
+        if len(self) >= WORDS_KNOWN_MAX:
+            self.clear()
+        # A word in one case, which most are, is no identifier; asking so is quicker than the expression.
+        is_one_case = word.islower() or word[1:].islower() or word.isupper()
+        parts = [] if is_one_case or not _IDENTIFIER.match(word) else identifier_parts(word.decode())
+        found = self[word] = as_parts(parts)
+        return found
+
+
+_parts_of = _PartsOf()
 
 
 def char_len(event: model.Event) -> int:
@@ -123,13 +141,17 @@ def texts_in(value: Any) -> Iterator[str]:
 def _result_text(result: model.ToolResult) -> str:
     if result.tool in (model.Tool.READ, model.Tool.EDIT):
         # A number before every line would come between the words of a phrase.
-        return _LINE_NUMBER.sub("", result.content)
+        return _LINE_NUMBER.sub("\n", "\n" + result.content)[1:]
     return result.content
 
 
-_LINE_NUMBER = lazy_regex(r"^ *\d+[→\t]", re.MULTILINE)
+# It begins with a literal, to which the search skips: a line is not looked at from each of its blanks.
+_LINE_NUMBER = lazy_regex(r"\n *\d+[→\t]")
 # Possessive, so that a word that is no identifier is read once.
-_IDENTIFIER = lazy_regex(r"(?<![A-Za-z0-9])(?:[A-Z]*+[a-z0-9]++[A-Z][A-Za-z0-9]*+|[A-Z]{2,}+[a-z]{2}[A-Za-z0-9]*+)")
+_IDENTIFIER = lazy_regex(rb"[A-Z]*+[a-z0-9]++[A-Z]|[A-Z]{2,}+[a-z]{2}")
+_WORDS_ONLY = bytes(code if code < 128 and chr(code).isalnum() else 32 for code in range(256))
+_BELOW_CJK = bytes(code for code in range(256) if not 0xE3 <= code <= 0xF0)
+"""What is left of UTF-8 without these are the first bytes of CJK characters, and of some others."""
 # Each way begins with the sign, which is rare, and then looks back for one letter.
 _SIGN = lazy_regex(r"\+\+(?<=[A-Za-z]\+\+)(?<![A-Za-z0-9]{2}\+\+)(?!\+)|#(?<=[A-Za-z]#)(?<![A-Za-z0-9]{2}#)(?![\w#])")
 _SIGN_WORDS = {"++": "plusplus", "#": "sharp"}

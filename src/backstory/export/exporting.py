@@ -86,7 +86,7 @@ def everything(stores: Iterable[Store]) -> list[Chosen]:
     seen: set[str] = set()
     chosen = []
     for store in stores:
-        here = store.sessions(helpers=True)
+        here = store.sessions(subagents=True)
         twice = [session.id for session in here if session.uid in seen]
         seen |= {session.uid for session in here}
         chosen.append(Chosen(store=store, ids=twice, is_all_but=True))
@@ -204,7 +204,7 @@ class _Source:
         after = (seq, (part if part is not None else 0) - 1)
         found = next(iter(self._store.events(session_id, after=after, limit=1)), None)
         is_it = found is not None and found.seq == seq and part in (None, found.part)
-        return self._forms.of(found) if found is not None and is_it else None
+        return self._forms.expand(found) if found is not None and is_it else None
 
     def logs(self) -> Iterator[KeptLog]:
         mine = [each for each in self._store.logs() if each.kind == LOG_FILE and self._has(each.session_id)]

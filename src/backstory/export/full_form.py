@@ -41,7 +41,7 @@ class FullForms:
         self._near: tuple[int, int, bytes] = (0, 0, b"")
         """Bytes of a log from some place on."""
 
-    def of(self, stored: StoredEvent) -> Event:
+    def expand(self, stored: StoredEvent) -> Event:
         """The event as its record has it; the compact form when its bytes are not here."""
         where = stored.log_id, stored.position, stored.seq
         if self._told is None or self._told[0] != where:
@@ -69,7 +69,7 @@ class FullForms:
         """The event in its compact form, but whole where it is a call of which that form says nothing."""
         if not isinstance(stored.event, ToolCall) or essence(stored.event):
             return stored.event
-        return self.of(stored)
+        return self.expand(stored)
 
     def record(self, stored: StoredEvent) -> bytes:
         """The bytes of the record behind an event."""
@@ -108,7 +108,7 @@ class FullForms:
 
 
 def _with_change(event: ToolCall, compact: Event) -> ToolCall:
-    """An edit of a run with what it changed: the agent's own log of the run may tell that where its stream does not."""
+    """An edit of a run with what it changed: the agent's own log of the run may contain that if its stream does not."""
     if isinstance(compact, ToolCall) and _has_lines(compact) and not _has_lines(event):
         return msgspec.structs.replace(event, input=compact.input)
     return event
@@ -120,7 +120,7 @@ def _has_lines(call: ToolCall) -> bool:
 
 
 def _with_call(event: Event, compact: Event) -> Event:
-    """What stands in another record, and the compact form remembers: a result's tool and path, a helper's call."""
+    """What stands in another record, and the compact form remembers: a result's tool and path, a subagent's call."""
     if isinstance(event, Hook) and isinstance(compact, Hook):
         return msgspec.structs.replace(event, tool_use_id=compact.tool_use_id)
     if isinstance(event, ToolResult) and isinstance(compact, ToolResult):

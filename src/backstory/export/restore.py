@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from backstory.store import Log, Store
-    from backstory.store.sidecars import Kept
+    from backstory.store.sidecars import StoredSidecar
 
 NAME_BYTES_MAX = 255
 """Longer names no usual file system takes."""
@@ -159,14 +159,14 @@ class Restoring:
             session=_session_uid(store, log), original=log.path, written=str(target), bytes=length, sha256=sha256
         )
 
-    def _beside(self, store: Store, log: Log) -> list[tuple[Kept, File | Exception]]:
+    def _beside(self, store: Store, log: Log) -> list[tuple[StoredSidecar, File | Exception]]:
         """The files beside a log, and what they are to be called."""
         wish = self._wishes[_key((store, log))]
         above = wish.parts[:-1] if isinstance(wish, File) else ()
         return [(kept, _attempt(_wish_beside, above, kept)) for kept in store.sidecars(log.id)]
 
     def _write_beside(
-        self, store: Store, kept: Kept, wish: File | Exception, places: dict[tuple[Parts, Hashable], Parts]
+        self, store: Store, kept: StoredSidecar, wish: File | Exception, places: dict[tuple[Parts, Hashable], Parts]
     ) -> Written:
         if isinstance(wish, Exception):
             return Written(name=kept.name, error=_why(wish))
@@ -230,7 +230,7 @@ def _wish(store: Store, log: Log) -> File:
     return File((*_inside(log.agent), *below), content, log.generation)
 
 
-def _wish_beside(above: Parts, kept: Kept) -> File:
+def _wish_beside(above: Parts, kept: StoredSidecar) -> File:
     below = _inside(kept.name)
     if not below:
         raise NotAPlace(kept.name)

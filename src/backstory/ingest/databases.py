@@ -19,7 +19,7 @@ from msgspec import Struct
 from backstory.agents.contract import UnreadableDatabase, UnreadRows
 from backstory.errors import in_words
 from backstory.projects import git
-from backstory.store import SeenPlace
+from backstory.store import FileStamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -63,7 +63,7 @@ class Unread(Struct, frozen=True, kw_only=True):
 class Done(Struct, frozen=True, kw_only=True):
     """A database that was read to its end, with its files as they were."""
 
-    places: list[SeenPlace]
+    places: list[FileStamp]
 
 
 class _Changed(Exception):
@@ -74,7 +74,7 @@ def sessions_without_logs(
     chosen: Iterable[Agent],
     environ: Mapping[str, str],
     home: Path,
-    seen: Mapping[str, SeenPlace],
+    seen: Mapping[str, FileStamp],
     places: Iterable[Path] = (),
 ) -> Iterator[Rows | Unread | Done]:
     """The sessions that only the databases of these agents still hold. ``seen``: files as they were the last time.
@@ -101,7 +101,7 @@ def _in_projects(
     name: str,
     keeper: DatabasePart,
     environ: Mapping[str, str],
-    seen: Mapping[str, SeenPlace],
+    seen: Mapping[str, FileStamp],
     places: Iterable[Path],
 ) -> Iterator[Path]:
     """The databases of an agent that keeps them in projects."""
@@ -120,7 +120,7 @@ def _up_to_the_root(folder: Path) -> list[Path]:
     return [folder, *between, git.shared_root(folder) or root]
 
 
-def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, SeenPlace]) -> Iterator[Rows | Unread | Done]:
+def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, FileStamp]) -> Iterator[Rows | Unread | Done]:
     if (named := os.fsencode(database).decode("utf-8", "replace")) != str(database):
         # What the store notes of a file is text.
         yield Unread(path=named, reason="its name is not UTF-8 text")
@@ -141,7 +141,7 @@ def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, SeenPlace]) ->
         yield Unread(path=str(database), reason=in_words(unforeseen))
 
 
-def _sessions_in(agent: Agent, database: Path, copy: Path, files: list[SeenPlace]) -> Iterator[Rows | Unread | Done]:
+def _sessions_in(agent: Agent, database: Path, copy: Path, files: list[FileStamp]) -> Iterator[Rows | Unread | Done]:
     """The sessions of a copy; ``files`` are what was copied. Only what was read whole counts as done."""
     keeper = agent.database
     assert keeper is not None
@@ -186,7 +186,7 @@ def _beginning(text: str, size: int) -> str:
     return os.fsencode(text)[:size].decode("utf-8", "ignore")
 
 
-def _files(agent: Agent, database: Path) -> list[SeenPlace]:
+def _files(agent: Agent, database: Path) -> list[FileStamp]:
     """A database and its journals as stat returns them; nothing when it is not there."""
     found = []
     whole = [database, *(agent.database.beside(database) if agent.database is not None else ())]
@@ -200,7 +200,7 @@ def _files(agent: Agent, database: Path) -> list[SeenPlace]:
         if not stat.S_ISREG(status.st_mode):
             raise OSError("it is no regular file")
         found.append(
-            SeenPlace(
+            FileStamp(
                 path=str(path), agent=agent.name, log_id=None, device=status.st_dev, inode=status.st_ino,
                 size=status.st_size, mtime_ns=status.st_mtime_ns, reason=READ,
             )
@@ -208,7 +208,7 @@ def _files(agent: Agent, database: Path) -> list[SeenPlace]:
     return found
 
 
-def _copied(agent: Agent, database: Path, folder: Path) -> list[SeenPlace]:
+def _copied(agent: Agent, database: Path, folder: Path) -> list[FileStamp]:
     """Copy a database with its journals as they are at one moment; returns what stat said of them then."""
     for _ in range(COPIES_MAX):
         before = _files(agent, database)

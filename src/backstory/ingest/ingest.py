@@ -18,7 +18,7 @@ from backstory.errors import StoreDamaged, is_for_one_only
 from backstory.ingest import unread
 from backstory.ingest.databases import ROWS_OF, Done, Rows, Unread, sessions_without_logs
 from backstory.ingest.discover import Candidate, discover
-from backstory.ingest.log_reader import SLICE_BYTES, Slicer, Source, kept_bytes, missing_of, opened, untold_batches
+from backstory.ingest.log_reader import SLICE_BYTES, Slicer, Source, kept_bytes, missing_of, opened, unparsed_batches
 from backstory.ingest.matching import (
     begins_with,
     first_record_hash,
@@ -32,7 +32,7 @@ from backstory.ingest.notes import Notes
 from backstory.ingest.own_logs import match_runs
 from backstory.ingest.report import Problem, Report
 from backstory.ingest.reported import is_reported, reported_logs
-from backstory.ingest.sidecars import gather, tell_again
+from backstory.ingest.sidecars import gather, reapply_sidecars
 from backstory.ingest.sources import Reading, job_of, kept_candidate, place_of, relpath, rows_candidate, source_of
 from backstory.ingest.worker import Job, Outcome, Worker, WorkerLost, outcomes
 from backstory.model import LogIdentity
@@ -52,9 +52,8 @@ WORKER_BYTES = 8 * 1024 * 1024
 BATCH_LOGS = 400
 HANDED_MAX = 64
 """So many logs may be with the second process."""
-AHEAD = 8
-"""With so many logs before it, the second process is busy enough."""
-SMALL_BYTES = 8 * 1024 * 1024
+AHEAD_BYTES = 32 * 1024 * 1024
+"""With so much before it, the second process is busy enough."""
 TRIES = 4
 """How often a log is read again when another process was faster."""
 IDLE_MS = 24 * 3600 * 1000
@@ -86,12 +85,12 @@ def ingest(
     work.report.looked = looked
     for each in looked:
         work.report.gave_nothing += [Problem(path, reason) for path, reason in each.passed_over]
-    work.tell_kept()
+    work.parse_kept()
     work.run(candidates)
     work.read_databases(agents, environ, home, [*places, *map(Path, store.folders())])
     if store.exists:
         match_runs(store, work.report)
-        work.fold_idle(now - IDLE_MS)
+        work.merge_idle_chunks(now - IDLE_MS)
     return work.report
 
 
@@ -128,7 +127,7 @@ class _Ingest(Notes):
         self._handed: deque[Reading] = deque()
         self._pending_bytes = 0
         self._again: list[Candidate] = []
-        self._untold = {log.id for log in store.untold_logs()}
+        self._unparsed = {log.id for log in store.unparsed_logs()}
         self._tried: set[int] = set()
         """Logs that were read once more because something of them is kept as bytes only."""
         self._done = self._to_do = 0
@@ -160,18 +159,18 @@ class _Ingest(Notes):
             self._end_worker()
         self.report.errors += [Problem(each.path, append.STALE) for each in changed]
 
-    def tell_kept(self) -> None:
-        """Tell what is kept as bytes only, whether the files that it came from are there or gone."""
-        for log_id in sorted(self._untold):
+    def parse_kept(self) -> None:
+        """Parse what is kept as bytes only, whether the files that it came from are there or gone."""
+        for log_id in sorted(self._unparsed):
             if (log := self.store.log(log_id)) is not None:
-                self._tell_kept(log)
+                self._parse_kept(log)
 
-    def _tell_kept(self, log: Log) -> Log:
-        """Tell what is kept of a log as bytes only, once in an ingest; gives the log as it is then."""
-        if log.id not in self._untold - self._tried:
+    def _parse_kept(self, log: Log) -> Log:
+        """Parse what is kept of a log as bytes only, once in an ingest; returns the log as it is then."""
+        if log.id not in self._unparsed - self._tried:
             return log
         try:
-            self._tell(log)
+            self._parse_log(log)
         except StoreDamaged as refused:
             # Bytes of one log that are damaged keep no other from being read.
             self._tried.add(log.id)
@@ -180,7 +179,7 @@ class _Ingest(Notes):
             self._note_failure(log.path, refused, BYTES_ONLY)
         return self.store.log(log.id) or log
 
-    def _tell(self, log: Log) -> None:
+    def _parse_log(self, log: Log) -> None:
         agent = agents.load(log.agent)
         each = kept_candidate(log, agent)
         with kept_bytes(self.store, log) as file:
@@ -195,12 +194,12 @@ class _Ingest(Notes):
             reading = Reading(each=each, others=others, is_kept=True)
             self._read_here(reading, source_of(each, identity, head, log), log, first_record_hash(head), file)
         self._flush()
-        tell_again(self.store, log)
+        reapply_sidecars(self.store, log)
 
-    def fold_idle(self, before: int) -> None:
-        """Fold logs that were last written before this time (ms)."""
+    def merge_idle_chunks(self, before: int) -> None:
+        """Merge the chunks of logs that were last written before this time (ms)."""
         try:
-            self.store.fold_idle(before)
+            self.store.merge_idle_chunks(before)
         except Exception as refused:
             self._note_failure(str(self.store.path), refused)
 
@@ -322,7 +321,7 @@ class _Ingest(Notes):
         kept = self._kept_logs(each.agent, identity.native_id, reported_too=parent is not None)
         log = matching_log(self.store, file, first_hash, kept, self._places.get(each.path))
         if log is not None:
-            log = self._tell_kept(log)
+            log = self._parse_kept(log)
         if log is not None and size_of(file) <= log.read_to:
             if is_kept or parent is not None:
                 self._read_now[each.path] = log.id
@@ -340,7 +339,7 @@ class _Ingest(Notes):
         if log is not None and log.told_to is not None:
             # What follows unparsed bytes is kept like them.
             reading.log_id = log.id
-            self._keep_untold(reading, source, log, first_hash, file)
+            self._keep_unparsed(reading, source, log, first_hash, file)
             return
         self._read_here(reading, source, log, first_hash, file)
 
@@ -408,13 +407,13 @@ class _Ingest(Notes):
             raise
         except Exception as refused:
             self._note_failure(reading.each.path, refused, BYTES_ONLY)
-            reading.is_untold = True
+            reading.is_unparsed = True
             if log is None or log.told_to is None:
-                self._keep_untold(reading, source, log, first_hash, file)
+                self._keep_unparsed(reading, source, log, first_hash, file)
         if reading.others:
             self._flush()
             # A log that goes on may have left its first records to another one.
-            if (log is None or log.told_end == 0) and not (reading.is_untold or reading.is_refused):
+            if (log is None or log.told_end == 0) and not (reading.is_unparsed or reading.is_refused):
                 self._drop_superseded(reading)
 
     def _is_running(self, each: Candidate, identity: LogIdentity) -> bool:
@@ -428,7 +427,8 @@ class _Ingest(Notes):
             return False
         while self._handed and self._worker is not None and self._worker.has_outcome:
             self._collect()
-        return self._worker is not None and (len(self._handed) < AHEAD or each.size > SMALL_BYTES)
+        ahead = sum(reading.each.size for reading in self._handed)
+        return self._worker is not None and (ahead < AHEAD_BYTES or each.size > AHEAD_BYTES)
 
     def _hand_over(self, each: Candidate, job: Job) -> None:
         """Let the second process read a log, a few logs ahead of what is written."""
@@ -472,7 +472,7 @@ class _Ingest(Notes):
         if outcome.problem:
             self.report.errors.append(Problem(reading.each.path, outcome.problem))
         if batch is not None and not reading.is_refused:
-            if reading.is_untold:
+            if reading.is_unparsed:
                 batch = batch.without_words()
             else:
                 self._place_batch(reading.each.path, batch)
@@ -480,7 +480,7 @@ class _Ingest(Notes):
                     # Before the log itself: what stops the work in between is then made good by reading it again.
                     self._alone(reading.each.path, lambda: self._report(reading, batch.read_to))
             batch.log_id = reading.log_id if reading.log_id is not None else batch.log_id
-            if outcome.is_last and batch.is_told and not reading.is_kept and reading.parent is None:
+            if outcome.is_last and batch.is_parsed and not reading.is_kept and reading.parent is None:
                 batch.place = place_of(reading.each, None, self._why(reading.each))
             self._pending.append((reading, outcome, batch))
             self._pending_bytes += batch.length
@@ -538,21 +538,21 @@ class _Ingest(Notes):
             reading.is_refused = True
             self._note_failure(reading.each.path, failure if is_for_one_only(refused) else refused)
             return
-        reading.is_untold = True
+        reading.is_unparsed = True
         self._note_failure(reading.each.path, failure, BYTES_ONLY)
 
-    def _keep_untold(
+    def _keep_unparsed(
         self, reading: Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
     ) -> None:
         """Keep the bytes of a log that cannot be parsed, behind what is kept of it by now."""
         self._flush()
         if reading.is_refused:
             return
-        reading.is_untold = True
+        reading.is_unparsed = True
         if reading.log_id is not None:
             log = self.store.log(reading.log_id)
         start = start_of(self.store, source, log, first_hash, reading.others, file)
-        for batch in untold_batches(source, start, file):
+        for batch in unparsed_batches(source, start, file):
             self._take(reading, Outcome(batch=batch))
 
     def _note(self, reading: Reading, outcome: Outcome, batch: RecordBatch, written: Written) -> None:

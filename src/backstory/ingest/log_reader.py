@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from backstory.agents.contract import Agent
     from backstory.agents.lines import Line
     from backstory.model import LogIdentity
-    from backstory.store import Log, SeenPlace, Store
+    from backstory.store import FileStamp, Log, Store
 
 BLOCK_BYTES = codec.CHUNK_BYTES
 SLICE_BYTES = 16 * 1024 * 1024
@@ -51,7 +51,7 @@ class Source(Struct, frozen=True, kw_only=True):
     """When its session began, as its beginning says; 0 where that says nothing."""
     path: Path
     relpath: str
-    place: SeenPlace
+    place: FileStamp
 
 
 class Start(Struct, kw_only=True):
@@ -190,13 +190,13 @@ class Slicer:
         records.note_found(batch.found)
         batch.has_reported = records.has_reported()
         if tail_seq is not None and is_last:
-            batch.tail_run = logs.Run(parsed_to, self._at, tail_seq, 1)
+            batch.tail_seq_range = logs.SeqRange(parsed_to, self._at, tail_seq, 1)
         self._expected, self._undo_from = (self._at, self._next_seq), None
         self._taken, self._chunks = 0, []
         return batch
 
 
-def untold_batches(source: Source, start: Start, file: IO[bytes]) -> Iterator[RecordBatch]:
+def unparsed_batches(source: Source, start: Start, file: IO[bytes]) -> Iterator[RecordBatch]:
     """The batches of what ``file`` holds behind what is kept, as bytes alone: nobody is asked what they say."""
     at = start.log.read_to if start.log else 0
     file.seek(max(at - logs.TAIL_BYTES, 0))
@@ -325,12 +325,12 @@ def numbered_lines(store: Store, log: Log) -> Iterator[tuple[bytes, int]]:
 
 def placed_lines(store: Store, log: Log) -> Iterator[tuple[int, bytes | None, int]]:
     """The same, each with the offset at which it begins; also of those that are too long to be read."""
-    runs, seq = deque(store.runs(log.id)), 0
+    seq_ranges, seq = deque(store.seq_ranges(log.id)), 0
     for start, _, line in _kept_lines(store, log):
-        while runs and start >= runs[0].stop:
-            runs.popleft()
-        if runs and start >= runs[0].start and (line is None or line.strip(BLANK)):
-            seq = runs[0].first_seq if start == runs[0].start else seq + 1
+        while seq_ranges and start >= seq_ranges[0].stop:
+            seq_ranges.popleft()
+        if seq_ranges and start >= seq_ranges[0].start and (line is None or line.strip(BLANK)):
+            seq = seq_ranges[0].first_seq if start == seq_ranges[0].start else seq + 1
             yield start, line, seq
 
 

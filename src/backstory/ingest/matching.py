@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backstory.agents.contract import Agent
     from backstory.ingest.log_reader import Source
     from backstory.model import LogIdentity
-    from backstory.store import Log, SeenPlace, Store
+    from backstory.store import FileStamp, Log, Store
 
 
 def whose_log(agent: Agent, path: str, file: IO[bytes]) -> tuple[LogIdentity | None, bytes]:
@@ -36,7 +36,7 @@ def whose_log(agent: Agent, path: str, file: IO[bytes]) -> tuple[LogIdentity | N
 
 
 def matching_log(
-    store: Store, file: IO[bytes], first_hash: str | None, kept: list[Log], seen: SeenPlace | None
+    store: Store, file: IO[bytes], first_hash: str | None, kept: list[Log], seen: FileStamp | None
 ) -> Log | None:
     """The kept log that a file goes on from, or is; None when it differs from all. ``seen``: how it was found before.
 
@@ -60,8 +60,8 @@ def start_of(
     """Where reading a log goes on, with ``file`` standing there; ``log`` is what is kept of it."""
     known = None
     if others:
-        runs = store.runs(log.id) if log else []
-        taken = (seq for run in runs for seq in range(run.first_seq, run.first_seq + run.records))
+        ranges = store.seq_ranges(log.id) if log else []
+        taken = (seq for each in ranges for seq in range(each.first_seq, each.first_seq + each.records))
         known = known_numbers(store, source.agent, others, taken)
     generation = max((other.generation for other in others), default=0) + 1
     next_seq = store.next_seq(source.session_uid)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from backstory.ingest.discover import Candidate
-    from backstory.store import SeenPlace, Store
+    from backstory.store import FileStamp, Store
 
 
 class Notes:
@@ -21,8 +21,8 @@ class Notes:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.report = Report()
-        self._places = store.places()
-        self._new_places: list[SeenPlace] = []
+        self._places = store.file_stamps()
+        self._new_places: list[FileStamp] = []
         self._moved: list[tuple[int, str, str]] = []
         self._failed: set[str] = set()
         """Paths of what could not be stored."""
@@ -97,14 +97,14 @@ class Notes:
         if not places and not moved:
             return
         try:
-            self.store.remember_places(places, moved)
+            self.store.remember_stamps(places, moved)
         except Exception as refused:
             if not is_for_one_only(refused):
                 raise
             for place in places:
-                self._alone(place.path, lambda place=place: self.store.remember_places([place]))  # type: ignore[misc]
+                self._alone(place.path, lambda place=place: self.store.remember_stamps([place]))  # type: ignore[misc]
             for each in moved:
-                self._alone(each[1], lambda each=each: self.store.remember_places([], [each]))  # type: ignore[misc]
+                self._alone(each[1], lambda each=each: self.store.remember_stamps([], [each]))  # type: ignore[misc]
 
     def _sum_up(self) -> None:
         named = ((path, reason) for path, reason in sorted(self._not_understood.items()) if reason)

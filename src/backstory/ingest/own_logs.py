@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 INPUTS_BYTES_MAX = 8 * 1024 * 1024
 """Of what a run's edits changed at most so much is kept a second time; all of it is in the log."""
+TIMES_MAX = 250_000
+"""Of so many records at most; each takes up to 36 bytes."""
 
 
 def match_runs(store: Store, report: Report) -> None:
@@ -56,11 +58,11 @@ def _logged(store: Store, each: Unmatched) -> Iterator[bytes]:
 
 
 def _within_bounds(facts: RunFacts) -> RunFacts:
-    """The first inputs, as long as there is room for them."""
+    """The first times and inputs, as long as there is room for them; ``store.run_facts`` reads no more."""
     kept, room = {}, INPUTS_BYTES_MAX
     for offset, given in sorted(facts.inputs.items()):
-        room -= len(msgspec.json.encode(given))
+        room -= len(msgspec.json.encode({offset: given}))
         if room < 0:
             break
         kept[offset] = given
-    return RunFacts(times=facts.times, inputs=kept)
+    return RunFacts(times=dict(sorted(facts.times.items())[:TIMES_MAX]), inputs=kept)

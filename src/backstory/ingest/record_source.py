@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from backstory.agents.contract import Agent, LogReader, StreamReader
-    from backstory.derive.facts import Found
+    from backstory.derive.facts import DerivedFacts
     from backstory.model import Turn
 
 _own_line = msgspec.json.Decoder(OwnLine)
@@ -76,7 +76,7 @@ class RecordSource:
         """All that is needed to go on later."""
         return b""
 
-    def note_found(self, found: Found) -> None:
+    def note_found(self, found: DerivedFacts) -> None:
         """Add what stands by itself in records since the last call."""
 
     def has_reported(self) -> bool:
@@ -116,7 +116,7 @@ class _AgentLog(RecordSource):
     def state(self) -> bytes:
         return self._reader.state()
 
-    def note_found(self, found: Found) -> None:
+    def note_found(self, found: DerivedFacts) -> None:
         self._found.move_to(found)
 
     def has_reported(self) -> bool:

@@ -73,13 +73,13 @@ def reindex(
                 # It was removed meanwhile.
                 continue
             try:
-                _tell_again(store, session, events_too=events_too)
+                _rederive(store, session, events_too=events_too)
                 done.sessions += 1
             except Exception as refused:
                 done.failed.append(Failed(session.uid, in_words(refused)))
             progress(number, len(todo))
     if not only_stale:
-        done.gone = store.mark_gone([log.id for log in store.logs() if _is_gone(log)], now)
+        done.gone = store.mark_missing([log.id for log in store.logs() if _is_gone(log)], now)
         done.stored = store.counts()
     return done
 
@@ -90,22 +90,24 @@ def _is_gone(log: Log) -> bool:
     return log.kind == FILE and bool(path) and not Path(log.path).exists() and not Path(path).exists()
 
 
-def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
+def _rederive(store: Store, session: Session, *, events_too: bool) -> None:
     understood = [understand(store, log) for log in store.logs(session) if is_unread(log.native_id)]
     if any(understood):
         # It was derived in the session that it belongs to.
         return
     derived: set[str] = set()
     # What cannot be derived again is found out before anything is cleared.
-    logs = [(log, *_source(store, session, log), _arrivals(store, log)) for log in store.logs(session)]
+    logs = [(log, *_source(store, session, log)) for log in store.logs(session)]
+    for log, *_ in logs:
+        _arrivals(store, log)
     store.clear_derived(session.id)
-    for log, source, created, arrivals in logs:
-        for batch in _rederived(store, session, log, source, created, arrivals):
+    for log, source, created in logs:
+        for batch in _rederived(store, session, log, source, created):
             derived |= {turn.uid for turn in batch.turns}
             store.rederive(batch, events_too=events_too)
     store.rederive_unlogged(session.id)
     for log in store.logs(session):
-        sidecars.tell_again(store, log)
+        sidecars.reapply_sidecars(store, log)
     if events_too and session.number is None:
         store.drop_turns_but(session.id, derived, {log.id: log.told_end for log, *_ in logs})
     for log, source, *_ in logs:
@@ -114,11 +116,9 @@ def _tell_again(store: Store, session: Session, *, events_too: bool) -> None:
             read_reported(store, log)
 
 
-def _rederived(
-    store: Store, session: Session, log: Log, source: RecordSource, created: int, arrivals: Arrivals
-) -> Iterator[RecordBatch]:
+def _rederived(store: Store, session: Session, log: Log, source: RecordSource, created: int) -> Iterator[RecordBatch]:
     """A log's records, read again by today's adapter, some megabytes at a time; the last batch says that it is."""
-    content, size, is_past, cwd = BatchContent(arrivals=arrivals), 0, False, source.cwd
+    content, size, is_past, cwd = BatchContent(arrivals=_arrivals(store, log)), 0, False, source.cwd
 
     def batch() -> RecordBatch:
         return RecordBatch(

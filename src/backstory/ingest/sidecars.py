@@ -1,6 +1,6 @@
-"""What lies beside logs, into the store: small files that agents keep there, and what they say of their sessions.
+"""Imports sidecars: small files that agents keep beside logs, with facts about their sessions.
 
-One that is as it was, by size and mtime, is not opened. What is gone stays kept.
+A file with unchanged size and mtime is not opened. The store keeps sidecars whose files are gone.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from backstory import agents
 from backstory.errors import in_words, is_for_one_only
 from backstory.model import LogIdentity, SessionFacts
 from backstory.projects.git import project_key, worktree_root
-from backstory.store import SeenPlace
-from backstory.store.sidecars import TOO_LARGE, Beside, Told, pack
+from backstory.store import FileStamp
+from backstory.store.sidecars import TOO_LARGE, SidecarBatch, SidecarFacts, pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Set
@@ -30,37 +30,37 @@ if TYPE_CHECKING:
 SIDECAR_BYTES_MAX = 8 * 1024 * 1024
 BINARY_BYTES_MAX = 2 * 1024 * 1024
 HASHED_BYTES_MAX = 1024 * 1024 * 1024
-"""Of a file that is too large to be kept its hash is told, unless it is larger than this."""
+"""A file that is too large to be stored is reported with its hash, unless it is larger than this."""
 BATCH_BYTES = 16 * 1024 * 1024
 BATCH_LOGS = 400
 READS_MAX = 3
-"""So often a file that is written meanwhile is read again; then it is left to the next time."""
+"""How often a file that changes meanwhile is read; then the next ingest reads it."""
 FILE = "file"
-"""The kind of log that something may lie beside."""
+"""The kind of log that may have sidecars."""
 _SNIFFED_BYTES = 8 * 1024
 
-TOO_LARGE_TOLD = "beside a log, and larger than is kept there: 8 MB of text, 2 MB of anything else"
+TOO_LARGE_MESSAGE = "a sidecar above the limit of 8 MB of text, or 2 MB of anything else"
 
 
 class Gathered(Struct, kw_only=True):
-    """What came of reading sidecars."""
+    """The result of reading sidecars."""
 
     read: dict[str, int] = field(default_factory=dict)
-    """How many were new or changed, by agent."""
+    """The number of new or changed ones, by agent."""
     problems: list[tuple[str, str]] = field(default_factory=list)
-    """Files that could not be kept, each with the reason."""
+    """Files that could not be stored, each with the reason."""
     known_problems: list[tuple[str, str]] = field(default_factory=list)
-    """Those of which that was said before, and that are as they were then."""
-    seen: list[SeenPlace] = field(default_factory=list)
+    """Those that were reported before, and are unchanged."""
+    seen: list[FileStamp] = field(default_factory=list)
 
 
 def gather(
-    store: Store, found: Iterable[tuple[Candidate, int]], read: Set[int], places: Mapping[str, SeenPlace]
+    store: Store, found: Iterable[tuple[Candidate, int]], read: Set[int], places: Mapping[str, FileStamp]
 ) -> Gathered:
-    """Keep what is new or changed beside logs, each given with its id here.
+    """Store new and changed sidecars of logs, each given with its id here.
 
-    ``read``: the ids of logs that were read just now, which sidecars have to be told again with.
-    ``places``: files as they were when last looked at.
+    ``read``: the ids of logs that were just read, for which the facts of sidecars are written again.
+    ``places``: the files as last seen.
     """
     work = _Gathering(store, places)
     for each, log_id in found:
@@ -72,33 +72,33 @@ def gather(
     return work.gathered
 
 
-def tell_again(store: Store, log: Log) -> None:
-    """Tell once more what the sidecars kept of a log say, as after its session was derived anew."""
+def reapply_sidecars(store: Store, log: Log) -> None:
+    """Apply the facts of a log's stored sidecars again, as after its session was rederived."""
     if log.kind != FILE:
         return
     keeper = agents.load(log.agent).sidecars
-    if keeper is not None and (contents := _telling(store, keeper, log.id)):
-        store.keep_sidecars([Beside(log_id=log.id, told=_told(log, keeper, contents))])
+    if keeper is not None and (contents := _readable_contents(store, keeper, log.id)):
+        store.keep_sidecars([SidecarBatch(log_id=log.id, facts=_facts_of(log, keeper, contents))])
 
 
 class _Gathering:
-    def __init__(self, store: Store, places: Mapping[str, SeenPlace]) -> None:
+    def __init__(self, store: Store, places: Mapping[str, FileStamp]) -> None:
         self._store, self._places = store, places
         self._marks = store.sidecar_marks()
         self._logs_with_sidecars = {log_id for log_id, _ in self._marks}
         self._met: set[tuple[int, str]] = set()
-        self._pending: list[tuple[str, Beside]] = []
+        self._pending: list[tuple[str, SidecarBatch]] = []
         self._pending_bytes = 0
         self.gathered = Gathered()
 
     def look(self, each: Candidate, log_id: int, *, was_read: bool) -> None:
-        """Read what is new beside one log."""
+        """Read the new sidecars of one log."""
         keeper = each.agent.sidecars
         if keeper is None or not (each.sidecars or log_id in self._logs_with_sidecars):
             return
         changed: dict[str, bytes] = {}
         for file in each.sidecars:
-            # Of a session that lies in several places what is found first counts.
+            # If a session is in several places, the first file counts.
             if (log_id, file.name) in self._met:
                 continue
             self._met.add((log_id, file.name))
@@ -107,7 +107,7 @@ class _Gathering:
                 if content is not None and keeper.is_read(file.name):
                     changed[file.name] = content
         if changed or was_read:
-            self._tell(keeper, log_id, changed)
+            self._add_facts(keeper, log_id, changed)
 
     def flush(self) -> None:
         """Write what is pending."""
@@ -119,21 +119,21 @@ class _Gathering:
         except Exception as refused:
             if not is_for_one_only(refused):
                 raise
-            # One of them is to blame: it is found by writing each by itself.
+            # One of them failed: it is found by writing each alone.
             for path, piece in pending:
                 self._write_alone(path, piece)
 
-    def _write_alone(self, path: str, piece: Beside) -> None:
+    def _write_alone(self, path: str, piece: SidecarBatch) -> None:
         try:
             self._store.keep_sidecars([piece])
         except Exception as refused:
             self.note_failure(path, refused)
-            if piece.told is not None:
-                # What could not be told now is told when the log is derived again.
+            if piece.facts is not None:
+                # The facts are written when the log is derived again.
                 self._store.mark_stale(piece.log_id)
 
     def note_failure(self, path: str, refused: Exception) -> None:
-        """List what went wrong beside one log; raises what concerns the store itself."""
+        """Record the failure of one log's sidecars; raises failures of the store itself."""
         if not is_for_one_only(refused):
             raise refused
         self.gathered.problems.append((path, in_words(refused)))
@@ -142,7 +142,7 @@ class _Gathering:
         try:
             taken = self._content(each, file)
         except FileNotFoundError:
-            # It vanished after it was seen: what is kept of it stays.
+            # The file was removed meanwhile: its stored copy stays.
             return None
         except Exception as refused:
             self.note_failure(file.path, refused)
@@ -151,14 +151,14 @@ class _Gathering:
             return None
         content, mtime_ns = taken
         self.gathered.read[each.agent.name] = self.gathered.read.get(each.agent.name, 0) + 1
-        self._add(file.path, Beside(log_id=log_id, sidecars=[pack(file.name, mtime_ns, content)]), len(content))
+        self._add(file.path, SidecarBatch(log_id=log_id, sidecars=[pack(file.name, mtime_ns, content)]), len(content))
         return content
 
     def _content(self, each: Candidate, file: SidecarFile) -> tuple[bytes, int] | None:
-        """A sidecar's bytes and the mtime they are of; None when it is not kept, or not now."""
+        """Read a sidecar's bytes and their mtime; None if it is not stored, or not now."""
         known = self._places.get(file.path)
         if known is not None and (known.reason, known.size, known.mtime_ns) == (TOO_LARGE, file.size, file.mtime_ns):
-            self.gathered.known_problems.append((file.path, TOO_LARGE_TOLD))
+            self.gathered.known_problems.append((file.path, TOO_LARGE_MESSAGE))
             return None
         with _opened(file.path) as opened:
             for _ in range(READS_MAX):
@@ -175,57 +175,57 @@ class _Gathering:
                     return content, before.st_mtime_ns
         return None
 
-    def _refuse(self, each: Candidate, file: SidecarFile, opened: BufferedReader, told: os.stat_result) -> None:
+    def _refuse(self, each: Candidate, file: SidecarFile, opened: BufferedReader, status: os.stat_result) -> None:
         digest = ""
-        if told.st_size <= HASHED_BYTES_MAX:
+        if status.st_size <= HASHED_BYTES_MAX:
             opened.seek(0)
             digest = f", sha256 {hashlib.file_digest(opened, 'sha256').hexdigest()}"
-        self.gathered.problems.append((file.path, f"{TOO_LARGE_TOLD}; it has {told.st_size:,} bytes{digest}"))
+        self.gathered.problems.append((file.path, f"{TOO_LARGE_MESSAGE}; it has {status.st_size:,} bytes{digest}"))
         self.gathered.seen.append(
-            SeenPlace(
+            FileStamp(
                 path=file.path,
                 agent=each.agent.name,
                 log_id=None,
-                device=told.st_dev,
-                inode=told.st_ino,
-                size=told.st_size,
-                mtime_ns=told.st_mtime_ns,
+                device=status.st_dev,
+                inode=status.st_ino,
+                size=status.st_size,
+                mtime_ns=status.st_mtime_ns,
                 reason=TOO_LARGE,
             )
         )
 
-    def _tell(self, keeper: SidecarPart, log_id: int, changed: dict[str, bytes]) -> None:
+    def _add_facts(self, keeper: SidecarPart, log_id: int, changed: dict[str, bytes]) -> None:
         log = self._store.log(log_id)
-        if log is not None and (contents := _telling(self._store, keeper, log_id) | changed):
-            self._add(log.path, Beside(log_id=log_id, told=_told(log, keeper, contents)), 0)
+        if log is not None and (contents := _readable_contents(self._store, keeper, log_id) | changed):
+            self._add(log.path, SidecarBatch(log_id=log_id, facts=_facts_of(log, keeper, contents)), 0)
 
-    def _add(self, path: str, piece: Beside, length: int) -> None:
+    def _add(self, path: str, piece: SidecarBatch, length: int) -> None:
         self._pending.append((path, piece))
         self._pending_bytes += length
         if self._pending_bytes >= BATCH_BYTES or len(self._pending) >= BATCH_LOGS:
             self.flush()
 
 
-def _telling(store: Store, keeper: SidecarPart, log_id: int) -> dict[str, bytes]:
-    """The kept sidecars of a log that may say something, by name."""
+def _readable_contents(store: Store, keeper: SidecarPart, log_id: int) -> dict[str, bytes]:
+    """Return the stored sidecars of a log that may have facts, by name."""
     return {each.name: store.read_sidecar(each.id) for each in store.sidecars(log_id) if keeper.is_read(each.name)}
 
 
-def _told(log: Log, keeper: SidecarPart, contents: Mapping[str, bytes]) -> Told:
-    """What a log's sidecars say together, beside what the log itself says."""
+def _facts_of(log: Log, keeper: SidecarPart, contents: Mapping[str, bytes]) -> SidecarFacts:
+    """Parse the facts of a log's sidecars, in addition to the log's own."""
     agent = agents.load(log.agent)
     in_log = agent.log.reader(LogIdentity(native_id=log.native_id), log.state, lambda: ()).session
-    return together(in_log, [keeper.read(name, content) for name, content in sorted(contents.items())])
+    return combined_facts(in_log, [keeper.read(name, content) for name, content in sorted(contents.items())])
 
 
-def together(in_log: SessionFacts, facts: Iterable[SidecarContent]) -> Told:
-    """The facts of several sidecars as one. A title that a person gave comes before the log's, that before others."""
+def combined_facts(in_log: SessionFacts, facts: Iterable[SidecarContent]) -> SidecarFacts:
+    """Merge the facts of several sidecars. A person's title has priority over the log's, and that over others."""
     facts = list(facts)
     given = (each.title for each in facts if each.is_title_given)
     others = (each.title for each in facts if not each.is_title_given)
     cwd = _first(each.cwd for each in facts)
     folder = in_log.cwd or cwd
-    return Told(
+    return SidecarFacts(
         session=SessionFacts(
             title=_first(given) or in_log.title or _first(others),
             cwd=cwd,
@@ -244,7 +244,7 @@ def _first(values: Iterable[str | None]) -> str | None:
 
 
 def _opened(path: str) -> BufferedReader:
-    """A file to read, unless it is a link by now; a pipe in its place does not block."""
+    """Open a file, unless it has become a link; a pipe does not block."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     return open(os.open(path, flags), "rb")  # noqa: PTH123 - the caller closes it
 

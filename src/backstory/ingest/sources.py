@@ -11,7 +11,7 @@ from backstory import ids
 from backstory.ingest.discover import Candidate
 from backstory.ingest.log_reader import Source
 from backstory.ingest.worker import Job
-from backstory.store import SeenPlace
+from backstory.store import FileStamp
 
 if TYPE_CHECKING:
     from backstory.agents.contract import Agent
@@ -28,7 +28,7 @@ class Reading(Struct, kw_only=True):
     """The session's other logs, whose records it may repeat."""
     log_id: int | None = None
     is_refused: bool = False
-    is_untold: bool = False
+    is_unparsed: bool = False
     """Whether what it says could not be stored: of what follows the bytes are kept alone."""
     is_kept: bool = False
     """It is read from what the store keeps of it, not from its file."""
@@ -59,9 +59,9 @@ def job_of(source: Source, next_seq: int, first_hash: str | None) -> Job:
     )  # fmt: skip
 
 
-def place_of(each: Candidate, log_id: int | None, reason: str | None = None) -> SeenPlace:
+def place_of(each: Candidate, log_id: int | None, reason: str | None = None) -> FileStamp:
     """A file as it was found, and the log that it is kept as; without one, or with all of it not, for a reason."""
-    return SeenPlace(
+    return FileStamp(
         path=each.path, agent=each.agent.name, log_id=log_id, device=each.device, inode=each.inode, size=each.size,
         mtime_ns=each.mtime_ns, ctime_ns=each.ctime_ns, reason=reason,
     )  # fmt: skip

@@ -229,7 +229,7 @@ class Watch:
         report = ingest_these(self._store, found.logs, running=running)
         if report.runs_matched and self._is_machine_store:
             # What the logs add to runs is given to the projects' stores.
-            self._machine_runs.projects.exchange(self._say)
+            self._machine_runs.projects.replicate(self._say)
         self._pending = _refused(report)
         self._early = found.early if len(found.early) <= EARLY_MAX else set()
         if running:
@@ -254,7 +254,7 @@ class Watch:
         if runs != self._runs:
             if self._is_machine_store:
                 self._machine_runs.take_up(self._say)
-                self._machine_runs.projects.exchange(self._say)
+                self._machine_runs.projects.replicate(self._say)
             self._was_written()
         self._runs = runs
         if self._held_for <= self._machine_runs.running():

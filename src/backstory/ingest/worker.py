@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from backstory import agents
 from backstory.ingest.log_reader import Slicer, Source, Start, opened
 from backstory.model import LogIdentity
-from backstory.store import RecordBatch, SeenPlace
+from backstory.store import FileStamp, RecordBatch
 from backstory.store.codec import ZstdError
 
 if TYPE_CHECKING:
@@ -37,6 +37,10 @@ WAITING_BYTES_MAX = 32 * 1024 * 1024
 NOT_UNDERSTOOD = "kept, but not all of it could be understood"
 FRAME_BYTES_MAX = 1024 * 1024 * 1024
 """A frame that says it is longer is none: a slice has some 16 MB, and what a few long lines add."""
+PIPE_BYTES = 1024 * 1024
+"""A frame is large, and each filling of the pipe switches between the processes."""
+MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+"""GNU's malloc keeps what was freed for the next log, rather than have the system clear as many pages again."""
 COMMAND = (sys.executable, "-c", "from backstory.ingest.worker import serve; serve()")
 _FRAME = b"bksf"
 _HEAD = struct.Struct("<4sII")
@@ -52,7 +56,7 @@ class Job(Struct, frozen=True, kw_only=True):
     created: int
     path: str
     relpath: str
-    place: SeenPlace
+    place: FileStamp
     next_seq: int
     first_hash: str | None
 
@@ -117,7 +121,9 @@ class Worker:
     """The second process. Jobs are done in the order they are given; ``outcome`` gives their slices in that order."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = subprocess.Popen(
+            COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pipesize=PIPE_BYTES, env={**os.environ, **MEMORY}
+        )
         self._decoder = msgspec.msgpack.Decoder(Outcome)
         self._frames: deque[bytes | None] = deque()
         self._waiting_bytes = 0

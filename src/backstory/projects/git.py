@@ -16,7 +16,7 @@ from backstory.lazy_regex import lazy_regex
 from backstory.store import PROJECT_STORE
 
 BARE_STORE = Path("backstory") / PROJECT_STORE.name
-"""Where a bare repository's store lies in it: all that is there is git's own, so nothing needs to be hidden."""
+"""The path of a store in a bare repository. Git ignores it there, so nothing needs to be hidden."""
 
 _REMOTE = lazy_regex(r'^\s*\[remote "([^"]+)"\]\s*$')
 _URL = lazy_regex(r"^\s*url\s*=\s*(\S+)\s*$")
@@ -26,7 +26,7 @@ _BARE = lazy_regex(r"^\s*bare\s*(?:=\s*(?:true|yes|on|1)\s*)?(?:[#;].*)?$", re.I
 
 @lru_cache(maxsize=4096)
 def project_key(folder: str | None) -> str | None:
-    """The key of the project that ``folder`` lies in; the folder itself when it is gone or outside git."""
+    """Return the key of the project that contains ``folder``; the folder itself if it is gone or outside git."""
     if not folder:
         return None
     root = _bare_root(Path(folder)) or repository_root(Path(folder))
@@ -38,13 +38,13 @@ def project_key(folder: str | None) -> str | None:
 
 @lru_cache(maxsize=4096)
 def worktree_root(folder: str | None) -> str | None:
-    """The root of the worktree that ``folder`` lies in; None when it is gone or outside git."""
+    """Return the root of the worktree that contains ``folder``; None if it is gone or outside git."""
     root = repository_root(Path(folder)) if folder else None
     return str(root) if root is not None else None
 
 
 def repository_root(folder: Path) -> Path | None:
-    """The nearest folder at or above with a ``.git``."""
+    """Return the nearest folder at or above with a ``.git``."""
     for each in (folder, *folder.parents):
         try:
             if (each / ".git").exists():
@@ -55,7 +55,7 @@ def repository_root(folder: Path) -> Path | None:
 
 
 def shared_root(folder: Path) -> Path | None:
-    """The root that all worktrees of a repository share: the main one's, or the folder of a bare repository."""
+    """Return the root shared by all worktrees of a repository: the main one's, or the bare repository."""
     if (bare := _bare_root(folder)) is not None:
         return bare
     root = repository_root(folder)
@@ -69,12 +69,12 @@ def shared_root(folder: Path) -> Path | None:
 
 
 def store_path(root: Path) -> Path:
-    """Where the store of the project with this root lies; its settings lie beside it."""
+    """Return the path of the store of the project with this root; its settings are beside it."""
     return root / (BARE_STORE if _is_bare(root) else PROJECT_STORE)
 
 
 def keep_out_of_git(folder: Path, name: str) -> None:
-    """Have git overlook ``name`` at a repository's root, by git's own exclude file: no file of the project changes."""
+    """Make git ignore ``name`` at a repository's root, by its exclude file: no file of the project changes."""
     root = repository_root(folder)
     if root is None or _is_bare(folder):
         # The exclude file of a bare repository would hide folders of this name in its worktrees.
@@ -91,7 +91,7 @@ def keep_out_of_git(folder: Path, name: str) -> None:
 
 
 def current_branch(folder: Path) -> str | None:
-    """The branch that a folder's repository is on."""
+    """Return the current branch of a folder's repository."""
     root = repository_root(folder)
     if root is None:
         return None
@@ -104,12 +104,12 @@ def current_branch(folder: Path) -> str | None:
 
 
 def remote_url(root: Path) -> str | None:
-    """The URL of ``origin``, else of the first remote, from the repository's config."""
+    """Return the URL of ``origin``, else of the first remote, from the repository's config."""
     try:
         common = root if _is_bare(root) else _common_dir(root / ".git")
         text = (common / "config").read_text("utf-8", "replace")
     except (OSError, ValueError):
-        # Also a path that cannot be one: bytes that are no text, a NUL in it.
+        # ValueError: the path has a NUL, or bytes that are not text.
         return None
     urls: dict[str, str] = {}
     section = None
@@ -123,7 +123,7 @@ def remote_url(root: Path) -> str | None:
 
 
 def _bare_root(folder: Path) -> Path | None:
-    """The bare repository that a folder lies in, or whose worktree it lies in."""
+    """Return the bare repository that contains a folder or its worktree."""
     for each in (folder, *folder.parents):
         try:
             if (each / ".git").exists():
@@ -137,11 +137,11 @@ def _bare_root(folder: Path) -> Path | None:
 
 
 def _is_bare(folder: Path) -> bool:
-    """Whether a folder is a repository that has no worktree of its own."""
+    """Whether a folder is a repository without a worktree of its own."""
     try:
         if not ((folder / "HEAD").is_file() and (folder / "objects").is_dir()):
             return False
-        # With settings per worktree git keeps this one beside the shared ones.
+        # If worktrees have settings of their own, git stores them in a second file.
         files = [folder / "config", folder / "config.worktree"]
         return any(_says_bare(file.read_text("utf-8", "replace")) for file in files if file.exists())
     except (OSError, ValueError):
@@ -159,7 +159,7 @@ def _says_bare(config: str) -> bool:
 
 
 def _common_dir(dot_git: Path) -> Path:
-    """Where a repository's config lies: ``.git``, or for a linked worktree the main repository's."""
+    """Return the folder of a repository's config: ``.git``, or for a linked worktree the main repository's."""
     if dot_git.is_dir():
         return dot_git
     target = dot_git.read_text("utf-8").removeprefix("gitdir:").strip()

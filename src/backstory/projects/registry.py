@@ -1,9 +1,9 @@
-"""The project stores of a machine: where each lies, so that none is lost and the machine's store has what they hold.
+"""The project stores of a machine: the path of each, so that none is lost and the home store has copies of all.
 
 A note is a file ``BACKSTORY_HOME/projects/<store id>``, for further places of a store ``<store id>.1``, ``.2``, …: the
-store's path, a NUL, its device and inode. Notes of earlier versions hold the path alone. Its own time is that of the
-store when it was last looked into. A store that was noted is ours: it is noted when we make it, or when a person trusts
-it, and never because somebody looked at it.
+store's path, a NUL, its device and inode. Notes of earlier versions hold the path alone. Its mtime is that of the
+store when it was last read. A noted store is ours: it is noted when we create it or a person trusts it, and never
+because it was read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ POINTERS = "projects"
 
 
 class KnownProjects:
-    """The stores that were made on this machine, or that a person trusted."""
+    """The stores created on this machine or trusted by a person."""
 
     def __init__(self, home: Path, home_store: Store, now: Callable[[], int]) -> None:
         self._folder, self._home_store, self._now = home / POINTERS, home_store, now
@@ -55,13 +55,13 @@ class KnownProjects:
         return msgspec.structs.replace(seen, store_id=store.id, device=device, inode=inode)
 
     def begin(self, store: Store) -> None:
-        """Note a store that is about to be made, before it is: a crash in between does not make it a stranger's."""
+        """Note a store before it is created, so that it counts as ours also after a crash in between."""
         if not store.exists:
             store.begin_as(store_id := store.new_id())
             self._note(Place(store_id=store_id, path=str(store.path)))
 
     def remember(self, store: Store) -> None:
-        """Note where a store of ours lies, with its file: one that was moved is known by that."""
+        """Note the path of a store of ours, with its device and inode, by which a moved store is recognised."""
         device, inode = file_at(store.path) or (None, None)
         self._note(Place(store_id=store.id, path=str(store.path), device=device, inode=inode))
 
@@ -84,8 +84,8 @@ class KnownProjects:
         names = (self._folder / (f"{store_id}.{number}" if number else store_id) for number in count())
         return next(each for each in names if not each.exists())
 
-    def owning(self, uid: str) -> Store | None:
-        """The project's store that owns a session of the machine's, if it is where it was last seen."""
+    def store_owning(self, uid: str) -> Store | None:
+        """Return the project's store that owns a session of the home store, if it is where it was last seen."""
         owner = self._home_store.owner_of(uid)
         if owner is not None:
             for path in self.places_of(owner):
@@ -94,39 +94,39 @@ class KnownProjects:
         return None
 
     def places_of(self, store_id: str) -> list[Path]:
-        """Where the store with this id lies, or lay."""
+        """Return the current and earlier paths of the store with this id."""
         return [Path(place.path) for _, place in self._pointers() if place.store_id == store_id]
 
     def opened(self, store_id: str, path: Path) -> Store:
-        """The store with this id at a path; raises StoreNotFound where another one is, and what reading it raises."""
+        """Open the store with this id at a path; raises StoreNotFound for another store, and what reading it raises."""
         store = open_store(path, now=self._now)
         if not store.exists or store.id != store_id:
             raise StoreNotFound(path)
         return store
 
     def look_again(self, store_id: str) -> None:
-        """Have the next ``exchange`` look into a store although it is as it was: something was decided elsewhere."""
+        """Make the next ``replicate`` read a store although it is unchanged: its decisions changed elsewhere."""
         for pointer, place in self._pointers():
             if place.store_id == store_id:
                 os.utime(pointer, ns=(0, 0))
 
     def at(self, file: tuple[int, int]) -> Path | None:
-        """Where the store with this device and inode lies, if it was noted there."""
+        """Return the noted path of the store with this device and inode."""
         found = (Path(place.path) for _, place in self._pointers() if (place.device, place.inode) == file)
         return next((path for path in found if file_at(path) == file), None)
 
     def is_noted(self, path: Path) -> bool:
-        """Whether a store of ours lies, or lay, at a path."""
+        """Whether a store of ours is, or was, at a path."""
         return any(place.path == str(path) for _, place in self._pointers())
 
     def has_id(self, store: Store) -> bool:
-        """Whether a store's id is that of one of ours, or of one that sessions of the machine's belong to."""
+        """Whether a store of ours has this id, or the owner of sessions in the home store."""
         return any(place.store_id == store.id for _, place in self._pointers()) or bool(
             self._home_store.owned_by(store.id)
         )
 
     def stores(self) -> list[Store]:
-        """The project stores that are where they were last seen, and can be read."""
+        """Return the project stores that are where they were last seen, and can be read."""
         found = []
         for _, place in self._pointers():
             with suppress(OSError, ValueError, BackstoryError):
@@ -136,7 +136,7 @@ class KnownProjects:
         return found
 
     def ahead(self) -> list[Store]:
-        """The project stores that changed since the machine's store took what they hold, as far as they can be read."""
+        """Return the readable project stores that changed since they were replicated into the home store."""
         found = []
         for pointer, place in self._pointers():
             with suppress(OSError, ValueError, BackstoryError):
@@ -146,8 +146,8 @@ class KnownProjects:
                         found.append(store)
         return found
 
-    def bring_back(self, store: Store) -> int:
-        """Make a project's store again that was here and is gone; gives how many sessions came back."""
+    def restore_store(self, store: Store) -> int:
+        """Rebuild a project's store that was here and is gone; returns the number of restored sessions."""
         if store.exists and store.session_count():
             return 0
         for _, place in self._pointers():
@@ -155,28 +155,28 @@ class KnownProjects:
                 return back
         return 0
 
-    def exchange(self, report: Callable[[str], None] = lambda problem: None) -> int:
-        """Have the machine's store hold what project stores hold, and give them what agents' logs told of their runs.
+    def replicate(self, report: Callable[[str], None] = lambda problem: None) -> int:
+        """Replicate project stores into the home store, and copy to them what agents' logs add to their runs.
 
-        A store that is gone, or is as it was, is not opened. Gives how many sessions were copied; ``report`` is told
-        of stores that cannot be read now, and the others are read all the same.
+        A missing or unchanged store is not opened. Returns the number of copied sessions; ``report`` is called for
+        each store that cannot be read now, and the others are read nevertheless.
         """
         copied = 0
         for pointer, place in self._pointers():
-            told = self._home_store.logged_runs(place.store_id)
+            logged = self._home_store.logged_runs(place.store_id)
             try:
                 path = Path(place.path)
                 changed = path.stat().st_mtime_ns
                 is_known = bool(self._home_store.owned_by(place.store_id)) and place.inode is not None
-                is_given = self._home_store.was_given(place.store_id, told)
+                is_given = self._home_store.was_given(place.store_id, logged)
                 if changed == pointer.stat().st_mtime_ns and is_known and is_given:
                     continue
                 with open_store(path, now=self._now) as store:
                     if store.id == place.store_id:
                         self.remember(store)
-                        store.take_logged(self._home_store, told)
+                        store.take_logged(self._home_store, logged)
                         copied += self._home_store.pull_sessions(store)
-                        self._home_store.note_given(place.store_id, told)
+                        self._home_store.note_given(place.store_id, logged)
                 os.utime(pointer, ns=(changed, changed))
             except FileNotFoundError:
                 continue
@@ -191,7 +191,7 @@ class KnownProjects:
 
 
 def noted(folder: Path) -> list[tuple[Path, Place]]:
-    """Every note in BACKSTORY_HOME's folder for them, with the file it is in; what is none is passed over."""
+    """Return every note in a folder with its file; other files are skipped."""
     if not folder.is_dir():
         return []
     found = []
@@ -209,6 +209,6 @@ def _place(store_id: str, note: bytes) -> Place:
 
 
 def _is_moved(known: Place, place: Place) -> bool:
-    """Whether the file that was noted at one place lies at another now."""
+    """Whether a store that was noted at one path is now at another."""
     is_same = known.inode is not None and (known.device, known.inode) == (place.device, place.inode)
     return is_same and file_at(Path(known.path)) != (place.device, place.inode)

@@ -1,7 +1,7 @@
-"""Trust: whose a store is that lies in a project, and so whether its decisions count and whether it may be written.
+"""Trust: who owns a project's store, and so whether its decisions count and whether it may be written.
 
-A store is ours if it was noted, with its path or with its file, when we made it or when a person trusted it. Any other
-comes from elsewhere: it is read and shown, and decides nothing. Facts in, verdict out: nothing here looks at the disk.
+A store is ours if its path or its file was noted when we created it or a person trusted it. Any other store comes
+from elsewhere: it is read and shown, and decides nothing. Facts in, verdict out: nothing here looks at the disk.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class Verdict(StrEnum):
 
     OURS = "ours"
     ABSENT = "absent"
-    """There is none: the first session begins one, and it is ours."""
+    """There is none: the first session creates one, which is ours."""
     ELSEWHERE = "elsewhere"
     MACHINE = "machine"
-    """It is the machine's own store, in the place of a project's."""
+    """It is the home store, at the path of a project's."""
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """Where a store of ours lies, as noted. Notes of earlier versions lack the file's device and inode."""
+    """The noted path of a store of ours. Notes of earlier versions lack the device and inode."""
 
     store_id: str
     path: str
@@ -36,22 +36,22 @@ class Place(Struct, frozen=True, kw_only=True):
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """What lies at a path. ``store_id`` is None where no store is."""
+    """The file at a path. ``store_id`` is None if it is no store."""
 
     path: str
     store_id: str | None = None
     device: int | None = None
     inode: int | None = None
     is_named: bool = False
-    """A person named this very file, so what it is a link to was their choice."""
+    """A person named this very file, so following a link was their choice."""
     is_link: bool = False
     """The file, or the folder that holds it, is a symbolic link."""
     is_machine: bool = False
-    """It is the file of the machine's own store."""
+    """It is the file of the home store."""
 
 
 def whose(seen: Seen, noted: Iterable[Place]) -> Verdict:
-    """Whose a store is. A link that was not noted under its own path may lead anywhere, so it is never ours."""
+    """Decide whose a store is. A link that is not noted under its own path may lead anywhere, so it is never ours."""
     if seen.is_machine:
         return Verdict.OURS if seen.is_named else Verdict.MACHINE
     may_lead_anywhere = seen.is_link and not seen.is_named
@@ -68,10 +68,10 @@ def whose(seen: Seen, noted: Iterable[Place]) -> Verdict:
 def in_conflict(
     identities: Iterable[str], known: Mapping[str, str | None], place: str, *, is_id_known: bool
 ) -> set[str]:
-    """The sessions of a store from elsewhere that the machine's store knows from another place: not to be touched.
+    """Return the sessions of a store from elsewhere that the home store knows from another place.
 
-    ``known``: where the machine's store took each session that it has; None for those that are its own.
-    ``is_id_known``: the store's id is one of ours, so all that it holds claims to be ours.
+    ``known``: the origin of each session of the home store; None for its own.
+    ``is_id_known``: the store has the id of one of ours, so all its sessions claim to be ours.
     """
     return {each for each in identities if is_id_known or (each in known and known[each] != place)}
 

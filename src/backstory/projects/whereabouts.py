@@ -1,4 +1,4 @@
-"""Where a store is that is moved while a run goes on: its folder is held open, and the system knows its path.
+"""The path of a store that is moved during a run: its folder is kept open, and the system knows its path.
 
 The file itself is not held: closing it would take away SQLite's locks on it.
 """
@@ -12,12 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 
 F_GETPATH = 50
-"""What macOS calls the question for a file's path; Python names it only there."""
+"""The macOS command for the path of an open file; Python defines it only there."""
 PATH_BYTES_MAX = 1024
 
 
 class Whereabouts:
-    """A store's file, whatever becomes of the folders above it. Close it when the run is over."""
+    """Finds a store's file also after the folders above it were moved. Close it when the run is over."""
 
     def __init__(self, store: Path) -> None:
         self._name, self.file = store.name, file_at(store)
@@ -34,7 +34,7 @@ class Whereabouts:
         self._folder = None
 
     def now(self) -> Path | None:
-        """Where the file is; None where it is gone, or cannot be found."""
+        """Return the path of the file; None if it is gone or cannot be found."""
         if self._folder is None or self.file is None:
             return None
         try:
@@ -45,7 +45,7 @@ class Whereabouts:
 
 
 def file_at(path: Path) -> tuple[int, int] | None:
-    """Device and inode of the file at a path."""
+    """Return device and inode of the file at a path."""
     try:
         status = path.stat()
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""What a runner notes while it watches an output: how far it had come, and when. See ``store.arrivals``.
+"""The notes of a runner that watches an output: its length at each time. See ``store.arrivals``.
 
-The notes lie beside the output in the spool. They are worth less than what they are about: a note that cannot be
-written, or that a crash tears, costs times and never the run.
+The notes are beside the output in the spool. They matter less than the output: a note that cannot be written, or is
+torn by a crash, loses times and never the run.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WATCH_GAP_MS = 5_000
-"""What came while nobody looked for longer than this has no time; a time is never later than the truth by more."""
+"""Output of a longer unwatched period has no time, so no time is late by more than this."""
 
 
 def notes_of(output: Path) -> Path:
-    """Where the notes about an output lie."""
+    """Return the path of the notes about an output."""
     return output.with_name(output.name + arrivals.SUFFIX)
 
 
 def read_notes(output: Path) -> tuple[bytes, int]:
-    """The notes about an output, and the mtime (ns) of their file; nothing where there are none."""
+    """Return the notes about an output, and the mtime (ns) of their file; empty if there are none."""
     try:
         with notes_of(output).open("rb") as file:
             return file.read(arrivals.BYTES_MAX), os.fstat(file.fileno()).st_mtime_ns
@@ -43,7 +43,7 @@ class ArrivalNotes:
         self._is_over = False
 
     def looked(self, length: int) -> None:
-        """Note that somebody looked, and that ``length`` bytes had come since the last time."""
+        """Record that ``length`` bytes came since the last call."""
         now = self._now()
         was_watched, self._looked = now - self._looked <= WATCH_GAP_MS, now
         if not length or self._is_over:
@@ -64,11 +64,11 @@ class ArrivalNotes:
             is_whole = self._written <= arrivals.BYTES_MAX and os.write(self._file, note) == len(note)
         except OSError:
             is_whole = False
-        # Each note is told from the one before it, so that none can follow one that is missing.
+        # Each note is relative to the one before, so none may follow a missing one.
         self._is_over = not is_whole
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

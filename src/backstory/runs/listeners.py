@@ -1,6 +1,6 @@
-"""Which programs said in an earlier run that they take words while they run: they are given more time to say it again.
+"""Programs that accepted messages in an earlier run: they get more time to confirm it again.
 
-``BACKSTORY_HOME/listeners.json`` names their files. One that was replaced since then is as one that never ran.
+``BACKSTORY_HOME/listeners.json`` lists their files. A replaced program counts as one that never ran.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _Stamp = tuple[int, int, int]
 
 
 def is_known(home: Path, program: str) -> bool:
-    """Whether this program has said that it listens."""
+    """Whether this program accepted messages before."""
     stamp = _stamp(program)
     return stamp is not None and _known(home).get(program) == stamp
 
 
 def note(home: Path, program: str) -> None:
-    """Remember a program that has said that it listens. Where that cannot be written it is not remembered."""
+    """Remember a program that accepts messages; a failure to write is ignored."""
     stamp, known = _stamp(program), _known(home)
     if stamp is None or known.get(program) == stamp:
         return
@@ -45,7 +45,7 @@ def _known(home: Path) -> dict[str, _Stamp]:
 
 def _stamp(program: str) -> _Stamp | None:
     try:
-        told = Path(program).stat()
+        status = Path(program).stat()
     except OSError:
         return None
-    return told.st_ino, told.st_size, told.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns

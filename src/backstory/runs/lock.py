@@ -1,4 +1,4 @@
-"""The lock on a session: who has it may write the session, and who looks at it keeps nobody out."""
+"""The lock on a session: its holder may write the session; checking it blocks nobody."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOCKS = "locks"
-"""The folder below BACKSTORY_HOME that holds the locks on sessions."""
+"""The folder below BACKSTORY_HOME with the locks on sessions."""
 
 
 class SessionLock:
-    """The right to write a session: the kernel takes it back at once when its holder dies."""
+    """The right to write a session: the kernel releases it when its holder dies."""
 
     def __init__(self, locks: Path, session_uid: str) -> None:
         self._path = locks / session_uid
@@ -33,7 +33,7 @@ class SessionLock:
             os.close(file)
             return False
         holder = f"process {os.getpid()} on {os.uname().nodename}".encode()
-        # A file that is emptied and written again is flushed by some file systems, which takes as long as a sync.
+        # Some file systems flush a file that is truncated and rewritten, which takes as long as a sync.
         os.pwrite(file, holder, 0)
         os.ftruncate(file, len(holder))
         self._file = file
@@ -41,7 +41,7 @@ class SessionLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody has the lock just now."""
+        """Whether another process has the lock now."""
         try:
             file = os.open(self._path, os.O_RDONLY)
         except OSError:
@@ -53,21 +53,21 @@ class SessionLock:
 
     @property
     def holder(self) -> str:
-        """Who has the lock, as they wrote it."""
+        """The holder of the lock, as it wrote itself."""
         try:
             return self._path.read_text("utf-8") or "another process"
         except OSError:
             return "another process"
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
 def _is_taken_for_us(file: int) -> bool:
-    """Take a lock for ourselves. Somebody who only looks at it has it for an instant, and does not count."""
+    """Take a lock. A process that only checks it holds it for an instant, and is ignored."""
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

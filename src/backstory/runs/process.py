@@ -1,7 +1,7 @@
-"""Processes of this machine: which are a run's, when one began, whether it works, and signals to it.
+"""Processes of this machine: which belong to a run, when one started, whether it works, and signals to it.
 
-psutil knows them on every system. Importing it takes longer than all that a plain run may ask, so what each run asks,
-when its agent began and what it left running, is read from ``/proc`` where that is.
+psutil knows them on every system. Importing it takes longer than the queries of a plain run, so these (the start of
+its agent, and the child processes still running) read ``/proc`` where it exists.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ PROC = Path("/proc")
 
 
 def marked(mark: bytes) -> list[int]:
-    """The processes whose environment holds a mark (``NAME=value``), but not this one and those it comes from."""
+    """Return the processes with ``NAME=value`` in their environment, except this one and its ancestors."""
     found = _marked_in_files(mark) if _has_files() else _marked_elsewhere(mark)
-    # A command that an agent's tool started does not end itself.
+    # A command started by an agent's tool must not kill itself.
     own = _ancestors() if found else set[int]()
     return [pid for pid in found if pid not in own]
 
 
 def writers_of(path: Path) -> list[int]:
-    """The other processes that have a file open for writing, where the system says for what a file is open."""
+    """Return the other processes that have a file open for writing, if the system reports modes."""
     import psutil
 
     found = []
@@ -42,9 +42,9 @@ def writers_of(path: Path) -> list[int]:
 
 
 def sign_of_work(pid: int) -> tuple[int, float, float] | None:
-    """A value that is never the same twice while a process works, or waits for the processor or the disk.
+    """Return a value that changes while a process works, or waits for the processor or the disk.
 
-    None where nothing is known of it.
+    None if nothing is known about the process.
     """
     import psutil
 
@@ -59,7 +59,7 @@ def sign_of_work(pid: int) -> tuple[int, float, float] | None:
 
 
 def birth(pid: int) -> str:
-    """When a living process began, in the system's own words; '' for one that is over. Numbers are given again."""
+    """Return when a running process started, in the system's format, or ''. Process ids are reused."""
     if not _has_files():
         return _birth_elsewhere(pid)
     try:
@@ -70,7 +70,7 @@ def birth(pid: int) -> str:
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    """Send a signal; nothing where the process is over or another person's."""
+    """Send a signal; ignored if the process is over or another person's."""
     try:
         os.kill(pid, number)
     except OSError:
@@ -113,7 +113,7 @@ def _birth_elsewhere(pid: int) -> str:
 
 
 def _ancestors() -> set[int]:
-    """This process and those that it comes from."""
+    """Return this process and its ancestors."""
     import psutil
 
     return {os.getpid(), *(each.pid for each in psutil.Process().parents())}

@@ -403,7 +403,7 @@ class Runner:
             append_run(told, self._home_store)
             spool.remove()
             return f"Its project is not where it was, so it is stored in {self._home_store.path} only."
-        self.projects.bring_back(store)
+        self.projects.restore_store(store)
         self._store_in(store, spool, told)
         return None
 

@@ -1,10 +1,10 @@
-"""The spool: where a run lives until it is stored.
+"""The spool: the files of a run until it is stored.
 
-A folder below ``BACKSTORY_HOME/spool``, named after the turn: ``run.json`` says what is run and for whom, and
-is on the disk before the agent starts; ``stdout`` and ``stderr`` are the agent's own outputs, which it goes on
-writing should backstory die; ``process.json`` says which process it is. The agent holds a lock on ``stdout``
-as long as it lives, because it inherits it. ``stdin.jsonl`` holds the words that it was told while it ran, each on
-the disk before it is handed over. ``order`` says where errors on stderr stood among what came on stdout.
+A folder below ``BACKSTORY_HOME/spool``, named after the turn: ``run.json`` describes the run and its session, and
+is on the disk before the agent starts; ``stdout`` and ``stderr`` are the agent's outputs, which it continues to
+write if backstory dies; ``process.json`` identifies its process. The agent inherits a lock on ``stdout`` and holds
+it while it lives. ``stdin.jsonl`` holds the messages sent to the running agent, each on the disk before it is sent.
+``order`` records the position of errors on stderr among the lines of stdout.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from backstory.runs import process
 from backstory.store.private import as_ours, make_private_folder, write_private
 
 SPOOLS = "spool"
-"""The folder below BACKSTORY_HOME that holds every run's."""
+"""The folder below BACKSTORY_HOME with the folders of all runs."""
 RUN = "run.json"
-"""The file that says what is run, and for whom."""
+"""The file with the prompt, the agent and the session."""
 MARKER = "BACKSTORY_RUN"
-"""In the environment of an agent and of all that it starts: the turn's uid."""
+"""The environment variable of an agent and its child processes: the turn's uid."""
 ORDER_BYTES_MAX = 16 * 1024
-"""Of an agent that writes errors without an end only the first stand where they came."""
+"""The most bytes of ``order``: of an endless stream of errors only the first keep their position."""
 ORPHAN_S = 60.0
-"""A spool without a run in it is what a runner left that died before it began; younger ones may be beginning."""
+"""An older spool without a run belongs to a runner that died at its start; a younger one may be starting."""
 
 
 _ORDER = lazy_regex(rb"(\d{1,18}) (\d{1,18})")
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """What is run, and for whom."""
+    """The prompt of a run, its agent and its session."""
 
     turn_uid: str
     session_uid: str
@@ -57,14 +57,14 @@ class Run(Struct, frozen=True, kw_only=True):
     prefix_chars: int = 0
     prefix_sha256: str | None = None
     parent_uid: str | None = None
-    """The turn that it follows, with the record; None: the session's newest, which is nothing in a new session."""
+    """The turn and record that it follows; None: the session's newest, or nothing in a new session."""
     parent_seq: int | None = None
     store_file: tuple[int, int] | None = None
-    """Device and inode of the store, by which it is known where it was moved to."""
+    """Device and inode of the store, by which a moved store is found."""
 
 
 class Word(Struct, frozen=True):
-    """What was told to a running agent, by the uid it was queued under, and the line that is kept of it."""
+    """A message that was sent to a running agent: the uid of the queue, and the stored line."""
 
     uid: str
     line: bytes
@@ -80,11 +80,11 @@ class Spool:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.stdout, self.stderr, self.stdin = folder / "stdout", folder / "stderr", folder / "stdin"
-        self.told = folder / "stdin.jsonl"
+        self.messages = folder / "stdin.jsonl"
 
     @classmethod
     def begin(cls, spools: Path, run: Run, sent: str) -> Spool:
-        """Make the folder of a run, with what will be sent to the agent; on the disk before this returns."""
+        """Create the folder of a run with the agent's input; it is on the disk when this returns."""
         spool = cls(spools / run.turn_uid)
         make_private_folder(spool.folder)
         write_private(spool.stdin, sent.encode("utf-8", "surrogatepass"))
@@ -95,7 +95,7 @@ class Spool:
 
     @property
     def run(self) -> Run | None:
-        """What is run here; None for a folder that was never finished."""
+        """The run of this folder; None if the folder was never completed."""
         try:
             return msgspec.json.decode((self.folder / RUN).read_bytes(), type=Run)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -103,14 +103,14 @@ class Spool:
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether an agent's output is here, and nothing says whose it is."""
-        # One that is being removed may have lost its run.json already, for a moment.
+        """Whether there is an agent's output whose run is unknown."""
+        # A folder that is just being removed may have no run.json for a moment.
         is_lost = (self.folder / RUN).exists() or self.age_s() > ORPHAN_S
         return self.stdout.exists() and self.run is None and is_lost and self.folder.exists()
 
     @property
     def pid(self) -> int | None:
-        """The agent's process, if it was started and still lives."""
+        """The agent's process, if it was started and is still running."""
         try:
             pid, born = msgspec.json.decode((self.folder / "process.json").read_bytes(), type=tuple[int, str])
         except (OSError, msgspec.DecodeError):
@@ -118,18 +118,18 @@ class Spool:
         return pid if process.birth(pid) == born != "" else None
 
     def note_process(self, pid: int) -> None:
-        """Say which process the agent is."""
+        """Record the agent's process."""
         write_private(self.folder / "process.json", msgspec.json.encode((pid, process.birth(pid))))
 
     def note_exit(self, code: int | None, number: int | None) -> None:
-        """Say how the agent ended: its exit code, or the signal."""
+        """Record the agent's exit code, or the signal."""
         with suppress(BackstoryError):
-            # On a full disk what was said matters more.
+            # On a full disk the output is more important.
             write_private(self.folder / "exit.json", msgspec.json.encode((code, number)))
 
     @property
     def exit(self) -> tuple[int | None, int | None] | None:
-        """How the agent ended: its exit code and its signal; None when nobody saw it."""
+        """The agent's exit code and signal; None if nobody saw its end."""
         try:
             data = (self.folder / "exit.json").read_bytes()
             return msgspec.json.decode(data, type=tuple[int | None, int | None])
@@ -138,29 +138,29 @@ class Spool:
 
     @property
     def was_started(self) -> bool:
-        """Whether the agent was started: it was noted, or it said something before it could be."""
-        said = any(each.exists() and each.stat().st_size for each in (self.stdout, self.stderr))
-        return said or (self.folder / "process.json").exists()
+        """Whether the agent was started: its process was recorded, or it wrote something before that."""
+        has_output = any(each.exists() and each.stat().st_size for each in (self.stdout, self.stderr))
+        return has_output or (self.folder / "process.json").exists()
 
     def note_word(self, line: bytes) -> None:
-        """Keep what the agent is about to be told, a line of JSON with its ``uid``; on the disk when this returns."""
+        """Store a message before it is sent, as a line of JSON with its ``uid``, synced to disk."""
         try:
-            is_first = not self.told.exists()
-            file = os.open(self.told, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+            is_first = not self.messages.exists()
+            file = os.open(self.messages, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
             try:
                 _append_whole(file, line + b"\n")
                 os.fsync(file)
             finally:
                 os.close(file)
         except OSError as refused:
-            raise as_ours(self.told, refused) from refused
+            raise as_ours(self.messages, refused) from refused
         if is_first:
             _sync_folder(self.folder)
 
     def words(self) -> list[Word]:
-        """What the agent was told while it ran, in order; a line that was cut off was never handed over."""
+        """Return the messages sent to the running agent, in order; a message with a torn line was never sent."""
         try:
-            data = self.told.read_bytes()
+            data = self.messages.read_bytes()
         except OSError:
             return []
         found = []
@@ -170,13 +170,13 @@ class Spool:
         return found
 
     def note_order(self, stdout: int, stderr: int) -> None:
-        """Note that this much of stderr had come when so much of stdout had: two outputs do not tell their order."""
+        """Record the lengths of both outputs at one moment: the files alone do not show their order."""
         with suppress(OSError), (self.folder / "order").open("ab") as file:
             if file.tell() < ORDER_BYTES_MAX:
                 file.write(b"%d %d\n" % (stdout, stderr))
 
     def order(self) -> list[tuple[int, int]]:
-        """How much of stdout and of stderr had come at moments of the run, as far as its runner saw it."""
+        """Return the recorded lengths of stdout and stderr at moments of the run."""
         try:
             lines = (self.folder / "order").read_bytes().split(b"\n")[:-1]
         except OSError:
@@ -185,16 +185,16 @@ class Spool:
         return [(int(each[1]), int(each[2])) for each in found if each is not None]
 
     def open_output(self) -> tuple[int, int]:
-        """File descriptors for the agent's stdout (locked) and stderr."""
+        """Open the agent's stdout (locked) and stderr; returns the file descriptors."""
         flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND
         stdout = os.open(self.stdout, flags, 0o600)
-        # Somebody may be looking whether it is held, for a moment.
+        # Another process may hold it for a moment, to check whether it is locked.
         fcntl.flock(stdout, fcntl.LOCK_EX)
         return stdout, os.open(self.stderr, flags, 0o600)
 
     @property
     def is_alive(self) -> bool:
-        """Whether the agent, or something that it started and that holds its output, still lives."""
+        """Whether the agent, or a child process with its output, is still running."""
         return self._is_held or self.pid is not None
 
     @property
@@ -204,7 +204,7 @@ class Spool:
         except OSError:
             return False
         try:
-            # Shared, so that two who look do not take each other for the agent.
+            # A shared lock, so that two processes that check do not see each other as the agent.
             fcntl.flock(stdout, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return True
@@ -213,7 +213,7 @@ class Spool:
         return False
 
     def kill(self) -> None:
-        """End every process that this run started, wherever it went."""
+        """Kill every process that this run started, also in other process groups."""
         for pid in self.family():
             process.send(pid, signal.SIGKILL)
         if self._is_held:
@@ -226,28 +226,28 @@ class Spool:
             process.send(pid, signal.SIGINT)
 
     def family(self) -> list[int]:
-        """The processes of this run. Agents start tools in sessions of their own: it is the environment that tells."""
+        """Return the processes of this run, found by their environment: agents start tools in sessions of their own."""
         wanted = f"{MARKER}={self.folder.name}".encode()
         found, pid = process.marked(wanted), self.pid
         return [*found, *([pid] if pid is not None and pid not in found else [])]
 
     def signs_of_work(self) -> object:
-        """Something that is never the same twice while a process of this run works, or waits for the processor or disk.
+        """Return a value that changes while a process of this run works, or waits for the processor or the disk.
 
-        Where the system tells nothing of processes, only what the agent wrote is a sign.
+        If the system reports nothing about processes, it is the size of the outputs.
         """
         found: list[object] = [each.stat().st_size for each in (self.stdout, self.stderr) if each.exists()]
         return [*found, *map(process.sign_of_work, self.family())]
 
     def cancel(self, why: str = "") -> None:
-        """Ask the agent to stop, and note why; '' is a person's wish."""
+        """Ask the agent to stop, and record why; '': a person asked for it."""
         with suppress(BackstoryError):
             write_private(self.folder / "cancelled", why.encode())
         self.interrupt()
 
     @property
     def why_cancelled(self) -> str:
-        """Why it was stopped, where that was no person's wish."""
+        """Why it was stopped, if not by a person."""
         try:
             return (self.folder / "cancelled").read_text("utf-8")
         except OSError:
@@ -255,37 +255,37 @@ class Spool:
 
     @property
     def was_cancelled(self) -> bool:
-        """Whether a person stopped it."""
+        """Whether it was asked to stop."""
         return (self.folder / "cancelled").exists()
 
     def note_trouble(self, why: str) -> None:
-        """Keep why the run could not be stored, for those who ask what waits."""
+        """Record why the run could not be stored, for lists of pending runs."""
         with suppress(BackstoryError):
             write_private(self.folder / "trouble", why.encode("utf-8", "replace"))
 
     @property
     def trouble(self) -> str:
-        """Why the run could not be stored the last time; '' where nobody tried, or only the store was busy."""
+        """Why the run could not be stored the last time; '' before the first try, or if the store was busy."""
         try:
             return (self.folder / "trouble").read_text("utf-8", "replace")
         except OSError:
             return ""
 
     def last_word_ms(self) -> int:
-        """When the agent last wrote something, in ms since 1970; when it was begun, if it wrote nothing."""
+        """Return the time of the agent's last output, in ms since 1970; without output that of its start."""
         written = [each for each in (self.stdout, self.stderr, self.folder / RUN) if each.exists()]
         return max((each.stat().st_mtime_ns // 1_000_000 for each in written), default=0)
 
     def age_s(self) -> float:
-        """How long ago something was last made or removed in it."""
+        """Return the seconds since a file was last created or removed in it."""
         try:
             return max(time.time() - self.folder.stat().st_mtime, 0.0)
         except OSError:
             return 0.0
 
     def remove(self) -> None:
-        """Remove the folder: what was in it is stored."""
-        # What says which run it is goes last: removed by half, it is still known as one that is stored.
+        """Remove the folder, whose run is stored."""
+        # run.json is removed last: a half-removed folder is still known as a stored run.
         with suppress(OSError):
             for each in self.folder.iterdir():
                 if each.name != RUN:
@@ -294,14 +294,14 @@ class Spool:
 
 
 def waiting(spools: Path) -> list[Spool]:
-    """Every run in the spool, the oldest first."""
+    """Return every run in the spool, the oldest first."""
     if not spools.is_dir():
         return []
     return [Spool(folder) for folder in sorted(spools.iterdir()) if folder.is_dir()]
 
 
 def _append_whole(file: int, data: bytes) -> None:
-    """Add all of it or nothing: a disk that fills up takes a part without a word."""
+    """Append all of it or nothing: a full disk may accept a part without an error."""
     size = os.fstat(file).st_size
     try:
         view = memoryview(data)

@@ -1,4 +1,4 @@
-"""An agent's stdin that stays open while the agent runs, so that words can be handed over to it."""
+"""An agent's stdin that stays open while the agent runs, so that messages can be sent to it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import termios
 from contextlib import suppress
 
 PIPE_BYTES_MAX = 1024 * 1024
-"""A pipe holds so much at most, where the system is not told otherwise."""
+"""The largest size of a pipe in the system's default configuration."""
 
 
 class StdinPipe:
-    """An agent's stdin that stays open: a pipe whose other end only we have, so that it ends when we do.
+    """An agent's stdin that stays open: a pipe whose other end only we have, so that it is closed when we die.
 
-    The prompt is in it before the agent begins, and a word only if there is room for all of it: whenever we die, what
-    the agent reads is whole lines and an end.
+    The prompt is written before the agent starts, and a message only if there is room for all of it: whenever we die,
+    the agent reads whole lines and then the end.
     """
 
     def __init__(self, reading: int, writing: int) -> None:
@@ -27,7 +27,7 @@ class StdinPipe:
 
     @classmethod
     def holding(cls, prompt: bytes) -> StdinPipe | None:
-        """A feed with a prompt in it; None where no pipe holds so much."""
+        """Create a pipe with a prompt in it; None if a pipe cannot hold it."""
         if len(prompt) > PIPE_BYTES_MAX:
             return None
         reading, writing = os.pipe()
@@ -43,23 +43,23 @@ class StdinPipe:
 
     @property
     def is_open(self) -> bool:
-        """Whether the agent may still be told something."""
+        """Whether messages may still be sent."""
         return self._writing is not None
 
     def has_room(self, line: bytes) -> bool:
-        """Whether a line can be handed over now, whole."""
+        """Whether a whole line can be sent now."""
         return self._writing is not None and self.is_read and len(line) <= self.line_bytes_max
 
     @property
     def is_read(self) -> bool:
-        """Whether the agent has read all that it was told."""
+        """Whether the agent has read everything."""
         if self._writing is None:
             return False
         return int.from_bytes(fcntl.ioctl(self._writing, termios.FIONREAD, b"\0" * 4), sys.byteorder) == 0
 
     @property
     def line_bytes_max(self) -> int:
-        """A longer line is never handed over."""
+        """The longest line that is ever sent."""
         if self._writing is None:
             return 0
         try:
@@ -68,7 +68,7 @@ class StdinPipe:
             return select.PIPE_BUF
 
     def give(self, line: bytes) -> bool:
-        """Hand a line over; False if the agent listens no more."""
+        """Send a line; False if the agent no longer reads."""
         return self._writing is not None and self._is_written(line)
 
     def _is_written(self, data: bytes) -> bool:
@@ -79,13 +79,13 @@ class StdinPipe:
             return False
 
     def close_reading(self) -> None:
-        """Leave the agent's end to the agent."""
+        """Close our copy of the agent's end."""
         if self._is_ours:
             os.close(self.reading)
         self._is_ours = False
 
     def close(self) -> None:
-        """Say that nothing more is to come."""
+        """Close the pipe: no more messages follow."""
         self.close_reading()
         if self._writing is not None:
             os.close(self._writing)

@@ -1,4 +1,4 @@
-"""Words for an agent while it runs: handed over as far as it listens, and its stdin ended when it has answered."""
+"""Messages for a running agent: sent while it accepts them; its stdin is closed when it has answered."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from backstory.runs.stdin_pipe import StdinPipe
 
 LOOK_S = 0.1
-"""So often a run looks whether there are words for its agent."""
+"""How often a run checks for messages for its agent."""
 QUIET_S = 1.0
-"""So long an agent that has read its prompt may do nothing at all before it says that it listens. Then its stdin ends:
-some answer only when they have read all of it."""
+"""How long an agent that has read its prompt may be idle before it confirms that it accepts messages. Then its stdin is
+closed: some agents answer only at the end of their input."""
 QUIET_KNOWN_S = 10.0
-"""The same for a program that has said in an earlier run that it listens."""
+"""The same for a program that accepted messages in an earlier run."""
 LISTENS_S = 30.0
-"""So long it may take at most, whatever it does."""
+"""The limit for all agents, also while they work."""
 
 
 class Steering:
-    """Tells a running agent what people leave for it, and ends its stdin when it has answered and nothing waits."""
+    """Sends queued messages to a running agent, and closes its stdin when it has answered and no message is queued."""
 
     def __init__(
         self,
@@ -48,66 +48,66 @@ class Steering:
         self._hold, self._spool, self._feed, self._agent, self._state = hold, spool, feed, agent, state
         self._now = now
         self._quiet_max = QUIET_KNOWN_S if is_known else QUIET_S
-        # The agent's words are not left unread for the sake of a queue that another process has locked.
+        # The agent's output must be read also while another process has locked the queue.
         self._queue = Queue(hold.queue.store, patience_s=0.0)
         self._is_stale = False
-        """Whether the queue has changed and could not be read."""
+        """Whether the queue changed and could not be read."""
         self._looked = 0.0
         self._prompted: float | None = None
-        """When the agent was seen to have read its prompt."""
+        """When the agent was first seen to have read its prompt."""
         self._signs: object = None
         self._quiet_since = self._probed = 0.0
         self._waiting: deque[Text] = deque()
-        self._given: dict[str, Text] = {}
+        self._sent: dict[str, Text] = {}
         self._seen = 0
 
     @property
     def was_heard(self) -> bool:
-        """Whether the agent has said that it listens."""
+        """Whether the agent has confirmed that it accepts messages."""
         return self._state.acknowledges
 
     def look(self) -> list[UserMessage]:
-        """Hand over what has come, as far as the agent listens; gives the words that it has taken up since."""
+        """Send new messages if the agent accepts them; returns those it has acknowledged since the last call."""
         if self._feed.is_open:
             self._hand_over()
             if self._is_deaf():
                 self._feed.close()
             if self._state.is_idle and not self._is_owed():
-                # Once more: words that came before its answer ended are not put off to another run.
+                # Check once more: a message queued before the end of the answer must not wait for the next run.
                 self._looked = 0.0
                 self._hand_over()
                 if not self._is_owed():
                     self._feed.close()
         new = self._state.acknowledged[self._seen :]
         self._seen += len(new)
-        return [UserMessage(content=self._given[word].content) for word in new if word in self._given]
+        return [UserMessage(content=self._sent[word].content) for word in new if word in self._sent]
 
     def end(self) -> None:
-        """Tell the agent that nothing more is to come."""
+        """Close the agent's stdin and the queue."""
         self._feed.close()
         self._queue.close()
 
     def _is_deaf(self) -> bool:
-        """Whether the agent does not listen, as it said, or waits for the end of its stdin before it says anything."""
+        """Whether the agent accepts no messages, or waits for the end of its stdin before it answers."""
         if self._state.acknowledges or self._state.is_deaf:
             return self._state.is_deaf
         now = time.monotonic()
         if not self._feed.is_read:
             return False
         if self._prompted is None:
-            # What it does is looked at a moment later: most have said something by then.
+            # Its work is checked a moment later: most agents have written something by then.
             self._prompted = self._probed = now
         if now - self._probed < LOOK_S:
             return False
         self._probed = now
-        # An agent that begins works, also where a busy machine makes it slow.
+        # An agent that is starting works, also if a busy machine makes it slow.
         if (signs := self._spool.signs_of_work()) != self._signs:
             self._signs, self._quiet_since = signs, now
         return now - self._quiet_since >= self._quiet_max or now - self._prompted >= LISTENS_S
 
     def _is_owed(self) -> bool:
-        """Whether the agent has been told something that it has not taken up yet."""
-        return any(word not in self._state.acknowledged for word in self._given)
+        """Whether the agent has not acknowledged every message yet."""
+        return any(word not in self._state.acknowledged for word in self._sent)
 
     def _hand_over(self) -> None:
         if not self._state.acknowledges:
@@ -120,11 +120,11 @@ class Steering:
                 if not self._feed.give(line):
                     self._feed.close()
                     return
-                self._given[self._agent.message_id(text.uid)] = self._waiting.popleft()
+                self._sent[self._agent.message_id(text.uid)] = self._waiting.popleft()
         except QueueBusy:
             self._is_stale = True
         except BackstoryError as refused:
-            # What cannot be handed over now waits for the next run.
+            # A message that cannot be sent now stays queued for the next run.
             self._hold.trouble = refused
             self._feed.close()
 
@@ -134,7 +134,7 @@ class Steering:
             return
         self._looked = now
         if self._queue.has_changed() or self._is_stale:
-            known = {text.uid for text in self._given.values()}
+            known = {text.uid for text in self._sent.values()}
             texts = self._queue.texts(self._hold.session_uid, Kind.STEER)
             self._is_stale = False
             self._waiting = deque(
@@ -146,6 +146,6 @@ class Steering:
 
 
 def word_line(text: Text, turn_uid: str, now: int) -> bytes:
-    """What is kept of words that a running agent is told: a line as those of our own sessions, with its uid."""
+    """Encode a message for the spool: a line like those of our own sessions, with the uid of the queue."""
     line = own_line(now, turn_uid, "event", event_to_json(UserMessage(content=text.content)))
     return line[:-1] + b',"uid":' + msgspec.json.encode(text.uid) + b"}"

@@ -1,4 +1,4 @@
-"""How an agent is stopped: asked first, ended when it does not listen. Ctrl-C, silence and a full disk stop it."""
+"""How an agent is stopped: interrupted first, killed if it continues. Causes: Ctrl-C, silence and a full disk."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0
 DISK_BYTES_LEAST = 64 * 1024 * 1024
-"""With less room on the disk an agent is stopped, so that what it said can still be stored."""
+"""With less free space on the disk an agent is stopped, so that its output can still be stored."""
 INTERRUPTS_MAX = 2
 INTERRUPT_S = 5.0
-"""So long an agent may take to stop when asked; then it is ended with all that it started."""
+"""How long an agent may take to stop; then it is killed with all its child processes."""
 
 
 class EndOf:
-    """Waits a while, but no longer than a process lives, where the system tells of its end."""
+    """Waits, but no longer than a process lives, if the system reports its end."""
 
     def __init__(self, pid: int) -> None:
         self._files: list[int] = []
@@ -38,12 +38,12 @@ class EndOf:
             os.close(file)
 
     def wait(self, seconds: float) -> None:
-        """Wait, at most so long; at once when the process is over."""
+        """Wait for this time, or until the process ends."""
         select.select(self._files, [], [], seconds)
 
 
 class Stopping:
-    """When and how hard an agent is stopped: asked first, ended when it does not listen."""
+    """Decides when an agent is interrupted, and when it is killed."""
 
     def __init__(self, spool: Spool, silence_s: float) -> None:
         self._spool, self._silence_s = spool, silence_s
@@ -63,11 +63,11 @@ class Stopping:
             signal.signal(signal.SIGINT, self._before)
 
     def _interrupted(self, _number: int, _frame: object) -> None:
-        # Heard at once, also while nobody reads our output; raised only when the agent has been ended already, because
-        # an exception could strike anywhere.
+        # The handler acts at once, also if nobody reads our output; it raises only after the agent was killed, because
+        # the exception could occur anywhere.
         self._interrupts += 1
         if self._is_stopping:
-            # Heard while the one before is still seen to: ending an agent must not be broken off.
+            # The previous signal is still being handled: killing an agent must not be interrupted.
             return
         if self._interrupts > INTERRUPTS_MAX:
             raise KeyboardInterrupt
@@ -83,20 +83,20 @@ class Stopping:
         return self._asked is not None
 
     def look(self, *, came: bool) -> None:
-        """Note whether something came; act on silence, on a full disk, and on an agent that does not listen."""
+        """Record whether output came; act on silence, on a full disk, and on an agent that does not stop."""
         now = time.monotonic()
         self._last_word = now if came else self._last_word
         if self._asked is not None and now - self._asked > INTERRUPT_S:
             self._spool.kill()
         elif self._asked is None and 0 < self._silence_s < now - self._last_word:
-            self._stop(now, f"Stopped: it said nothing for {self._silence_s:.0f} s (the setting run.silence_s).")
+            self._stop(now, f"Stopped: no output for {self._silence_s:.0f} s (the setting run.silence_s).")
         elif self._asked is None and now - self._last_look > LOOK_S:
             self._last_look = now
             if shutil.disk_usage(self._spool.folder).free < DISK_BYTES_LEAST:
                 self._stop(now, "Stopped: the disk is nearly full.")
 
     def _stop(self, now: float, why: str = "") -> None:
-        """Ask it to stop; the second time, end it."""
+        """Interrupt it; the second time, kill it."""
         if self._asked is not None:
             self._spool.kill()
             return

@@ -1,4 +1,4 @@
-"""What a run's agent says: as it comes, to be shown, and once more when it is over, to be stored batch by batch."""
+"""The output of a run's agent: parsed as it arrives, to be shown, and again at the end, to be stored in batches."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ if TYPE_CHECKING:
 
 READ_BYTES = 1024 * 1024
 PIECE_BYTES = 2 * 1024 * 1024
-"""A run is stored in transactions of about so many bytes."""
+"""The approximate size of a transaction that stores a part of a run."""
 
 
 class Shown(Struct, frozen=True):
-    """Something to show at once: events as they come, or text that a later event will tell whole."""
+    """Output to show at once: events, or text that a later event repeats as a whole."""
 
     events: list[Event]
     delta: str = ""
     is_of_stop: bool = False
-    """Whether the agent was asked to stop before, and these events may only say so."""
+    """Whether the agent was asked to stop before, so that these events may only report it."""
 
 
 def marking_stop(show: Callable[[Shown], None], was_asked: Callable[[], bool]) -> Callable[[Shown], None]:
-    """The same, with what comes marked since the agent was asked to stop; what is empty only says that."""
+    """Mark output that comes after the agent was asked to stop; an empty one only carries the mark."""
 
     def marked(shown: Shown) -> None:
         if was_asked():
@@ -77,7 +77,7 @@ def marking_stop(show: Callable[[Shown], None], was_asked: Callable[[], bool]) -
 
 
 def run_part(name: str) -> AgentRunPart:
-    """How the agent called ``name`` is run; raises UnknownAgent, AgentCannotRun."""
+    """Return the part of an agent that runs it; raises UnknownAgent, AgentCannotRun."""
     run = agents.load(name).run
     if run is None:
         raise AgentCannotRun(name)
@@ -90,7 +90,7 @@ def is_installed(name: str, executable: str | None, environ: Mapping[str, str]) 
 
 
 def program(name: str, executable: str | None, environ: Mapping[str, str]) -> str:
-    """The path of an agent's program; raises UnknownAgent, AgentCannotRun, AgentMissing."""
+    """Return the path of an agent's program; raises UnknownAgent, AgentCannotRun, AgentMissing."""
     wanted = executable or run_part(name).executable
     found = shutil.which(wanted, path=environ.get("PATH"))
     if found is None:
@@ -99,7 +99,7 @@ def program(name: str, executable: str | None, environ: Mapping[str, str]) -> st
 
 
 def native_id(spool: Spool, run: Run) -> str | None:
-    """The agent's own id of a run's session: as it was told, else as the first records of the run tell it."""
+    """Return the agent's own id of a run's session: from the run, else from its first records."""
     if run.native_id is not None:
         return run.native_id
     lines, reader = Lines(spool.stdout), stream_reader(agents.load(run.agent))
@@ -107,7 +107,7 @@ def native_id(spool: Spool, run: Run) -> str | None:
         for _, _, line in lines.new():
             if line is not None:
                 with suppress(Exception):
-                    # What it fails at tells no id.
+                    # A line that fails has no id.
                     reader.read(line)
             if reader.native_id is not None:
                 break
@@ -117,7 +117,7 @@ def native_id(spool: Spool, run: Run) -> str | None:
 
 
 class Lines:
-    """The whole lines of a file, as far as it has grown; an unfinished last one is given when more has come."""
+    """The whole lines of a growing file; an unfinished last line is returned when it is complete."""
 
     def __init__(self, path: Path, start: int = 0) -> None:
         self._file: IO[bytes] | None = path.open("rb") if path.exists() else None
@@ -125,10 +125,10 @@ class Lines:
             self._file.seek(start)
         self._reader = LineReader(start)
         self.data = b""
-        """What was read last."""
+        """The bytes that were read last."""
 
     def new(self, at_most: int = READ_BYTES) -> Iterator[Line]:
-        """Those that the next bytes finish."""
+        """Read the next bytes; returns the lines that they complete."""
         self.data = self._file.read(at_most) if self._file else b""
         return self._reader.lines(self.data)
 
@@ -139,11 +139,11 @@ class Lines:
 
     @property
     def whole_to(self) -> int:
-        """Where the last whole line ends."""
+        """The end of the last whole line."""
         return self._reader.start
 
     def up_to(self, size: int) -> Iterator[Line]:
-        """The same for all bytes before ``size``, and at last a line that has no end there."""
+        """Return the lines of all bytes before ``size``, and the last line even if it is unfinished."""
         while self.read_to < size:
             before = self.read_to
             yield from self.new(min(READ_BYTES, size - before))
@@ -152,13 +152,13 @@ class Lines:
         yield self._reader.start, self.read_to, self._reader.unfinished
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 
 
 class Followed:
-    """One output of an agent, as far as it has been shown. ``notes``: where is noted when it came."""
+    """One output of an agent, as far as it was shown. ``notes``: receives the times of its bytes."""
 
     def __init__(self, path: Path, reader: StreamReader, *, is_error: bool, notes: ArrivalNotes | None = None) -> None:
         self._path, self._notes = path, notes
@@ -166,21 +166,21 @@ class Followed:
         self._lines = Lines(path)
 
     def new(self) -> Iterator[Shown]:
-        """What has come since, at most some of it: there is always a next time."""
+        """Return a part of the new output; the next call continues."""
         came = self._lines.new()
         if self._notes is not None:
-            # Before anything is shown: who reads it may be slow.
+            # Before anything is shown: the reader of our output may be slow.
             self._notes.looked(len(self._lines.data))
         for _, _, line in came:
             yield self._shown(line)
 
     @property
     def whole_to(self) -> int:
-        """Where the last line ends that was shown."""
+        """The end of the last line that was shown."""
         return self._lines.whole_to
 
     def before(self, end: int) -> Iterator[Shown]:
-        """What has come before this place, where a line ends."""
+        """Return the output before this position, which is the end of a line."""
         while self._lines.read_to < end:
             read_to = self._lines.read_to
             for _, _, line in self._lines.new(min(READ_BYTES, end - read_to)):
@@ -189,7 +189,7 @@ class Followed:
                 return
 
     def rest(self) -> Iterator[Shown]:
-        """All that has come by now, also a last line that has no end; what comes meanwhile is left."""
+        """Return all output up to now, also an unfinished last line, but nothing that is added meanwhile."""
         size = self._path.stat().st_size
         if self._notes is not None:
             self._notes.looked(max(size - self._lines.read_to, 0))
@@ -200,21 +200,21 @@ class Followed:
         if line is None or not line.strip(BLANK):
             return Shown([])
         try:
-            told = self._source.read(line, 0)
+            record = self._source.read(line, 0)
         except Exception:
-            # Whatever an adapter stumbles over, the run goes on.
+            # A failure of an adapter must not end the run.
             return Shown([Unknown(type=FAILED)])
-        return Shown([event for _, event in told.events], told.delta)
+        return Shown([event for _, event in record.events], record.delta)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._lines.close()
         if self._notes is not None:
             self._notes.close()
 
 
 class SpooledRun:
-    """A run that is over, read from its spool by a reader that has seen nothing of it."""
+    """A finished run, read from its spool by a new reader."""
 
     def __init__(self, spool: Spool, run: Run, ended: Exit, now: int) -> None:
         self._spool, self.run, self._ended, self._now = spool, run, ended, now
@@ -224,14 +224,14 @@ class SpooledRun:
     def _begin(self, start: RunStart) -> None:
         run = self.run
         self._reader = stream_reader(agents.load(run.agent))
-        self._was_told = False
+        self._has_complete = False
         self._unfinished: list[str] = []
         self._words = deque(self._spool.words())
         self._ends: dict[str, tuple[int, bytes]] = {}
-        """Of each kind of log how long it is so far, and its last bytes."""
+        """For each kind of log its length so far, and its last bytes."""
         self._arrivals: dict[str, Arrivals] = {}
         self._beside: dict[str, Sidecar] = {}
-        """What is to be kept beside the log of each output, until a batch of it has it."""
+        """The sidecar of each output's log, until a batch contains it."""
         for kind, output in ((STREAM, self._spool.stdout), (STDERR, self._spool.stderr)):
             noted, mtime_ns = read_notes(output)
             self._arrivals[kind] = Arrivals(noted)
@@ -239,19 +239,19 @@ class SpooledRun:
                 self._beside[kind] = sidecars.pack(f"{run.turn_uid}.{kind}{SUFFIX}", mtime_ns, noted)
         self._seq = self._next_seq = start.next_seq
         self.acknowledged: list[str] = []
-        """The uids of the messages that the agent took while it ran."""
+        """The uids of the messages that the agent acknowledged while it ran."""
         self.tools = 0
-        """Calls of tools so far."""
+        """The number of tool calls so far."""
         self.refused: list[ToolCall] = []
-        """Calls that the agent's permissions refused, once all is read."""
+        """Calls that the agent's permissions refused; complete after the last batch."""
         self.error: str | None = None
-        """Why it failed, once all is read."""
+        """Why it failed; known after the last batch."""
         self.end_error: str | None = None
-        """The same where no event of the agent says so."""
-        told = Point(run.parent_uid, run.parent_seq) if run.parent_uid and run.parent_seq else None
+        """The same, if no event of the agent contains it."""
+        requested = Point(run.parent_uid, run.parent_seq) if run.parent_uid and run.parent_seq else None
         begun, leaf = (start.leaf, None) if start.was_begun else (None, start.leaf)
-        self._after = begun or told or leaf
-        self._follows_leaf = not start.was_begun and told is None
+        self._after = begun or requested or leaf
+        self._follows_leaf = not start.was_begun and requested is None
         self.turn = Turn(
             uid=run.turn_uid, agent=run.agent, native_id=run.native_id or "", prompt=run.prompt, model=run.model,
             started=run.started, first_seq=start.next_seq, parent_uid=self._after.uid if self._after else None,
@@ -259,9 +259,9 @@ class SpooledRun:
         )  # fmt: skip
 
     def batches(self, start: RunStart) -> Iterator[list[RecordBatch]]:
-        """The run from the beginning, numbered from what the store says: batches that are written together.
+        """Return the run from its beginning, numbered as the store requires: lists of batches to write together.
 
-        At least one list; only the last batch of all has its end. Asked for again it is read again.
+        There is at least one list; only the last batch has the end of the run. Each call reads the spool again.
         """
         self._begin(start)
         together = [self._prompt()]
@@ -275,7 +275,7 @@ class SpooledRun:
         yield [*together, self._end()]
 
     def read(self) -> None:
-        """Read it to its end, for what it came to alone."""
+        """Read it to its end, only for its outcome."""
         for _ in self.batches(RunStart()):
             pass
 
@@ -291,9 +291,9 @@ class SpooledRun:
         return batch
 
     def _parts(self) -> Iterator[tuple[str, int, int]]:
-        """Both outputs in the order in which they came, as far as that is known: of which, and from where to where.
+        """Return the parts of both outputs in the recorded order: the output, and the part's start and end.
 
-        What something that the agent left behind goes on writing is not the agent's.
+        Later output of processes that the agent left running is not included.
         """
         paths = {STREAM: self._spool.stdout, STDERR: self._spool.stderr}
         sizes = {kind: path.stat().st_size if path.exists() else 0 for kind, path in paths.items()}
@@ -307,7 +307,7 @@ class SpooledRun:
             yield kind, done[kind], sizes[kind]
 
     def _output(self, kind: str, begin: int, end: int) -> Iterator[RecordBatch]:
-        """A part of an output, a few megabytes at a time; the last batch may be empty."""
+        """Return a part of an output in batches of a few megabytes; the last one may be empty."""
         run, content = self.run, BatchContent(arrivals=self._arrivals[kind])
         lines = Lines(self._spool.stdout if kind == STREAM else self._spool.stderr, begin)
         source = record_source(
@@ -319,10 +319,10 @@ class SpooledRun:
                 at, used = lines.read_to, 0
                 for start, stop, line in lines.new(min(READ_BYTES, end - lines.read_to)):
                     self._take(content, source, start, stop, line)
-                    if words := self._taken_up():
-                        # What it was told stands where it took it up: the output is cut there.
+                    if words := self._newly_acknowledged():
+                        # A message is stored where the agent acknowledged it: the output is split there.
                         yield self._batch(content, kind, b"".join([*data, lines.data[used : stop - at]]))
-                        yield self._told(words)
+                        yield self._messages(words)
                         data, used = [], stop - at
                 if not lines.data:
                     break
@@ -333,8 +333,8 @@ class SpooledRun:
             for start, stop, line in lines.up_to(0):
                 self._take(content, source, start, stop, line)
             yield self._batch(content, kind, b"".join(data))
-            if words := self._taken_up():
-                yield self._told(words)
+            if words := self._newly_acknowledged():
+                yield self._messages(words)
         finally:
             lines.close()
 
@@ -348,14 +348,14 @@ class SpooledRun:
             if isinstance(event, AssistantText):
                 self._unfinished.clear()
             self.tools += isinstance(event, ToolCall)
-            self._was_told = self._was_told or isinstance(event, Complete)
+            self._has_complete = self._has_complete or isinstance(event, Complete)
             self.error = event.message if isinstance(event, Error) else self.error
         if record.takes_number:
             content.count(start, stop, self._seq)
             self._seq += 1
 
-    def _taken_up(self) -> list[Word]:
-        """The words that the agent has just taken up; they are taken in order."""
+    def _newly_acknowledged(self) -> list[Word]:
+        """Return the messages that the agent has just acknowledged; it does so in order."""
         steer, state = agents.load(self.run.agent).steer if self._words else None, self._reader.steering
         if steer is None or state is None:
             return []
@@ -363,8 +363,8 @@ class SpooledRun:
         last = max((n for n, word in enumerate(self._words) if steer.message_id(word.uid) in known), default=-1)
         return [self._words.popleft() for _ in range(last + 1)]
 
-    def _told(self, words: list[Word]) -> RecordBatch:
-        """Words that the agent was told, as records of their own."""
+    def _messages(self, words: list[Word]) -> RecordBatch:
+        """Return the messages sent to the agent as records of their own."""
         self.acknowledged += [word.uid for word in words]
         content, data = BatchContent(), b"".join(word.line + b"\n" for word in words)
         source = record_source(API, self.run.agent, LogIdentity(native_id=""), cwd=self.run.cwd)
@@ -374,7 +374,7 @@ class SpooledRun:
         return self._batch(content, API, data)
 
     def _batch(self, content: BatchContent, kind: str | None, data: bytes = b"") -> RecordBatch:
-        """A batch of what was read since the last one; all batches share the turn, which learns more and more."""
+        """Return a batch of the records since the last one; all batches share the turn, which is filled on the way."""
         run = self.run
         start, tail = self._ends.get(kind or "", (0, b""))
         end, tail = start + len(data), (tail + data)[-logs.TAIL_BYTES :]
@@ -393,13 +393,13 @@ class SpooledRun:
         return batch
 
     def _end(self) -> RecordBatch:
-        """What no record of the agent's says: why it failed, and that it is over; the turn learns how."""
+        """Return the batch of the run's end: events that no record of the agent has; it completes the turn."""
         turn, now = self.turn, self._now
         try:
             ending = self._reader.ended(self._ended)
         except Exception as refused:
             ending = Ending(
-                outcome=Outcome.CRASHED, error=f"How it ended could not be understood: {in_words(refused)}."
+                outcome=Outcome.CRASHED, error=f"The end of the run could not be parsed: {in_words(refused)}."
             )
         turn.native_id = self._reader.native_id or turn.native_id
         turn.model = ending.model or turn.model
@@ -418,7 +418,7 @@ class SpooledRun:
         unfinished, success = "".join(self._unfinished), turn.outcome == Outcome.COMPLETED
         new: list[Event] = [AssistantText(text=unfinished)] if unfinished else []
         new += [Error(message=error)] if error is not None else []
-        if not self._was_told:
+        if not self._has_complete:
             new.append(Complete(success=success, duration_ms=turn.duration_ms, cost_usd=turn.cost_usd))
         content = BatchContent()
         for event in new:
@@ -430,27 +430,26 @@ class SpooledRun:
 
 
 def append_run(run: SpooledRun, store: Store, beside: Store | None = None) -> bool:
-    """Store a run; whether ``beside`` has taken all of it, too.
+    """Store a run; returns whether ``beside`` has stored all of it, too.
 
-    It is read to its end in any case: that tells how it ended, and which words the agent took up. Raises what keeps it
-    from being stored.
+    It is read to its end in any case, for its outcome and the acknowledged messages. Raises if it cannot be stored.
     """
     for _ in range(APPEND_TRIES):
         refused, is_beside = None, beside is not None
         for batches in run.batches(store.run_start(run.session_uid, run.run.turn_uid)):
             if refused is None:
                 refused = next((each.refused for each in store.append(batches) if each.refused), None)
-                # It has the parent that it was given, wherever else a session goes on.
+                # It keeps its parent, wherever the session continues.
                 batches[0].follows_leaf = False
                 is_beside = is_beside and refused is None and beside is not None and _is_taken(beside, batches)
         if refused != STALE:
             return is_beside and refused is None
-    missing = f"a part of run {run.run.turn_uid} is missing before the next one, or its session never stands still"
+    missing = f"a part of run {run.run.turn_uid} is missing before the next one, or its session changes all the time"
     raise StoreRefused(store.path, missing)
 
 
 def _is_taken(store: Store, batches: list[RecordBatch]) -> bool:
-    """Whether a store took these batches; what it does not take is copied when the run is stored."""
+    """Whether a store accepted these batches; otherwise they are copied when the run is stored."""
     try:
         return all(each.refused is None for each in store.append(batches))
     except Exception:

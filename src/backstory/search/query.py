@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from backstory.export.full_form import FullForms
     from backstory.model import Event
-    from backstory.store import Filter, Found, Session, Store, StoredEvent
+    from backstory.store import Filter, SearchResult, Session, Store, StoredEvent
     from backstory.store.search import Hit
 
 LITERAL_SESSIONS = 30
@@ -49,7 +49,7 @@ WINDOW_BYTES = 4 * 1024 * 1024
 class Excerpt(Struct, frozen=True, kw_only=True):
     """One event that was found, and the place in it. ``marks`` are (start, end) in ``snippet``, in characters.
 
-    ``session`` holds the event; ``shown`` is the session that it counts for: of a helper's event its parent.
+    ``session`` holds the event; ``shown`` is the session that it counts for: of a subagent's event its parent.
     """
 
     session: Session
@@ -67,7 +67,7 @@ class Findings(Struct, frozen=True, kw_only=True):
     """What a search gave: matching events in all, whether there is more, and the best of them.
 
     ``relaxed``: no event has every word. ``stopped``: the time was up before everything was looked at. ``sessions``,
-    ``events``, ``near``, ``at_least``, ``instead``: as in ``Found``.
+    ``events``, ``near``, ``at_least``, ``instead``: as in ``SearchResult``.
     """
 
     total: int
@@ -210,7 +210,7 @@ def _literals(parsed: Any) -> str:
     return "".join(pieces)
 
 
-def _findings(texts: _Texts, found: Found, query: str, in_full: set[int]) -> Findings:
+def _findings(texts: _Texts, found: SearchResult, query: str, in_full: set[int]) -> Findings:
     """Hits with their excerpts; ``in_full``: events whose compact form is known not to show why they were found."""
     for typed, searched in found.instead:
         query = query.replace(typed, searched)
@@ -323,7 +323,7 @@ def _everything(store: Store, wanted: Filter | None) -> Iterator[tuple[Hit, Stor
     from backstory.store import Filter
 
     asked = wanted or Filter()
-    for session in store.sessions(helpers=True, project=asked.project, folder=asked.folder, agent=asked.agent):
+    for session in store.sessions(subagents=True, project=asked.project, folder=asked.folder, agent=asked.agent):
         if asked.session_id in (None, session.id):
             of_session = msgspec.structs.replace(asked, session_id=session.id)
             hits = {hit.event_id: hit for hit in store.search(None, of_session, limit=PATTERN_HITS_MAX).hits}
@@ -431,7 +431,7 @@ class _Texts:
             from backstory.export.full_form import FullForms
 
             self._forms = FullForms(self.store, record=self._bytes)
-        return self._forms.of(stored)
+        return self._forms.expand(stored)
 
     def _bytes(self, stored: StoredEvent) -> bytes:
         if stored.id in self._records:

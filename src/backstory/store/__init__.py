@@ -16,10 +16,10 @@ from backstory.model import Complete
 from backstory.store import events, orphans, sessions
 from backstory.store.append import Written
 from backstory.store.batches import RecordBatch
-from backstory.store.branches import Named, Place, TreeTurn
+from backstory.store.branches import Named, TreePosition, TreeTurn
 from backstory.store.database import id_of
 from backstory.store.events import StoredEvent
-from backstory.store.logs import Log, SeenPlace
+from backstory.store.logs import FileStamp, Log
 from backstory.store.orphans import Orphan
 from backstory.store.plan import NAME
 from backstory.store.replicate import Taken
@@ -34,11 +34,27 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.model import Event
-    from backstory.store.search import Filter, Found
+    from backstory.store.search import Filter, SearchResult
 
 __all__ = [
-    "Filter", "Found", "Log", "Named", "Orphan", "Place", "RecordBatch", "RunStart", "SeenPlace", "Session",
-    "Store", "StoredEvent", "Taken", "TreeTurn", "Verified", "Workplace", "Written", "cleanup_orphans",
+    "FileStamp",
+    "Filter",
+    "Log",
+    "Named",
+    "Orphan",
+    "RecordBatch",
+    "RunStart",
+    "SearchResult",
+    "Session",
+    "Store",
+    "StoredEvent",
+    "Taken",
+    "TreePosition",
+    "TreeTurn",
+    "Verified",
+    "Workplace",
+    "Written",
+    "cleanup_orphans",
     "open_store",
 ]  # fmt: skip
 
@@ -47,7 +63,7 @@ PROJECT_STORE = Path(".backstory") / "sessions.bks"
 
 def __getattr__(name: str) -> Any:
     # Most commands search for nothing.
-    if name in ("Filter", "Found"):
+    if name in ("Filter", "SearchResult"):
         from backstory.store import search
 
         return getattr(search, name)
@@ -151,7 +167,7 @@ class Store(Replication):
     def last_session(self, worktree: str | os.PathLike[str]) -> Session | None:
         """The numbered session that was last active in a worktree, else of all."""
         last = self._read_if_begun(lambda db: sessions.last_active(db, _absolute(worktree)), None)
-        return None if last is None else self._told(last)
+        return None if last is None else self._as_shown(last)
 
     def choose_session(self, session: Session | int, worktree: str | os.PathLike[str]) -> None:
         """Have ``last_session`` of a worktree be this one, until another is chosen there."""

@@ -31,7 +31,7 @@ from backstory.store import (
 )
 from backstory.store.event_rows import Waiting
 from backstory.store.logs import FILE
-from backstory.store.sidecars import Beside
+from backstory.store.sidecars import SidecarBatch
 from backstory.store.sidecars import write as keep_beside
 
 if TYPE_CHECKING:
@@ -43,32 +43,32 @@ if TYPE_CHECKING:
     from backstory.store.event_rows import EventKey
 
 APPEND_TRIES = 10
-"""How often a batch is made again when the store moved on; the last time it is made with the store locked."""
+"""How often a batch is rebuilt because the store changed; the last time the store is locked for it."""
 
 
 class Written(Struct, frozen=True, kw_only=True):
-    """What became of a batch: the log's id, or the reason why it was not taken."""
+    """The result of a batch: the log's id, or the reason why it was refused."""
 
     log_id: int | None = None
     session_id: int | None = None
     session_is_new: bool = False
     turn_uids: tuple[str, ...] = ()
-    """The turns that it told of."""
+    """The turns in it."""
     refused: str | None = None
 
 
 UNTRUSTED = "elsewhere is not null and owner is null"
-"""A session that was taken from a store which nobody has trusted since."""
+"""A session that was copied from a store which nobody has trusted since."""
 STALE = "changed by another process"
 FORGOTTEN = "forgotten"
 STORED = "stored"
-"""Why a run's batch is not taken of which all is here."""
+"""Why a run's batch is refused whose content is here already."""
 EMPTY = "empty"
 NOT_UNDERSTOOD = "not_understood"
 
 
 def write_all(db: apsw.Connection, batches: Sequence[RecordBatch]) -> list[Written]:
-    """Store batches; each is taken or refused on its own, but those of a session of ours all or none."""
+    """Store batches; each is accepted or refused alone, but those of a session of ours all or none."""
     waiting, written, stopped, begun = Waiting(), list[Written](), dict[str, str](), set[str]()
     for batch in batches:
         before = stopped.get(batch.session_uid)
@@ -88,9 +88,9 @@ def write_all(db: apsw.Connection, batches: Sequence[RecordBatch]) -> list[Writt
 
 
 def write(db: apsw.Connection, batch: RecordBatch, waiting: Waiting) -> Written:
-    """Store one batch, or say why not. Its texts are left in ``waiting``, for the caller to index."""
+    """Store one batch, or return why not. Its texts are added to ``waiting`` for the caller to index."""
     if batch.undo_from is not None or batch.matched or (batch.run is not None and batch.run.is_first):
-        # What this batch takes back must not be indexed afterwards.
+        # Texts that this batch replaces must not be indexed afterwards.
         waiting.index(db)
     identity, is_read = ids.session_identity(batch.session_uid), batch.kind == FILE
     if db.execute("select 1 from forgotten where substr(uid, 11) = ?", (identity,)).fetchone():
@@ -110,23 +110,23 @@ def write(db: apsw.Connection, batch: RecordBatch, waiting: Waiting) -> Written:
         _drop_unfinished(db, session_id, batch.run.turn_uid)
     if log_id is None and batch.kind is not None:
         log_id = _insert_log(db, session_id, batch)
-    turn_uids = _write_told(db, session_id, log_id, batch, waiting) if batch.is_told else ()
-    if not batch.is_told and log_id is not None:
-        _keep_untold(db, log_id, batch)
+    turn_uids = _write_parsed(db, session_id, log_id, batch, waiting) if batch.is_parsed else ()
+    if not batch.is_parsed and log_id is not None:
+        _keep_unparsed(db, log_id, batch)
     return Written(log_id=log_id, session_id=session_id, session_is_new=known is None, turn_uids=turn_uids)
 
 
-def _write_told(
+def _write_parsed(
     db: apsw.Connection, session_id: int, log_id: int | None, batch: RecordBatch, waiting: Waiting
 ) -> tuple[str, ...]:
-    """Store what a batch says, with its bytes; gives the uids of turns that may be copied elsewhere."""
+    """Store the content of a batch and its bytes; returns the uids of turns that may be copied elsewhere."""
     if log_id is not None:
         _clear_replaced(db, session_id, log_id, batch)
     turn_ids = _write_turns(db, session_id, batch)
     event_ids = insert_events(db, session_id, log_id, batch.events, turn_ids, waiting)
     turns.note_answers(db, turn_ids, batch.answers)
     if log_id is not None:
-        _note_told(db, log_id, batch)
+        _note_parsed(db, log_id, batch)
         if not batch.is_kept:
             _keep_bytes(db, log_id, batch)
     if batch.kind == FILE:
@@ -141,8 +141,8 @@ def _write_told(
     return tuple(turn_ids) if batch.kind == FILE else ()
 
 
-def _keep_untold(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
-    """Keep bytes alone; all else that is known of the log stays as it was before them."""
+def _keep_unparsed(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
+    """Store bytes alone; everything else about the log stays unchanged."""
     logs.insert_chunks(db, log_id, batch.chunks)
     db.execute(
         "update logs set relpath = ?, path = ?, modified = ?, first_hash = coalesce(first_hash, ?), tail_hash = ?, "
@@ -159,7 +159,7 @@ def _small_chunks(batch: RecordBatch) -> int:
 
 
 def _drop_taken(db: apsw.Connection, identity: str) -> None:
-    """Remove what a store from elsewhere told of a session: the agent's own log of it is here now."""
+    """Remove a session that was copied from elsewhere: the agent's own log of it is here now."""
     taken = db.execute(f"select id from sessions where substr(uid, 11) = ? and {UNTRUSTED}", (identity,)).get
     if taken is not None:
         event_rows.delete_events(db, "session_id = ?", (taken,))
@@ -167,24 +167,24 @@ def _drop_taken(db: apsw.Connection, identity: str) -> None:
 
 
 def _write_turns(db: apsw.Connection, session_id: int, batch: RecordBatch) -> dict[str, int]:
-    """Store a batch's turns; gives their ids by uid, under those that their log gives them and those they have here."""
+    """Store a batch's turns; returns their ids by uid, both by the log's uid and by the one here."""
     renamed = claims.renamed(db, session_id, batch) if batch.kind == FILE else {}
     turn_ids = turns.upsert(db, session_id, [claims.renamed_turn(turn, renamed) for turn in batch.turns])
     return turn_ids | {old: turn_ids[new] for old, new in renamed.items() if new in turn_ids}
 
 
 def _is_as_expected(db: apsw.Connection, session_id: int | None, batch: RecordBatch) -> bool:
-    """Whether a session that is read from a log, and that log, are as they were when its reader started."""
+    """Whether a log and its session are unchanged since its reader started."""
     next_seq = db.execute("select next_seq from sessions where id = ?", (session_id,)).get or 1
-    if batch.is_told and next_seq != batch.expected_next_seq:
+    if batch.is_parsed and next_seq != batch.expected_next_seq:
         return False
     if batch.log_id is not None:
         now = db.execute("select read_to, told_to from logs where id = ?", (batch.log_id,)).fetchone()
         if now is None:
             return False
         read_to, told_to = now
-        # Records are told one after the other: nothing is told behind what is not.
-        is_next = told_to is not None if batch.is_kept else told_to is None or not batch.is_told
+        # Records are parsed in order: nothing after a missing one is stored.
+        is_next = told_to is not None if batch.is_kept else told_to is None or not batch.is_parsed
         return is_next and (told_to if batch.is_kept else read_to) == batch.expected_read_to
     taken = db.execute(
         "select 1 from logs where agent = ? and native_id = ? and generation >= ? and kind = 'file'",
@@ -194,7 +194,7 @@ def _is_as_expected(db: apsw.Connection, session_id: int | None, batch: RecordBa
 
 
 def _ours_as_expected(db: apsw.Connection, session_id: int | None, batch: RecordBatch) -> tuple[int | None, str | None]:
-    """The log that a batch of a session of ours goes on, if that is begun, and why the batch is refused."""
+    """Return the log that a batch of a session of ours continues, if there is one, and why the batch is refused."""
     if session_id is None:
         raise SessionNotFound(batch.session_uid)
     run = batch.run
@@ -216,7 +216,7 @@ def _ours_as_expected(db: apsw.Connection, session_id: int | None, batch: Record
 
 
 def _drop_unfinished(db: apsw.Connection, session_id: int, turn_uid: str) -> None:
-    """Remove a turn that was begun and left."""
+    """Remove a turn that was begun and abandoned."""
     turn_id = db.execute("select id from turns where session_id = ? and uid = ?", (session_id, turn_uid)).get
     if turn_id is not None:
         event_rows.delete_events(db, "session_id = ? and turn_id = ?", (session_id, turn_id))
@@ -257,7 +257,7 @@ def _insert_log(db: apsw.Connection, session_id: int, batch: RecordBatch) -> int
 
 
 def _clear_replaced(db: apsw.Connection, session_id: int, log_id: int, batch: RecordBatch) -> None:
-    """Remove the events that this batch tells anew: an unfinished last record's, or another log's of the session."""
+    """Remove the events that this batch replaces: an unfinished last record's, or another log's of the session."""
     if batch.undo_from is not None:
         event_rows.delete_events(
             db, "log_id = ? and session_id = ? and position >= ?", (log_id, session_id, batch.undo_from)
@@ -276,7 +276,7 @@ def insert_events(
     turn_ids: dict[str, int],
     waiting: Waiting,
 ) -> dict[EventKey, int]:
-    """Store events; gives their ids by (seq, part). Their texts are left in ``waiting``."""
+    """Store events; returns their ids by (seq, part). Their texts are added to ``waiting``."""
     if not new:
         return {}
     first_id = event_rows.insert(
@@ -294,12 +294,12 @@ def insert_events(
     return {(e.seq, e.part): first_id + n for n, e in enumerate(new)}
 
 
-def _note_told(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
-    """Note how its records are numbered, and where the reader stands."""
-    logs.insert_runs(db, log_id, batch.runs)
-    if batch.tail_run is not None:
-        logs.insert_run(db, log_id, batch.tail_run)
-    # What an earlier version derived of a log stays to be derived anew when more of the log comes.
+def _note_parsed(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
+    """Store the numbers of its records, and the position of the reader."""
+    logs.insert_seq_ranges(db, log_id, batch.seq_ranges)
+    if batch.tail_seq_range is not None:
+        logs.insert_seq_range(db, log_id, batch.tail_seq_range)
+    # A log derived by an earlier version is still derived again when more of it comes.
     db.execute(
         "update logs set first_hash = ?, parsed_to = ?, tail_seq = ?, state = ?, pending = ?, "
         "derived = min(?, iif(parsed_to = 0, ?, derived)), "
@@ -330,22 +330,22 @@ def _keep_bytes(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
         ),
     )
     if db.execute("select frames from logs where id = ?", (log_id,)).get >= logs.FRAMES_MAX:
-        logs.fold(db, log_id, idle=False)
+        logs.merge_chunks(db, log_id, idle=False)
     if batch.sidecar is not None:
-        keep_beside(db, Beside(log_id=log_id, sidecars=[batch.sidecar]))
+        keep_beside(db, SidecarBatch(log_id=log_id, sidecars=[batch.sidecar]))
     if batch.place is not None:
-        logs.remember_place(db, replace(batch.place, log_id=log_id))
+        logs.remember_stamp(db, replace(batch.place, log_id=log_id))
 
 
 def _update_ours(db: apsw.Connection, session_id: int, batch: RecordBatch, turn_ids: dict[str, int]) -> None:
-    """Bring a session of ours in step with what a run, or the API, added to it."""
+    """Update a session of ours after a run, or the API, added to it."""
     run = batch.run
     if run is not None and run.is_first:
         db.execute(
             "update turns set prefix_chars = ?, prefix_sha256 = ? where id = ?",
             (run.prefix_chars, run.prefix_sha256, turn_ids[run.turn_uid]),
         )
-    # What is said last is what the next prompt follows, whatever was checked out before.
+    # The next prompt follows the last message, whatever was checked out before.
     goes_on = run.is_first if run is not None else bool(batch.events and batch.turns)
     native_id = batch.identity.native_id if run is not None and not run.is_last else ""
     running_id = schema.running_id_column()
@@ -367,14 +367,14 @@ def _update_ours(db: apsw.Connection, session_id: int, batch: RecordBatch, turn_
             (Outcome.CRASHED, runs.LOST, batch.next_seq - 1, batch.last_active, turn_ids[run.turn_uid]),
         )
     if run is not None and run.is_last:
-        claims.settle(db, session_id, run.turn_uid)
+        claims.link_run_to_log(db, session_id, run.turn_uid)
     turns.sum_up(db, session_id)
     if batch.end is not None:
         turns.complete(db, session_id, batch.end.duration_ms, batch.end.cost_usd, batch.end.success)
 
 
 def _note_created(db: apsw.Connection, session_id: int, log_id: int, created_ms: int) -> None:
-    """Note when a session began: with the first record of its first log, or a prompt that was logged behind it.
+    """Store when a session began: with the first record of its first log, or a prompt that was logged after it.
 
     Its uid keeps the time that it was made with.
     """
@@ -396,7 +396,7 @@ def _update_session(db: apsw.Connection, session_id: int, batch: RecordBatch) ->
     if batch.identity.parent_native_id is not None:
         _link_parent(db, session_id, batch)
     if ids.time_of(batch.session_uid):
-        # A log may begin with records that have no time: it is known from the first that has one.
+        # A log may begin with records without a time; the first one with a time counts.
         db.execute(
             "update sessions set uid = ?, created = strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch') "
             "where id = ? and substr(uid, 1, 10) = '0000000000'",
@@ -422,7 +422,7 @@ def _update_session(db: apsw.Connection, session_id: int, batch: RecordBatch) ->
 
 
 def _link_parent(db: apsw.Connection, session_id: int, batch: RecordBatch) -> None:
-    """Note the session that a log says its own comes from. The record that says so may come after the first batch."""
+    """Store the parent session that a log names. The record with it may come after the first batch."""
     parent = ids.session_identity(ids.session_uid(batch.agent, batch.identity.parent_native_id or "", 0))
     db.execute(
         "update sessions set parent_identity = ?1, relation = ?2, "
@@ -433,10 +433,10 @@ def _link_parent(db: apsw.Connection, session_id: int, batch: RecordBatch) -> No
 
 
 def rederive(db: apsw.Connection, batch: RecordBatch, *, events_too: bool) -> None:
-    """Store what a log that was read again says, under the numbers that its records have.
+    """Store the events of a log that was parsed again, under the existing numbers of its records.
 
     What is derived; with ``events_too`` also its events and turns. When more of the log was read since, or all of it is
-    not told yet, it is not marked as derived.
+    not stored yet, it is not marked as derived.
     """
     session_id: int | None = db.execute("select id from sessions where uid = ?", (batch.session_uid,)).get
     if session_id is None:
@@ -465,7 +465,7 @@ def rederive(db: apsw.Connection, batch: RecordBatch, *, events_too: bool) -> No
 
 
 def _index_again(db: apsw.Connection, session_id: int, batch: RecordBatch) -> None:
-    """Put the texts of events that are there into the index anew."""
+    """Index the texts of stored events again."""
     if not batch.events:
         return
     rows: list[Any] = db.execute(
@@ -473,15 +473,15 @@ def _index_again(db: apsw.Connection, session_id: int, batch: RecordBatch) -> No
         (session_id, min(e.seq for e in batch.events), max(e.seq for e in batch.events)),
     ).fetchall()
     event_ids = {(seq, part): event_id for seq, part, event_id in rows}
-    told = [(event_ids[e.seq, e.part], e) for e in batch.events if (e.seq, e.part) in event_ids]
-    db.executemany("delete from search_index where rowid = ?", [(event_id,) for event_id, _ in told])
-    event_rows.index_texts(db, session_id, [(event_id, e.seq, e.scope, e.text) for event_id, e in told if e.scope])
+    indexed = [(event_ids[e.seq, e.part], e) for e in batch.events if (e.seq, e.part) in event_ids]
+    db.executemany("delete from search_index where rowid = ?", [(event_id,) for event_id, _ in indexed])
+    event_rows.index_texts(db, session_id, [(event_id, e.seq, e.scope, e.text) for event_id, e in indexed if e.scope])
 
 
 def _mark_derived(db: apsw.Connection, session_id: int, batch: RecordBatch, *, events_too: bool) -> None:
     told_end = db.execute("select coalesce(told_to, read_to) from logs where id = ?", (batch.log_id,)).get
     if told_end != batch.expected_read_to:
-        # Another process read on meanwhile, and knows more; the next ingest derives the whole again.
+        # Another process has read more meanwhile; the next ingest derives all of it again.
         db.execute("update logs set derived = 0 where id = ?", (batch.log_id,))
         return
     pending = codec.pack_chunk(batch.pending) if batch.pending else None

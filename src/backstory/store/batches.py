@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from backstory.conversation.compact import compact_event
 from backstory.conversation.tree import Point
 from backstory.derive import index_text
-from backstory.derive.facts import Found
+from backstory.derive.facts import DerivedFacts
 from backstory.errors import in_words
 from backstory.model import (
     AssistantText,
@@ -28,11 +28,11 @@ from backstory.model import (
 )
 from backstory.store import codec, logs
 from backstory.store.arrivals import Arrivals
-from backstory.store.logs import FAILED, FILE, OVERSIZE, Chunk, Run, SeenPlace
+from backstory.store.logs import FAILED, FILE, OVERSIZE, Chunk, FileStamp, SeqRange
 from backstory.store.sidecars import Sidecar
 
 
-class NewEvent(Struct, frozen=True):
+class NewEvent(Struct, frozen=True, gc=False, array_like=True):
     """An event on its way into the store: its compact form packed, its text ready for the index."""
 
     seq: int
@@ -84,7 +84,7 @@ class RecordBatch(Struct, kw_only=True):
     relpath: str = ""
     path: str = ""
     modified: int | None = None
-    place: SeenPlace | None = None
+    place: FileStamp | None = None
     project: str | None = None
     root: str | None = None
     cwd: str | None = None
@@ -118,15 +118,15 @@ class RecordBatch(Struct, kw_only=True):
     chunks: list[Chunk] = field(default_factory=list)
     sidecar: Sidecar | None = None
     """What is to be kept beside the log, where that is a run's output; see ``arrivals``."""
-    runs: list[Run] = field(default_factory=list)
+    seq_ranges: list[SeqRange] = field(default_factory=list)
     """The numbers of its records; not of one that may still grow."""
-    tail_run: Run | None = None
+    tail_seq_range: SeqRange | None = None
     """The number of that one, if it is provisional."""
     events: list[NewEvent] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     answers: dict[str, str] = field(default_factory=dict)
     """The last thing said in each turn, by its uid."""
-    found: Found = field(default_factory=Found)
+    found: DerivedFacts = field(default_factory=DerivedFacts)
     facts: SessionFacts = field(default_factory=SessionFacts)
     last_active: int | None = None
     end: Complete | None = None
@@ -135,7 +135,7 @@ class RecordBatch(Struct, kw_only=True):
     """Of a log that is read again: whether all of it is parsed with this."""
     has_reported: bool = False
     """Whether it reports of subagents, whose own logs may not be there."""
-    is_told: bool = True
+    is_parsed: bool = True
     """Whether it is understood; else its bytes alone are kept, to be parsed from the store later."""
     is_kept: bool = False
     """Whether its bytes are in the store already, behind ``told_to``: only what they say is new."""
@@ -152,7 +152,7 @@ class RecordBatch(Struct, kw_only=True):
             relpath=self.relpath, path=self.path, modified=self.modified, log_id=self.log_id,
             expected_read_to=self.expected_read_to, expected_next_seq=self.expected_next_seq, read_to=self.read_to,
             parsed_to=self.expected_read_to, next_seq=self.expected_next_seq, generation=self.generation,
-            first_hash=self.first_hash, tail_hash=self.tail_hash, chunks=self.chunks, is_told=False,
+            first_hash=self.first_hash, tail_hash=self.tail_hash, chunks=self.chunks, is_parsed=False,
         )  # fmt: skip
 
 
@@ -185,7 +185,7 @@ class BatchContent:
 
     def _clear(self) -> None:
         self.events: list[NewEvent] = []
-        self._runs: list[Run] = []
+        self._seq_ranges: list[SeqRange] = []
         self._answers: dict[str, str] = {}
         self._last_active: int | None = None
 
@@ -238,11 +238,11 @@ class BatchContent:
 
     def count(self, start: int, stop: int, seq: int) -> None:
         """Note the number of a record that lies between two places."""
-        if self._runs and self._runs[-1].takes(start, seq):
-            self._runs[-1].records += 1
-            self._runs[-1].stop = stop
+        if self._seq_ranges and self._seq_ranges[-1].takes(start, seq):
+            self._seq_ranges[-1].records += 1
+            self._seq_ranges[-1].stop = stop
         else:
-            self._runs.append(Run(start, stop, seq, 1))
+            self._seq_ranges.append(SeqRange(start, stop, seq, 1))
 
     def pending(self) -> bytes | None:
         """The calls that wait for their results by now."""
@@ -250,7 +250,7 @@ class BatchContent:
 
     def move_to(self, batch: RecordBatch, cwd: str | None) -> RecordBatch:
         """Give a batch what was gathered since the last one."""
-        batch.events, batch.runs, batch.answers = self.events, self._runs, self._answers
+        batch.events, batch.seq_ranges, batch.answers = self.events, self._seq_ranges, self._answers
         batch.last_active, batch.found = self._last_active, self._deriver.cut(cwd)
         self._clear()
         return batch

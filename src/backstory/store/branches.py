@@ -53,7 +53,7 @@ class Named(Struct, frozen=True, kw_only=True):
     seq: int | None
 
 
-class Place(Struct, frozen=True):
+class TreePosition(Struct, frozen=True):
     """Where a record is in the tree. ``asked`` differs where it lay between a tool's call and its result."""
 
     point: Point
@@ -75,7 +75,7 @@ def of_session(db: apsw.Connection, session_id: int, *, removed: bool = False, p
 
 def _is_kept(db: apsw.Connection, session_id: int, turn: TreeTurn) -> bool:
     """Whether a removed turn has not been pruned."""
-    return bool(turn.prompt) or _is_told(db, session_id, turn.first_seq - 1, turn.last_seq)
+    return bool(turn.prompt) or _has_content_after(db, session_id, turn.first_seq - 1, turn.last_seq)
 
 
 def _at_ends(db: apsw.Connection, session_id: int, found: list[TreeTurn], last: dict[str, int]) -> list[TreeTurn]:
@@ -86,14 +86,14 @@ def _at_ends(db: apsw.Connection, session_id: int, found: list[TreeTurn], last: 
     turns: list[TreeTurn] = []
     for turn in found:
         seq, end = turn.parent_seq, last.get(turn.parent_uid or "")
-        if seq is not None and end is not None and seq < end and not _is_told(db, session_id, seq, end):
+        if seq is not None and end is not None and seq < end and not _has_content_after(db, session_id, seq, end):
             turns.append(replace(turn, parent_seq=end))
         else:
             turns.append(turn)
     return turns
 
 
-def _is_told(db: apsw.Connection, session_id: int, after: int, last: int) -> bool:
+def _has_content_after(db: apsw.Connection, session_id: int, after: int, last: int) -> bool:
     return bool(
         db.execute(
             "select exists (select 1 from events where session_id = ? and seq > ? and seq <= ? "
@@ -122,7 +122,7 @@ def leaf(db: apsw.Connection, session_id: int) -> Point | None:
     if row is None:
         return None
     uid, last, seq = row[:3]
-    is_inside = seq is not None and seq < last and _is_told(db, session_id, seq, last)
+    is_inside = seq is not None and seq < last and _has_content_after(db, session_id, seq, last)
     return Point(uid, seq if is_inside else last)
 
 
@@ -142,7 +142,7 @@ def length(db: apsw.Connection, session_id: int, to: Point | None) -> int:
     return len(walked)
 
 
-def place(db: apsw.Connection, session_id: int, seq: int) -> Place:
+def place(db: apsw.Connection, session_id: int, seq: int) -> TreePosition:
     """Where a record is; between a tool's call and its result that is before the call.
 
     Raises RecordNotFound, BranchRemoved.
@@ -166,8 +166,8 @@ def place(db: apsw.Connection, session_id: int, seq: int) -> Place:
         raise errors.BranchRemoved(seq)
     if seq >= last and outcome is not None:
         # Behind the end of a turn no call is open any more.
-        return Place(Point(uid, last), seq)
-    return Place(Point(uid, max(_before_open_calls(db, session_id, turn_id, first, seq), first)), seq)
+        return TreePosition(Point(uid, last), seq)
+    return TreePosition(Point(uid, max(_before_open_calls(db, session_id, turn_id, first, seq), first)), seq)
 
 
 def _before_open_calls(db: apsw.Connection, session_id: int, turn_id: int, first: int, seq: int) -> int:
@@ -236,7 +236,7 @@ def _end_of(db: apsw.Connection, session_id: int, point: Point) -> tuple[int, bo
             (session_id, point.uid),
         ).get
     )
-    return (last if _is_told(db, session_id, point.seq, last) else point.seq), follows
+    return (last if _has_content_after(db, session_id, point.seq, last) else point.seq), follows
 
 
 def unname_branch(db: apsw.Connection, session_id: int, name: str) -> None:
@@ -277,7 +277,7 @@ def _is_at_tip(db: apsw.Connection, session_id: int, tip: object, parent_seq: in
     if tip_seq is not None:
         return tip_seq == parent_seq
     last = db.execute("select last_seq from turns where session_id = ? and uid = ?", (session_id, tip)).get
-    return last is not None and not _is_told(db, session_id, parent_seq, int(last))
+    return last is not None and not _has_content_after(db, session_id, parent_seq, int(last))
 
 
 # removing ---------------------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ from backstory.store import (
     derived_tables,
     erasing,
     events,
-    retelling,
+    rederiving,
 )
-from backstory.store.branches import Named, Place, TreeTurn
+from backstory.store.branches import Named, TreePosition, TreeTurn
 from backstory.store.database import id_of
 from backstory.store.maintenance import Maintenance
 from backstory.store.plan import TURN, about_branch
@@ -42,7 +42,7 @@ class Branching(Maintenance):
 
     def rewound(self, session: Session | int) -> frozenset[str]:
         """The uids of the turns that a rewind, or another branch, left behind."""
-        return self._read(lambda db: retelling.rewound(db, id_of(session)))
+        return self._read(lambda db: rederiving.rewound(db, id_of(session)))
 
     def leaf(self, session: Session | int) -> Point | None:
         """The record that the next prompt follows; None in a session without turns."""
@@ -52,7 +52,7 @@ class Branching(Maintenance):
         """How many turns lead to a record; None: to where the session goes on."""
         return self._read(lambda db: branches.length(db, id_of(session), to or branches.leaf(db, id_of(session))))
 
-    def place(self, session: Session | int, seq: int) -> Place:
+    def place(self, session: Session | int, seq: int) -> TreePosition:
         """Where the record @``seq`` is in the tree; raises RecordNotFound, BranchRemoved."""
         return self._read(lambda db: branches.place(db, id_of(session), seq))
 

@@ -1,4 +1,4 @@
-"""Runs of ours and the agent's own log of them: one conversation, told twice. Never commits.
+"""Runs of ours and the agent's own log of them: one conversation, recorded twice. Never commits.
 
 A run knows the agent's id of its session. The log with that id is kept as a session like any other, but its first
 turn *is* the run's, under the run's uid, whichever of the two came first. A log that holds nothing else is not shown
@@ -44,7 +44,7 @@ MAY_HAVE_RUNS = "(s.owner is null and exists (select 1 from turns where native_i
 
 
 def all_claimed(db: apsw.Connection) -> list[int]:
-    """The sessions that are not shown, because the runs that they tell of are; see CLAIMED."""
+    """The sessions that are hidden, because their runs are shown; see CLAIMED."""
     if not db.execute("select exists (select 1 from sessions where owner is not null)").get:
         return []
     return [int(str(found)) for (found,) in db.execute(f"select s.id from sessions s where {CLAIMED}")]
@@ -105,7 +105,7 @@ def logs_of(db: apsw.Connection, session_id: int) -> list[int]:
 
 
 def forget_logs(db: apsw.Connection, session_id: int, at: int) -> None:
-    """Have the agents' own logs of a session's runs never read again: the person removed what they tell."""
+    """Never read the agents' own logs of a session's runs again: the person removed their content."""
     runs: list[Any] = db.execute(
         "select r.agent, r.native_id from turns r join sessions o on o.id = r.session_id "
         "where r.session_id = ? and o.owner is not null and r.native_id <> '' and exists ("
@@ -120,8 +120,8 @@ def forget_logs(db: apsw.Connection, session_id: int, at: int) -> None:
     )
 
 
-def settle(db: apsw.Connection, session_id: int, turn_uid: str) -> None:
-    """Give the agent's own log of a run, if it was read before, the run's turn as its first."""
+def link_run_to_log(db: apsw.Connection, session_id: int, turn_uid: str) -> None:
+    """Set the run's turn as the first of the agent's own log, if that was read before."""
     found: Any = db.execute(
         "select r.agent, r.native_id, s.id from turns r join sessions s on s.native_id = r.native_id "
         "and s.owner is null where r.session_id = ? and r.uid = ? and r.native_id <> '' "
@@ -202,7 +202,7 @@ def _claimed_first(db: apsw.Connection, session_id: int, batch: RecordBatch) -> 
 
 
 def _rename(db: apsw.Connection, old: str, new: str) -> None:
-    """Give a turn another uid, wherever it is."""
+    """Change the uid of a turn, wherever it is."""
     where = [int(str(found)) for (found,) in db.execute("select session_id from turns where uid = ?", (old,))]
     db.execute("update turns set uid = ? where uid = ?", (new, old))
     for session_id in where:

@@ -17,12 +17,18 @@ import zstandard
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-CHUNK_BYTES = 1024 * 1024
+CHUNK_BYTES = 4 * 1024 * 1024
+"""So much of a log is packed into one frame: a record that recurs is then mostly found in it."""
+PIECE_BYTES = 1024 * 1024
+"""A larger event is packed in pieces of this size."""
 UNPACKED_BYTES_MAX = 256 * 1024 * 1024
 """No frame of ours holds more; one that says so is not unpacked. What a run or the API keeps at once is one frame."""
 CHUNK_LEVEL = 3
-PACKED_BYTES = 4 * 1024 * 1024
-"""So large are the chunks of logs that have not changed for long; they are packed harder, too."""
+CHUNK_WINDOW_LOG = CHUNK_BYTES.bit_length() - 1
+LEVEL_WINDOW_BYTES = 2 * 1024 * 1024
+"""So far back the level looks by itself; in a larger chunk the window spans all of it."""
+PACKED_BYTES = CHUNK_BYTES
+"""So large are the chunks of logs that have not changed for long, which are packed harder."""
 PACKED_LEVEL = 12
 EVENT_LEVEL = 3
 DICTIONARY_FILE = Path(__file__).with_name("events.zdict")
@@ -51,7 +57,7 @@ def text_digest(data: bytes) -> str:
 
 def pack_chunk(data: bytes) -> bytes:
     """A chunk's bytes as one zstd frame."""
-    return _chunk_compressor().compress(data)
+    return _chunk_compressor(is_large=len(data) > LEVEL_WINDOW_BYTES).compress(data)
 
 
 def pack_hard(data: bytes) -> bytes:
@@ -155,14 +161,14 @@ class EventCodec:
 
     def pack(self, data: bytes) -> bytes:
         """One event as a small zstd frame."""
-        if len(data) > CHUNK_BYTES:
+        if len(data) > PIECE_BYTES:
             return self._packed_by_pieces(data)
         return self._compress(data)
 
     def _packed_by_pieces(self, data: bytes) -> bytes:
         """The same of a large one: at once it would take as much memory again as it has bytes."""
         packing = self._compressor.compressobj(size=len(data))
-        pieces = (data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES))
+        pieces = (data[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES))
         packed = [packing.compress(piece) for piece in pieces]
         return b"".join((*packed, packing.flush()))
 
@@ -218,8 +224,12 @@ def unpack_foreign(frame: bytes) -> bytes:
 
 
 @cache
-def _chunk_compressor() -> zstandard.ZstdCompressor:
-    return zstandard.ZstdCompressor(level=CHUNK_LEVEL)
+def _chunk_compressor(*, is_large: bool) -> zstandard.ZstdCompressor:
+    if not is_large:
+        # It fits its tables to what it is given; with parameters of ours it does not, and a small chunk costs more.
+        return zstandard.ZstdCompressor(level=CHUNK_LEVEL)
+    parameters = zstandard.ZstdCompressionParameters.from_level(CHUNK_LEVEL, window_log=CHUNK_WINDOW_LOG)
+    return zstandard.ZstdCompressor(compression_params=parameters)
 
 
 @cache

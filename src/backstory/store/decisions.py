@@ -1,7 +1,7 @@
-"""What people decided about a session, with the times: read as values, and written as another store has it.
+"""People's decisions about a session with their times: read as values, and written to match another store.
 
-Names and removals stand in the tables of sessions, branches and turns; ``meta`` holds when each was decided, so that an
-older copy does not undo a later decision. Functions never commit.
+Names and removals are in the tables of sessions, branches and turns; ``meta`` has the time of each decision, so that an
+older copy does not undo a later one. Functions never commit.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     import apsw
 
 DECIDED = "decided "
-"""In meta, before a session's uid: when what was decided about it, ms, as JSON."""
+"""The prefix of a key in meta, before a session's uid: the times of its decisions in ms, as JSON."""
 ALL = "1"
 
 
 def note(db: apsw.Connection, session_id: int, abouts: Iterable[str], now: int) -> None:
-    """Note that these things about a session were decided now: always later than what was decided before."""
+    """Record decisions about a session, always with a later time than the ones before."""
     uid = str(db.execute("select uid from sessions where id = ?", (session_id,)).get)
     at = _times(db, uid)
     _set_times(db, uid, at | {about: max(now, at.get(about, 0) + 1) for about in abouts})
 
 
 def forget(db: apsw.Connection, uid: str) -> None:
-    """Drop the times of what was decided about a session that is removed."""
+    """Remove the times of the decisions about a removed session."""
     db.execute("delete from meta where key = ?", (DECIDED + uid,))
 
 
@@ -56,7 +56,7 @@ def _set_times(db: apsw.Connection, uid: str, at: Mapping[str, int]) -> None:
 
 
 def store_state(db: apsw.Connection, uids: Collection[str] | None = None) -> StoreState:
-    """A store as a plan needs it: of all sessions, or of these."""
+    """Return the state of a store for a plan: of all sessions, or of these."""
     removed: list[Any] = db.execute("select uid, at from forgotten").fetchall()
     return StoreState(
         store_id=str(db.execute("select value from meta where key = 'store_id'").get),
@@ -68,7 +68,7 @@ def store_state(db: apsw.Connection, uids: Collection[str] | None = None) -> Sto
 def session_states(
     db: apsw.Connection, source: str = "main", *, uids: Collection[str] | None = None
 ) -> dict[str, SessionState]:
-    """Sessions of a store as a plan needs them, by uid."""
+    """Return the states of sessions for a plan, by uid."""
     wanted, bound = (ALL, ()) if uids is None else ("s.uid in (select value from json_each(?))", (_as_json(uids),))
     rows: list[Any] = db.execute(
         "select s.id, s.uid, s.owner, s.owner is null and s.elsewhere is not null, s.name, s.leaf_uid, s.leaf_seq, "
@@ -80,8 +80,8 @@ def session_states(
     of_turns, of_branches = _turns(db, source, wanted, bound), _branches(db, source, wanted, bound)
     found = dict[str, SessionState]()
     for session_id, uid, owner, is_borrowed, name, leaf_uid, leaf_seq, times, *content in rows:
-        told = of_turns.get(session_id, [])
-        removed = {turn: ms for turn, _, ms, _, _ in told if ms is not None}
+        rows_of_turns = of_turns.get(session_id, [])
+        removed = {turn: ms for turn, _, ms, _, _ in rows_of_turns if ms is not None}
         values: dict[str, Value] = {NAME: name, **of_branches.get(session_id, {})}
         values |= {f"{TURN}{turn}": ms for turn, ms in removed.items()}
         found[uid] = SessionState(
@@ -90,16 +90,16 @@ def session_states(
             is_borrowed=bool(is_borrowed),
             content=tuple(content),
             decided=Decisions(values=values, at=_parsed(times), leaf=(leaf_uid, leaf_seq)),
-            turns=frozenset(turn for turn, *_ in told),
-            finished=frozenset(turn for turn, has_ended, ms, _, _ in told if has_ended and ms is None),
-            pruned={turn: removed[turn] for turn, _, _, is_pruned, _ in told if is_pruned},
-            last_started=max((started or 0 for *_, started in told), default=0),
+            turns=frozenset(turn for turn, *_ in rows_of_turns),
+            finished=frozenset(turn for turn, has_ended, ms, _, _ in rows_of_turns if has_ended and ms is None),
+            pruned={turn: removed[turn] for turn, _, _, is_pruned, _ in rows_of_turns if is_pruned},
+            last_started=max((started or 0 for *_, started in rows_of_turns), default=0),
         )
     return found
 
 
 def _turns(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, ...]) -> dict[int, list[tuple[Any, ...]]]:
-    """Of each turn: uid, whether it ended, when it was removed, whether it was pruned, when it began."""
+    """For each turn: uid, whether it ended, when it was removed, whether it was pruned, when it began."""
     rows: list[Any] = db.execute(
         "select t.session_id, t.uid, t.outcome is not null, t.removed, t.removed is not null and t.prompt = '' "
         f"and not exists (select 1 from {source}.events e where e.session_id = t.session_id "
@@ -108,8 +108,8 @@ def _turns(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, ...]
         bound,
     ).fetchall()
     found: dict[int, list[tuple[Any, ...]]] = {}
-    for session_id, *told in rows:
-        found.setdefault(session_id, []).append(tuple(told))
+    for session_id, *row in rows:
+        found.setdefault(session_id, []).append(tuple(row))
     return found
 
 
@@ -126,17 +126,17 @@ def _branches(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, .
 
 
 def write_step(db: apsw.Connection, step: Decide) -> None:
-    """Write the decisions of a plan, unless others were made here since it was made."""
+    """Write the decisions of a plan, unless there are newer ones here."""
     current = session_states(db, uids=[step.uid]).get(step.uid)
     if current is None or current.decided.at != step.before.at:
         return
-    # Where a session continues may have changed since, and only its owner says so.
+    # The leaf may have changed since; only its owner decides it.
     is_same = step.decided.leaf == step.before.leaf
     write(db, step.uid, replace(step.decided, leaf=current.decided.leaf) if is_same else step.decided, step.known)
 
 
 def write(db: apsw.Connection, uid: str, decided: Decisions, known: Collection[str]) -> None:
-    """Have a session's decisions be these. ``known``: the turns of the store where they were made."""
+    """Replace a session's decisions. ``known``: the turns of the store where they were made."""
     session_id = int(db.execute("select id from sessions where uid = ?", (uid,)).get)
     name = decided.values.get(NAME, "")
     db.execute(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.derive.facts import Found, FoundCheckpoint, FoundResult, FoundTouch
+    from backstory.derive.facts import DerivedFacts, FoundCheckpoint, FoundResult, FoundTouch
     from backstory.model import FoundRef
 
 VERSION = 10
@@ -34,7 +34,7 @@ _TITLE = lazy_regex(r"<checkpoint_title>(.*?)</checkpoint_title>", re.DOTALL)
 def write(
     db: apsw.Connection,
     session_id: int,
-    found: Found,
+    found: DerivedFacts,
     turn_ids: dict[str, int],
     event_ids: Mapping[tuple[int, int], int] | None = None,
 ) -> None:

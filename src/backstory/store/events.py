@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from backstory.conversation.context import TurnWithEvents, chars_at_least
 from backstory.conversation.tree import Point
-from backstory.derive.facts import Found
+from backstory.derive.facts import DerivedFacts
 from backstory.model import (
     At,
     Complete,
@@ -255,7 +255,7 @@ def _up_to_ends(new: Sequence[Event]) -> Iterator[Sequence[Event]]:
         yield new[start:]
 
 
-def refs_kept(db: apsw.Connection, session_id: int) -> tuple[int, Found, dict[str, int]]:
+def refs_kept(db: apsw.Connection, session_id: int) -> tuple[int, DerivedFacts, dict[str, int]]:
     """What the events of a session name in turns that are not removed, with its next number and the ids of turns."""
     from backstory.derive.deriver import Deriver
 
@@ -271,7 +271,7 @@ def refs_kept(db: apsw.Connection, session_id: int) -> tuple[int, Found, dict[st
                 uid = uids.get(each.turn_id) if each.turn_id is not None else None
                 deriver.take(each.event, At(each.seq, each.part, uid, each.at), None)
         after = (window[-1].seq, window[-1].part)
-    return next_seq, Found(refs=deriver.cut(None).refs), {uid: id for id, uid in uids.items()}
+    return next_seq, DerivedFacts(refs=deriver.cut(None).refs), {uid: id for id, uid in uids.items()}
 
 
 def _unpacked(db: apsw.Connection, rows: list[tuple[object, ...]]) -> list[StoredEvent]:

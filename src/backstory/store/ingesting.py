@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from backstory import errors, ids
 from backstory.store import (
     connection,
     logs,
-    retelling,
+    rederiving,
     run_facts,
     runs,
     sessions,
@@ -17,13 +18,13 @@ from backstory.store import (
     titles,
 )
 from backstory.store.database import checked, id_of
-from backstory.store.logs import Log, Run, SeenPlace
+from backstory.store.logs import FileStamp, Log, SeqRange
 from backstory.store.reading import Reading
 from backstory.store.run_facts import Unmatched
 from backstory.store.runs import RunStart
-from backstory.store.segments import BULK_CRISIS_MERGE, merge_whole, reset_index, set_index
+from backstory.store.segments import BULK_CRISIS_MERGE, is_scattered, merge_whole, reset_index, set_index
 from backstory.store.sessions import Session
-from backstory.store.sidecars import Beside, Kept, Mark, Sidecar
+from backstory.store.sidecars import Mark, Sidecar, SidecarBatch, StoredSidecar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,10 @@ WAL_PAGES = 1_000
 
 class Ingesting(Reading):
     """The methods of a store that ingest uses."""
+
+    @cached_property
+    def _chunks(self) -> logs.UnpackedChunks:
+        return logs.UnpackedChunks()
 
     def run_start(self, session_uid: str, turn_uid: str) -> RunStart:
         """Where a run begins in its session as it is now; raises SessionNotFound."""
@@ -55,9 +60,9 @@ class Ingesting(Reading):
         """Take away those of sessions of which no run will be stored any more."""
         self._change(lambda db: runs.drop_native_ids(db, gone))
 
-    def places(self) -> dict[str, SeenPlace]:
+    def file_stamps(self) -> dict[str, FileStamp]:
         """Every file that was looked at, by path, as it was then."""
-        return self._read_if_begun(logs.places, {})
+        return self._read_if_begun(logs.file_stamps, {})
 
     def log(self, log_id: int) -> Log | None:
         """One log."""
@@ -85,7 +90,9 @@ class Ingesting(Reading):
 
     def read_log(self, log_id: int, start: int, length: int, *, checked: bool = True) -> bytes:
         """Bytes of a log, checked unless it is only to look at them, which is quicker; raises StoreDamaged."""
-        return self._read(lambda db: logs.read(db, log_id, start, length, checked=checked))
+        if not checked:
+            return self._read(lambda db: logs.look_at(db, log_id, start, length))
+        return self._read(lambda db: logs.read(db, log_id, start, length, self._chunks))
 
     def stream_log(self, log_id: int) -> Iterator[bytes]:
         """All bytes of a log, a chunk at a time, checked; raises StoreDamaged."""
@@ -102,7 +109,7 @@ class Ingesting(Reading):
         """Size and mtime (ns) of every sidecar when it was last read, by its log's id and its name."""
         return self._read_if_begun(sidecars.marks, {})
 
-    def sidecars(self, log_id: int) -> list[Kept]:
+    def sidecars(self, log_id: int) -> list[StoredSidecar]:
         """The small files that an agent keeps beside a log."""
         return self._read(lambda db: sidecars.of_log(db, log_id))
 
@@ -114,7 +121,7 @@ class Ingesting(Reading):
         """The id of a sidecar of this log, or of the session that its session helps, whose name ends so."""
         return self._read(lambda db: sidecars.ending_in(db, log_id, ending))
 
-    def keep_sidecars(self, pieces: Sequence[Beside]) -> None:
+    def keep_sidecars(self, pieces: Sequence[SidecarBatch]) -> None:
         """Keep sidecars of several logs as they are now, and what they say."""
 
         def write_all(db: apsw.Connection) -> None:
@@ -136,19 +143,19 @@ class Ingesting(Reading):
         """(start, length, sha256) of each chunk of a log."""
         return self._read(lambda db: logs.chunk_marks(db, log_id))
 
-    def runs(self, log_id: int) -> list[Run]:
+    def seq_ranges(self, log_id: int) -> list[SeqRange]:
         """The numbers of a log's records, in the order of their places."""
-        return self._read(lambda db: logs.runs(db, log_id))
+        return self._read(lambda db: logs.seq_ranges(db, log_id))
 
     def mark_stale(self, log_id: int) -> None:
         """Have what a log says derived again by the next ingest."""
         self._write(lambda db: db.execute("update logs set derived = 0 where id = ?", (log_id,)))
 
-    def untold_logs(self) -> list[Log]:
+    def unparsed_logs(self) -> list[Log]:
         """The logs of which something is kept as bytes only, because storing what it says failed."""
-        return self._read_if_begun(logs.untold, [])
+        return self._read_if_begun(logs.unparsed, [])
 
-    def remember_places(self, places: Iterable[SeenPlace], moved: Iterable[tuple[int, str, str]] = ()) -> None:
+    def remember_stamps(self, places: Iterable[FileStamp], moved: Iterable[tuple[int, str, str]] = ()) -> None:
         """Note files as they are now, so that they need not be opened again.
 
         ``moved``: (log id, path, path below the agent's own folder) of logs that lie elsewhere now.
@@ -156,7 +163,7 @@ class Ingesting(Reading):
 
         def remember(db: apsw.Connection) -> None:
             for place in places:
-                logs.remember_place(db, place)
+                logs.remember_stamp(db, place)
             for log_id, path, relpath in moved:
                 db.execute("update logs set path = ?, relpath = ? where id = ?", (path, relpath, log_id))
 
@@ -169,14 +176,14 @@ class Ingesting(Reading):
     def drop_logs(self, log_ids: Sequence[int], *, in_favour_of: int) -> None:
         """Remove logs whose every record another log of the session holds too."""
 
-        self._write(lambda db: retelling.drop_logs(db, log_ids, in_favour_of))
+        self._write(lambda db: rederiving.drop_logs(db, log_ids, in_favour_of))
 
     def drop_reported(self, log_ids: Sequence[int]) -> None:
         """Remove logs that were made of what other logs report, with all that they say: the session is read anew."""
 
         def drop(db: apsw.Connection) -> None:
             for log_id in log_ids:
-                retelling.drop_reported(db, log_id)
+                rederiving.drop_reported(db, log_id)
 
         self._write(drop)
 
@@ -187,15 +194,15 @@ class Ingesting(Reading):
             old, new = logs.get(db, log_id), logs.get(db, understood)
             if old is None or new is None or new.read_to < old.read_to:
                 return False
-            retelling.drop_logs(db, [log_id], understood)
+            rederiving.drop_logs(db, [log_id], understood)
             sessions.drop_read(db, understood)
             return True
 
         return self._write(replace)
 
-    def mark_gone(self, log_ids: list[int], now: int) -> int:
+    def mark_missing(self, log_ids: list[int], now: int) -> int:
         """Note which logs' files are gone; gives how many sessions have none left."""
-        return self._change(lambda db: retelling.mark_gone(db, log_ids, now))
+        return self._change(lambda db: rederiving.mark_missing(db, log_ids, now))
 
     def run_folder(self, log_id: int) -> str | None:
         """The folder that the run whose stream a log is was in."""
@@ -216,7 +223,7 @@ class Ingesting(Reading):
         try:
             yield
             if self._read_if_begun(titles.are_due, otherwise=False):
-                self._change(titles.settle)
+                self._change(titles.assign)
             if is_bulk:
                 self.end_bulk()
         except BaseException:
@@ -232,8 +239,9 @@ class Ingesting(Reading):
         self._writing_connection().wal_autocheckpoint(BULK_WAL_PAGES)
 
     def end_bulk(self) -> None:
-        """Merge the index into one piece, a step at a time, and give its settings and the free pages back."""
-        self._merge_index()
+        """Give the index its settings back, and the free pages; an index in many segments is merged first."""
+        if self._read(is_scattered):
+            self._merge_index()
         self._leave_bulk()
         self._give_pages_back()
 

@@ -21,8 +21,10 @@ COPY = "copy "
 OVERSIZE = "line over 64 MB"
 FAILED = "failed at"
 """The type of a record that its adapter, or what is made of its events, failed at."""
+UNPACKED_CHUNKS = 2
+"""So many unpacked chunks are kept: a record may begin in one and end in the next."""
 FRAMES_MAX = 64
-"""So many small chunks may gather before they are folded."""
+"""So many small chunks may gather before they are merged."""
 PACKED = -1
 """In place of their number: all chunks are packed as small as they can be."""
 SALVAGED_MAX = 10_000_000
@@ -63,7 +65,7 @@ class Log(Struct, frozen=True):
         return self.read_to if self.told_to is None else self.told_to
 
 
-class SeenPlace(Struct, frozen=True, kw_only=True):
+class FileStamp(Struct, frozen=True, kw_only=True):
     """A file as it was when last looked at. ``log_id`` is None when it gave nothing, for ``reason``.
 
     ``ctime_ns`` is None where it was not noted, as by earlier versions.
@@ -80,7 +82,7 @@ class SeenPlace(Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class Chunk(Struct, frozen=True):
+class Chunk(Struct, frozen=True, gc=False, array_like=True):
     """Bytes of a log, packed."""
 
     start: int
@@ -89,7 +91,7 @@ class Chunk(Struct, frozen=True):
     frame: bytes
 
 
-class Run(Struct):
+class SeqRange(Struct):
     """Records with consecutive numbers, from byte ``start`` to ``stop`` of their log."""
 
     start: int
@@ -141,7 +143,7 @@ def pending(db: apsw.Connection, log_id: int) -> bytes | None:
     return codec.unpack_text(kept) if kept else None
 
 
-def untold(db: apsw.Connection) -> list[Log]:
+def unparsed(db: apsw.Connection) -> list[Log]:
     """The logs of which something is kept as bytes only: it could not be stored what that says."""
     rows = db.execute(f"select {_LOG_COLUMNS} from logs where told_to is not null order by id")
     return [_log(row) for row in rows]
@@ -198,16 +200,16 @@ def _newest(db: apsw.Connection) -> int:
     return min(newest, SALVAGED_MAX)
 
 
-def places(db: apsw.Connection) -> dict[str, SeenPlace]:
+def file_stamps(db: apsw.Connection) -> dict[str, FileStamp]:
     """Every file that was looked at, by path."""
-    rows: Any = db.execute(f"select {', '.join(SeenPlace.__struct_fields__)} from log_places")
-    return {row[0]: SeenPlace(**dict(zip(SeenPlace.__struct_fields__, row, strict=True))) for row in rows}
+    rows: Any = db.execute(f"select {', '.join(FileStamp.__struct_fields__)} from log_places")
+    return {row[0]: FileStamp(**dict(zip(FileStamp.__struct_fields__, row, strict=True))) for row in rows}
 
 
-def remember_place(db: apsw.Connection, place: SeenPlace) -> None:
+def remember_stamp(db: apsw.Connection, place: FileStamp) -> None:
     """Note how a file was found, so that it need not be opened again while it stays so."""
     db.execute(
-        f"insert into log_places({', '.join(SeenPlace.__struct_fields__)}) "
+        f"insert into log_places({', '.join(FileStamp.__struct_fields__)}) "
         "values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(path) do update set agent = excluded.agent, "
         "log_id = excluded.log_id, device = excluded.device, inode = excluded.inode, size = excluded.size, "
         "mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns, reason = excluded.reason",
@@ -231,7 +233,7 @@ def insert_chunks(db: apsw.Connection, log_id: int, chunks: list[Chunk]) -> None
     )
 
 
-def insert_runs(db: apsw.Connection, log_id: int, runs: list[Run]) -> None:
+def insert_seq_ranges(db: apsw.Connection, log_id: int, runs: list[SeqRange]) -> None:
     """Store the numbers of a log's next records; a run that goes on from the last one lengthens it."""
     for run in runs:
         db.execute(
@@ -240,10 +242,10 @@ def insert_runs(db: apsw.Connection, log_id: int, runs: list[Run]) -> None:
             (run.stop, run.records, log_id, run.start, run.first_seq),
         )
         if not db.changes():
-            insert_run(db, log_id, run)
+            insert_seq_range(db, log_id, run)
 
 
-def insert_run(db: apsw.Connection, log_id: int, run: Run) -> None:
+def insert_seq_range(db: apsw.Connection, log_id: int, run: SeqRange) -> None:
     """Store numbers as a run of their own, as that of a last record that may still grow: it can be taken back."""
     db.execute(
         "insert into numbers(log_id, start, stop, first_seq, records) values (?, ?, ?, ?, ?)",
@@ -251,26 +253,50 @@ def insert_run(db: apsw.Connection, log_id: int, run: Run) -> None:
     )
 
 
-def runs(db: apsw.Connection, log_id: int) -> list[Run]:
+def seq_ranges(db: apsw.Connection, log_id: int) -> list[SeqRange]:
     """The numbers of a log's records, in the order of their places."""
     rows: list[tuple[Any, ...]] = db.execute(
         "select start, stop, first_seq, records from numbers where log_id = ? order by start", (log_id,)
     ).fetchall()
-    return [Run(*row) for row in rows]
+    return [SeqRange(*row) for row in rows]
 
 
-def read(db: apsw.Connection, log_id: int, start: int, length: int, *, checked: bool = True) -> bytes:
-    """The bytes of a log from ``start`` on, ``length`` of them or as many as there are; raises CodecError.
+class UnpackedChunks:
+    """The chunks that were unpacked last, so that reading record after record unpacks each of them once."""
 
-    Without ``checked`` no more is unpacked than that, so that no checksum can show whether it is what was stored.
-    """
-    end = start + length
-    pieces = []
-    for at, size, digest, frame in _chunks_between(db, log_id, start, end):
-        wanted = min(end - at, size)
-        data = codec.unpack_chunk(frame, size, digest) if checked else codec.unpack_beginning(frame, wanted)
-        pieces.append(data[max(start - at, 0) : end - at])
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, int, bytes], bytes] = {}
+
+    def bytes_of(self, db: apsw.Connection, log_id: int, mark: Mark) -> bytes:
+        """The bytes of a chunk; raises CodecError."""
+        at, size, digest = mark
+        key = log_id, at, digest
+        data = self._kept.pop(key, None)
+        if data is None:
+            data = codec.unpack_chunk(_frame(db, log_id, at), size, digest)
+        self._kept[key] = data
+        while len(self._kept) > UNPACKED_CHUNKS:
+            del self._kept[next(iter(self._kept))]
+        return data
+
+
+def read(db: apsw.Connection, log_id: int, start: int, length: int, unpacked: UnpackedChunks | None = None) -> bytes:
+    """The bytes of a log from ``start`` on, ``length`` of them or as many as there are; raises CodecError."""
+    end, unpacked = start + length, unpacked or UnpackedChunks()
+    pieces = [
+        unpacked.bytes_of(db, log_id, mark)[max(start - mark[0], 0) : end - mark[0]]
+        for mark in _chunks_between(db, log_id, start, end)
+    ]
     return b"".join(pieces)
+
+
+def look_at(db: apsw.Connection, log_id: int, start: int, length: int) -> bytes:
+    """The same, unpacking no more than that: no checksum says that it is what was stored."""
+    end = start + length
+    return b"".join(
+        codec.unpack_beginning(_frame(db, log_id, at), min(end - at, size))[max(start - at, 0) :]
+        for at, size, _ in _chunks_between(db, log_id, start, end)
+    )
 
 
 def stream(db: apsw.Connection, log_id: int) -> Iterator[bytes]:
@@ -295,11 +321,11 @@ def chunk_marks(db: apsw.Connection, log_id: int) -> list[Mark]:
     return [(start, length, digest) for start, length, digest in rows]
 
 
-def fold(db: apsw.Connection, log_id: int, *, idle: bool) -> None:
+def merge_chunks(db: apsw.Connection, log_id: int, *, idle: bool) -> None:
     """Join small chunks of a log into larger ones.
 
     While a log grows, only neighbours of like size are joined, so that a byte is rewritten a handful of
-    times however many appends there are; an idle log is folded into chunks as large as they come.
+    times however many appends there are; an idle log is merged into chunks as large as they come.
     """
     marks = chunk_marks(db, log_id)
     while marks:
@@ -356,9 +382,14 @@ def _join(db: apsw.Connection, log_id: int, joined: list[Mark]) -> None:
     insert_chunks(db, log_id, [pack(start, data)])
 
 
-def _chunks_between(db: apsw.Connection, log_id: int, start: int, end: int) -> list[tuple[int, int, bytes, bytes]]:
-    rows: list[tuple[int, int, bytes, bytes]] = db.execute(
-        "select start, length, sha256, data from chunks where log_id = ?1 and start < ?3 and start >= "
+def _frame(db: apsw.Connection, log_id: int, at: int) -> bytes:
+    frame: bytes = db.execute("select data from chunks where log_id = ? and start = ?", (log_id, at)).get
+    return frame
+
+
+def _chunks_between(db: apsw.Connection, log_id: int, start: int, end: int) -> list[Mark]:
+    rows: list[Mark] = db.execute(
+        "select start, length, sha256 from chunks where log_id = ?1 and start < ?3 and start >= "
         "coalesce((select max(start) from chunks where log_id = ?1 and start <= ?2), 0) order by start",
         (log_id, start, end),
     ).fetchall()  # type: ignore[assignment]

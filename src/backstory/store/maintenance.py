@@ -13,7 +13,7 @@ from backstory.store import (
     decisions,
     erasing,
     logs,
-    retelling,
+    rederiving,
     sessions,
     titles,
     verify,
@@ -42,7 +42,7 @@ class Maintenance(Ingesting):
         )
 
     def remove(self, *sessions_: Session | int) -> list[str]:
-        """Remove sessions and their helpers', with their bytes; gives their uids. Reading the logs again skips them.
+        """Remove sessions and their subagents', with their bytes; gives their uids. Reading the logs again skips them.
 
         Nothing of them stays in the file. Raises NotErased where that could not be done: they are removed all the
         same, and ``optimize`` erases what is left.
@@ -56,7 +56,7 @@ class Maintenance(Ingesting):
             uids = [uid for each in doomed for uid in sessions.remove(db, each, self._now())]
             for uid in uids:
                 decisions.forget(db, uid)
-            titles.settle(db)
+            titles.assign(db)
             reset_index(db)
             return uids
 
@@ -80,15 +80,15 @@ class Maintenance(Ingesting):
         ):
             erasing.patiently(self.path, step)
 
-    def fold_idle(self, before: int) -> int:
-        """Fold the small chunks of logs that were last written before this time (ms); gives how many logs."""
+    def merge_idle_chunks(self, before: int) -> int:
+        """Merge the small chunks of logs that were last written before this time (ms); returns how many logs."""
 
-        def fold(db: apsw.Connection) -> int:
+        def merge(db: apsw.Connection) -> int:
             idle: list[tuple[Any, ...]] = db.execute(
                 "select id from logs where frames > 1 and coalesce(modified, 0) < ?", (before,)
             ).fetchall()
             for (log_id,) in idle:
-                logs.fold(db, log_id, idle=True)
+                logs.merge_chunks(db, log_id, idle=True)
             return len(idle)
 
         waiting = self._read(
@@ -98,7 +98,7 @@ class Maintenance(Ingesting):
                 ).get
             )
         )
-        return self._write(fold) if waiting else 0
+        return self._write(merge) if waiting else 0
 
     def verify(self, progress: Callable[[int, int], None] = lambda done, total: None) -> Verified:
         """Check everything that can be checked; see ``store/verify.py``."""
@@ -116,11 +116,11 @@ class Maintenance(Ingesting):
     def sessions_to_derive(self, *, only_stale: bool) -> list[int]:
         """The ids of the sessions to derive again: all, or those that an earlier version derived."""
         self.make_ready()
-        return self._read_if_begun(lambda db: retelling.sessions(db, only_stale=only_stale), list[int]())
+        return self._read_if_begun(lambda db: rederiving.sessions(db, only_stale=only_stale), list[int]())
 
     def clear_derived(self, session_id: int) -> None:
         """Remove what is derived of a session, to derive it again."""
-        self._change(lambda db: retelling.clear(db, session_id))
+        self._change(lambda db: rederiving.clear(db, session_id))
 
     def rederive(self, batch: RecordBatch, *, events_too: bool) -> None:
         """Store what a log that was read again says: what is derived, and with ``events_too`` its events and turns."""
@@ -128,17 +128,17 @@ class Maintenance(Ingesting):
 
     def rederive_unlogged(self, session_id: int) -> None:
         """Derive what no log of a session says: the prompts of its runs."""
-        batch = self._read(lambda db: retelling.unlogged(db, session_id))
+        batch = self._read(lambda db: rederiving.unlogged(db, session_id))
         if batch is not None:
             self.rederive(batch, events_too=False)
 
     def drop_turns_but(self, session_id: int, derived: set[str], read: dict[int, int]) -> None:
         """Remove a session's turns that were not derived again, if its logs are as they were ``read`` (to where)."""
-        self._change(lambda db: retelling.drop_turns_but(db, session_id, derived, read))
+        self._change(lambda db: rederiving.drop_turns_but(db, session_id, derived, read))
 
     def counts(self) -> dict[str, int]:
         """How many sessions, turns, events, files, refs and checkpoints there are."""
-        return self._read(retelling.counts)
+        return self._read(rederiving.counts)
 
     def optimize(self, before: int, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         """Make the file smaller: pack logs that were last written before this time (ms) harder, and merge the index.
@@ -152,6 +152,6 @@ class Maintenance(Ingesting):
             while start is not None:
                 start = self._change(partial(logs.repack, log_id=log_id, start=start))
             progress(number, len(todo))
-        self.begin_bulk()
-        self.end_bulk()
+        self._merge_index()
+        self._give_pages_back()
         self.erase()

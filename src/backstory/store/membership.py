@@ -40,7 +40,7 @@ class Row(Struct, frozen=True, gc=False):
     relevance: float
 
 
-class Place(Struct, frozen=True, gc=False):
+class SessionRank(Struct, frozen=True, gc=False):
     """A session that may be shown: when it was last active, and the session that its hits count for."""
 
     last_active: int | None
@@ -51,7 +51,7 @@ class Member(Struct, frozen=True, gc=False):
     """A session that holds what is looked for: in how many events, between which ids, whether in a prompt."""
 
     session_id: int
-    place: Place
+    place: SessionRank
     hits: int
     first_id: int
     last_id: int
@@ -78,7 +78,7 @@ class Reach:
 
     # sessions ---------------------------------------------------------------------------------------------------
 
-    def places(self, ids: Iterable[int] | None = None) -> dict[int, Place]:
+    def places(self, ids: Iterable[int] | None = None) -> dict[int, SessionRank]:
         """Of these sessions (None: of all) those that are wanted, the last active first."""
         conditions, values = list(self._of_session), list(self._values)
         if ids is not None:
@@ -90,26 +90,26 @@ class Reach:
         ).fetchall()
         return {session_id: place for session_id, at in found if (place := self._place(session_id, at)) is not None}
 
-    def _place(self, session_id: int, last_active: int | None) -> Place | None:
+    def _place(self, session_id: int, last_active: int | None) -> SessionRank | None:
         """Where a wanted session is shown; sessions that repeat a run's own session are not."""
         shown_id = self._shown.get(session_id, session_id)
         if session_id in self._hidden or shown_id in self._wanted.without:
             return None
-        return Place(last_active, shown_id)
+        return SessionRank(last_active, shown_id)
 
     @cached_property
     def _shown(self) -> dict[int, int]:
-        """Of each helper the session that its hits count for."""
+        """Of each subagent the session that its hits count for."""
         rows: list[Any] = self._db.execute(
             # Greater than nothing, and not only there, because for that the index would not be asked.
             "select id, parent_id from sessions where parent_id > 0 and relation = ?",
             (Relation.SUBAGENT,),
         ).fetchall()
         parents: dict[int, int] = dict(rows)
-        return {helper: self._top(helper, parents) for helper in parents}
+        return {subagent: self._top(subagent, parents) for subagent in parents}
 
-    def _top(self, helper: int, parents: dict[int, int]) -> int:
-        above, seen = parents[helper], {helper}
+    def _top(self, subagent: int, parents: dict[int, int]) -> int:
+        above, seen = parents[subagent], {subagent}
         while above in parents and above not in seen:
             seen.add(above)
             above = parents[above]
@@ -263,14 +263,14 @@ class Reach:
             (*values, most),
         ).fetchall()
         known = [
-            Member(session_id, Place(at, session_id), 0, first_id or 0, last_id or -1, in_prompt=False)
+            Member(session_id, SessionRank(at, session_id), 0, first_id or 0, last_id or -1, in_prompt=False)
             for session_id, at, first_id, last_id in found
         ]
         return Members(known, counted[0], counted[1], are_all=len(known) == counted[0])
 
     def those_holding(self, expression: str, shown: list[int]) -> list[int]:
-        """Of the sessions that are shown, those that hold something, by themselves or by their helpers."""
-        family = set(shown) | {helper for helper, top in self._shown.items() if top in set(shown)}
+        """Of the sessions that are shown, those that hold something, by themselves or by their subagents."""
+        family = set(shown) | {subagent for subagent, top in self._shown.items() if top in set(shown)}
         conditions, values = self._of_event()
         rows: list[Any] = self._db.execute(
             f"select distinct c.c1 from {self._source()} "

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from backstory.derive.index_text import Scope
 from backstory.store import codec, relevance
-from backstory.store.membership import Member, Members, Place, Reach, Row
+from backstory.store.membership import Member, Members, Reach, Row, SessionRank
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -59,7 +59,7 @@ class Scored(Struct, frozen=True, gc=False):
 
 
 class Family(Struct):
-    """A session that is shown, with the hits of its own and of its helpers, the best first."""
+    """A session that is shown, with the hits of its own and of its subagents, the best first."""
 
     shown_id: int
     last_active: int
@@ -98,7 +98,7 @@ class Ranker:
         self._room, self._every_hit, self._by_time = room, every_hit, by_time
         self._seen = set[int]()
         self._counts: dict[str, int] = {}
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, SessionRank] = {}
 
     def count(self, expression: str) -> int:
         """How many events hold an expression, wanted or not."""
@@ -111,7 +111,7 @@ class Ranker:
         hits = self.count(expression.text)
         if hits == 0:
             return NOTHING
-        relevance.of(self._db).ask(expression.phrases, [self.count(term) for term in terms])
+        relevance.for_connection(self._db).ask(expression.phrases, [self.count(term) for term in terms])
         found = self._few(expression, of) if hits <= RANKED_HITS_MAX else self._many(expression, hits, of)
         for family in found.families:
             self._seen |= {each.row.event_id for each in family.hits} if self._every_hit else {family.shown_id}
@@ -259,7 +259,7 @@ class Ranker:
             family.hits.sort(key=attrgetter("score"), reverse=True)
         return list(gathered.values())
 
-    def _places_of(self, rows: Iterable[Row]) -> dict[int, Place]:
+    def _places_of(self, rows: Iterable[Row]) -> dict[int, SessionRank]:
         ids = {row.session_id for row in rows}
         if new := ids - self._places.keys():
             self._places |= self._reach.places(new)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
     from backstory.model import Turn
     from backstory.store.readonly import Answer
-    from backstory.store.search import Filter, Found
+    from backstory.store.search import Filter, SearchResult
     from backstory.store.sidecars import Sidecar
     from backstory.store.sql_functions import FullForm
 
@@ -74,24 +74,24 @@ class Reading(Database):
         project: str | None = None,
         folder: str | None = None,
         agent: str | None = None,
-        helpers: bool = False,
+        subagents: bool = False,
         unread: bool = False,
         after: Cursor | None = None,
         limit: int = -1,
         offset: int = 0,
     ) -> list[Session]:
-        """Sessions, the last active first; helpers' own sessions only when asked for. -1 = no limit.
+        """Sessions, the last active first; subagents' own sessions only when asked for. -1 = no limit.
 
         ``unread``: also the files that are kept and that nobody understands, each a session of its own.
         ``after``: only those behind this (last_active, uid).
         """
         found = self._read(
             lambda db: sessions.listed(
-                db, project=project, folder=folder, agent=agent, helpers=helpers, unread=unread, after=after,
+                db, project=project, folder=folder, agent=agent, subagents=subagents, unread=unread, after=after,
                 limit=limit, offset=offset,
             )
         )  # fmt: skip
-        return [self._told(each) for each in found]
+        return [self._as_shown(each) for each in found]
 
     def session_counts(
         self,
@@ -99,12 +99,14 @@ class Reading(Database):
         project: str | None = None,
         folder: str | None = None,
         agent: str | None = None,
-        helpers: bool = False,
+        subagents: bool = False,
         unread: bool = False,
     ) -> dict[str | None, int]:
         """How many sessions ``sessions`` returns, by the id of the store that owns them; None: their logs do."""
         return self._read_if_begun(
-            lambda db: sessions.counts(db, project=project, folder=folder, agent=agent, helpers=helpers, unread=unread),
+            lambda db: sessions.counts(
+                db, project=project, folder=folder, agent=agent, subagents=subagents, unread=unread
+            ),
             {},
         )
 
@@ -127,9 +129,9 @@ class Reading(Database):
             by_name = not self.is_elsewhere
             return sessions.get(db, sessions.find(db, wanted, by_name=by_name) if isinstance(wanted, str) else wanted)
 
-        return self._told(self._read(get))
+        return self._as_shown(self._read(get))
 
-    def _told(self, session: Session) -> Session:
+    def _as_shown(self, session: Session) -> Session:
         """A session as this store may show it: what people elsewhere called it counts for nothing."""
         return msgspec.structs.replace(session, name="", elsewhere=str(self.path)) if self.is_elsewhere else session
 
@@ -157,7 +159,7 @@ class Reading(Database):
 
     def children(self, session: Session | int) -> list[Session]:
         """The sessions that come from this one."""
-        return [self._told(each) for each in self._read(lambda db: sessions.children(db, id_of(session)))]
+        return [self._as_shown(each) for each in self._read(lambda db: sessions.children(db, id_of(session)))]
 
     def repositories(self) -> list[str]:
         """The repositories of sessions, the last active first; none of a store that is not there."""
@@ -172,7 +174,7 @@ class Reading(Database):
         return self._read_if_begun(sessions.folders, [])
 
     def session_count(self) -> int:
-        """How many sessions there are, helpers' included."""
+        """How many sessions there are, subagents' included."""
         return self._read(sessions.count)
 
     def turn_uids(self, sessions_: Sequence[str]) -> set[str]:
@@ -253,7 +255,7 @@ class Reading(Database):
         ranked: bool = True,
         near: bool = True,
         sort: str = "score",
-    ) -> Found:
+    ) -> SearchResult:
         """The best hits of ``query``, so many of each session (None: all), ``limit`` at most.
 
         ``near``: after what fits also what fits in other forms of the words, and the like. ``sort="time"``: the
@@ -271,7 +273,7 @@ class Reading(Database):
             )
         )
 
-    def sessions_named(self, wanted: Filter, *, limit: int = 20) -> Found:
+    def sessions_named(self, wanted: Filter, *, limit: int = 20) -> SearchResult:
         """The sessions that a filter lets through, the last active first, each by where it names the ref asked for."""
         from backstory.store import search
 

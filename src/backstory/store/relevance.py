@@ -27,7 +27,7 @@ NAME = "relevance"
 _known: WeakKeyDictionary[apsw.Connection, Relevance] = WeakKeyDictionary()
 
 
-def of(db: apsw.Connection) -> Relevance:
+def for_connection(db: apsw.Connection) -> Relevance:
     """The function of a connection. It is registered once, because FTS5 keeps every one that it was given."""
     if (found := _known.get(db)) is None:
         found = _known[db] = Relevance()

@@ -81,7 +81,7 @@ def copy_session(db: apsw.Connection, source: str, uid: str) -> None:
         decisions.write(db, uid, plan.fitting(plan.merge(other, mine), other), mine.turns)
     _link_relatives(db, session_id, uid)
     for (turn_uid,) in db.execute("select uid from turns where session_id = ?", (session_id,)).fetchall():
-        claims.settle(db, session_id, str(turn_uid))
+        claims.link_run_to_log(db, session_id, str(turn_uid))
 
 
 def _replace(db: apsw.Connection, source: str, uid: str, known: Any) -> int:
@@ -123,7 +123,7 @@ def _is_anothers(db: apsw.Connection, source: str, known: tuple[object, ...], ui
     return owner != theirs and not (owner is None and elsewhere is not None)
 
 
-def take_elsewhere(db: apsw.Connection, source: str, uid: str, told: Taken) -> int:
+def take_elsewhere(db: apsw.Connection, source: str, uid: str, origin: Taken) -> int:
     """Copy a session that is not here out of a store from elsewhere; gives its id.
 
     It is nobody's: it has no owner and no number, claims no log and is no relative of a session of ours. What people
@@ -131,7 +131,7 @@ def take_elsewhere(db: apsw.Connection, source: str, uid: str, told: Taken) -> i
     """
     theirs, ours = (f"select id, sha256, data from {name}.dictionaries" for name in (source, "main"))
     if db.execute(f"select exists ({theirs} except {ours})").get:
-        raise StoreDamaged(Path(told.elsewhere), "its events are packed in a way that is not known here")
+        raise StoreDamaged(Path(origin.elsewhere), "its events are packed in a way that is not known here")
     old = _id_of(db, source, uid)
     db.execute(
         f"insert into sessions(uid, {_SESSION}) select uid, {_SESSION} from {source}.sessions where id = ?", (old,)
@@ -143,7 +143,7 @@ def take_elsewhere(db: apsw.Connection, source: str, uid: str, told: Taken) -> i
         "update sessions set name = '', elsewhere = ?, project = ?, repository = ?, worktree = ?, cwd = ?, root = ? "
         "where id = ?",
         (
-            told.elsewhere, told.project, repository_name(told.project), told.folder, told.folder, told.folder,
+            origin.elsewhere, origin.project, repository_name(origin.project), *[origin.folder] * 3,
             session_id,
         ),
     )  # fmt: skip
@@ -259,8 +259,8 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
     _copy_events(db, source, old, new, log_ids, turn_ids)
     branches.copy(db, source, old, new)
     # What an earlier version derived may be other columns: the next ingest derives it anew.
-    told = db.execute(f"select value from {source}.meta where key = 'derived_version'").get
-    if told == str(derived_tables.VERSION):
+    version = db.execute(f"select value from {source}.meta where key = 'derived_version'").get
+    if version == str(derived_tables.VERSION):
         _copy_derived(db, source, old, new)
         # A store that was brought forward may still hold what an earlier version derived.
         db.execute(
@@ -286,12 +286,12 @@ def _copy_events(
         first_id = event_rows.insert(
             db, new, [(*row[:2], turn_ids.get(row[2]), *row[3:7], log_ids.get(row[7]), *row[8:]) for row in rows]
         )
-        told: list[tuple[int, int, str | None, str]] = []
+        texts: list[tuple[int, int, str | None, str]] = []
         for n, row in enumerate(rows):
             scope, text = index_text.searchable(event_from_json(turns.unpack_event(db, codecs, row[5]))) or (None, "")
             if scope is not None:
-                told.append((first_id + n, int(row[0]), scope, index_text.index_text(text, scope)))
-        event_rows.index_texts(db, new, told)
+                texts.append((first_id + n, int(row[0]), scope, index_text.index_text(text, scope)))
+        event_rows.index_texts(db, new, texts)
         after = (rows[-1][0], rows[-1][1])
 
 

@@ -176,7 +176,7 @@ class Replication(Branching):
         """Say of sessions, as far as they are here, which store from elsewhere they came with."""
         self._change(lambda db: sessions.mark_elsewhere(db, uids, elsewhere))
 
-    def take_elsewhere(self, source: Reading, uid: str, told: Taken) -> bool:
+    def take_elsewhere(self, source: Reading, uid: str, origin: Taken) -> bool:
         """Copy a session that is not here out of a store from elsewhere; not one with a turn known from another place.
 
         Raises StoreDamaged for one that is not as ours are made.
@@ -186,9 +186,9 @@ class Replication(Branching):
 
         def take(db: apsw.Connection, name: str) -> bool:
             with believed(source.path):
-                if replicate.shared_turn(db, name, uid, told.elsewhere):
+                if replicate.shared_turn(db, name, uid, origin.elsewhere):
                     return False
-                session_id = replicate.take_elsewhere(db, name, uid, told)
+                session_id = replicate.take_elsewhere(db, name, uid, origin)
                 foreign.check_session(db, session_id, source.path)
             return True
 
@@ -208,7 +208,7 @@ class Replication(Branching):
             self._change(lambda db: run_facts.take_over(db, lacking, contents))
 
     def was_given(self, store_id: str, runs: Sequence[LoggedRun]) -> bool:
-        """Whether ``note_given`` was told this of these runs last."""
+        """Whether ``note_given`` recorded this for these runs last."""
         return not runs or run_facts.digest(runs) == self._read(lambda db: run_facts.given(db, store_id))
 
     def note_given(self, store_id: str, runs: Sequence[LoggedRun]) -> None:

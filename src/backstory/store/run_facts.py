@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory import bounds
-from backstory.model import RunFacts, ToolCall, event_from_json
+from backstory.model import ToolCall, event_from_json
 from backstory.store import codec, event_rows, sidecars, turns
 from backstory.store.batches import packed
 
@@ -26,14 +26,28 @@ if TYPE_CHECKING:
 SUFFIX = ".facts"
 """How the sidecar's name ends; it begins with the name of the run's stream."""
 FROM_LOG = "log"
-"""How tokens are known that a run's stream did not tell, and its agent's own log did."""
+"""The source of tokens that only the agent's own log of a run has."""
 GIVEN = "facts "
 """Before the id of a project's store: the key in ``meta`` of what it was given last, as a hash."""
 _TURN = (
     "model", "api_latency_ms", "cost_usd", "cost_source", "input_tokens", "output_tokens", "cache_read_tokens",
     "cache_write_tokens", "cache_write_1h_tokens", "largest_input_tokens", "reasoning_tokens", "tokens_source",
 )  # fmt: skip
-_decoder = msgspec.json.Decoder(RunFacts)
+BYTES_MAX = 17 * 1024 * 1024
+"""A larger sidecar is none of ours: ``ingest.own_logs`` writes less."""
+
+
+class _KeptFacts(Struct, frozen=True):
+    """RunFacts as they are read: an input is taken apart only for a call that is there."""
+
+    times: dict[int, int] = {}
+    inputs: dict[int, msgspec.Raw] = {}
+
+
+_decoder = msgspec.json.Decoder(_KeptFacts)
+_input_decoder = msgspec.json.Decoder(dict[str, Any])
+_NOT_OURS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What reading a sidecar raises that came with a store of a stranger's: nothing is known from it."""
 
 
 class TurnFacts(Struct, frozen=True):
@@ -110,8 +124,8 @@ def take(db: apsw.Connection, own_id: int) -> None:
 def _improve(db: apsw.Connection, turn_id: int, session_id: int, known: TurnFacts, given: TurnFacts) -> None:
     better = improved(known, given)
     if better != known:
-        told = ", ".join(f"{name} = ?" for name in _TURN)
-        db.execute(f"update turns set {told} where id = ?", (*msgspec.structs.astuple(better), turn_id))
+        assignments = ", ".join(f"{name} = ?" for name in _TURN)
+        db.execute(f"update turns set {assignments} where id = ?", (*msgspec.structs.astuple(better), turn_id))
         turns.sum_up(db, session_id)
 
 
@@ -141,7 +155,7 @@ def keep(db: apsw.Connection, log_id: int, sidecar: sidecars.Sidecar, *, own_log
 
     An earlier version may have read both without that.
     """
-    sidecars.write(db, sidecars.Beside(log_id=log_id, sidecars=[sidecar]))
+    sidecars.write(db, sidecars.SidecarBatch(log_id=log_id, sidecars=[sidecar]))
     apply(db, log_id)
     own_session = db.execute("select session_id from logs where id = ?", (own_log,)).get
     if own_session is not None:
@@ -177,14 +191,15 @@ def apply(db: apsw.Connection, log_id: int) -> None:
 
 
 def _give_inputs(
-    db: apsw.Connection, session_id: int, calls: Iterable[tuple[Any, ...]], inputs: Mapping[int, dict[str, Any]]
+    db: apsw.Connection, session_id: int, calls: Iterable[tuple[Any, ...]], inputs: Mapping[int, msgspec.Raw]
 ) -> None:
     codecs: dict[int, codec.EventCodec] = {}
     for event_id, seq, part, _, _, data, position, length in calls:
         event = event_from_json(turns.unpack_event(db, codecs, data))
-        if not isinstance(event, ToolCall):
+        given = _input(inputs[position])
+        if not isinstance(event, ToolCall) or given is None:
             continue
-        whole = msgspec.structs.replace(event, input=inputs[position])
+        whole = msgspec.structs.replace(event, input=given)
         new = packed(whole, seq, part, None, None, position, length)
         # Also what stands there already may have gone into the index without it.
         db.execute("update events set data = ?, char_len = ? where id = ?", (new.data, new.char_len, event_id))
@@ -192,18 +207,24 @@ def _give_inputs(
         event_rows.index_texts(db, session_id, [(event_id, seq, new.scope, new.text)] if new.scope else [])
 
 
-def _facts(db: apsw.Connection, log_id: int) -> RunFacts | None:
+def _input(given: msgspec.Raw) -> dict[str, Any] | None:
+    try:
+        return _input_decoder.decode(given)
+    except _NOT_OURS:
+        return None
+
+
+def _facts(db: apsw.Connection, log_id: int) -> _KeptFacts | None:
     kept = _sidecar(db, log_id)
-    if kept is None:
+    if kept is None or kept.size > BYTES_MAX:
         return None
     try:
         return _decoder.decode(sidecars.read(db, kept.id))
-    except msgspec.DecodeError:
-        # It came with a store of a stranger's: nothing is known from it.
+    except _NOT_OURS:
         return None
 
 
-def _sidecar(db: apsw.Connection, log_id: int) -> sidecars.Kept | None:
+def _sidecar(db: apsw.Connection, log_id: int) -> sidecars.StoredSidecar | None:
     return next((each for each in sidecars.of_log(db, log_id) if each.name.endswith(SUFFIX)), None)
 
 
@@ -224,7 +245,7 @@ def of_owner(db: apsw.Connection, owner: str) -> list[LoggedRun]:
 
 
 def digest(runs: Sequence[LoggedRun]) -> str:
-    """What tells apart two answers of ``of_owner``."""
+    """The key that distinguishes two results of ``of_owner``."""
     return hashlib.sha256(msgspec.json.encode(runs)).hexdigest()
 
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.store.membership import Place, Row
+    from backstory.store.membership import Row, SessionRank
 
-__all__ = ["SCOPE_WEIGHT", "Filter", "Found", "Hit", "every", "listed", "match_expression", "search", "terms"]
+__all__ = ["SCOPE_WEIGHT", "Filter", "Hit", "SearchResult", "every", "listed", "match_expression", "search", "terms"]
 
 FEW_SESSIONS = 10
 """When fewer sessions hold all words of a question, those that hold its distinctive words are looked for."""
@@ -47,7 +47,7 @@ ROLES: dict[str, tuple[str, ...]] = {
 
 
 class Hit(Struct, frozen=True, kw_only=True):
-    """One event that was found. ``shown_id``: the session it counts for, of a helper's event that of its parent.
+    """One event that was found. ``shown_id``: the session it counts for, of a subagent's event that of its parent.
 
     ``near``: it has what was asked for in another way only. ``copied``: it is a copy of an event that was found too.
     """
@@ -61,7 +61,7 @@ class Hit(Struct, frozen=True, kw_only=True):
     copied: bool = False
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class SearchResult(Struct, frozen=True, kw_only=True):
     """What a search gave: the best hits, and how many there are.
 
     ``sessions`` hold what was asked for, in ``events``; ``near`` more have it in another way only. ``total`` are the
@@ -100,7 +100,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     """The first moment that is too late."""
     session_id: int | None = None
     without: tuple[int, ...] = ()
-    """Sessions that are passed over, with their helpers'."""
+    """Sessions that are passed over, with their subagents'."""
     scopes: tuple[str, ...] = ()
     tool: str | None = None
     """The agent's name of a tool, or ours of its kind; upper and lower case are one."""
@@ -116,7 +116,7 @@ def search(
     hits_per_session: int | None = 1,
     near: bool = True,
     sort: str = BY_SCORE,
-) -> Found:
+) -> SearchResult:
     """The best hits, best first: of each session so many (None: all), ``limit`` at most.
 
     A query without a term finds nothing. ``near``: also what fits nearly, after what fits. ``sort``: BY_TIME gives the
@@ -124,7 +124,7 @@ def search(
     """
     asked = query.asked(text)
     if not asked:
-        return Found(total=0, truncated=False, hits=[])
+        return SearchResult(total=0, truncated=False, hits=[])
     every_hit = hits_per_session is None
     room = limit if hits_per_session is None else -(-limit // hits_per_session)
     reach = Reach(db, wanted, _scopes(wanted))
@@ -136,28 +136,28 @@ def search(
         is_relaxed = one.nearly(meant, held)
     hits = _chosen(ranker, held, hits_per_session, limit + 1)
     more = len(hits) > limit or one.is_full(held)
-    return Found(
+    return SearchResult(
         total=sum(each.events for each in held), truncated=more, hits=hits[:limit], relaxed=is_relaxed,
         sessions=held[0].sessions, events=held[0].events, near=sum(each.sessions for each in held[1:]),
         at_least=any(each.at_least for each in held), instead=instead,
     )  # fmt: skip
 
 
-def every(db: apsw.Connection, text: str | None, wanted: Filter, *, limit: int) -> Found:
+def every(db: apsw.Connection, text: str | None, wanted: Filter, *, limit: int) -> SearchResult:
     """Every event that has the words (None: every event that has a text), of the newest sessions first, not ranked."""
     expression = None if text is None else match_expression(text)
     if text is not None and expression is None:
-        return Found(total=0, truncated=False, hits=[])
+        return SearchResult(total=0, truncated=False, hits=[])
     reach = Reach(db, wanted, _scopes(wanted))
     hits = list[Hit]()
     for place, rows in _session_by_session(reach, expression, limit + 1):
         hits += [_hit(Scored(row, 0.0), place.shown_id) for row in rows]
         if len(hits) > limit:
             break
-    return Found(total=len(hits), truncated=len(hits) > limit, hits=hits[:limit])
+    return SearchResult(total=len(hits), truncated=len(hits) > limit, hits=hits[:limit])
 
 
-def _session_by_session(reach: Reach, expression: str | None, most: int) -> Iterator[tuple[Place, list[Row]]]:
+def _session_by_session(reach: Reach, expression: str | None, most: int) -> Iterator[tuple[SessionRank, list[Row]]]:
     if expression is None:
         for session_id, place in reach.places().items():
             yield place, reach.texts(session_id, most)
@@ -169,7 +169,7 @@ def _session_by_session(reach: Reach, expression: str | None, most: int) -> Iter
         yield place, gathered[session_id]
 
 
-def listed(db: apsw.Connection, wanted: Filter, *, limit: int) -> Found:
+def listed(db: apsw.Connection, wanted: Filter, *, limit: int) -> SearchResult:
     """The sessions that a filter lets through, the last active first: of each where it names the ref that is asked for.
 
     Of a session that is not asked for by a ref, or names it in no text, the first prompt or other text.
@@ -185,7 +185,7 @@ def listed(db: apsw.Connection, wanted: Filter, *, limit: int) -> Found:
     found = list(hits.values())
     shown = found if len(hits) <= limit or reach.asks_events else {place.shown_id for place in places.values()}
     count = len(shown)
-    return Found(total=count, truncated=count > limit, hits=found[:limit], sessions=count, events=count)
+    return SearchResult(total=count, truncated=count > limit, hits=found[:limit], sessions=count, events=count)
 
 
 class _Search:

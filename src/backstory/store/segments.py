@@ -21,6 +21,10 @@ SEGMENTS_MAX = 1_500
 """An index with more segments is merged before anything is written: merging takes room itself."""
 
 
+SEARCHED_SEGMENTS = 32
+"""An index in no more segments than these is searched well; later writers merge them as they go."""
+
+
 MERGE_PAGES = 2_000
 """The index is merged in steps of so many pages, so that no other writer waits for long."""
 
@@ -54,6 +58,11 @@ def has_too_many_segments(db: apsw.Connection) -> bool:
     if (db.execute("select max(segid) from search_index_idx").get or 0) <= SEGMENTS_MAX:
         return False
     return bool(db.execute("select count(distinct segid) > ? from search_index_idx", (SEGMENTS_MAX,)).get)
+
+
+def is_scattered(db: apsw.Connection) -> bool:
+    """Whether a search looks into so many segments that merging them is worth its time."""
+    return bool(db.execute("select count(distinct segid) > ? from search_index_idx", (SEARCHED_SEGMENTS,)).get)
 
 
 def reset_index(db: apsw.Connection) -> None:

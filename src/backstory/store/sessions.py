@@ -105,7 +105,7 @@ _COLUMNS = (
     # What follows a run in the agent's own log of it is what that is about.
     f"coalesce(iif({claims.MAY_HAVE_RUNS}, "
     f"(select substr(prompt, 1, 200) {_NO_RUNS} and prompt <> '' order by first_seq, id limit 1), null), "
-    # A helper may have been given its parent's turns: its task is what comes behind them.
+    # A subagent may have been given its parent's turns: its task is what comes behind them.
     "(select substr(prompt, 1, 200) from turns t where session_id = s.id and prompt <> '' order by "
     "s.relation is 'subagent' and exists (select 1 from turns where uid = t.uid and session_id = s.parent_id), "
     "first_seq, id limit 1)), s.elsewhere, s.root, "
@@ -129,7 +129,7 @@ def listed(
     project: str | None = None,
     folder: str | None = None,
     agent: str | None = None,
-    helpers: bool = False,
+    subagents: bool = False,
     unread: bool = False,
     after: Cursor | None = None,
     limit: int = -1,
@@ -139,7 +139,7 @@ def listed(
 
     ``after``: only those behind this place.
     """
-    conditions, values = _listed_where(project=project, folder=folder, agent=agent, helpers=helpers, unread=unread)
+    conditions, values = _listed_where(project=project, folder=folder, agent=agent, subagents=subagents, unread=unread)
     if after is not None:
         # The sign keeps SQLite from collecting all of them: it is to walk the index in its order.
         time, uid = after
@@ -161,11 +161,11 @@ def counts(
     project: str | None = None,
     folder: str | None = None,
     agent: str | None = None,
-    helpers: bool = False,
+    subagents: bool = False,
     unread: bool = False,
 ) -> dict[str | None, int]:
     """How many sessions ``listed`` returns, by the store that owns them; None: their logs do."""
-    conditions, values = _listed_where(project=project, folder=folder, agent=agent, helpers=helpers, unread=unread)
+    conditions, values = _listed_where(project=project, folder=folder, agent=agent, subagents=subagents, unread=unread)
     # Without the sign SQLite would look each of them up by the index of owners.
     rows: list[Any] = db.execute(
         f"select s.owner, count(*) from sessions s where {' and '.join(conditions)} group by +s.owner", values
@@ -174,12 +174,12 @@ def counts(
 
 
 def _listed_where(
-    *, project: str | None, folder: str | None, agent: str | None, helpers: bool, unread: bool
+    *, project: str | None, folder: str | None, agent: str | None, subagents: bool, unread: bool
 ) -> tuple[list[str], list[object]]:
     """Conditions on a session ``s`` that is listed, with their values."""
     conditions = [f"not {claims.CLAIMED}"]
-    if not helpers:
-        # A helper whose parent is not here would otherwise be nowhere.
+    if not subagents:
+        # A subagent whose parent is not here would otherwise be nowhere.
         conditions.append(f"(s.relation is not '{Relation.SUBAGENT}' or s.parent_id is null)")
     if not unread:
         conditions.append(f"s.relation is not '{Relation.UNREAD}'")
@@ -189,7 +189,7 @@ def _listed_where(
 
 def listed_among(db: apsw.Connection, session_ids: Sequence[int]) -> set[int]:
     """Those of these sessions that a list of every project shows."""
-    conditions, _ = _listed_where(project=None, folder=None, agent=None, helpers=False, unread=False)
+    conditions, _ = _listed_where(project=None, folder=None, agent=None, subagents=False, unread=False)
     rows = db.execute(
         f"select s.id from sessions s where s.id in (select value from json_each(?)) and {' and '.join(conditions)}",
         (kinds.json_list(session_ids),),
@@ -233,7 +233,7 @@ def of_kind(*, project: str | None, folder: str | None, agent: str | None) -> tu
 
 
 def count(db: apsw.Connection) -> int:
-    """How many sessions there are, helpers' included."""
+    """How many sessions there are, subagents' included."""
     return int(db.execute("select count(*) from sessions").get)
 
 
@@ -245,7 +245,7 @@ def get(db: apsw.Connection, session_id: int) -> Session:
 
 
 def children(db: apsw.Connection, session_id: int) -> list[Session]:
-    """The sessions that come from this one: its helpers', also those of its runs, forks, continuations."""
+    """The sessions that come from this one: its subagents', also those of its runs, forks, continuations."""
     parents = [session_id, *claims.logs_of(db, session_id)]
     rows = db.execute(
         f"select {_COLUMNS} {_FROM} where s.parent_id in ({', '.join('?' * len(parents))}) "
@@ -409,7 +409,7 @@ def rename(db: apsw.Connection, session_id: int, name: str) -> None:
 
 
 def doomed(db: apsw.Connection, session_id: int) -> list[tuple[int, str]]:
-    """What goes with a session that is removed, (id, uid): itself, its runs' own logs, its helpers' sessions."""
+    """What goes with a session that is removed, (id, uid): itself, its runs' own logs, its subagents' sessions."""
     roots = [session_id, *claims.logs_of(db, session_id)]
     rows: list[tuple[Any, ...]] = db.execute(
         f"with recursive doomed(id) as (values {', '.join(['(?)'] * len(roots))} union select s.id from sessions s "
@@ -421,7 +421,7 @@ def doomed(db: apsw.Connection, session_id: int) -> list[tuple[int, str]]:
 
 
 def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
-    """Remove a session with all that is kept of it, its runs' own logs, and its helpers' sessions; gives the uids.
+    """Remove a session with all that is kept of it, its runs' own logs, and its subagents' sessions; gives the uids.
 
     A tombstone stays for each, so that reading the log again does not bring it back.
     """
@@ -481,7 +481,7 @@ def _by_native_id(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]
         return found
     # The sign sorts after every letter of such an id, so this range is the beginning, and the index serves it.
     beginning = "native_id >= ?1 and native_id < ?1 || '\U0010ffff'"
-    # A helper's id begins with its parent's, which is meant if no more of it is given.
+    # A subagent's id begins with its parent's, which is meant if no more of it is given.
     return _candidates(db, f"{beginning} and instr(native_id, '/') = 0", wanted) or _candidates(db, beginning, wanted)
 
 

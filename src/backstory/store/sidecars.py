@@ -1,8 +1,8 @@
 """Sidecars: small files that an agent keeps beside a log and rewrites whole. Functions take the connection, never
 commit.
 
-The store has each as it was last read, also when it is gone by now. What they say of their session is told by who read
-them: this module only knows what yields to what.
+The store keeps each as last read, also if its file is gone. Their facts about the session come from the reader; this
+module only decides which value has priority.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     import apsw
 
 TOO_LARGE = "too_large"
-"""Why a file beside a log gave nothing; see log_places."""
+"""Why a sidecar was not stored; see log_places."""
 
 Mark = tuple[int, int]
-"""A sidecar's size in bytes and its mtime in ns, by which a changed one is known."""
+"""A sidecar's size in bytes and its mtime in ns, which show whether it changed."""
 
 
 class Sidecar(Struct, frozen=True, kw_only=True):
-    """A sidecar on its way into the store. ``name``: its path below the log's folder, with slashes."""
+    """A sidecar to store. ``name``: its path below the log's folder, with slashes."""
 
     name: str
     size: int
@@ -37,8 +37,8 @@ class Sidecar(Struct, frozen=True, kw_only=True):
     frame: bytes
 
 
-class Kept(Struct, frozen=True, kw_only=True):
-    """A sidecar as the store has it."""
+class StoredSidecar(Struct, frozen=True, kw_only=True):
+    """A stored sidecar."""
 
     id: int
     name: str
@@ -47,11 +47,11 @@ class Kept(Struct, frozen=True, kw_only=True):
     digest: bytes
 
 
-class Told(Struct, frozen=True, kw_only=True):
-    """What a log's sidecars say together."""
+class SidecarFacts(Struct, frozen=True, kw_only=True):
+    """The facts of a log's sidecars together."""
 
     session: SessionFacts = field(default_factory=SessionFacts)
-    """Its title is taken; of where it was only what the log does not say."""
+    """Its title replaces the log's; its folder and branch only fill gaps."""
     project: str | None = None
     root: str | None = None
     checkpoints: dict[int, str] = field(default_factory=dict)
@@ -59,44 +59,44 @@ class Told(Struct, frozen=True, kw_only=True):
     checkpoint_titles: dict[int, str] = field(default_factory=dict)
 
 
-class Beside(Struct, frozen=True, kw_only=True):
-    """What is new beside one log; ``told`` where that may say something new."""
+class SidecarBatch(Struct, frozen=True, kw_only=True):
+    """The new sidecars of one log; ``facts`` if they may have new ones."""
 
     log_id: int
     sidecars: list[Sidecar] = field(default_factory=list)
-    told: Told | None = None
+    facts: SidecarFacts | None = None
 
 
 def pack(name: str, mtime_ns: int, data: bytes) -> Sidecar:
-    """A sidecar made ready for the store."""
+    """Pack a sidecar for the store."""
     return Sidecar(
         name=name, size=len(data), mtime_ns=mtime_ns, digest=codec.chunk_digest(data), frame=codec.pack_chunk(data)
     )
 
 
 def marks(db: apsw.Connection) -> dict[tuple[int, str], Mark]:
-    """Every sidecar by its log and name, as it was when last read."""
+    """Return the mark of every sidecar, by log and name, as last read."""
     rows = db.execute("select log_id, name, size, mtime_ns from sidecars")
     return {(log_id, name): (size, mtime_ns) for log_id, name, size, mtime_ns in rows}
 
 
-def of_log(db: apsw.Connection, log_id: int) -> list[Kept]:
-    """The sidecars of a log, by name."""
+def of_log(db: apsw.Connection, log_id: int) -> list[StoredSidecar]:
+    """Return the sidecars of a log, ordered by name."""
     rows = db.execute("select id, name, size, mtime_ns, sha256 from sidecars where log_id = ? order by name", (log_id,))
     return [
-        Kept(id=each, name=name, size=size, mtime_ns=mtime_ns, digest=digest)
+        StoredSidecar(id=each, name=name, size=size, mtime_ns=mtime_ns, digest=digest)
         for each, name, size, mtime_ns, digest in rows
     ]
 
 
 def read(db: apsw.Connection, sidecar_id: int) -> bytes:
-    """A sidecar's bytes, checked; raises CodecError. Nothing for one that is not here."""
+    """Return a sidecar's verified bytes; empty if it is not here. Raises CodecError."""
     row = db.execute("select size, sha256, data from sidecars where id = ?", (sidecar_id,)).fetchone()
     return codec.unpack_chunk(row[2], row[0], row[1]) if row else b""
 
 
 def ending_in(db: apsw.Connection, log_id: int, ending: str) -> int | None:
-    """The id of a sidecar whose name ends so: of this log, or of one of the session that this one's session helps."""
+    """Return the id of a sidecar with this end of its name: of this log, or of one of its parent session."""
     found: int | None = db.execute(
         "select c.id from logs own join sessions s on s.id = own.session_id "
         "join logs l on l.session_id in (s.id, s.parent_id) join sidecars c on c.log_id = l.id "
@@ -106,36 +106,36 @@ def ending_in(db: apsw.Connection, log_id: int, ending: str) -> int | None:
     return found
 
 
-def write(db: apsw.Connection, beside: Beside) -> None:
-    """Keep sidecars of a log in place of what they were, and what they say; nothing when the log is gone."""
-    found = db.execute("select session_id, path from logs where id = ?", (beside.log_id,)).fetchone()
+def write(db: apsw.Connection, batch: SidecarBatch) -> None:
+    """Store or replace sidecars of a log and their facts; ignored if the log is gone."""
+    found = db.execute("select session_id, path from logs where id = ?", (batch.log_id,)).fetchone()
     if found is None:
         return
     session_id, path = found
-    for each in beside.sidecars:
-        # A log that was rewritten takes over what lies beside it.
+    for each in batch.sidecars:
+        # A rewritten log takes over its sidecars.
         db.execute(
             "delete from sidecars where name = ? and log_id in (select id from logs where session_id = ? "
             "and path = ? and id <> ?)",
-            (each.name, session_id, path, beside.log_id),
+            (each.name, session_id, path, batch.log_id),
         )
         db.execute(
             "insert into sidecars(log_id, name, size, mtime_ns, sha256, data) values (?, ?, ?, ?, ?, ?) "
             "on conflict(log_id, name) do update set size = excluded.size, mtime_ns = excluded.mtime_ns, "
             "sha256 = excluded.sha256, data = excluded.data",
-            (beside.log_id, each.name, each.size, each.mtime_ns, each.digest, each.frame),
+            (batch.log_id, each.name, each.size, each.mtime_ns, each.digest, each.frame),
         )
-    if beside.told is not None:
-        _tell(db, session_id, beside.told)
+    if batch.facts is not None:
+        _apply_facts(db, session_id, batch.facts)
 
 
 def move(db: apsw.Connection, log_id: int, to_log: int) -> None:
-    """File a log's sidecars under another one of its session, but for those that it has itself."""
+    """Move a log's sidecars to another log of its session, except those that it has itself."""
     db.execute("update or ignore sidecars set log_id = ? where log_id = ?", (to_log, log_id))
 
 
 def check(db: apsw.Connection, log_id: int) -> Iterator[str]:
-    """What is wrong with a log's sidecars."""
+    """Return the problems of a log's sidecars."""
     for each in of_log(db, log_id):
         try:
             read(db, each.id)
@@ -143,22 +143,22 @@ def check(db: apsw.Connection, log_id: int) -> Iterator[str]:
             yield f"{each.name}: {refused}"
 
 
-def _tell(db: apsw.Connection, session_id: int, told: Told) -> None:
-    facts = told.session
+def _apply_facts(db: apsw.Connection, session_id: int, facts: SidecarFacts) -> None:
+    said = facts.session
     db.execute(
         "update sessions set title = coalesce(?, title), cwd = coalesce(cwd, ?), branch = coalesce(branch, ?), "
         "repository = coalesce(repository, ?), project = coalesce(project, ?), root = coalesce(root, ?) where id = ?",
-        (facts.title, facts.cwd, facts.branch, facts.repository, told.project, told.root, session_id),
+        (said.title, said.cwd, said.branch, said.repository, facts.project, facts.root, session_id),
     )
-    if told.checkpoints or told.checkpoint_titles:
-        _tell_checkpoints(db, session_id, told)
+    if facts.checkpoints or facts.checkpoint_titles:
+        _merge_checkpoints(db, session_id, facts)
 
 
-def _tell_checkpoints(db: apsw.Connection, session_id: int, told: Told) -> None:
-    """Bring checkpoints that the log tells together with those of files: the same texts are the same checkpoint.
+def _merge_checkpoints(db: apsw.Connection, session_id: int, facts: SidecarFacts) -> None:
+    """Merge the checkpoints of the log with those of files: equal texts are the same checkpoint.
 
-    It goes by the number and the title that its file has. Others keep their number where it is free, and get the next
-    one where not.
+    Such a checkpoint gets the number and the title of its file. Others keep their number if it is free, and else get
+    the next one.
     """
     db.execute("delete from checkpoints where session_id = ? and seq is null", (session_id,))
     columns = ", ".join(SECTIONS)
@@ -166,18 +166,18 @@ def _tell_checkpoints(db: apsw.Connection, session_id: int, told: Told) -> None:
         f"select checkpoint_number, {columns} from checkpoints where session_id = ? order by seq", (session_id,)
     ).fetchall()
     in_log: dict[int, Texts] = {number: tuple(texts) for number, *texts in rows}
-    in_files = {number: texts_of(text) for number, text in sorted(told.checkpoints.items())}
+    in_files = {number: texts_of(text) for number, text in sorted(facts.checkpoints.items())}
     same = _pairs(in_files, in_log)
     others = [number for number in in_log if number not in same.values()]
     taken = set(same)
     numbers = {known: number for number, known in same.items()} | {each: _free(each, taken) for each in others}
-    # No two rows may have one number, not even for a moment.
+    # Two rows must never have the same number, not even for a moment.
     db.execute("update checkpoints set checkpoint_number = -checkpoint_number where session_id = ?", (session_id,))
     db.executemany(
         "update checkpoints set checkpoint_number = ?, title = coalesce(?, title) "
         "where session_id = ? and checkpoint_number = ?",
         [
-            (number, told.checkpoint_titles.get(number) if number in same else None, session_id, -known)
+            (number, facts.checkpoint_titles.get(number) if number in same else None, session_id, -known)
             for known, number in numbers.items()
         ],
     )
@@ -185,7 +185,7 @@ def _tell_checkpoints(db: apsw.Connection, session_id: int, told: Told) -> None:
         f"insert into checkpoints(session_id, checkpoint_number, title, {columns}) "
         f"values (?, ?, ?, {', '.join('?' * len(SECTIONS))})",
         [
-            (session_id, _free(number, taken), told.checkpoint_titles.get(number), *texts)
+            (session_id, _free(number, taken), facts.checkpoint_titles.get(number), *texts)
             for number, texts in in_files.items()
             if number not in same
         ],
@@ -193,19 +193,19 @@ def _tell_checkpoints(db: apsw.Connection, session_id: int, told: Told) -> None:
 
 
 def _pairs(in_files: dict[int, Texts], in_log: dict[int, Texts]) -> dict[int, int]:
-    """Of each file's number the number in the log of the checkpoint that says the same, where there is one."""
-    waiting = list(in_log)
+    """Map each file's number to that of the log's checkpoint with the same text, if there is one."""
+    unmatched = list(in_log)
     same: dict[int, int] = {}
     for number, texts in in_files.items():
-        known = next((each for each in waiting if in_log[each] == texts), None)
+        known = next((each for each in unmatched if in_log[each] == texts), None)
         if known is not None:
             same[number] = known
-            waiting.remove(known)
+            unmatched.remove(known)
     return same
 
 
 def _free(number: int, taken: set[int]) -> int:
-    """This number, or the next one when it is taken; it is taken then."""
-    given = number if number not in taken else max(taken) + 1
-    taken.add(given)
-    return given
+    """Reserve this number, or the next one if it is taken."""
+    free = number if number not in taken else max(taken) + 1
+    taken.add(free)
+    return free

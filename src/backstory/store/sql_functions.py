@@ -20,7 +20,7 @@ from backstory.derive import shell_parse
 from backstory.derive.index_text import searchable
 from backstory.derive.pricing import UNKNOWN
 from backstory.model import Event, event_from_json, event_to_json
-from backstory.store import kinds, retelling, turns
+from backstory.store import kinds, rederiving, turns
 from backstory.store.costs import Costs
 
 if TYPE_CHECKING:
@@ -215,12 +215,12 @@ class _OfTurns:
         add("current_message", self.current_message, 1)
 
     def is_rewound(self, session_id: Any, uid: Any) -> int | None:
-        """1: not on the way to where the session goes on, or no longer in its log; see retelling.rewound."""
+        """1: not on the way to where the session goes on, or no longer in its log; see rederiving.rewound."""
         if not isinstance(session_id, int):
             return None
         if session_id != self._last[0]:
             # Rows come session by session, and each session's turns are looked at as a whole.
-            self._last = (session_id, retelling.rewound(self._db, session_id))
+            self._last = (session_id, rederiving.rewound(self._db, session_id))
         return int(uid in self._last[1])
 
     def branch_number(self, session_id: Any, uid: Any) -> int | None:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.derive.facts import Found
+    from backstory.derive.facts import DerivedFacts
     from backstory.model import FoundSummary
 
 
-def note(db: apsw.Connection, log_id: int, found: Found) -> None:
+def note(db: apsw.Connection, log_id: int, found: DerivedFacts) -> None:
     """Note the summaries of a piece of a log, and the ids of its records."""
     if found.summaries:
         db.executemany(
@@ -35,7 +35,7 @@ def note(db: apsw.Connection, log_id: int, found: Found) -> None:
         _note_leaves(db, db.last_insert_rowid(), _keys(found.record_ids))
 
 
-def note_again(db: apsw.Connection, session_id: int, log_id: int, found: Found) -> None:
+def note_again(db: apsw.Connection, session_id: int, log_id: int, found: DerivedFacts) -> None:
     """Note the same of a log that is derived again. Of a copy nothing is noted: its records are the original's."""
     if not db.execute("select kind = 'file' from logs where id = ?", (log_id,)).get:
         return
@@ -65,7 +65,7 @@ def are_due(db: apsw.Connection) -> bool:
     )
 
 
-def settle(db: apsw.Connection) -> None:
+def assign(db: apsw.Connection) -> None:
     """Give sessions the titles that summaries have for them, and take back those that none has any more."""
     if not are_due(db):
         return

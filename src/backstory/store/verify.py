@@ -112,7 +112,7 @@ def _log(db: apsw.Connection, log: logs.Log) -> Iterator[str]:
         except codec.CodecError as refused:
             yield f"log {log.id} ({log.path}): bytes {start} to {at}: {refused}"
     behind = 0
-    for run in logs.runs(db, log.id):
+    for run in logs.seq_ranges(db, log.id):
         if run.start < behind or run.stop <= run.start or run.stop > log.read_to or run.records < 1:
             yield f"log {log.id} ({log.path}): the numbers of bytes {run.start} to {run.stop} cannot be right"
         behind = run.stop

@@ -3,7 +3,7 @@
 -- and Z, except in messages. claimed(id) are the sessions that claims.CLAIMED describes: their runs are shown instead.
 -- How long something took while the clock was set back is not known: it is NULL, not less than 0.
 
--- sessions: One row per session, helpers' too. An agent's own log of runs that are here themselves is not shown.
+-- sessions: One row per session, subagents' too. An agent's own log of runs that are here themselves is not shown.
 create temp view sessions(
   id,                 -- number of the session in this store; what session_id means in every other view
   uid,                -- ULID, the same on every machine
@@ -434,7 +434,7 @@ create temp view assistant_usage_events(
   id,                       -- turns.id
   session_id,               -- sessions.id
   turn_index,               -- turns.turn_index
-  agent_id,                 -- uid of the session, when it is a helper's
+  agent_id,                 -- uid of the session, when it is a subagent's
   parent_tool_call_id,      -- NULL
   model,                    -- who answered
   copilot_usage_model,      -- NULL
@@ -449,7 +449,7 @@ create temp view assistant_usage_events(
   time_to_first_token_ms,   -- NULL
   output_ttft_ms,           -- NULL
   inter_token_latency_ms,   -- NULL
-  initiator,                -- agent in a helper's session, else user
+  initiator,                -- agent in a subagent's session, else user
   api_endpoint,             -- NULL
   reasoning_effort,         -- NULL
   finish_reason,            -- the model's word

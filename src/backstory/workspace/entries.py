@@ -93,7 +93,7 @@ def _reading_as(store: Store, form: Form) -> Callable[[StoredEvent], Event]:
     from backstory.export.full_form import FullForms
 
     forms = FullForms(store)
-    return forms.of if form == "full" else forms.with_words
+    return forms.expand if form == "full" else forms.with_words
 
 
 def as_json(entry: OutlineEntry) -> dict[str, Any]:

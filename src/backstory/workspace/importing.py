@@ -79,7 +79,7 @@ def ingest_all(
             progress=note,
         )
         if is_machines:
-            runner.projects.exchange(report)
+            runner.projects.replicate(report)
             done.errors += take_from_elsewhere(workspace, report)
         if is_begun and home.exists:
             workspace.known_projects.remember(home)
@@ -123,8 +123,8 @@ def runner_of(workspace: Workspace, machine: Machine) -> Runner:
 
 def chosen_agents(config: Config, only: Sequence[str]) -> list[Agent]:
     """The agents to read: those that were named, else those of the settings, else all."""
-    exclude = config.get("ingest.exclude")
-    chosen = (agents.load(name) for name in only or config.get("ingest.agents") or agents.names())
+    exclude = config.settings.ingest.exclude
+    chosen = (agents.load(name) for name in only or config.settings.ingest.agents or agents.names())
     return [msgspec.structs.replace(agent, log=_Filtered(agent.log, exclude)) for agent in chosen]
 
 
@@ -141,9 +141,9 @@ class _Filtered:
 
 
 def take_from_elsewhere(workspace: Workspace, report: Callable[[str], None]) -> list[Problem]:
-    """Have the machine's store hold what this project's store from elsewhere has and it lacks; returns what failed.
+    """Copy into the home store the sessions that only this project's store from elsewhere has; returns the problems.
 
-    The store is not trusted by that, and nothing that is known here is changed.
+    This does not trust the store, and changes no known session.
     """
     store, home = workspace.project_store, workspace.machine_store
     if not store.is_elsewhere or not store.exists:
@@ -152,25 +152,25 @@ def take_from_elsewhere(workspace: Workspace, report: Callable[[str], None]) -> 
         if workspace.verdict() == Verdict.MACHINE:
             return []
     except BackstoryError as refused:
-        # Of one that is known the exchange with projects told already.
+        # For a known store the exchange with projects has reported it already.
         return [] if workspace.known_projects.is_noted(store.path) else [Problem(str(store.path), str(refused))]
-    told = Taken(elsewhere=str(store.path), project=workspace.project_key, folder=str(workspace.project_folder))
+    taken_from = Taken(elsewhere=str(store.path), project=workspace.project_key, folder=str(workspace.project_folder))
     taken, problems, conflicts = 0, list[Problem](), list[str]()
     for uid in _uids(store, problems):
         if uid in workspace.conflicts:
             conflicts.append(uid)
         elif not home.origins([uid]):
             try:
-                is_taken = home.take_elsewhere(store, uid, told)
+                is_taken = home.take_elsewhere(store, uid, taken_from)
             except BackstoryError as refused:
                 problems.append(Problem(f"{store.path}: {uid}", str(refused)))
             else:
                 taken += is_taken
                 conflicts += [] if is_taken else [uid]
     if taken:
-        report(f"{taken} taken from {store.path}, which came from elsewhere: they are marked so.")
+        report(f"{taken} sessions copied from {store.path}, which came from elsewhere; they are marked.")
     if conflicts:
-        what = f"{len(conflicts)} in conflict, not touched: known here from another place: {', '.join(conflicts)}"
+        what = f"{len(conflicts)} in conflict, not changed: known here from another place: {', '.join(conflicts)}"
         problems.append(Problem(str(store.path), what))
     return problems
 

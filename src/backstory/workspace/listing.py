@@ -76,7 +76,7 @@ class Listing:
         # All that the project's own store holds is the project's, in whichever of its worktrees it was begun.
         is_all = wanted.everywhere or store.path == self._sources.project_store.path
         place = {} if is_all else {"project": self._sources.project_key, "folder": str(self._sources.project_folder)}
-        return {"agent": wanted.agent, "helpers": wanted.subagents, "unread": wanted.unread, **place}
+        return {"agent": wanted.agent, "subagents": wanted.subagents, "unread": wanted.unread, **place}
 
     def _merged(self, stores: list[Store], wanted: SessionFilter, page: Page, most: int | None) -> Iterator[_Place]:
         lists = [self._listed(stores[: n + 1], wanted, page, most) for n in range(len(stores))]

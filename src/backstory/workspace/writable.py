@@ -47,7 +47,7 @@ def ensure_writable_session(
     ``holding``: it has this record.
     """
     store, known = workspace.project_store, workspace.known_projects
-    restored = known.bring_back(store)
+    restored = known.restore_store(store)
     if is_own(store, located.session.uid):
         return WritableSession(session=store.session(located.session.uid), restored=restored)
     held = prepare_store(workspace)

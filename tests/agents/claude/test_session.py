@@ -5,7 +5,7 @@ from __future__ import annotations
 from backstory import ids
 from backstory.agents import bounded
 from backstory.agents.claude import AGENT
-from backstory.derive.facts import Found, RecordFacts
+from backstory.derive.facts import DerivedFacts, RecordFacts
 from backstory.model import (
     FoundSummary,
     LogIdentity,
@@ -23,7 +23,7 @@ def test_a_summary_is_told_with_its_leaf_and_is_no_title_of_the_log_that_it_stan
     reader, facts = bounded.log_reader(AGENT, LogIdentity(native_id=SESSION), None, tuple), RecordFacts()
     for line in (control("summary", summary=" Theirs ", leafUuid="elsewhere"), user("go", "u1"), answer("ok", "a1")):
         facts.take(reader.read(line, 1))
-    found = Found()
+    found = DerivedFacts()
     facts.move_to(found)
     assert reader.session.title is None
     assert found.summaries == [FoundSummary(ids.record_key("elsewhere"), "Theirs")]

@@ -23,12 +23,12 @@ def refused_calls(results: Iterable[StreamRecord]) -> list[ToolCall]:
     return list(found.values())
 
 
-def _call(told: dict[str, Any]) -> ToolCall:
-    given = told.get("tool_input")
+def _call(denied: dict[str, Any]) -> ToolCall:
+    given = denied.get("tool_input")
     given = given if isinstance(given, dict) else {}
-    name = str(told.get("tool_name") or "")
+    name = str(denied.get("tool_name") or "")
     return ToolCall(
-        tool_use_id=str(told.get("tool_use_id") or ""),
+        tool_use_id=str(denied.get("tool_use_id") or ""),
         tool_name=name,
         tool=tool_of(name),
         file_path=path_in(given),

@@ -29,7 +29,7 @@ _NO_STATUS = {"unknown": failures.NO_ANSWER, "server_error": "server error", "ov
 
 
 def of_run(attempt: Any, of: Any, status: Any, error: Any) -> Retry:
-    """What a run says of a request that is sent again."""
+    """Parse the report of a run on a request that is sent again."""
     name = plain_text(error)
     known = _status(status)
     words = failures.of_status(known) if known else _NO_STATUS.get(name, name.replace("_", " "))
@@ -37,7 +37,7 @@ def of_run(attempt: Any, of: Any, status: Any, error: Any) -> Retry:
 
 
 def of_log(attempt: Any, of: Any, error: Any) -> Retry:
-    """What a log says of it."""
+    """Parse the report of a log."""
     given = error if isinstance(error, dict) else {}
     connection = given.get("connection")
     code = connection.get("code") if isinstance(connection, dict) else None
@@ -51,9 +51,9 @@ def of_log(attempt: Any, of: Any, error: Any) -> Retry:
     return _retry(attempt, of, words or failures.NO_ANSWER)
 
 
-def _status(told: Any) -> int:
+def _status(value: Any) -> int:
     """An HTTP status, which some versions write as a text; 0 for none."""
-    text = str(told)
+    text = str(value)
     return int(text) if len(text) == STATUS_DIGITS and text.isascii() and text.isdigit() else 0
 
 

@@ -11,6 +11,6 @@ _CWD = lazy_regex(rb"<environment_context>\s*(?:\\n\s*)*(?:<cwd>|Current working
 
 
 def cwd_in(line: bytes) -> str:
-    """The folder that a session is at work in: only what the model is told of its surroundings says it."""
+    """The working folder of a session: only the environment text sent to the model contains it."""
     found = _CWD.search(line)
     return found.group(1).decode("utf-8", "replace").strip() if found else ""

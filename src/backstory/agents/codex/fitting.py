@@ -30,10 +30,10 @@ def fitted(given: dict[str, Any], kind: type[S]) -> S:
     try:
         return msgspec.convert(given, kind)
     except (msgspec.ValidationError, RecursionError):
-        told = [(name, _fitted_value(given[key], type_)) for name, key, type_ in _fields(kind) if key in given]
-    if ("type", UNSET) in told:
+        values = [(name, _fitted_value(given[key], type_)) for name, key, type_ in _fields(kind) if key in given]
+    if ("type", UNSET) in values:
         raise jsonl.NotJson("a type that is no word")
-    return kind(**{name: value for name, value in told if value is not UNSET})
+    return kind(**{name: value for name, value in values if value is not UNSET})
 
 
 def _fitted_value(value: Any, type_: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the log of a run says of the items that ``codex exec --json`` prints: when each was, and what an edit changed.
+"""The times and edits in the log of a run, for the items that ``codex exec --json`` prints.
 
 The two share no ids. An item is found by what it says: a text by its words, a command by its line, an edit by the paths
 that it changes. The same said twice is found in the order in which it was said.
@@ -56,7 +56,7 @@ class OwnLogs:
 
 
 class _Said(Struct):
-    """Something that the log says: when it began, when it was done, and what it changed."""
+    """An item of the log: when it began, when it ended, and what it changed."""
 
     began: int | None = None
     done: int | None = None
@@ -64,7 +64,7 @@ class _Said(Struct):
 
 
 class _Logged:
-    """What a log says, by what it is about."""
+    """The items of a log, by content."""
 
     def __init__(self) -> None:
         self._said: dict[Key, deque[_Said]] = {}
@@ -79,7 +79,7 @@ class _Logged:
             self._record(record, numbers.time_ms(record.timestamp))
 
     def find(self, key: Key) -> _Said:
-        """The first that was not found yet; an empty one where the log says nothing like it."""
+        """Return the first item not returned yet; an empty one if the log has none like it."""
         waiting = self._said.get(key)
         return waiting.popleft() if waiting else _Said()
 
@@ -91,10 +91,10 @@ class _Logged:
                 self._response(item, at)
             case EventLine(payload=EventMsg(type="task_complete" | "turn_complete")):
                 self._add(_END, at)
-            case EventLine(payload=EventMsg(type="item_completed", item=TurnItem() as item) as told):
-                self._item(item, numbers.time_ms(told.started_at_ms), at)
-            case EventLine(payload=EventMsg(type="patch_apply_end") as told):
-                self._changed(told.call_id, told.changes, None, at)
+            case EventLine(payload=EventMsg(type="item_completed", item=TurnItem() as item) as payload):
+                self._item(item, numbers.time_ms(payload.started_at_ms), at)
+            case EventLine(payload=EventMsg(type="patch_apply_end") as payload):
+                self._changed(payload.call_id, payload.changes, None, at)
 
     def _response(self, item: ResponseItem, at: int | None) -> None:
         call_id = item.call_id or item.id or ""
@@ -184,11 +184,11 @@ def _key(event: Event) -> Key | None:
 
 
 def _command(given: dict[str, Any]) -> Key:
-    told = given.get("cmd") or given.get("command")
-    if isinstance(told, list):
-        words = [str(word) for word in told]
+    command = given.get("cmd") or given.get("command")
+    if isinstance(command, list):
+        words = [str(word) for word in command]
         return "command", words[-1] if len(words) == 3 and words[1] in ("-lc", "-c") else " ".join(words)
-    return "command", inner_command(told) if isinstance(told, str) else ""
+    return "command", inner_command(command) if isinstance(command, str) else ""
 
 
 def _paths(paths: Iterable[Any]) -> Key:

@@ -1,7 +1,7 @@
 """Calls that Codex's sandbox or approval policy refused.
 
 Its stream shows only those that somebody declined. The others are lines of its stderr, which name no call: what they
-say tells whether it was a patch or a command. A command that the sandbox let begin fails like any other.
+say shows whether it was a patch or a command. A command that the sandbox let begin fails like any other.
 """
 
 from __future__ import annotations

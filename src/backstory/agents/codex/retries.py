@@ -31,8 +31,8 @@ def retry_of(message: str) -> Retry:
     """The same error as an event."""
     found = _ATTEMPT.search(message)
     attempt, of = map(int, found.groups()) if found else (0, 0)
-    told = _REASON.match(message) or _OLD_REASON.match(message)
-    return Retry(attempt=attempt, attempts_max=of, message=reason(told.group(1) if told else message))
+    matched = _REASON.match(message) or _OLD_REASON.match(message)
+    return Retry(attempt=attempt, attempts_max=of, message=reason(matched.group(1) if matched else message))
 
 
 def reason(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What requests used, of logs that tell totals of a thread that grow, and the last request beside them."""
+"""The tokens of requests, from logs with growing totals of a thread and the last request beside them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Usage(numbers.Counts):
 
 
 def added_to(tokens: Tokens, more: Usage, last: Usage | None = None) -> Tokens:
-    """A turn's tokens with ``more``. ``last``, the last request, tells whether that is one request or several."""
+    """A turn's tokens with ``more``. ``last``, the last request, shows whether that is one request or several."""
     cached = more.cached_input_tokens or 0
     written = more.cache_write_input_tokens
     is_one = not more.spent() or (last is not None and last.input_tokens == more.input_tokens)

@@ -125,7 +125,7 @@ where t.session_id = ? and l.kind = 'file' and (
 """Turns whose prompt was last written by a log that another generation took the place of, or behind its present end."""
 
 
-def mark_gone(db: apsw.Connection, log_ids: list[int], now: int) -> int:
+def mark_missing(db: apsw.Connection, log_ids: list[int], now: int) -> int:
     """Note which logs' files are gone, and since when that is known; gives how many sessions have none left."""
     gone = set(log_ids)
     known: list[Any] = db.execute("select id, gone from logs where kind = 'file'").fetchall()

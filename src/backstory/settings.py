@@ -1,0 +1,123 @@
+"""Every setting: its type, what it is unless set, what it means; and their values, typed, a class for each table.
+
+A value is asked for only when its attribute is read: what is wrong with one setting concerns nobody who needs others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
+
+from msgspec import Struct
+
+from backstory.model import Permissions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+class Setting(Struct, Generic[T], frozen=True):
+    """One setting: its key as ``table.name``, its value unless set, what it means, what it may be.
+
+    ``least`` is of numbers; ``is_agent``: it names agents. As an attribute of a table it is its value there.
+    """
+
+    key: str
+    default: T
+    meaning: str
+    choices: tuple[str, ...] = ()
+    least: int = 0
+    is_agent: bool = False
+
+    @overload
+    def __get__(self, table: None, owner: type[Table]) -> Setting[T]: ...
+    @overload
+    def __get__(self, table: Table, owner: type[Table]) -> T: ...
+    def __get__(self, table: Table | None, owner: type[Table]) -> Setting[T] | T:
+        return self if table is None else cast("T", table.value_of(self.key))
+
+
+class Table(Struct, frozen=True):
+    """The settings of one table. ``value_of`` returns the value of a key, which has the type of its default."""
+
+    value_of: Callable[[str], Any]
+
+
+class IngestSettings(Table, frozen=True):
+    """What is read."""
+
+    agents = Setting("ingest.agents", list[str](), "agents whose logs are read (empty: all)", is_agent=True)
+    exclude = Setting("ingest.exclude", list[str](), "logs that are never read: shell patterns for the whole path")
+
+
+class RunSettings(Table, frozen=True):
+    """How agents are run."""
+
+    agent = Setting(
+        "run.agent", "", "default agent of `run` (empty: the agent of the session's last turn)", is_agent=True
+    )
+    permission_name = Setting(
+        "run.permissions",
+        "agent",
+        "what a run may do without asking: agent (its own settings), ask, edit, all",
+        tuple(each.value for each in Permissions),
+    )
+    context_chars = Setting("run.context_chars", 400_000, "longest context, in characters")
+    silence_s = Setting("run.silence_s", 3_600, "stop a run after this many silent seconds (0: never)")
+
+    @property
+    def permissions(self) -> Permissions:
+        """What a run may do without asking."""
+        return Permissions(self.permission_name)
+
+
+class ListSettings(Table, frozen=True):
+    """How sessions are listed."""
+
+    limit = Setting("list.limit", 50, "number of sessions that `list` shows (0: all)")
+
+
+class SearchSettings(Table, frozen=True):
+    """How search answers."""
+
+    limit = Setting("search.limit", 20, "number of sessions that `search` shows", least=1)
+
+
+SETTINGS: tuple[Setting[Any], ...] = (
+    IngestSettings.agents, IngestSettings.exclude, RunSettings.agent, RunSettings.permission_name,
+    RunSettings.context_chars, RunSettings.silence_s, ListSettings.limit, SearchSettings.limit,
+)  # fmt: skip
+AGENT_PROGRAM = Setting(
+    "agents.NAME",
+    "",
+    "program of the agent NAME: its whole path, or a name on PATH (empty: found on PATH)",
+)
+
+
+class Settings(Table, frozen=True):
+    """The value of every setting, by table and name: ``settings.run.silence_s``."""
+
+    @property
+    def ingest(self) -> IngestSettings:
+        """What is read."""
+        return IngestSettings(self.value_of)
+
+    @property
+    def run(self) -> RunSettings:
+        """How agents are run."""
+        return RunSettings(self.value_of)
+
+    @property
+    def list(self) -> ListSettings:
+        """How sessions are listed."""
+        return ListSettings(self.value_of)
+
+    @property
+    def search(self) -> SearchSettings:
+        """How search answers."""
+        return SearchSettings(self.value_of)
+
+    def program_of(self, agent: str) -> str:
+        """The program that was set for an agent; nothing where it is the one on PATH."""
+        return cast("str", self.value_of(f"agents.{agent}"))
