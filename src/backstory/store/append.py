@@ -7,7 +7,7 @@ says then. Functions take the connection, never commit.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,6 +31,7 @@ from backstory.store import (
 )
 from backstory.store.event_rows import Waiting
 from backstory.store.logs import FILE
+from backstory.store.rows import fetch, fetch_one
 from backstory.store.sidecars import SidecarBatch
 from backstory.store.sidecars import write as keep_beside
 
@@ -207,10 +208,12 @@ def _ours_as_expected(db: apsw.Connection, session_id: int | None, batch: Record
         return None, STALE
     if batch.kind is None:
         return None, None
-    log: Any = db.execute(
+    log = fetch_one(
+        db,
+        tuple[int, int],
         "select id, read_to from logs where session_id = ? and kind = ? and turn_uid is ?",
         (session_id, batch.kind, run.turn_uid if run is not None else None),
-    ).fetchone()
+    )
     log_id, read_to = log or (None, 0)
     return log_id, None if read_to == batch.expected_read_to else STALE
 
@@ -444,7 +447,7 @@ def rederive(db: apsw.Connection, batch: RecordBatch, *, events_too: bool) -> No
     renamed, waiting = claims.known_as(db, session_id), Waiting()
     if events_too:
         turns.upsert(db, session_id, [claims.renamed_turn(turn, renamed) for turn in batch.turns])
-    rows: list[Any] = db.execute("select uid, id from turns where session_id = ?", (session_id,)).fetchall()
+    rows = fetch(db, tuple[str, int], "select uid, id from turns where session_id = ?", (session_id,))
     here: dict[str, int] = dict(rows)
     turn_ids = here | {old: here[new] for old, new in renamed.items() if new in here}
     if events_too:
@@ -468,10 +471,12 @@ def _index_again(db: apsw.Connection, session_id: int, batch: RecordBatch) -> No
     """Index the texts of stored events again."""
     if not batch.events:
         return
-    rows: list[Any] = db.execute(
+    rows = fetch(
+        db,
+        tuple[int, int, int],
         "select seq, part, id from events where session_id = ? and seq between ? and ?",
         (session_id, min(e.seq for e in batch.events), max(e.seq for e in batch.events)),
-    ).fetchall()
+    )
     event_ids = {(seq, part): event_id for seq, part, event_id in rows}
     indexed = [(event_ids[e.seq, e.part], e) for e in batch.events if (e.seq, e.part) in event_ids]
     db.executemany("delete from search_index where rowid = ?", [(event_id,) for event_id, _ in indexed])

@@ -5,7 +5,7 @@ A removed branch's turns are marked and stay until they are pruned. Reading take
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from backstory import errors
 from backstory.conversation.tree import Point, Tree
 from backstory.store import event_rows, kinds, turns
+from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -51,6 +52,25 @@ class Named(Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     seq: int | None
+
+
+class _Leaf(NamedTuple):
+    """A turn that a session may continue after, with the record of it that was checked out."""
+
+    uid: str
+    last_seq: int
+    leaf_seq: int | None
+
+
+class _TurnOfRecord(NamedTuple):
+    """The turn that holds a record; without an id where the record is in none."""
+
+    id: int | None
+    uid: str
+    first_seq: int
+    last_seq: int
+    outcome: str | None
+    removed: int | None
 
 
 class TreePosition(Struct, frozen=True):
@@ -108,31 +128,33 @@ def leaf(db: apsw.Connection, session_id: int) -> Point | None:
 
     One behind which its turn says nothing more is at the turn's end.
     """
-    row: Any = db.execute(
-        "select t.uid, t.last_seq, s.leaf_seq, t.removed from sessions s "
-        "join turns t on t.session_id = s.id and t.uid = s.leaf_uid where s.id = ?",
-        (session_id,),
-    ).fetchone()
-    if row is None or row[3] is not None:
-        row = db.execute(
-            "select uid, last_seq, null from turns where session_id = ? and removed is null "
-            "order by first_seq desc, id desc limit 1",
-            (session_id,),
-        ).fetchone()
-    if row is None:
+    chosen = (
+        "select t.uid, t.last_seq, s.leaf_seq from sessions s join turns t on t.session_id = s.id "
+        "and t.uid = s.leaf_uid and t.removed is null where s.id = ?"
+    )
+    newest = (
+        "select uid, last_seq, null from turns where session_id = ? and removed is null "
+        "order by first_seq desc, id desc limit 1"
+    )
+    found = fetch_one(db, _Leaf, chosen, (session_id,)) or fetch_one(db, _Leaf, newest, (session_id,))
+    if found is None:
         return None
-    uid, last, seq = row[:3]
-    is_inside = seq is not None and seq < last and _has_content_after(db, session_id, seq, last)
-    return Point(uid, seq if is_inside else last)
+    uid, last, seq = found
+    if seq is not None and seq < last and _has_content_after(db, session_id, seq, last):
+        return Point(uid, seq)
+    return Point(uid, last)
 
 
 def length(db: apsw.Connection, session_id: int, to: Point | None) -> int:
     """How many turns lead to a record, the one that holds it included."""
     if to is None:
         return 0
-    rows: list[Any] = db.execute(
-        "select uid, parent_uid from turns where session_id = ? and removed is null", (session_id,)
-    ).fetchall()
+    rows = fetch(
+        db,
+        tuple[str, str | None],
+        "select uid, parent_uid from turns where session_id = ? and removed is null",
+        (session_id,),
+    )
     parents: dict[str, str | None] = dict(rows)
     walked = set[str]()
     at: str | None = to.uid
@@ -147,42 +169,42 @@ def place(db: apsw.Connection, session_id: int, seq: int) -> TreePosition:
 
     Raises RecordNotFound, BranchRemoved.
     """
-    row: Any = (
-        db.execute(
-            "select t.id, t.uid, t.first_seq, t.last_seq, t.outcome, t.removed from events e "
-            "left join turns t on t.id = e.turn_id where e.session_id = ? and e.seq = ? limit 1",
-            (session_id, seq),
-        ).fetchone()
-        or db.execute(
-            "select id, uid, first_seq, last_seq, outcome, removed from turns "
-            "where session_id = ?1 and first_seq <= ?2 and last_seq >= ?2 order by first_seq desc limit 1",
-            (session_id, seq),
-        ).fetchone()
+    of_record = (
+        "select t.id, t.uid, t.first_seq, t.last_seq, t.outcome, t.removed from events e "
+        "left join turns t on t.id = e.turn_id where e.session_id = ? and e.seq = ? limit 1"
     )
-    if row is None or row[0] is None:
-        raise errors.RecordNotFound(seq, is_before_turns=row is not None)
-    turn_id, uid, first, last, outcome, removed = row
-    if removed is not None:
+    around = (
+        "select id, uid, first_seq, last_seq, outcome, removed from turns "
+        "where session_id = ?1 and first_seq <= ?2 and last_seq >= ?2 order by first_seq desc limit 1"
+    )
+    asked = (session_id, seq)
+    found = fetch_one(db, _TurnOfRecord, of_record, asked) or fetch_one(db, _TurnOfRecord, around, asked)
+    if found is None or found.id is None:
+        raise errors.RecordNotFound(seq, is_before_turns=found is not None)
+    if found.removed is not None:
         raise errors.BranchRemoved(seq)
-    if seq >= last and outcome is not None:
+    if seq >= found.last_seq and found.outcome is not None:
         # Behind the end of a turn no call is open any more.
-        return TreePosition(Point(uid, last), seq)
-    return TreePosition(Point(uid, max(_before_open_calls(db, session_id, turn_id, first, seq), first)), seq)
+        return TreePosition(Point(found.uid, found.last_seq), seq)
+    last_closed = _before_open_calls(db, session_id, found.id, found.first_seq, seq)
+    return TreePosition(Point(found.uid, max(last_closed, found.first_seq)), seq)
 
 
 def _before_open_calls(db: apsw.Connection, session_id: int, turn_id: int, first: int, seq: int) -> int:
     """The last record up to ``seq`` at which every call that was made has its result."""
     codecs: dict[int, Any] = {}
-    rows: list[Any] = db.execute(
-        "select seq, kind, data from events where session_id = ? and turn_id = ? and seq between ? and ? "
+    rows = fetch(
+        db,
+        tuple[int, bytes | str],
+        "select seq, data from events where session_id = ? and turn_id = ? and seq between ? and ? "
         f"and kind in {kinds.TOOLS} order by seq, part",
         (session_id, turn_id, first, seq),
-    ).fetchall()
+    )
     from backstory.model import ToolCall, ToolResult, event_from_json
 
     calls = list[tuple[int, str]]()
     answered: dict[str, int] = {}
-    for at, _, data in rows:
+    for at, data in rows:
         event = event_from_json(turns.unpack_event(db, codecs, data))
         if isinstance(event, ToolCall):
             calls.append((at, event.tool_use_id))
@@ -196,7 +218,8 @@ def _before_open_calls(db: apsw.Connection, session_id: int, turn_id: int, first
 
 
 def check_out(db: apsw.Connection, session_id: int, point: Point) -> None:
-    """Have the next prompt follow this record."""
+    """Have the next prompt follow this record; raises RecordNotFound."""
+    _last_record(db, session_id, point)
     db.execute("update sessions set leaf_uid = ?, leaf_seq = ? where id = ?", (point.uid, point.seq, session_id))
 
 
@@ -205,16 +228,18 @@ def check_out(db: apsw.Connection, session_id: int, point: Point) -> None:
 
 def names(db: apsw.Connection, session_id: int, *, removed: bool = False) -> list[Named]:
     """What a session's branches are called; the names of removed branches only when asked for."""
-    rows: list[Any] = db.execute(
+    rows = fetch(
+        db,
+        tuple[str, str, int | None],
         "select b.name, b.leaf_uid, b.leaf_seq from branches b join turns t on t.session_id = b.session_id "
         "and t.uid = b.leaf_uid and (? or t.removed is null) where b.session_id = ? order by b.created, b.id",
         (removed, session_id),
-    ).fetchall()
+    )
     return [Named(name=name, uid=uid, seq=seq) for name, uid, seq in rows]
 
 
 def name_branch(db: apsw.Connection, session_id: int, name: str, point: Point, now: int) -> None:
-    """Give the branch with this tip a name; raises BranchNameTaken where another branch has it."""
+    """Give the branch with this tip a name; raises RecordNotFound, BranchNameTaken."""
     taken = next((each for each in names(db, session_id) if each.name == name), None)
     last, follows = _end_of(db, session_id, point)
     seq = None if point.seq >= last and not follows else point.seq
@@ -229,7 +254,7 @@ def name_branch(db: apsw.Connection, session_id: int, name: str, point: Point, n
 
 def _end_of(db: apsw.Connection, session_id: int, point: Point) -> tuple[int, bool]:
     """The last record of a turn, or the one asked for if nothing is said behind it; and whether something follows."""
-    last = int(db.execute("select last_seq from turns where session_id = ? and uid = ?", (session_id, point.uid)).get)
+    last = _last_record(db, session_id, point)
     follows = bool(
         db.execute(
             "select count(*) from turns where session_id = ? and parent_uid = ? and removed is null",
@@ -237,6 +262,14 @@ def _end_of(db: apsw.Connection, session_id: int, point: Point) -> tuple[int, bo
         ).get
     )
     return (last if _has_content_after(db, session_id, point.seq, last) else point.seq), follows
+
+
+def _last_record(db: apsw.Connection, session_id: int, point: Point) -> int:
+    """The last record of the turn that a point is in; raises RecordNotFound where the session has no such turn."""
+    last = db.execute("select last_seq from turns where session_id = ? and uid = ?", (session_id, point.uid)).get
+    if last is None:
+        raise errors.RecordNotFound(point.seq)
+    return int(last)
 
 
 def unname_branch(db: apsw.Connection, session_id: int, name: str) -> None:
@@ -258,11 +291,13 @@ def follow_unknown(db: apsw.Connection, session_id: int, name: str, known: Colle
     """Take a name on to what followed its tip since: turns that the store where it was given does not have."""
     branch = "select leaf_uid, leaf_seq from branches where session_id = ? and name = ?"
     tip, seq = db.execute(branch, (session_id, name)).fetchall()[0]
-    rows: list[Any] = db.execute(
+    rows = fetch(
+        db,
+        tuple[str, str, int],
         "select uid, parent_uid, parent_seq from turns where session_id = ? and parent_uid is not null "
         "order by first_seq, id",
         (session_id,),
-    ).fetchall()
+    )
     for uid, parent, parent_seq in rows:
         # A turn comes after the one that it follows, so one look at each is enough.
         if uid not in known and parent == tip and _is_at_tip(db, session_id, parent, parent_seq, seq):
@@ -284,9 +319,9 @@ def _is_at_tip(db: apsw.Connection, session_id: int, tip: object, parent_seq: in
 
 
 def remove(db: apsw.Connection, session_id: int, uids: Iterable[str], now: int) -> int:
-    """Mark turns as removed; gives how many. Where the session went on there, it goes on where they began."""
-    gone = list(uids)
+    """Mark turns as removed; returns how many. Where the session went on there, it goes on where they began."""
     tree = Tree(of_session(db, session_id))
+    gone = [uid for uid in dict.fromkeys(uids) if uid in tree]
     at = leaf(db, session_id)
     # What is removed together is known by its time, however quickly a script removes one after another.
     latest: Any = db.execute("select max(removed) from turns where session_id = ?", (session_id,)).get
@@ -309,6 +344,8 @@ def remove(db: apsw.Connection, session_id: int, uids: Iterable[str], now: int) 
 def restore(db: apsw.Connection, session_id: int, uid: str) -> set[str]:
     """Bring back what was removed together with a turn, and what that comes from; returns the turns' uids."""
     tree = Tree(of_session(db, session_id, removed=True))
+    if uid not in tree:
+        return set()
     back = {turn.uid for turn in tree if turn.removed is not None and turn.removed == tree[uid].removed}
     back |= {turn.uid for each in list(back) for turn in tree.ancestry(each) if turn.removed is not None}
     db.executemany(

@@ -13,6 +13,7 @@ from backstory.store import (
     erasing,
     events,
     rederiving,
+    sessions,
 )
 from backstory.store.branches import Named, TreePosition, TreeTurn
 from backstory.store.database import id_of
@@ -57,7 +58,7 @@ class Branching(Maintenance):
         return self._read(lambda db: branches.place(db, id_of(session), seq))
 
     def checkout(self, session: Session | int, point: Point) -> None:
-        """Have a session's next prompt follow a record."""
+        """Have a session's next prompt follow a record; raises RecordNotFound."""
         self._change(lambda db: branches.check_out(db, id_of(session), point), decided=True)
 
     def branch_names(self, session: Session | int, *, removed: bool = False) -> list[Named]:
@@ -65,7 +66,10 @@ class Branching(Maintenance):
         return self._read(lambda db: branches.names(db, id_of(session), removed=removed))
 
     def name_branch(self, session: Session | int, name: str, point: Point) -> None:
-        """Call the branch with this tip ``name``; raises BranchNameTaken. The name goes on with what follows."""
+        """Call the branch with this tip ``name``, which stays with its end as that grows.
+
+        Raises RecordNotFound, BranchNameTaken.
+        """
         now = self._now()
         self._decide(session, [about_branch(name)], lambda db, each: branches.name_branch(db, each, name, point, now))
 
@@ -74,7 +78,7 @@ class Branching(Maintenance):
         self._decide(session, [about_branch(name)], lambda db, each: branches.unname_branch(db, each, name))
 
     def remove_turns(self, session: Session | int, uids: Sequence[str]) -> int:
-        """Remove turns from a session's tree, until ``restore_turns`` or ``prune_turns``; gives how many."""
+        """Remove turns from a session's tree, until ``restore_turns`` or ``prune_turns``; returns how many."""
         gone, now = list(uids), self._now()
         about = [TURN + uid for uid in gone]
         return self._decide(session, about, lambda db, each: branches.remove(db, each, gone, now))
@@ -83,7 +87,7 @@ class Branching(Maintenance):
         """Bring back the turns that were removed together with this one; gives how many."""
 
         def restore(db: apsw.Connection) -> int:
-            back = branches.restore(db, id_of(session), uid)
+            back = branches.restore(db, sessions.get(db, id_of(session)).id, uid)
             decisions.note(db, id_of(session), [TURN + each for each in back], self._now())
             return len(back)
 
@@ -110,7 +114,7 @@ class Branching(Maintenance):
         """Write what a person decided about a session, with the time."""
 
         def decide(db: apsw.Connection) -> T:
-            made = change(db, id_of(session))
+            made = change(db, sessions.get(db, id_of(session)).id)
             decisions.note(db, id_of(session), about, self._now())
             return made
 

@@ -8,13 +8,14 @@ only the turns behind that are shown: each record is shown once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from backstory import ids
 from backstory.model import Turn
 from backstory.store import kinds, lineage, run_facts
+from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -52,26 +53,30 @@ def all_claimed(db: apsw.Connection) -> list[int]:
 
 def runs_in(db: apsw.Connection, session_id: int) -> dict[str, str]:
     """The turns of an agent's own log that are runs of ours, each with the uid of the session that shows it."""
-    rows: list[Any] = db.execute(
+    rows = fetch(
+        db,
+        tuple[str, str],
         "select t.uid, (select o.uid from turns r join sessions o on o.id = r.session_id where r.uid = t.uid "
         "and r.native_id = s.native_id and o.owner is not null order by r.id limit 1) "
         "from sessions s join turns t on t.session_id = s.id "
         f"where s.id = ? and {MAY_HAVE_RUNS} and {IS_RUN} order by t.first_seq",
         (session_id,),
-    ).fetchall()
+    )
     return dict(rows)
 
 
 def events_of_runs(db: apsw.Connection, but: Collection[int]) -> list[int]:
     """The events of all such turns, but for those of some sessions: what they say is found where the runs are."""
-    rows: list[Any] = db.execute(
+    rows = fetch(
+        db,
+        tuple[int],
         # In this order, because few turns are runs.
         "select distinct e.id from sessions o cross join turns r on r.session_id = o.id cross join turns t "
         "on t.uid = r.uid cross join sessions s on s.id = t.session_id and s.native_id = r.native_id "
         "cross join events e on e.session_id = s.id and e.seq between t.first_seq and t.last_seq and e.turn_id = t.id "
         "where o.owner is not null and s.owner is null and s.id not in (select value from json_each(?))",
         (kinds.json_list(sorted(but)),),
-    ).fetchall()
+    )
     return [event_id for (event_id,) in rows]
 
 
@@ -82,13 +87,15 @@ def shown_as(db: apsw.Connection, session_id: int) -> int:
 
 def shown_as_each(db: apsw.Connection, session_ids: Collection[int]) -> dict[int, int]:
     """Of those of these sessions that another is shown for, that one."""
-    rows: list[Any] = db.execute(
+    rows = fetch(
+        db,
+        tuple[int, int, int],
         # Beside a min() the other columns are those of its row.
         "select s.id, r.session_id, min(r.id) from sessions s join turns r on r.native_id = s.native_id "
         "join sessions o on o.id = r.session_id where s.id in (select value from json_each(?)) "
         f"and {CLAIMED} and o.owner is not null group by s.id",
         (kinds.json_list(sorted(session_ids)),),
-    ).fetchall()
+    )
     return {session_id: shown for session_id, shown, _ in rows}
 
 
@@ -106,14 +113,16 @@ def logs_of(db: apsw.Connection, session_id: int) -> list[int]:
 
 def forget_logs(db: apsw.Connection, session_id: int, at: int) -> None:
     """Never read the agents' own logs of a session's runs again: the person removed their content."""
-    runs: list[Any] = db.execute(
+    runs = fetch(
+        db,
+        tuple[str, str],
         "select r.agent, r.native_id from turns r join sessions o on o.id = r.session_id "
         "where r.session_id = ? and o.owner is not null and r.native_id <> '' and exists ("
         "select 1 from logs where turn_uid = r.uid and session_id = r.session_id and kind = 'stream') "
         f"and not exists (select 1 from sessions s where s.native_id = r.native_id and not {CLAIMED} "
         "and s.owner is null)",
         (session_id,),
-    ).fetchall()
+    )
     db.executemany(
         "insert or replace into forgotten(uid, at) values (?, ?)",
         [(ids.session_uid(agent, native_id, 0), at) for agent, native_id in runs],
@@ -122,18 +131,20 @@ def forget_logs(db: apsw.Connection, session_id: int, at: int) -> None:
 
 def link_run_to_log(db: apsw.Connection, session_id: int, turn_uid: str) -> None:
     """Set the run's turn as the first of the agent's own log, if that was read before."""
-    found: Any = db.execute(
+    found = fetch_one(
+        db,
+        tuple[str, str, int],
         "select r.agent, r.native_id, s.id from turns r join sessions s on s.native_id = r.native_id "
         "and s.owner is null where r.session_id = ? and r.uid = ? and r.native_id <> '' "
         "and exists (select 1 from logs where session_id = s.id and agent = r.agent)",
         (session_id, turn_uid),
-    ).fetchone()
+    )
     if found is None:
         return
     own_id = found[2]
-    first: Any = db.execute(
-        "select uid from turns where session_id = ? order by first_seq, id limit 1", (own_id,)
-    ).fetchone()
+    first = fetch_one(
+        db, tuple[str], "select uid from turns where session_id = ? order by first_seq, id limit 1", (own_id,)
+    )
     if first is not None and first[0] != turn_uid:
         _rename(db, first[0], turn_uid)
     if first is not None:
@@ -157,9 +168,12 @@ def renamed(db: apsw.Connection, session_id: int, batch: RecordBatch) -> dict[st
 
 def known_as(db: apsw.Connection, session_id: int) -> dict[str, str]:
     """The uids that a session's turns have here, by those that their logs give them, where these differ."""
-    rows: list[Any] = db.execute(
-        "select uid, agent, native_id from turns where session_id = ? and native_id <> ''", (session_id,)
-    ).fetchall()
+    rows = fetch(
+        db,
+        tuple[str, str, str],
+        "select uid, agent, native_id from turns where session_id = ? and native_id <> ''",
+        (session_id,),
+    )
     own = ((ids.turn_uid(agent, native_id), uid) for uid, agent, native_id in rows)
     return {old: uid for old, uid in own if old != uid}
 

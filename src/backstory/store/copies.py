@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from backstory import ids
 from backstory.store import claims, kinds
+from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -37,14 +38,15 @@ def turn_uids(db: apsw.Connection, session_ids: Iterable[int]) -> set[str]:
 
 def holders(db: apsw.Connection, wanted: Collection[str]) -> list[Holder]:
     """The sessions that have any of these turns; not the agents' own logs of runs, which go with the runs."""
-    rows: list[Any] = db.execute(
+    return fetch(
+        db,
+        Holder,
         "select s.uid, coalesce(nullif(s.name, ''), 'S' || s.number, substr(s.uid, 1, 12)), count(*), "
         "coalesce(substr(p.uid, 11), s.parent_identity) from turns t join sessions s on s.id = t.session_id "
         "left join sessions p on p.id = s.parent_id where t.uid in (select value from json_each(?)) "
         f"and not {claims.CLAIMED} group by s.id order by s.uid",
         (kinds.json_list(wanted),),
-    ).fetchall()
-    return [Holder(uid=uid, label=label, shared=shared, parent=parent) for uid, label, shared, parent in rows]
+    )
 
 
 def split(removed: Iterable[str], found: Iterable[Holder]) -> tuple[list[Holder], list[Holder]]:

@@ -6,7 +6,7 @@ older copy does not undo a later one. Functions never commit.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from backstory import ids
 from backstory.store import branches, kinds, turns
 from backstory.store.plan import BRANCH, NAME, TURN, Decide, Decisions, SessionState, StoreState, Value, about_branch
+from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -57,12 +58,23 @@ def _set_times(db: apsw.Connection, uid: str, at: Mapping[str, int]) -> None:
 
 def store_state(db: apsw.Connection, uids: Collection[str] | None = None) -> StoreState:
     """Return the state of a store for a plan: of all sessions, or of these."""
-    removed: list[Any] = db.execute("select uid, at from forgotten").fetchall()
+    removed = fetch(db, tuple[str, int], "select uid, at from forgotten")
     return StoreState(
         store_id=str(db.execute("select value from meta where key = 'store_id'").get),
         sessions=session_states(db, uids=uids),
         removed={ids.session_identity(uid): at for uid, at in removed},
     )
+
+
+class _DecidedTurn(NamedTuple):
+    """What a plan needs of a turn; ``removed`` and ``started`` are times in ms."""
+
+    session_id: int
+    uid: str
+    has_ended: int
+    removed: int | None
+    is_pruned: int
+    started: int | None
 
 
 def session_states(
@@ -80,8 +92,8 @@ def session_states(
     of_turns, of_branches = _turns(db, source, wanted, bound), _branches(db, source, wanted, bound)
     found = dict[str, SessionState]()
     for session_id, uid, owner, is_borrowed, name, leaf_uid, leaf_seq, times, *content in rows:
-        rows_of_turns = of_turns.get(session_id, [])
-        removed = {turn: ms for turn, _, ms, _, _ in rows_of_turns if ms is not None}
+        all_turns = of_turns.get(session_id, [])
+        removed = {turn.uid: turn.removed for turn in all_turns if turn.removed is not None}
         values: dict[str, Value] = {NAME: name, **of_branches.get(session_id, {})}
         values |= {f"{TURN}{turn}": ms for turn, ms in removed.items()}
         found[uid] = SessionState(
@@ -90,38 +102,42 @@ def session_states(
             is_borrowed=bool(is_borrowed),
             content=tuple(content),
             decided=Decisions(values=values, at=_parsed(times), leaf=(leaf_uid, leaf_seq)),
-            turns=frozenset(turn for turn, *_ in rows_of_turns),
-            finished=frozenset(turn for turn, has_ended, ms, _, _ in rows_of_turns if has_ended and ms is None),
-            pruned={turn: removed[turn] for turn, _, _, is_pruned, _ in rows_of_turns if is_pruned},
-            last_started=max((started or 0 for *_, started in rows_of_turns), default=0),
+            turns=frozenset(turn.uid for turn in all_turns),
+            finished=frozenset(turn.uid for turn in all_turns if turn.has_ended and turn.removed is None),
+            pruned={turn.uid: removed[turn.uid] for turn in all_turns if turn.is_pruned},
+            last_started=max((turn.started or 0 for turn in all_turns), default=0),
         )
     return found
 
 
-def _turns(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, ...]) -> dict[int, list[tuple[Any, ...]]]:
-    """For each turn: uid, whether it ended, when it was removed, whether it was pruned, when it began."""
-    rows: list[Any] = db.execute(
+def _turns(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, ...]) -> dict[int, list[_DecidedTurn]]:
+    """Return the turns of each session."""
+    rows = fetch(
+        db,
+        _DecidedTurn,
         "select t.session_id, t.uid, t.outcome is not null, t.removed, t.removed is not null and t.prompt = '' "
         f"and not exists (select 1 from {source}.events e where e.session_id = t.session_id "
         f"and e.seq between t.first_seq and t.last_seq and e.kind in {kinds.CONTENT}), t.started "
         f"from {source}.turns t join {source}.sessions s on s.id = t.session_id where {wanted}",
         bound,
-    ).fetchall()
-    found: dict[int, list[tuple[Any, ...]]] = {}
-    for session_id, *row in rows:
-        found.setdefault(session_id, []).append(tuple(row))
+    )
+    found: dict[int, list[_DecidedTurn]] = {}
+    for turn in rows:
+        found.setdefault(turn.session_id, []).append(turn)
     return found
 
 
 def _branches(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, ...]) -> dict[int, dict[str, Value]]:
-    rows: list[Any] = db.execute(
+    rows = fetch(
+        db,
+        tuple[int, str, str, int | None, int],
         "select b.session_id, b.name, b.leaf_uid, b.leaf_seq, b.created "
         f"from {source}.branches b join {source}.sessions s on s.id = b.session_id where {wanted}",
         bound,
-    ).fetchall()
+    )
     found: dict[int, dict[str, Value]] = {}
-    for session_id, name, *at in rows:
-        found.setdefault(session_id, {})[about_branch(name)] = (name, at[0], at[1], at[2])
+    for session_id, name, leaf_uid, leaf_seq, created in rows:
+        found.setdefault(session_id, {})[about_branch(name)] = (name, leaf_uid, leaf_seq, created)
     return found
 
 
@@ -149,16 +165,19 @@ def write(db: apsw.Connection, uid: str, decided: Decisions, known: Collection[s
 
 
 def _write_removed(db: apsw.Connection, session_id: int, decided: Decisions) -> None:
-    rows: list[Any] = db.execute("select uid, removed from turns where session_id = ?", (session_id,)).fetchall()
+    rows = fetch(db, tuple[str, int | None], "select uid, removed from turns where session_id = ?", (session_id,))
     changed = [(when, session_id, turn) for turn, ms in rows if (when := decided.values.get(f"{TURN}{turn}")) != ms]
     db.executemany("update turns set removed = ? where session_id = ? and uid = ?", changed)
 
 
 def _write_branches(db: apsw.Connection, session_id: int, decided: Decisions, known: Collection[str]) -> None:
-    rows: list[Any] = db.execute(
-        "select name, leaf_uid, leaf_seq, created from branches where session_id = ?", (session_id,)
-    ).fetchall()
-    here = {about_branch(named[0]): tuple(named) for named in rows}
+    rows = fetch(
+        db,
+        tuple[str, str, int | None, int],
+        "select name, leaf_uid, leaf_seq, created from branches where session_id = ?",
+        (session_id,),
+    )
+    here = {about_branch(named[0]): named for named in rows}
     wanted = {about: value for about, value in decided.values.items() if about.startswith(BRANCH)}
     for about in here.keys() - wanted.keys():
         branches.unname_branch(db, session_id, here[about][0])

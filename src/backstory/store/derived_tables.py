@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from backstory.lazy_regex import lazy_regex
 from backstory.store import kinds
+from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,10 +122,12 @@ def _write_touches(db: apsw.Connection, session_id: int, touches: list[FoundTouc
     for start in range(0, len(every), PATHS_AT_ONCE):
         paths = every[start : start + PATHS_AT_ONCE]
         among = ", ".join("?" * len(paths))
-        found: list[Any] = db.execute(
+        found = fetch(
+            db,
+            tuple[str, int],
             f"select file_path, id from session_files where session_id = ? and file_path in ({among})",
             (session_id, *paths),
-        ).fetchall()
+        )
         file_ids |= dict(found)
     db.executemany(
         "insert or replace into file_touches(file_id, seq, part, action, to_path) values (?, ?, ?, ?, ?)",

@@ -10,6 +10,7 @@ from msgspec import Struct
 from backstory.conversation.context import TurnWithEvents, chars_at_least
 from backstory.conversation.tree import Point
 from backstory.derive.facts import DerivedFacts
+from backstory.errors import SessionNotFound
 from backstory.model import (
     At,
     Complete,
@@ -25,6 +26,7 @@ from backstory.model import (
 from backstory.store import branches, codec, kinds, logs, runs, turns
 from backstory.store.batches import BatchContent, RecordBatch, chunks_of
 from backstory.store.logs import API
+from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -158,12 +160,17 @@ class OwnLog:
 
     def __init__(self, db: apsw.Connection, session_id: int, now: int, new_uid: Callable[[], str]) -> None:
         self._now, self._new_uid = now, new_uid
-        session: Any = db.execute("select uid, cwd from sessions where id = ?", (session_id,)).fetchone()
+        session = fetch_one(db, tuple[str, str | None], "select uid, cwd from sessions where id = ?", (session_id,))
+        if session is None:
+            raise SessionNotFound(str(session_id))
         self._uid, self._cwd = session
         # A run's log of this kind holds the messages that its agent was sent.
-        log: Any = db.execute(
-            "select id, read_to from logs where session_id = ? and kind = ? and turn_uid is null", (session_id, API)
-        ).fetchone()
+        log = fetch_one(
+            db,
+            tuple[int, int],
+            "select id, read_to from logs where session_id = ? and kind = ? and turn_uid is null",
+            (session_id, API),
+        )
         log_id: int = log[0] if log else 0
         self._read_to: int = log[1] if log else 0
         self._tail = logs.read(db, log_id, max(self._read_to - logs.TAIL_BYTES, 0), logs.TAIL_BYTES)
@@ -260,9 +267,9 @@ def refs_kept(db: apsw.Connection, session_id: int) -> tuple[int, DerivedFacts, 
     from backstory.derive.deriver import Deriver
 
     next_seq = int(db.execute("select next_seq from sessions where id = ?", (session_id,)).get or 0)
-    rows: list[Any] = db.execute(
-        "select id, uid from turns where session_id = ? and removed is null", (session_id,)
-    ).fetchall()
+    rows = fetch(
+        db, tuple[int, str], "select id, uid from turns where session_id = ? and removed is null", (session_id,)
+    )
     uids: dict[int, str] = dict(rows)
     deriver, after = Deriver(), (0, -1)
     while window := of_session(db, session_id, after=after, limit=TOLD_AT_ONCE):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from backstory import errors, ids
 from backstory.lazy_regex import lazy_regex
 from backstory.store import kinds, schema
+from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +34,7 @@ _PACKED = {("events", "data"): ("text", "blob")}
 
 def check_tables(db: apsw.Connection, path: Path) -> None:
     """Raise NotAStore unless all that is read of a store is a table that gives its rows and nothing else."""
-    known: list[Any] = db.execute("select name, type from pragma_table_list where schema = 'main'").fetchall()
+    known = fetch(db, tuple[object, object], "select name, type from pragma_table_list where schema = 'main'")
     there = {str(name).lower(): kind for name, kind in known}
     for name in sorted(_tables()):
         if there.get(name, "table") != "table":
@@ -48,7 +49,7 @@ def take_out_triggers(db: apsw.Connection, path: Path) -> list[str]:
     """Drop the triggers of a store that are not ours, inside the caller's transaction; gives their names."""
     ours = {(name, _plain(body)) for sql in schema.sources() for name, body in _TRIGGER.findall(sql)}
     dropped = []
-    rows: list[Any] = db.execute("select name, type, sql from sqlite_schema where sql is not null").fetchall()
+    rows = fetch(db, tuple[object, object, object], "select name, type, sql from sqlite_schema where sql is not null")
     for name, kind, sql in rows:
         if kind != "trigger" and not _IS_TRIGGER.match(str(sql)):
             continue
@@ -82,7 +83,7 @@ def check_session(db: apsw.Connection, session_id: int, path: Path) -> None:
         ("numbers", "log_id in (select id from logs where session_id = ?)"),
         ("sidecars", "log_id in (select id from logs where session_id = ?)"),
     ):  # fmt: skip
-        columns: list[Any] = db.execute("select name, lower(type) from pragma_table_info(?)", (table,)).fetchall()
+        columns = fetch(db, tuple[str, str], "select name, lower(type) from pragma_table_info(?)", (table,))
         odd = " or ".join(
             f"typeof({name}) not in ('null', {', '.join(map(repr, kinds))})"
             for name, declared in columns
@@ -97,9 +98,7 @@ def check_session(db: apsw.Connection, session_id: int, path: Path) -> None:
 
 def check_uids(db: apsw.Connection, path: Path) -> None:
     """Raise NotAStore where the store or a session has a uid that is none: files are named after them."""
-    rows: list[Any] = db.execute(
-        "select value from meta where key = 'store_id' union all select uid from sessions"
-    ).fetchall()
+    rows = fetch(db, tuple[object], "select value from meta where key = 'store_id' union all select uid from sessions")
     if not all(is_uid(uid) for (uid,) in rows):
         raise errors.NotAStore(path, "it, or a session in it, has no uid")
 
@@ -118,9 +117,12 @@ def _tables() -> frozenset[str]:
 def _is_index_ours(db: apsw.Connection) -> bool:
     """Whether the index is made as ours is: another may read a view whenever it is asked."""
     bodies = [body for sql in schema.sources() for virtual, name, body in _TABLE.findall(sql) if name == SEARCH_INDEX]
-    stored: list[Any] = db.execute(
-        "select sql from sqlite_schema where sql like '%search_index using%' or name = ?", (SEARCH_INDEX,)
-    ).fetchall()
+    stored = fetch(
+        db,
+        tuple[object],
+        "select sql from sqlite_schema where sql like '%search_index using%' or name = ?",
+        (SEARCH_INDEX,),
+    )
     begin = f"create virtual table {SEARCH_INDEX} "
     return all(
         _plain(_COMMENT.sub("", str(sql))).lower() == begin + _plain(body).lower() + " )"
@@ -131,11 +133,13 @@ def _is_index_ours(db: apsw.Connection) -> bool:
 
 def _counted(db: apsw.Connection, tables: list[str]) -> str | None:
     """A table with a column that is worked out from others, other than the one that ours have."""
-    rows: list[Any] = db.execute(
+    rows = fetch(
+        db,
+        tuple[object, object],
         "select asked.value, info.name from json_each(?) asked, pragma_table_xinfo(asked.value) info "
         "where info.hidden in (2, 3)",
         (kinds.json_list(tables),),
-    ).fetchall()
+    )
     for name in dict.fromkeys(str(table) for table, _ in rows):
         counted = [str(column) for table, column in rows if table == name]
         sql = str(db.execute("select sql from sqlite_schema where type = 'table' and lower(name) = ?", (name,)).get)

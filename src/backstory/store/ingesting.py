@@ -18,7 +18,7 @@ from backstory.store import (
     titles,
 )
 from backstory.store.database import checked, id_of
-from backstory.store.logs import FileStamp, Log, SeqRange
+from backstory.store.logs import ChunkMark, FileStamp, Log, SeqRange
 from backstory.store.reading import Reading
 from backstory.store.run_facts import Unmatched
 from backstory.store.runs import RunStart
@@ -139,7 +139,7 @@ class Ingesting(Reading):
         """Keep what the agent's own log says of a run, of its events and of its turn."""
         self._change(lambda db: run_facts.keep(db, run.stream_id, sidecar, own_log=run.log_id))
 
-    def chunk_marks(self, log_id: int) -> list[tuple[int, int, bytes]]:
+    def chunk_marks(self, log_id: int) -> list[ChunkMark]:
         """(start, length, sha256) of each chunk of a log."""
         return self._read(lambda db: logs.chunk_marks(db, log_id))
 

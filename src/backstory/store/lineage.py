@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from backstory.model import Relation
+from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +17,7 @@ def link_copies(db: apsw.Connection, turn_uids: Iterable[str]) -> None:
     """Sessions that share turns are forks of one another; those that have any of these get their parents."""
     sharing: set[int] = set()
     for turn_uid in turn_uids:
-        rows: list[Any] = db.execute("select session_id from turns where uid = ?", (turn_uid,)).fetchall()
+        rows = fetch(db, tuple[int], "select session_id from turns where uid = ?", (turn_uid,))
         if len(rows) > 1:
             sharing |= {session_id for (session_id,) in rows}
     for each in sorted(sharing):

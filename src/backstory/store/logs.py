@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import astuple
 
 from backstory.store import codec
+from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -104,8 +105,13 @@ class SeqRange(Struct):
         return start == self.stop and seq == self.first_seq + self.records
 
 
-Mark = tuple[int, int, bytes]
-"""Where a chunk begins, how long it is, and its checksum."""
+class ChunkMark(NamedTuple):
+    """Where a chunk begins, how long it is, and its checksum."""
+
+    start: int
+    length: int
+    sha256: bytes
+
 
 _LOG_COLUMNS = (
     "id, session_id, agent, kind, native_id, relpath, path, modified, first_hash, tail_hash, "
@@ -202,8 +208,8 @@ def _newest(db: apsw.Connection) -> int:
 
 def file_stamps(db: apsw.Connection) -> dict[str, FileStamp]:
     """Every file that was looked at, by path."""
-    rows: Any = db.execute(f"select {', '.join(FileStamp.__struct_fields__)} from log_places")
-    return {row[0]: FileStamp(**dict(zip(FileStamp.__struct_fields__, row, strict=True))) for row in rows}
+    found = fetch(db, FileStamp, f"select {', '.join(FileStamp.__struct_fields__)} from log_places")
+    return {stamp.path: stamp for stamp in found}
 
 
 def remember_stamp(db: apsw.Connection, place: FileStamp) -> None:
@@ -255,10 +261,8 @@ def insert_seq_range(db: apsw.Connection, log_id: int, run: SeqRange) -> None:
 
 def seq_ranges(db: apsw.Connection, log_id: int) -> list[SeqRange]:
     """The numbers of a log's records, in the order of their places."""
-    rows: list[tuple[Any, ...]] = db.execute(
-        "select start, stop, first_seq, records from numbers where log_id = ? order by start", (log_id,)
-    ).fetchall()
-    return [SeqRange(*row) for row in rows]
+    asked = "select start, stop, first_seq, records from numbers where log_id = ? order by start"
+    return fetch(db, SeqRange, asked, (log_id,))
 
 
 class UnpackedChunks:
@@ -267,7 +271,7 @@ class UnpackedChunks:
     def __init__(self) -> None:
         self._kept: dict[tuple[int, int, bytes], bytes] = {}
 
-    def bytes_of(self, db: apsw.Connection, log_id: int, mark: Mark) -> bytes:
+    def bytes_of(self, db: apsw.Connection, log_id: int, mark: ChunkMark) -> bytes:
         """The bytes of a chunk; raises CodecError."""
         at, size, digest = mark
         key = log_id, at, digest
@@ -313,12 +317,9 @@ def stream(db: apsw.Connection, log_id: int) -> Iterator[bytes]:
         at += length
 
 
-def chunk_marks(db: apsw.Connection, log_id: int) -> list[Mark]:
+def chunk_marks(db: apsw.Connection, log_id: int) -> list[ChunkMark]:
     """(start, length, sha256) of each chunk of a log, in order."""
-    rows: list[tuple[Any, ...]] = db.execute(
-        "select start, length, sha256 from chunks where log_id = ? order by start", (log_id,)
-    ).fetchall()
-    return [(start, length, digest) for start, length, digest in rows]
+    return fetch(db, ChunkMark, "select start, length, sha256 from chunks where log_id = ? order by start", (log_id,))
 
 
 def merge_chunks(db: apsw.Connection, log_id: int, *, idle: bool) -> None:
@@ -339,7 +340,7 @@ def merge_chunks(db: apsw.Connection, log_id: int, *, idle: bool) -> None:
 
 def repack(db: apsw.Connection, log_id: int, start: int) -> int | None:
     """Join the chunks of a log from ``start`` on into one, as large as they come; gives where the next begins."""
-    joined: list[Mark] = []
+    joined: list[ChunkMark] = []
     for mark in chunk_marks(db, log_id):
         if mark[0] >= start and (not joined or mark[0] + mark[1] - start <= codec.PACKED_BYTES):
             joined.append(mark)
@@ -363,7 +364,7 @@ def to_repack(db: apsw.Connection, before: int) -> list[int]:
     return [int(str(found)) for (found,) in rows]
 
 
-def _last_neighbours(marks: list[Mark], *, idle: bool) -> tuple[list[Mark], list[Mark]]:
+def _last_neighbours(marks: list[ChunkMark], *, idle: bool) -> tuple[list[ChunkMark], list[ChunkMark]]:
     """The chunks at the end that may become one, and those before them."""
     first = len(marks) - 1
     total = marks[first][1]
@@ -375,7 +376,7 @@ def _last_neighbours(marks: list[Mark], *, idle: bool) -> tuple[list[Mark], list
     return marks[first:], marks[:first]
 
 
-def _join(db: apsw.Connection, log_id: int, joined: list[Mark]) -> None:
+def _join(db: apsw.Connection, log_id: int, joined: list[ChunkMark]) -> None:
     start, end = joined[0][0], joined[-1][0] + joined[-1][1]
     data = read(db, log_id, start, end - start)
     db.execute("delete from chunks where log_id = ? and start >= ? and start < ?", (log_id, start, end))
@@ -387,13 +388,14 @@ def _frame(db: apsw.Connection, log_id: int, at: int) -> bytes:
     return frame
 
 
-def _chunks_between(db: apsw.Connection, log_id: int, start: int, end: int) -> list[Mark]:
-    rows: list[Mark] = db.execute(
+def _chunks_between(db: apsw.Connection, log_id: int, start: int, end: int) -> list[ChunkMark]:
+    return fetch(
+        db,
+        ChunkMark,
         "select start, length, sha256 from chunks where log_id = ?1 and start < ?3 and start >= "
         "coalesce((select max(start) from chunks where log_id = ?1 and start <= ?2), 0) order by start",
         (log_id, start, end),
-    ).fetchall()  # type: ignore[assignment]
-    return rows
+    )
 
 
 def _log(row: tuple[Any, ...]) -> Log:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from backstory.store import (
     append,
@@ -22,6 +22,7 @@ from backstory.store.batches import RecordBatch
 from backstory.store.database import id_of
 from backstory.store.ingesting import Ingesting
 from backstory.store.logs import Log
+from backstory.store.rows import fetch
 from backstory.store.segments import reset_index, set_index
 from backstory.store.sessions import Session
 from backstory.store.verify import Verified
@@ -84,9 +85,9 @@ class Maintenance(Ingesting):
         """Merge the small chunks of logs that were last written before this time (ms); returns how many logs."""
 
         def merge(db: apsw.Connection) -> int:
-            idle: list[tuple[Any, ...]] = db.execute(
-                "select id from logs where frames > 1 and coalesce(modified, 0) < ?", (before,)
-            ).fetchall()
+            idle = fetch(
+                db, tuple[int], "select id from logs where frames > 1 and coalesce(modified, 0) < ?", (before,)
+            )
             for (log_id,) in idle:
                 logs.merge_chunks(db, log_id, idle=True)
             return len(idle)

@@ -13,6 +13,7 @@ from msgspec import Struct
 from backstory.model import Complete, Error, Event, LogIdentity, Record, ToolCall, ToolResult, Turn, event_from_json
 from backstory.store import codec, kinds, runs, turns
 from backstory.store.batches import BatchContent, RecordBatch, RunPart
+from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -46,23 +47,27 @@ class Left(Struct, frozen=True):
 
 def found(db: apsw.Connection, running: Container[str]) -> list[tuple[int, str, int, str]]:
     """The turns of this store's own runs that have no ending, but for ``running``: (id, uid) and the session's."""
-    rows: list[Any] = db.execute(
+    rows = fetch(
+        db,
+        tuple[int, str, int, str],
         "select t.id, t.uid, s.id, s.uid from turns t join sessions s on s.id = t.session_id "
         "where s.owner = (select value from meta where key = 'store_id') and t.outcome is null "
         # What is stored of a run says how long its context was; turns of other makers say nothing of it.
-        "and t.prefix_chars is not null order by t.id"
-    ).fetchall()
+        "and t.prefix_chars is not null order by t.id",
+    )
     return [row for row in rows if row[1] not in running]
 
 
 def left(db: apsw.Connection, turn_id: int, turn_uid: str, session_id: int, session_uid: str) -> Left:
     """What it takes to close one."""
     codecs: dict[int, codec.EventCodec] = {}
-    rows: list[Any] = db.execute(
+    rows = fetch(
+        db,
+        tuple[str, bytes | str],
         f"select kind, data from events where session_id = ? and turn_id = ? and kind in {kinds.TOOLS} "
         "order by seq, part",
         (session_id, turn_id),
-    ).fetchall()
+    )
     calls: dict[str, Any] = {}
     for _, data in rows:
         event = event_from_json(turns.unpack_event(db, codecs, data))

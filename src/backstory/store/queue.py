@@ -23,6 +23,7 @@ from msgspec import Struct, field
 from backstory import errors
 from backstory.store import connection, unlocked
 from backstory.store.foreign import is_uid
+from backstory.store.rows import fetch, fetch_one
 from backstory.store.waiting import BRIEF_MS, Patience, unstopped
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ _ACTING = (
     "select name from sqlite_schema where type not in ('table', 'index') or sql like 'create%trigger%'"
 )
 """Views and triggers: a queue of ours has none, and reading or writing one would do what they say."""
+_OWNER_COLUMNS = "session_uid, pid, host, started, heartbeat"
 _COLUMNS = "uid, session_uid, kind, content, options, queued"
 
 
@@ -242,7 +244,7 @@ class Queue:
         """
 
         def hold(db: apsw.Connection) -> int:
-            rows: list[Any] = db.execute("select position, uid, options from texts").fetchall()
+            rows = fetch(db, tuple[int, str, str], "select position, uid, options from texts")
             if not all(is_uid(uid) for _, uid, _ in rows):
                 # The folder of its run is named after it.
                 raise errors.QueueUnusable(self.path, "a text in it has no uid")
@@ -314,10 +316,7 @@ class Queue:
         """All who last said to run a session."""
 
         def select(db: apsw.Connection) -> list[Owner]:
-            rows: list[Any] = db.execute(
-                "select session_uid, pid, host, started, heartbeat from owners order by started"
-            ).fetchall()
-            return [_owner_of(row) for row in rows]
+            return fetch(db, Owner, f"select {_OWNER_COLUMNS} from owners order by started")
 
         return self._read(select, list[Owner]())
 
@@ -499,14 +498,7 @@ def _is_empty(db: apsw.Connection) -> bool:
 
 
 def _owner(db: apsw.Connection, session_uid: str) -> Owner | None:
-    row: Any = db.execute(
-        "select session_uid, pid, host, started, heartbeat from owners where session_uid = ?", (session_uid,)
-    ).fetchone()
-    return None if row is None else _owner_of(row)
-
-
-def _owner_of(row: tuple[Any, ...]) -> Owner:
-    return Owner(**dict(zip(Owner.__struct_fields__, row, strict=True)))
+    return fetch_one(db, Owner, f"select {_OWNER_COLUMNS} from owners where session_uid = ?", (session_uid,))
 
 
 def _text(row: tuple[Any, ...]) -> Text:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from backstory.model import LogIdentity, Record, UserMessage, event_from_json
 from backstory.store import claims, codec, derived_tables, event_rows, sidecars, titles, turns
 from backstory.store.batches import BatchContent, RecordBatch
+from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,12 +57,14 @@ def drop_reported(db: apsw.Connection, log_id: int) -> None:
 
 def unlogged(db: apsw.Connection, session_id: int) -> RecordBatch | None:
     """What events say that no log holds: the prompts of runs, and how they ended."""
-    rows: list[Any] = db.execute(
+    rows = fetch(
+        db,
+        tuple[int, int, int | None, bytes | str, str | None, str | None, str],
         "select e.seq, e.part, e.at, e.data, t.uid, t.prompt, s.uid from events e "
         "join sessions s on s.id = e.session_id left join turns t on t.id = e.turn_id "
         "where e.session_id = ? and e.log_id is null order by e.seq, e.part",
         (session_id,),
-    ).fetchall()
+    )
     content, codecs = BatchContent(), dict[int, codec.EventCodec]()
     for seq, part, at, data, turn_uid, prompt, _ in rows:
         event = event_from_json(turns.unpack_event(db, codecs, data))
@@ -82,12 +85,12 @@ def drop_turns_but(db: apsw.Connection, session_id: int, derived: set[str], read
 
     Nothing is removed if a log is another one or longer than what was ``read``: another process added more meanwhile.
     """
-    now: list[Any] = db.execute(f"select id, {_TOLD_END} from logs where session_id = ?", (session_id,)).fetchall()
+    now = fetch(db, tuple[int, int], f"select id, {_TOLD_END} from logs where session_id = ?", (session_id,))
     if dict(now) != read:
         return
     renamed = claims.known_as(db, session_id)
     kept = {renamed.get(uid, uid) for uid in derived}
-    rows: list[Any] = db.execute("select id, uid from turns where session_id = ?", (session_id,)).fetchall()
+    rows = fetch(db, tuple[int, str], "select id, uid from turns where session_id = ?", (session_id,))
     db.executemany("delete from turns where id = ?", [(turn_id,) for turn_id, uid in rows if uid not in kept])
     turns.sum_up(db, session_id)
 
@@ -99,16 +102,16 @@ def rewound(db: apsw.Connection, session_id: int) -> frozenset[str]:
     without it, or cut short before it. Nothing is known of a session without a leaf.
     """
     leaf: str | None = db.execute("select leaf_uid from main.sessions where id = ?", (session_id,)).get
-    rows: list[Any] = db.execute(
-        "select uid, parent_uid from main.turns where session_id = ?", (session_id,)
-    ).fetchall()
+    rows = fetch(
+        db, tuple[str, str | None], "select uid, parent_uid from main.turns where session_id = ?", (session_id,)
+    )
     parents: dict[str, str | None] = dict(rows)
     path, uid = set[str](), leaf
     while uid is not None and uid not in path:
         path.add(uid)
         uid = parents.get(uid)
     off = parents.keys() - path if leaf in parents else set[str]()
-    gone: list[Any] = db.execute(_NOT_IN_LOG, (session_id,)).fetchall()
+    gone = fetch(db, tuple[str], _NOT_IN_LOG, (session_id,))
     return frozenset(off | {uid for (uid,) in gone})
 
 
@@ -128,7 +131,7 @@ where t.session_id = ? and l.kind = 'file' and (
 def mark_missing(db: apsw.Connection, log_ids: list[int], now: int) -> int:
     """Note which logs' files are gone, and since when that is known; gives how many sessions have none left."""
     gone = set(log_ids)
-    known: list[Any] = db.execute("select id, gone from logs where kind = 'file'").fetchall()
+    known = fetch(db, tuple[int, int | None], "select id, gone from logs where kind = 'file'")
     db.executemany(
         "update logs set gone = ? where id = ?",
         [

@@ -17,6 +17,7 @@ from backstory.errors import SessionDiverged, SessionNotFound, StoreDamaged
 from backstory.model import Relation, event_from_json
 from backstory.store import branches, claims, decisions, derived_tables, event_rows, kinds, plan, turns
 from backstory.store.logs import COPY
+from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
     import apsw
@@ -67,7 +68,9 @@ def copy_session(db: apsw.Connection, source: str, uid: str) -> None:
 
     What was decided later here stays. Raises SessionDiverged, SessionNotFound.
     """
-    known: Any = db.execute("select id, owner, elsewhere from sessions where uid = ?", (uid,)).fetchone()
+    known = fetch_one(
+        db, tuple[int, str | None, str | None], "select id, owner, elsewhere from sessions where uid = ?", (uid,)
+    )
     if known and (_is_anothers(db, source, known, uid) or _has_more(db, source, known[0], uid)):
         raise SessionDiverged(uid)
     mine = decisions.session_states(db, uids=[uid]).get(uid)
@@ -244,11 +247,13 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
         f"insert into turns(session_id, {_TURN}) select ?, {_TURN} from {source}.turns where session_id = ?",
         (new, old),
     )
-    pairs: list[Any] = db.execute(
+    pairs = fetch(
+        db,
+        tuple[int, int],
         f"select o.id, n.id from {source}.turns o join turns n on n.uid = o.uid and n.session_id = ? "
         "where o.session_id = ?",
         (new, old),
-    ).fetchall()
+    )
     turn_ids = dict(pairs)
     db.execute(
         f"insert into turn_texts(turn_id, answer) select n.id, x.answer from {source}.turns o "

@@ -8,7 +8,7 @@ anew. Both reach the project's store by ``lacking`` and ``take_over``: the log i
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +17,7 @@ from backstory import bounds
 from backstory.model import ToolCall, event_from_json
 from backstory.store import codec, event_rows, sidecars, turns
 from backstory.store.batches import packed
+from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -88,6 +89,19 @@ class Unmatched(Struct, frozen=True):
     mtime_ns: int
 
 
+class _EventRow(NamedTuple):
+    """An event of a run's stream as its row has it."""
+
+    id: int
+    seq: int
+    part: int
+    at: int | None
+    kind: str
+    data: bytes | str
+    position: int
+    length: int
+
+
 # turns ------------------------------------------------------------------------------------------------------------
 
 
@@ -134,7 +148,9 @@ def _improve(db: apsw.Connection, turn_id: int, session_id: int, known: TurnFact
 
 def unmatched(db: apsw.Connection) -> list[Unmatched]:
     """The runs whose agents' own logs are here, and were not read for them, or have changed since."""
-    rows: list[Any] = db.execute(
+    return fetch(
+        db,
+        Unmatched,
         "select st.id, f.id, st.agent, st.turn_uid || '.' || st.kind || ?, t.last_seq, "
         "coalesce(f.modified, 0) * 1000000 "
         "from sessions o join turns r on r.session_id = o.id join logs st on st.session_id = o.id "
@@ -146,8 +162,7 @@ def unmatched(db: apsw.Connection) -> list[Unmatched]:
         "and not exists (select 1 from sidecars c where c.log_id = st.id "
         "and c.name = st.turn_uid || '.' || st.kind || ? and c.mtime_ns = coalesce(f.modified, 0) * 1000000)",
         (SUFFIX, SUFFIX),
-    ).fetchall()
-    return [Unmatched(*row) for row in rows]
+    )
 
 
 def keep(db: apsw.Connection, log_id: int, sidecar: sidecars.Sidecar, *, own_log: int | None = None) -> None:
@@ -164,23 +179,28 @@ def keep(db: apsw.Connection, log_id: int, sidecar: sidecars.Sidecar, *, own_log
 
 def apply(db: apsw.Connection, log_id: int) -> None:
     """Put what is kept beside a run's stream into its events; nothing where nothing is kept."""
-    where: Any = db.execute(
+    where = fetch_one(
+        db,
+        tuple[int, int, int],
         "select l.session_id, t.first_seq, t.last_seq from logs l join turns t on t.session_id = l.session_id "
         "and t.uid = l.turn_uid where l.id = ?",
         (log_id,),
-    ).fetchone()
+    )
     facts = _facts(db, log_id)
     if where is None or facts is None:
         return
     session_id, first, last = where
-    rows: list[Any] = db.execute(
+    rows = fetch(
+        db,
+        _EventRow,
         "select id, seq, part, at, kind, data, position, length from events "
         "where session_id = ? and seq between ? and ? and log_id = ?",
         (session_id, first, last, log_id),
-    ).fetchall()
-    times = [(at, row[0]) for row in rows if (at := bounds.time_ms(facts.times.get(row[6]))) not in (None, row[3])]
+    )
+    logged = ((row, bounds.time_ms(facts.times.get(row.position))) for row in rows)
+    times = [(at, row.id) for row, at in logged if at not in (None, row.at)]
     db.executemany("update events set at = ? where id = ?", times)
-    calls = [row for row in rows if row[6] in facts.inputs and row[4] == ToolCall.kind]
+    calls = [row for row in rows if row.position in facts.inputs and row.kind == ToolCall.kind]
     _give_inputs(db, session_id, calls, facts.inputs)
     for table, place, time in (("session_files", "first_seq", "first_seen_at"), ("session_refs", "seq", "created_at")):
         db.execute(
@@ -191,20 +211,20 @@ def apply(db: apsw.Connection, log_id: int) -> None:
 
 
 def _give_inputs(
-    db: apsw.Connection, session_id: int, calls: Iterable[tuple[Any, ...]], inputs: Mapping[int, msgspec.Raw]
+    db: apsw.Connection, session_id: int, calls: Iterable[_EventRow], inputs: Mapping[int, msgspec.Raw]
 ) -> None:
     codecs: dict[int, codec.EventCodec] = {}
-    for event_id, seq, part, _, _, data, position, length in calls:
-        event = event_from_json(turns.unpack_event(db, codecs, data))
-        given = _input(inputs[position])
+    for row in calls:
+        event = event_from_json(turns.unpack_event(db, codecs, row.data))
+        given = _input(inputs[row.position])
         if not isinstance(event, ToolCall) or given is None:
             continue
         whole = msgspec.structs.replace(event, input=given)
-        new = packed(whole, seq, part, None, None, position, length)
+        new = packed(whole, row.seq, row.part, None, None, row.position, row.length)
         # Also what stands there already may have gone into the index without it.
-        db.execute("update events set data = ?, char_len = ? where id = ?", (new.data, new.char_len, event_id))
-        db.execute("delete from search_index where rowid = ?", (event_id,))
-        event_rows.index_texts(db, session_id, [(event_id, seq, new.scope, new.text)] if new.scope else [])
+        db.execute("update events set data = ?, char_len = ? where id = ?", (new.data, new.char_len, row.id))
+        db.execute("delete from search_index where rowid = ?", (row.id,))
+        event_rows.index_texts(db, session_id, [(row.id, row.seq, new.scope, new.text)] if new.scope else [])
 
 
 def _input(given: msgspec.Raw) -> dict[str, Any] | None:
@@ -279,15 +299,12 @@ def take_over(db: apsw.Connection, runs: Sequence[LoggedRun], contents: Mapping[
 
 def sidecar_of(db: apsw.Connection, turn_uid: str) -> sidecars.Sidecar | None:
     """What is kept beside a run's stream, to be taken over by another store."""
-    row: Any = db.execute(
+    return fetch_one(
+        db,
+        sidecars.Sidecar,
         "select c.name, c.size, c.mtime_ns, c.sha256, c.data from logs l join sidecars c on c.log_id = l.id "
         "where l.turn_uid = ?1 and l.kind = 'stream' and c.name = ?1 || '.stream' || ?2",
         (turn_uid, SUFFIX),
-    ).fetchone()
-    return (
-        None
-        if row is None
-        else sidecars.Sidecar(name=row[0], size=row[1], mtime_ns=row[2], digest=row[3], frame=row[4])
     )
 
 

@@ -6,13 +6,14 @@ was killed between two; the next first batch of the same run takes its place.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from backstory.conversation.tree import Point
 from backstory.errors import SessionNotFound
 from backstory.store import branches, schema
+from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
     import apsw
@@ -35,9 +36,12 @@ class RunStart(Struct, frozen=True):
 
 def start_of(db: apsw.Connection, session_id: int, turn_uid: str | None = None) -> RunStart:
     """Where a run begins whose turn this is. Of a turn that was begun and left, ``leaf`` is what that followed."""
-    left: Any = db.execute(
-        "select id, parent_uid, parent_seq from turns where session_id = ? and uid = ?", (session_id, turn_uid)
-    ).fetchone()
+    left = fetch_one(
+        db,
+        tuple[int, str | None, int],
+        "select id, parent_uid, parent_seq from turns where session_id = ? and uid = ?",
+        (session_id, turn_uid),
+    )
     if left is None:
         # Another program may have added events by hand, which leaves next_seq behind.
         next_seq = db.execute(
@@ -90,10 +94,12 @@ def note_native_id(db: apsw.Connection, session_uid: str, native_id: str) -> Non
 
 def native_ids(db: apsw.Connection) -> dict[str, str]:
     """The agents' ids of this store's sessions that run, or whose run waits to be stored, by the sessions' uids."""
-    rows: list[Any] = db.execute(
+    rows = fetch(
+        db,
+        tuple[str, str],
         "select uid, last_native_id from sessions where last_native_id <> '' "
-        "and owner = (select value from meta where key = 'store_id')"
-    ).fetchall()
+        "and owner = (select value from meta where key = 'store_id')",
+    )
     return dict(rows)
 
 

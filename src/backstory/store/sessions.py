@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -11,6 +11,7 @@ from backstory.derive import naming
 from backstory.derive.remotes import repository_name
 from backstory.model import Outcome, Relation
 from backstory.store import append, claims, derived_tables, event_rows, kinds
+from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -167,9 +168,12 @@ def counts(
     """How many sessions ``listed`` returns, by the store that owns them; None: their logs do."""
     conditions, values = _listed_where(project=project, folder=folder, agent=agent, subagents=subagents, unread=unread)
     # Without the sign SQLite would look each of them up by the index of owners.
-    rows: list[Any] = db.execute(
-        f"select s.owner, count(*) from sessions s where {' and '.join(conditions)} group by +s.owner", values
-    ).fetchall()
+    rows = fetch(
+        db,
+        tuple[str | None, int],
+        f"select s.owner, count(*) from sessions s where {' and '.join(conditions)} group by +s.owner",
+        values,
+    )
     return dict(rows)
 
 
@@ -345,8 +349,8 @@ def origins(db: apsw.Connection, identities: Sequence[str]) -> dict[str, str | N
     """Of those sessions that are here, by identity, the store from elsewhere that each was taken from; else None."""
     known = "select substr(uid, 11), {} from {} where substr(uid, 11) in (select value from json_each(?))"
     asked = (kinds.json_list(identities),)
-    rows: list[Any] = db.execute(known.format("elsewhere", "sessions"), asked).fetchall()
-    removed: list[Any] = db.execute(known.format("null", "forgotten"), asked).fetchall()
+    rows = fetch(db, tuple[str, str | None], known.format("elsewhere", "sessions"), asked)
+    removed = fetch(db, tuple[str, str | None], known.format("null", "forgotten"), asked)
     return dict(removed) | dict(rows)
 
 
@@ -411,12 +415,14 @@ def rename(db: apsw.Connection, session_id: int, name: str) -> None:
 def doomed(db: apsw.Connection, session_id: int) -> list[tuple[int, str]]:
     """What goes with a session that is removed, (id, uid): itself, its runs' own logs, its subagents' sessions."""
     roots = [session_id, *claims.logs_of(db, session_id)]
-    rows: list[tuple[Any, ...]] = db.execute(
+    rows = fetch(
+        db,
+        tuple[int, str],
         f"with recursive doomed(id) as (values {', '.join(['(?)'] * len(roots))} union select s.id from sessions s "
         "join doomed d on s.parent_id = d.id where s.relation = ?) "
         "select s.id, s.uid from sessions s join doomed using (id)",
         (*roots, Relation.SUBAGENT),
-    ).fetchall()
+    )
     return [(each, uid) for each, uid in rows]
 
 
@@ -496,11 +502,13 @@ def _shown(candidates: list[tuple[int, str, str]]) -> list[str]:
 
 
 def _candidates(db: apsw.Connection, condition: str, value: object) -> list[tuple[int, str, str]]:
-    rows: list[tuple[Any, ...]] = db.execute(
+    rows = fetch(
+        db,
+        tuple[int, str, str, str | None, str | None],
         "select id, uid, name, title, (select substr(prompt, 1, 200) from turns where session_id = sessions.id "
         f"and prompt <> '' order by first_seq, id limit 1) from sessions where {condition} order by uid limit ?",
         (value, CANDIDATES_SHOWN_MAX + 1),
-    ).fetchall()
+    )
     return [(session_id, uid, naming.title_of(*named)[:CALLED_CHARS_MAX]) for session_id, uid, *named in rows]
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from backstory.model import SessionFacts
 from backstory.store import codec
 from backstory.store.derived_tables import SECTIONS, Texts, texts_of
+from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,11 +83,8 @@ def marks(db: apsw.Connection) -> dict[tuple[int, str], Mark]:
 
 def of_log(db: apsw.Connection, log_id: int) -> list[StoredSidecar]:
     """Return the sidecars of a log, ordered by name."""
-    rows = db.execute("select id, name, size, mtime_ns, sha256 from sidecars where log_id = ? order by name", (log_id,))
-    return [
-        StoredSidecar(id=each, name=name, size=size, mtime_ns=mtime_ns, digest=digest)
-        for each, name, size, mtime_ns, digest in rows
-    ]
+    asked = "select id, name, size, mtime_ns, sha256 from sidecars where log_id = ? order by name"
+    return fetch(db, StoredSidecar, asked, (log_id,))
 
 
 def read(db: apsw.Connection, sidecar_id: int) -> bytes:

@@ -22,6 +22,7 @@ from backstory.derive.pricing import UNKNOWN
 from backstory.model import Event, event_from_json, event_to_json
 from backstory.store import kinds, rederiving, turns
 from backstory.store.costs import Costs
+from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -78,7 +79,7 @@ class _TurnCosts:
 
     def _shown_as(self, session_ids: Collection[int]) -> dict[int, int]:
         asked = "select id, shown from temp.claimed where id in (select value from json_each(?))"
-        rows: list[Any] = self._db.execute(asked, (json.dumps(sorted(session_ids)),)).fetchall()
+        rows = fetch(self._db, tuple[int, int], asked, (json.dumps(sorted(session_ids)),))
         return dict(rows)
 
 
@@ -292,7 +293,9 @@ order by seq desc, part desc limit 1
 
 def _leaf(db: apsw.Connection, session_id: int, tree: Tree[_Turn]) -> Point | None:
     """The record that the next prompt follows, as branches.leaf has it; at the end of a turn its last one."""
-    chosen: Any = db.execute("select leaf_uid, leaf_seq from main.sessions where id = ?", (session_id,)).fetchone()
+    chosen = fetch_one(
+        db, tuple[str | None, int | None], "select leaf_uid, leaf_seq from main.sessions where id = ?", (session_id,)
+    )
     uid, seq = chosen or (None, None)
     if uid is None or uid not in tree:
         newest = max(tree, key=lambda turn: (turn.first_seq, turn.id), default=None)

@@ -13,6 +13,7 @@ from array import array
 from typing import TYPE_CHECKING, Any
 
 from backstory.ids import RECORD_KEY_BYTES
+from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -71,7 +72,7 @@ def assign(db: apsw.Connection) -> None:
         return
     _seek_leaves(db)
     titles = _titles(db)
-    lent: list[Any] = db.execute("select session_id from lent_titles").fetchall()
+    lent = fetch(db, tuple[int], "select session_id from lent_titles")
     for (session_id,) in lent:
         if session_id not in titles:
             db.execute("update sessions set title = null where id = ?", (session_id,))
@@ -97,12 +98,14 @@ def _titles(db: apsw.Connection) -> dict[int, tuple[int, str]]:
     It is the one whose leaf stands last in the session; of several with one leaf it is that of the session which began
     last. This looks at what the logs say alone, so that the order in which they come makes no difference.
     """
-    rows: list[Any] = db.execute(
+    rows = fetch(
+        db,
+        tuple[bytes, str, int, int, int, int, str, int, int, str],
         "select m.leaf, h.uid, h.id, hl.generation, f.piece, f.place, t.uid, tl.generation, m.id, m.title "
         "from summary_leaves f join record_ids p on p.id = f.piece join logs hl on hl.id = p.log_id "
         "join sessions h on h.id = hl.session_id join summaries m on m.leaf = f.leaf join logs tl on tl.id = m.log_id "
-        "join sessions t on t.id = tl.session_id"
-    ).fetchall()
+        "join sessions t on t.id = tl.session_id",
+    )
     owners: dict[bytes, str] = {}
     for leaf, uid, *_ in rows:
         owners[leaf] = min(uid, owners.get(leaf, uid))
@@ -128,7 +131,7 @@ def _seek_leaves(db: apsw.Connection) -> None:
 
 def _note_leaves(db: apsw.Connection, piece: int, keys: array[int]) -> None:
     """Note which of a piece's records are leaves of summaries that are known; those are to be settled again."""
-    known: list[Any] = db.execute("select distinct leaf from summaries limit ?", (len(keys) + 1,)).fetchall()
+    known = fetch(db, tuple[bytes], "select distinct leaf from summaries limit ?", (len(keys) + 1,))
     if len(known) > len(keys):
         # Of few records each is looked up, so that what is added to a log does not cost what is known of all.
         ask = "select exists (select 1 from summaries where leaf = ?)"

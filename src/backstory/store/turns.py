@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from backstory.model import Complete, Outcome, Tokens, Turn
 from backstory.store import codec, kinds
+from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,9 +32,12 @@ def upsert(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str,
         return {}
     db.executemany(_UPSERT, [_values(session_id, turn) for turn in turns])
     uids = kinds.json_list(turn.uid for turn in turns)
-    rows: list[Any] = db.execute(
-        "select uid, id from turns where session_id = ? and uid in (select value from json_each(?))", (session_id, uids)
-    ).fetchall()
+    rows = fetch(
+        db,
+        tuple[str, int],
+        "select uid, id from turns where session_id = ? and uid in (select value from json_each(?))",
+        (session_id, uids),
+    )
     return dict(rows)
 
 

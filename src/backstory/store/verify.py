@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 from msgspec import Struct, field
 
 from backstory.model import Unknown, event_from_json
 from backstory.store import codec, kinds, logs, sidecars, turns
+from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -122,25 +123,42 @@ def _log(db: apsw.Connection, log: logs.Log) -> Iterator[str]:
         yield f"log {log.id} ({log.path}): beside it {problem}"
 
 
+class _EventRow(NamedTuple):
+    """An event, and how far the log of its record was read. ``position`` and ``length`` are those in the log."""
+
+    id: int
+    session_id: int
+    seq: int
+    kind: str
+    data: bytes | str
+    position: int
+    length: int
+    read_to: int | None
+    log_id: int | None
+
+
 def _events(db: apsw.Connection) -> Iterator[str]:
     codecs: dict[int, codec.EventCodec] = {}
     last = 0
     while True:
-        rows: list[tuple[Any, ...]] = db.execute(
+        rows = fetch(
+            db,
+            _EventRow,
             "select e.id, e.session_id, e.seq, e.kind, e.data, e.position, e.length, l.read_to, e.log_id from events e "
             "left join logs l on l.id = e.log_id where e.id > ? order by e.id limit ?",
             (last, EVENTS_AT_ONCE),
-        ).fetchall()
+        )
         if not rows:
             return
-        for event_id, session, seq, kind, data, position, length, read_to, log_id in rows:
+        for row in rows:
+            where = f"event {row.id} (session {row.session_id} @{row.seq})"
             try:
-                event = event_from_json(turns.unpack_event(db, codecs, data))
+                event = event_from_json(turns.unpack_event(db, codecs, row.data))
             except (codec.CodecError, ValueError) as refused:
-                yield f"event {event_id} (session {session} @{seq}): {refused}"
+                yield f"{where}: {refused}"
                 continue
-            if event.kind != kind and not isinstance(event, Unknown):
-                yield f"event {event_id} (session {session} @{seq}): filed as {kind}, says {event.kind}"
-            if log_id is not None and (read_to is None or position + length > read_to):
-                yield f"event {event_id} (session {session} @{seq}): its record is not in log {log_id}"
-        last = rows[-1][0]
+            if event.kind != row.kind and not isinstance(event, Unknown):
+                yield f"{where}: filed as {row.kind}, says {event.kind}"
+            if row.log_id is not None and (row.read_to is None or row.position + row.length > row.read_to):
+                yield f"{where}: its record is not in log {row.log_id}"
+        last = rows[-1].id
