@@ -109,6 +109,26 @@ def test_the_workspace_has_no_terminal_and_no_environment(path: Path) -> None:
     } == set()  # fmt: skip
 
 
+COMMANDS = [path for path in IN_ROOMS if path.match("cli/*_command.py")]
+FACES = [path for path in IN_ROOMS if path.parent.name == "cli"]
+MACHINERY = {
+    "backstory.runs.spool", "backstory.runs.lease", "backstory.runs.queued", "backstory.store.queue",
+    "backstory.projects.registry",
+}  # fmt: skip
+"""What a face asks the workspace for: spools, queues, who holds a session, where projects' stores are."""
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: path.stem)
+def test_no_command_imports_another(path: Path) -> None:
+    others = {name(each) for each in COMMANDS} - {name(path)}
+    assert imports(path) & others == set()
+
+
+@pytest.mark.parametrize("path", FACES, ids=lambda path: path.stem)
+def test_a_face_knows_no_spool_queue_or_lease(path: Path) -> None:
+    assert imports(path) & MACHINERY == set()
+
+
 def test_a_plan_between_stores_knows_no_files_clock_network_or_database() -> None:
     known = {each.split(".")[0] for each in imports(SOURCE / "store" / "plan.py")}
     assert known & (IMPURE | {"apsw"}) == set()

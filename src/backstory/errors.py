@@ -382,6 +382,15 @@ class BadTime(BackstoryError):
         )
 
 
+class Cancelled(BackstoryError):
+    """Somebody ended a question before its answer was found."""
+
+    exit_code = 130
+
+    def __init__(self) -> None:
+        super().__init__("The search was cancelled before it was finished. Repeat it for the whole answer.")
+
+
 class NotConfirmed(BackstoryError):
     """A required confirmation was not given."""
 

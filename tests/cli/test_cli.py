@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from backstory import __version__, errors
 from backstory.cli import COMMANDS
+from backstory.cli.event_view import SHOWN_CHARS_MAX
 from backstory.cli.search_command import NOTHING_FOUND
-from backstory.cli.show_command import SHOWN_CHARS_MAX
 from backstory.search.query import find
 from backstory.settings import SETTINGS
 from backstory.store import Filter, open_store
@@ -404,7 +404,7 @@ def test_restore_refuses_to_write_over_a_file_that_differs(read_once: Shell, tmp
     done = read_once("restore", ORIGINAL_ID, "--to", tmp_path / "out")
     assert (done.code, done.out) == (CANNOT_CREATE, "")
     assert told["written"] in done.err
-    assert "1 of 1 files could not be given back" in done.err
+    assert "1 of 1 files could not be restored" in done.err
     assert "Traceback" not in done.err
     assert Path(told["written"]).read_bytes() == b"mine"
     assert read_once("restore", ORIGINAL_ID, "--to", tmp_path / "out", "--force").code == 0
@@ -428,7 +428,7 @@ def test_restore_goes_on_and_lists_what_it_could_not_give_back(read_once: Shell,
     assert said.code == CANNOT_CREATE
     assert f"Not restored: {failed['session'][:12]} {failed['original']}: {error}" in said.err
     assert len(said.out.splitlines()) == len(told) - 1
-    assert f"1 of {len(told)} files could not be given back" in said.err.splitlines()[-1]
+    assert f"1 of {len(told)} files could not be restored" in said.err.splitlines()[-1]
 
 
 def test_restore_wants_to_know_what(read_once: Shell, tmp_path: Path) -> None:

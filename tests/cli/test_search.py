@@ -243,7 +243,7 @@ def test_what_has_only_some_words_is_told_as_such(talks: Shell) -> None:
 def test_a_helpers_hit_names_the_session_that_called_it(talks: Shell, store_helper: None) -> None:
     done = talks("search", "old gasket")
     parent = talks("show", "S2", "--json").json()["session"]["uid"]
-    assert f"helper of {parent[:12]}" in done.out
+    assert f"subagent of {parent[:12]}" in done.out
 
 
 @pytest.fixture

@@ -76,6 +76,14 @@ def test_in_json_a_live_turn_and_its_events_say_so(bench: Bench) -> None:
         ]  # fmt: skip
 
 
+def test_the_turn_of_a_live_run_is_counted_once(bench: Bench) -> None:
+    bench.run("first", {"say": "one"}, GOOD)
+    with Going(bench, {"say": "two"}):
+        told = json.loads(shown(bench, "--json"))
+        assert (told["session"]["turns"], len(told["turns"])) == (2, 2)
+        assert " · 2 turns" in shown(bench)
+
+
 def test_a_killed_backstory_leaves_the_whole_of_what_arrived_to_be_shown(bench: Bench) -> None:
     with Going(bench, {"say": "first"}, delta("half an ans"), then=({"raw": '{"type":"assi'}, {"exit": 0})) as going:
         going.kill_backstory()
@@ -85,9 +93,9 @@ def test_a_killed_backstory_leaves_the_whole_of_what_arrived_to_be_shown(bench: 
         told = shown(bench)
         assert "first" in told
         assert "half an ans" in told
-        assert "1 record that is not understood" in told
+        assert "1 record of an unknown kind" in told
         assert "not JSON" in shown(bench, "--full")
-        assert "over; it waits to be stored" in told
+        assert "finished; the next run will store it" in told
 
 
 def test_a_run_that_waits_is_shown_with_its_outcome(bench: Bench) -> None:

@@ -109,7 +109,7 @@ def test_a_run_without_calls_imports_only_its_agent_and_what_stores_an_answer(ma
         ours(modules, "workspace.reader", "workspace.prompt_queue", "workspace.run_list", "workspace.unsent") == set()
     )
     other_commands = {each for each in ours(modules, "cli.") if each.endswith("_command")}
-    assert other_commands == {"backstory.cli.list_command"}
+    assert other_commands == set()
     assert modules & DEAR == set()
 
 

@@ -278,7 +278,7 @@ def test_an_older_store_of_a_project_of_ours_stays_ours_and_is_brought_forward(
 ) -> None:
     app, path = a_project(tmp_path, monkeypatch)
     with open_store(path) as store:
-        app.known_projects.remember(store)
+        app.workspace.known_projects.remember(store)
     with app.project_store as store:
         assert not store.is_elsewhere
         assert len(store.sessions()) == 2

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory.model import AssistantText, Complete, UserMessage
+from backstory.errors import RecordNotFound
+from backstory.model import AssistantText, Complete, ToolCall, ToolResult, UserMessage
 from backstory.projects.registry import KnownProjects
-from backstory.store import Store, Workplace, connection, open_store
+from backstory.store import Store, Workplace, connection, open_store, turns
 from backstory.workspace import entries
 from backstory.workspace.reader import Reader
 from backstory.workspace.sessions import ListedSession, Page, SessionFilter, as_json
@@ -33,6 +34,9 @@ class Place:
         self.project_key: str | None = str(self.project_folder)
         self.conflicts = set[str]()
         self.known_projects = KnownProjects(self.home, self.machine_store, clock)
+
+    def now(self) -> int:
+        return self.clock()
 
     def store_of(self, project: str) -> Store:
         return open_store(self.project_folder.with_name(project) / ".backstory" / "sessions.bks", now=self.clock)
@@ -274,6 +278,72 @@ def test_an_outline_has_every_entry_and_unpacks_nothing(place: Place, monkeypatc
     ]
     assert [each.turn for each in outline] == [1, 1, 1, 2, 2, 2]
     assert entries.as_json(outline[0])["char_len"] == outline[0].chars
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("events", [10, 50_000])
+def test_an_outline_of_any_length_asks_twice_and_unpacks_nothing(
+    place: Place, statements: list[str], monkeypatch: pytest.MonkeyPatch, events: int
+) -> None:
+    session = place.project_store.create_session("long")
+    said = (AssistantText(text=f"word {n}") for n in range(events - 1))
+    place.project_store.append_events(session, [UserMessage(content="go"), *said])
+    reader, located = Reader(place), Located(place.project_store, session.uid)
+    monkeypatch.setattr("backstory.store.turns.unpack_event", lambda *_: pytest.fail("unpacked"))
+    assert reader.outline(located)[-1].seq == events
+    statements.clear()
+    assert len(reader.outline(located)) == events
+    assert len(statements) == 2
+
+
+def test_entries_of_a_long_session_are_read_without_the_others(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    uid = place.talk(place.project_store, *(f"prompt {n}" for n in range(20)))
+    unpacked = list[object]()
+    unpack = turns.unpack_event
+
+    def counted(*given: Any) -> Any:
+        unpacked.append(given)
+        return unpack(*given)
+
+    monkeypatch.setattr(turns, "unpack_event", counted)
+    Reader(place).entries(Located(place.project_store, uid), [31, 4])
+    assert len(unpacked) == 2
+
+
+def test_events_are_read_from_a_place_on_and_so_many_as_are_wanted(place: Place) -> None:
+    uid = place.talk(place.project_store, "one", "two", "three")
+    reader, located = Reader(place), Located(place.project_store, uid)
+    whole = [(each.outline.seq, each.outline.part) for each in reader.events(located)]
+    assert len(whole) == 9
+    found = reader.events(located, whole[2], limit=3)
+    assert [(each.outline.seq, each.outline.part) for each in found] == whole[3:6]
+    assert [each.outline.turn for each in reader.events(located, turns={2})] == [2, 2, 2]
+    assert list(reader.events(located, turns=set[int | None]())) == []
+
+
+def test_what_is_stored_after_events_were_asked_for_is_left_for_the_next_time(place: Place) -> None:
+    uid = place.talk(place.project_store, "one")
+    reader, located = Reader(place), Located(place.project_store, uid)
+    events = reader.events(located)
+    place.go_on(place.project_store, uid, "two")
+    assert {each.outline.turn for each in events} == {1}
+    assert {each.outline.turn for each in reader.events(located)} == {1, 2}
+
+
+def test_a_full_event_has_what_its_compact_form_lacks(place: Place) -> None:
+    session = place.project_store.create_session("long")
+    whole = ToolResult(tool_use_id="t", tool_name="Bash", tool="SHELL", content="\n".join(map(str, range(500))))
+    place.project_store.append_events(
+        session, [UserMessage(content="go"), ToolCall(tool_use_id="t", tool_name="Bash"), whole]
+    )
+    reader, located = Reader(place), Located(place.project_store, session.uid)
+    entry = list(reader.events(located))[-1]
+    assert entry.event != whole
+    assert reader.full(located, entry.outline) == whole
+    assert [each.event for each in reader.record(located, entry.outline.seq)] == [whole]
+    assert [each.event for each in reader.events(located, form="full")][-1] == whole
+    with pytest.raises(RecordNotFound):
+        reader.record(located, 99)
 
 
 def test_entries_are_those_of_the_records_asked_for(place: Place) -> None:

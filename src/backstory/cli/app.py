@@ -18,7 +18,6 @@ from backstory.workspace.workspace import Workspace, now_ms
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from backstory.projects.registry import KnownProjects
     from backstory.store import Store
     from backstory.workspace.reader import Reader
 
@@ -100,11 +99,6 @@ class App:
     def worktree(self) -> Path:
         """The root of the worktree the current folder is in; itself outside git."""
         return self.workspace.worktree
-
-    @property
-    def known_projects(self) -> KnownProjects:
-        """The stores that are ours."""
-        return self.workspace.known_projects
 
     @property
     def stores(self) -> list[Store]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from backstory.cli import output
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import find
-from backstory.workspace.targets import branches
+from backstory.workspace import targets
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -32,9 +32,9 @@ def command(app: App, session: str | None, as_json: bool) -> None:
     A branch keeps its number (LEAF). `backstory checkout` accepts the number, the name, or the record (AT).
     """
     found = find(app, session)
-    listed = branches(found)
+    listed = app.reader.branches(found)
     if as_json:
-        output.json([as_dict(each) for each in listed])
+        output.json([targets.as_json(each) for each in listed])
         return
     if not listed:
         output.talk(f"{found.label} has no branches.")
@@ -51,23 +51,6 @@ def command(app: App, session: str | None, as_json: bool) -> None:
     here = found.store.leaf(found.session)
     if here is not None and not any(each.is_current for each in listed):
         output.talk(f"The next prompt follows @{here.seq}, inside a branch.")
-
-
-def as_dict(branch: Branch) -> dict[str, Any]:
-    """A branch as printed in JSON."""
-    turn = branch.turn
-    return {
-        "leaf": branch.number,
-        "name": branch.names[0] if branch.names else None,
-        "names": branch.names,
-        "seq": branch.seq,
-        "turn": turn.uid,
-        "prompt": turn.prompt,
-        "depth": branch.depth,
-        "agent": turn.agent,
-        "current": branch.is_current,
-        "last_active": output.iso(turn.ended or turn.started),
-    }
 
 
 def _row(branch: Branch) -> tuple[str, ...]:

@@ -12,7 +12,9 @@ from backstory.cli.deciding import copy_decisions
 from backstory.cli.options import json_option, session_option, store_option
 from backstory.cli.points import find_target, locked, tell_moved
 from backstory.cli.trusting import may_act, trust_option
+from backstory.conversation.tree import Span
 from backstory.workspace.located import LocatedSession
+from backstory.workspace.records import path_records
 from backstory.workspace.workspace import NUMBERED
 
 if TYPE_CHECKING:
@@ -73,10 +75,6 @@ def _last_message(found: LocatedSession, point: Point) -> str:
     """The last message of a turn up to one of its records."""
     (turn,) = (turn for turn in found.store.tree(found.session) if turn.uid == point.uid)
     message = f"U: {turn.prompt}"
-    for stored in found.store.events(found.session, after=(turn.first_seq - 1, 1 << 30), limit=path.WINDOW):
-        word = path.told(stored.event)
-        if stored.seq > point.seq:
-            break
-        if stored.turn_id == turn.id and word is not None:
-            message = f"{word[0]}{':' * word[0].isalpha()} {word[1]}"
+    for record in path_records(found, [Span(turn.uid, turn.first_seq, point.seq)], [turn]):
+        message = path.said(record)
     return f" {output.one_line(message, TEXT_COLUMNS)}"

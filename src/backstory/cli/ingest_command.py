@@ -1,52 +1,44 @@
-"""``backstory ingest``: logs into the store."""
+"""``backstory ingest``: logs are imported into the store."""
 
 from __future__ import annotations
 
 import signal
-from contextlib import closing, nullcontext
+from contextlib import closing
 from datetime import datetime
-from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
-from backstory import agents
 from backstory.agents import not_read
 from backstory.bounds import OUT_OF_RANGE
 from backstory.cli import output
-from backstory.cli.app import App, now_ms
+from backstory.cli.app import now_ms
 from backstory.cli.options import AGENT, json_option, store_option
-from backstory.cli.trusting import take_elsewhere
-from backstory.ingest.ingest import ingest
-from backstory.ingest.reindex import reindex
-from backstory.ingest.report import Problem, Report, Tally
-from backstory.runs.runner import Runner, Unstored
+from backstory.workspace.importing import Machine, no_progress, watch_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
+    from collections.abc import Sequence
 
-    from backstory.agents.contract import Agent, LogPart
+    from backstory.cli.app import App
     from backstory.ingest.discover import Looked
+    from backstory.ingest.report import Report, Tally
 
 REASONS_SHOWN_MAX = 20
 
 
 @click.command("ingest")
 @click.option("--agent", "-a", "only", multiple=True, type=AGENT, help="Read only this agent's logs (repeatable).")
-@click.option("--explain", is_flag=True, help="Say what was looked at, and why it gave nothing.")
-@click.option("--forgotten", is_flag=True, help="Also bring back sessions that you removed.")
-@click.option("--watch", "-w", is_flag=True, help="Then go on reading what is added, until stopped with Ctrl-C.")
+@click.option("--explain", is_flag=True, help="Show where logs were looked for, and what was skipped.")
+@click.option("--forgotten", is_flag=True, help="Also import sessions that you removed.")
+@click.option("--watch", "-w", is_flag=True, help="Keep watching: import new lines until Ctrl-C.")
 @json_option
 @store_option
 @click.pass_obj
 def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, watch: bool, as_json: bool) -> None:
-    """Read every agent's logs on this machine into the store. What is there already is not read again.
+    """Import new and changed agent logs from this machine into the store.
 
-    With --watch a line that an agent writes is found a moment later. Each time something came a line tells so on
-    stderr; with --json every reading, the first one too, is one line of JSON on stdout.
+    With --watch, new lines are searchable within a second. Each import that found something prints a line on stderr;
+    with --json each import, the first included, is one line of JSON on stdout.
     """
     if forgotten and app.home_store.exists:
         app.home_store.unforget()
@@ -54,7 +46,12 @@ def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, wat
         _follow(app, only, explain=explain, as_json=as_json)
         return
     others = {} if only else not_read.logs_of_others(app.user_home)
-    _print(app, read_logs(app, only), others, explain=explain, as_json=as_json)
+    report = app.workspace.ingest(_machine(app, only), output.talk, output.progress)
+    _print(app, report, others, explain=explain, as_json=as_json)
+
+
+def _machine(app: App, only: Sequence[str]) -> Machine:
+    return Machine(environ=app.environ, user_home=app.user_home, only=tuple(only))
 
 
 def _print(app: App, report: Report, others: dict[str, int], *, explain: bool, as_json: bool) -> None:
@@ -72,18 +69,12 @@ def _print(app: App, report: Report, others: dict[str, int], *, explain: bool, a
 
 def _follow(app: App, only: Sequence[str], *, explain: bool, as_json: bool) -> None:
     """Read everything, then what changes, until a signal ends it."""
-    from backstory.ingest.watch import Watch
-
-    watch = Watch(
-        app.home_store,
-        _agents(app, only),
-        environ=app.environ,
-        user_home=app.user_home,
-        runs=Runner(app.home, app.machine_store, app.environ, now_ms),
-        home=app.home,
-        is_machine_store=app.home_store is app.machine_store,
-        read_all=lambda: read_logs(app, only, quietly=is_following),
-        say=output.talk,
+    machine = _machine(app, only)
+    watch = watch_all(
+        app.workspace,
+        machine,
+        output.talk,
+        lambda: app.workspace.ingest(machine, output.talk, no_progress if is_following else output.progress),
     )
     is_following = False
     _stop_on_signals()
@@ -104,7 +95,7 @@ def _follow(app: App, only: Sequence[str], *, explain: bool, as_json: bool) -> N
 
 
 def _stop_on_signals() -> None:
-    """A wish to end, or a terminal that is gone, is heard like Ctrl-C."""
+    """SIGTERM, and a terminal that is closed, act like Ctrl-C."""
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
@@ -133,69 +124,6 @@ def _in_words(tally: Tally) -> str:
         (tally.companions_read, "file beside a log", "files beside logs"),
     )
     return ", ".join(output.counted(count, one, many) for count, one, many in counts if count)
-
-
-def read_logs(app: App, only: Sequence[str] = (), *, quietly: bool = False) -> Report:
-    """Read what is new of these agents' logs, and of known projects; first what killed runs left."""
-    chosen = _agents(app, only)
-    runner = Runner(app.home, app.machine_store, app.environ, now_ms)
-    unstored: list[Unstored] = []
-    is_begun = False
-    if app.home_store is app.machine_store:
-        runner.recover_finished_runs(unstored.append)
-        if not app.project_store.is_elsewhere:
-            runner.cleanup_orphans(app.project_store, output.talk)
-    elif not app.home_store.exists:
-        app.known_projects.begin(app.home_store)
-        is_begun = True
-    with app.home_store as store, _progress("Reading logs", quietly=quietly) as progress:
-        report = ingest(
-            store,
-            chosen,
-            environ=app.environ,
-            home=app.user_home,
-            now=now_ms(),
-            running=runner.running(),
-            places=[app.cwd, app.worktree, app.project_folder],
-            progress=progress,
-        )
-        if app.home_store is app.machine_store:
-            runner.projects.replicate(output.talk)
-            report.errors += take_elsewhere(app)
-        if is_begun and store.exists:
-            app.known_projects.remember(store)
-    with app.home_store as store, _progress("Deriving", quietly=quietly) as progress:
-        for each in reindex(store, now=now_ms(), only_stale=True, progress=progress).failed:
-            report.errors.append(Problem(each.session, each.reason))
-    report.errors += [Problem(str(each.folder), f"a run that could not be stored: {each.reason}") for each in unstored]
-    return report
-
-
-def _progress(what: str, *, quietly: bool) -> AbstractContextManager[Callable[[int, int], None]]:
-    return nullcontext(lambda done, total: None) if quietly else output.progress(what)
-
-
-def _agents(app: App, only: Sequence[str]) -> list[Agent]:
-    """The agents to read: those that were named, else those of the settings, else all."""
-    exclude = app.config.settings.ingest.exclude
-    chosen = (agents.load(name) for name in only or _chosen(app))
-    return [msgspec.structs.replace(agent, log=_Filtered(agent.log, exclude)) for agent in chosen]
-
-
-class _Filtered:
-    """An agent's logs, without those that the settings exclude."""
-
-    def __init__(self, log: LogPart, exclude: list[str]) -> None:
-        self._log, self._exclude = log, exclude
-        self.roots, self.identify, self.reader = log.roots, log.identify, log.reader
-        self.is_whole, self.native_id_of = log.is_whole, log.native_id_of
-
-    def is_log(self, path: Path) -> bool:
-        return self._log.is_log(path) and not any(fnmatch(str(path), pattern) for pattern in self._exclude)
-
-
-def _chosen(app: App) -> list[str]:
-    return app.config.settings.ingest.agents or agents.names()
 
 
 def _as_json(report: Report) -> dict[str, Any]:

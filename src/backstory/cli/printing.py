@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from backstory import model
 from backstory.cli import output
 from backstory.cli.keyboard import quiet_keyboard
-from backstory.cli.list_command import MARKS
+from backstory.cli.marks import OUTCOMES
 from backstory.conversation.compact import without_wrapping
 from backstory.derive.essence import without_terminal_codes
 from backstory.derive.notices import why
@@ -172,7 +172,7 @@ class _TextPrinter:
             case model.ToolResult():
                 self._result(event)
             case _:
-                from backstory.cli.show_command import event_lines
+                from backstory.cli.event_view import event_lines
 
                 self._error = event.message if isinstance(event, model.Error) else self._error
                 self._end_line()
@@ -193,7 +193,7 @@ class _TextPrinter:
 
     def _call_line(self, mark: str, call: model.ToolCall) -> str:
         """A call, so that its result has room behind it."""
-        from backstory.cli.show_command import call_words  # a run without calls needs none of it
+        from backstory.cli.event_view import call_words  # a run without calls needs none of it
 
         name = output.one_line(call.tool_name, NAME_COLUMNS)
         room = max(output.width() * 6 // 10 - output.columns(name) - 5, TOLD_COLUMNS_LEAST)
@@ -257,7 +257,7 @@ class _TextPrinter:
         )
 
     def _conclude(self, ended: Ended, told: str) -> None:
-        mark = MARKS.get(ended.turn.outcome or "", MARKS["crashed"])
+        mark = OUTCOMES.get(ended.turn.outcome or "", OUTCOMES["crashed"])
         name = output.session_name(ended.session) + (f" turn {ended.number}" if ended.number else "")
         if self._is_shown:
             output.talk_apart()

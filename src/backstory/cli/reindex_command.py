@@ -1,4 +1,4 @@
-"""``backstory reindex``: read what is new, and make everything that can be derived again."""
+"""``backstory reindex``: import what is new, then rebuild everything that is derived."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.cli import output
-from backstory.cli.app import now_ms
-from backstory.cli.ingest_command import read_logs
 from backstory.cli.options import json_option, store_option
 from backstory.errors import StoreNotFound
-from backstory.ingest.reindex import Reindexed, reindex
+from backstory.workspace.importing import Machine, derive_all
 from backstory.workspace.sessions import SessionFilter
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
+    from backstory.ingest.reindex import Reindexed
     from backstory.ingest.report import Report
 
 REASONS_SHOWN_MAX = 20
@@ -24,24 +23,23 @@ INCOMPLETE = 1
 
 
 @click.command("reindex")
-@click.option("--derived", "only_derived", is_flag=True, help="Read no logs: only derive again what is derived.")
-@click.option("--force", "events_too", is_flag=True, help="Understand all kept bytes anew, with today's adapters.")
+@click.option("--derived", "only_derived", is_flag=True, help="Import no logs; only rebuild derived tables.")
+@click.option("--force", "events_too", is_flag=True, help="Parse all stored bytes again, with the current adapters.")
 @json_option
 @store_option
 @click.pass_context
 def command(ctx: click.Context, only_derived: bool, events_too: bool, as_json: bool) -> None:
-    """Read every log that is new or changed, then derive the index, files, refs and checkpoints again.
+    """Import new and changed logs, then rebuild the index and all derived tables (files, refs, checkpoints).
 
-    Nothing is lost by it: sessions whose logs are gone are kept, and counted. It may be stopped at any time.
+    Sessions whose logs are gone are kept, and counted. It can be stopped at any time.
     """
     app: App = ctx.obj
     output.talk("Reindexing sessions into the store…")
-    report = None if only_derived else read_logs(app)
-    with app.home_store as store:
-        if not store.exists:
-            raise StoreNotFound(store.path)
-        with output.progress("Deriving") as progress:
-            done = reindex(store, now=now_ms(), events_too=events_too, progress=progress)
+    machine = Machine(environ=app.environ, user_home=app.user_home)
+    report = None if only_derived else app.workspace.ingest(machine, output.talk, output.progress)
+    if not app.home_store.exists:
+        raise StoreNotFound(app.home_store.path)
+    done = derive_all(app.workspace, output.progress, events_too=events_too)
     problems = _problems(done, report)
     if as_json:
         output.json(_as_json(done, report))

@@ -42,12 +42,14 @@ from backstory.cli.options import (
     until_option,
 )
 from backstory.derive.naming import NO_PROMPT
-from backstory.search.query import Excerpt, Findings, find, find_exact, find_listed, find_pattern
-from backstory.store import Filter
 from backstory.store.search import BY_SCORE, BY_TIME, ROLES, SCOPE_WEIGHT, terms
+from backstory.workspace import searching
+from backstory.workspace.searching import Mode, SearchQuery
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
+    from backstory.search.query import Excerpt, Findings
+    from backstory.workspace.searching import SearchResult
 
 TITLE_COLUMNS_LEAST = 20
 NOTHING_FOUND = 1
@@ -93,61 +95,40 @@ def command(ctx: click.Context, /, query: tuple[str, ...], exact: bool, regex: b
     text = readable(" ".join(query))
     if not query and not any(how[name] for name in ("ref", "path", "branch", "repo")):
         raise click.UsageError("Missing argument 'QUERY...': words to look for, or --ref, --path, --branch, --repo.")
-    # A mistake in a filter is told also where there is nothing to search.
-    findings = _found(app, text, _filter(app, **how), exact=exact, regex=regex, **how)
-    labels = _labels(app, findings)
+    mode = Mode.EXACT if exact else Mode.REGEX if regex else Mode.WORDS
+    # A mistake in a filter is reported also where there is nothing to search.
+    result = app.reader.search(_query(app, text, mode, **how))
     if as_json:
-        _print_json(text, findings, labels)
+        output.json(searching.as_json(result))
     else:
-        for word in _instead(findings):
-            output.talk(word)
-        for excerpt in findings.excerpts:
-            _tell(excerpt, labels)
-        if word := _last_word(app, text, findings, by_words=not (exact or regex)):
-            output.talk(word)
-        if findings.excerpts and text and not regex:
-            _tell_how_to_read(text, findings, labels)
-    if not findings.excerpts:
+        _print(result)
+    if not result.findings.excerpts:
         ctx.exit(NOTHING_FOUND)
 
 
-def _found(
-    app: App, text: str, wanted: Filter, *, exact: bool, regex: bool, all_hits: bool, no_near: bool, sort: str,
-    limit: int | None, **_filters: Any,
-) -> Findings:  # fmt: skip
-    store, most, each = app.home_store, limit or app.config.settings.search.limit, None if all_hits else 1
-    if not store.exists:
-        return Findings(total=0, truncated=False, excerpts=[])
-    if not text:
-        return find_listed(store, wanted, limit=most)
-    if regex:
-        return find_pattern(store, text, wanted, limit=most, hits_per_session=each)
-    if exact:
-        return find_exact(store, text, wanted, limit=most, hits_per_session=each, sort=sort)
-    return find(store, text, wanted, limit=most, hits_per_session=each, near=not no_near, sort=sort)
-
-
-def _filter(
-    app: App, *, agent: str | None, here: bool, repo: str | None, branch: str | None, path: str | None,
-    ref: str | None, since: str | None, until: str | None, role: str | None, scopes: tuple[str, ...],
-    tool: str | None, inside: str | None, without: tuple[str, ...], **_others: Any,
-) -> Filter:  # fmt: skip
+def _query(
+    app: App, text: str, mode: Mode, *, since: str | None, until: str | None, repo: str | None, branch: str | None,
+    path: str | None, ref: str | None, tool: str | None, inside: str | None, without: tuple[str, ...], no_near: bool,
+    limit: int | None, **same: Any,
+) -> SearchQuery:  # fmt: skip
     # Without a zone of its own it is the system's, whose summer time it then knows.
     now = datetime.now()
-    return Filter(
-        agent=agent,
-        project=app.project_key if here else None,
-        folder=str(app.project_folder) if here else None,
+    return SearchQuery(
+        text=text,
+        mode=mode,
         repository=_readable(repo),
         branch=_readable(branch),
         path=_path(app, path),
         ref=_readable(ref),
         since=moment(since, now),
         until=moment(until, now, end=True),
-        session_id=None if inside is None else app.home_store.session(readable(inside)).id,
-        without=_left_out(app, without, inside),
-        scopes=_scopes(role, scopes),
         tool=_readable(tool),
+        session=_readable(inside),
+        without=tuple(map(readable, without)),
+        asking_run=app.environ.get(MARKER),
+        near=not no_near,
+        limit=limit or app.config.settings.search.limit,
+        **same,
     )
 
 
@@ -156,7 +137,7 @@ def _readable(text: str | None) -> str | None:
 
 
 def _path(app: App, path: str | None) -> str | None:
-    """A path as sessions tell it. One that is no more than a name is the end of it, wherever that lies."""
+    """A path as sessions name it. One that is no more than a name is the end of it, wherever that lies."""
     if path is None:
         return None
     if path.startswith("~/"):
@@ -166,85 +147,26 @@ def _path(app: App, path: str | None) -> str | None:
     return readable(path)
 
 
-def _scopes(role: str | None, scopes: tuple[str, ...]) -> tuple[str, ...]:
-    if role is None:
-        return scopes
-    return tuple(each for each in ROLES[role] if not scopes or each in scopes) or ("none",)
+def _print(result: SearchResult) -> None:
+    findings, query = result.findings, result.query
+    for typed, searched in findings.instead:
+        output.talk(f"Nothing has {typed!r}; searched for {searched!r}.")
+    for excerpt in findings.excerpts:
+        _print_hit(excerpt, result.labels)
+    if word := _last_word(result):
+        output.talk(word)
+    if findings.excerpts and query.text and query.mode is not Mode.REGEX:
+        _print_how_to_read(result)
 
 
-def _left_out(app: App, named: tuple[str, ...], inside: str | None) -> tuple[int, ...]:
-    """The sessions named, and the one whose run asks: its own words are no answer."""
-    found = [app.home_store.session(readable(each)).id for each in named]
-    if inside is None and (turn_uid := app.environ.get(MARKER, "")).isalnum() and app.home_store.exists:
-        from backstory.runs.spool import SPOOLS, Spool
-
-        run = Spool(app.home / SPOOLS / turn_uid).run
-        if run is not None and app.home_store.has(run.session_uid):
-            found.append(app.home_store.session(run.session_uid).id)
-    return tuple(found)
-
-
-def _labels(app: App, findings: Findings) -> dict[str, str]:
-    """What the sessions that were found are called. Their numbers would mean others in another project."""
-    uids = {session.uid for each in findings.excerpts for session in (each.session, each.shown)}
-    return app.reader.labels(sorted(uids))
-
-
-def _print_json(text: str, findings: Findings, labels: dict[str, str]) -> None:
-    output.json(
-        {
-            "query": text,
-            "total": findings.total,
-            "truncated": findings.truncated,
-            "relaxed": findings.relaxed,
-            "stopped": findings.stopped,
-            "instead": dict(findings.instead),
-            "totals": {
-                "sessions": findings.sessions,
-                "hits": findings.events,
-                "near_sessions": findings.near,
-                "at_least": findings.at_least,
-            },
-            "hits": [_as_json(excerpt, labels) for excerpt in findings.excerpts],
-        }
-    )
-
-
-def _as_json(found: Excerpt, labels: dict[str, str]) -> dict[str, Any]:
-    session = found.session
-    return {
-        "session": labels[session.uid],
-        "uid": session.uid,
-        "number": session.shown_number,
-        "name": session.name,
-        "title": found.shown.shown_title or session.shown_title,
-        "agent": ", ".join(session.agents),
-        "project": session.project,
-        "repository": session.repository,
-        "branch": session.branch,
-        "parent": found.shown.uid if found.shown.uid != session.uid else None,
-        "at": output.iso(found.stored.at),
-        "seq": found.stored.seq,
-        "part": found.stored.part,
-        "kind": found.stored.kind,
-        "scope": found.scope,
-        "near": found.near,
-        "copy": found.copied,
-        "snippet": found.snippet,
-        "marks": found.marks,
-        "score": round(found.score, 4),
-        "from_elsewhere": session.elsewhere is not None,
-    }
-
-
-def _tell(found: Excerpt, labels: dict[str, str]) -> None:
+def _print_hit(found: Excerpt, labels: dict[str, str]) -> None:
     session = found.session
     agent, project = ", ".join(session.agents), session.shown_project
-    helper = f"helper of {labels[found.shown.uid]}" if found.shown.uid != session.uid else ""
+    parent = f"subagent of {labels[found.shown.uid]}" if found.shown.uid != session.uid else ""
     day = output.local(found.stored.at if found.stored.at is not None else session.last_active)[:10]
     origin = "from elsewhere" if session.elsewhere is not None else ""
     marks = [("near", found.near), ("a copy", found.copied)]
-    facts = [origin, agent, project, day, found.scope, helper, *(mark for mark, is_so in marks if is_so)]
+    facts = [origin, agent, project, day, found.scope, parent, *(mark for mark, is_so in marks if is_so)]
     told = "  ".join(each for each in facts if each)
     label = f"{labels[session.uid]} @{found.stored.seq}"
     room = output.width() - output.columns(f"{label}    {told}")
@@ -253,30 +175,25 @@ def _tell(found: Excerpt, labels: dict[str, str]) -> None:
     output.data(f"    {_marked(found.snippet, found.marks)}")
 
 
-def _tell_how_to_read(text: str, findings: Findings, labels: dict[str, str]) -> None:
+def _print_how_to_read(result: SearchResult) -> None:
     """How to see more of a hit, on a terminal, with the same words marked."""
     if not sys.stdout.isatty():
         return
-    best = findings.excerpts[0]
-    marked = f" --find {shlex.quote(text)}" if text else ""
-    output.talk(output.one_liner(f"Read one: backstory show {labels[best.session.uid]} @{best.stored.seq}{marked}"))
+    best = result.findings.excerpts[0]
+    label, marked = result.labels[best.session.uid], f"--find {shlex.quote(result.query.text)}"
+    output.talk(output.one_liner(f"Read one: backstory show {label} @{best.stored.seq} {marked}"))
 
 
-def _instead(findings: Findings) -> list[str]:
-    """What was looked for in the place of words that occur nowhere."""
-    return [f"Nothing has {typed!r}; searched for {searched!r}." for typed, searched in findings.instead]
-
-
-def _last_word(app: App, text: str, findings: Findings, *, by_words: bool) -> str:
+def _last_word(result: SearchResult) -> str:
     """What a person should know of the hits as a whole."""
-    count = len(findings.excerpts)
+    findings, count = result.findings, len(result.findings.excerpts)
     if findings.stopped:
-        return f"Not everything was looked at: the time was up, with {count} found. Narrow it with --since or --here."
+        return f"The time limit ended the search; {count} found so far. Narrow it with --since or --here."
     if not count:
-        return _why_none(app, text, by_words=by_words)
+        return _why_none(result)
     if findings.relaxed:
-        return "Nothing has all of these words; what is shown has some of them."
-    if not by_words:
+        return "No event has all of these words; these have some of them."
+    if result.query.mode is not Mode.WORDS:
         return f"The first {count}; --limit shows more." if findings.truncated else ""
     is_told = findings.truncated or findings.near or sys.stdout.isatty()
     return _counted(findings) if is_told else ""
@@ -294,13 +211,13 @@ def _counted(findings: Findings) -> str:
     return f"Found in {least}{sessions}, {hits}{near}{more}."
 
 
-def _why_none(app: App, text: str, *, by_words: bool) -> str:
-    if not app.home_store.exists:
-        return f"Nothing has been read yet: there is no store at {app.home_store.path}. Try: backstory ingest"
-    why = "try fewer words or filters, or: backstory ingest"
-    if by_words and not terms(text):
-        why = "it has no letter or digit to look for; --exact looks for signs"
-    return f"Nothing found for {text!r}: {why}."
+def _why_none(result: SearchResult) -> str:
+    query = result.query
+    if result.missing_store is not None:
+        return f"Nothing was imported yet: there is no store at {result.missing_store}. Try: backstory ingest"
+    if query.mode is Mode.WORDS and not terms(query.text):
+        return "Nothing to search for: give a word. Punctuation needs --exact."
+    return f"Nothing found for {query.text!r}. Try fewer words or filters, or: backstory ingest"
 
 
 def _marked(text: str, marks: list[tuple[int, int]]) -> str:

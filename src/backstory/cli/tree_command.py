@@ -10,17 +10,14 @@ from msgspec import Struct
 from backstory.cli import output, path
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import find
-from backstory.conversation.tree import Tree
-from backstory.derive.pricing import UNKNOWN
-from backstory.workspace.targets import branches
+from backstory.workspace import trees
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.cli.app import App, Found
-    from backstory.conversation.tree import Point
+    from backstory.cli.app import App
     from backstory.store import TreeTurn
-    from backstory.workspace.targets import Branch
+    from backstory.workspace.trees import SessionTree
 
 TOLD_COLUMNS_LEAST = 16
 NAME_COLUMNS = 30
@@ -32,24 +29,24 @@ ANSWER_COLUMNS_LEAST = 12
 
 @click.command("tree")
 @session_argument
-@click.option("--removed", is_flag=True, help="Also the turns of branches that were removed.")
+@click.option("--removed", is_flag=True, help="Also turns of removed branches.")
 @json_option
 @store_option
 @click.pass_obj
 def command(app: App, session: str | None, removed: bool, as_json: bool) -> None:
-    """Show the turns of a SESSION as a tree: who follows whom, and where the next prompt goes.
+    """Show the turns of SESSION as a tree, and where the next prompt goes.
 
-    A line is a turn: > is where the session goes on, * leads there; @12 is the number of its prompt, by which every
-    command knows it. A branch's tip has the branch's number and names.
+    Each line is a turn: > is the current one, * leads to it; @12 is the record number of its prompt, which every
+    command accepts. A branch's tip has the branch's number and names.
     """
     found = find(app, session)
-    whole = _Whole(found, removed=removed)
+    tree = app.reader.tree(found, removed=removed, costs=as_json)
     if as_json:
-        output.json_lines(whole.head(), "turns", whole.rows())
+        output.json_lines(trees.head_as_json(tree), "turns", trees.turns_as_json(tree))
         return
-    if not len(whole.tree):
+    if not len(tree.tree):
         output.talk(f"{found.label} has no turns.")
-    output.pages(path.at_once(whole.lines()))
+    output.pages(path.at_once(_Drawing(tree).lines()))
 
 
 class _Line(Struct, frozen=True):
@@ -60,53 +57,11 @@ class _Line(Struct, frozen=True):
     below: str
 
 
-class _Whole:
-    """A session's tree with all that is shown of it."""
+class _Drawing:
+    """A tree as lines."""
 
-    def __init__(self, found: Found, *, removed: bool) -> None:
-        self._found = found
-        turns = found.store.tree(found.session, removed=removed)
-        self.tree = Tree(turns)
-        here = found.store.leaf(found.session)
-        self._here: Point | None = here if here is not None and here.uid in self.tree else None
-        self._above = {turn.uid for turn in self.tree.ancestry(self._here.uid)} if self._here else set[str]()
-        there = [turn for turn in turns if turn.removed is None] if removed else turns
-        self._tips: dict[str, list[Branch]] = {}
-        for branch in branches(found, Tree(there) if removed else self.tree):
-            self._tips.setdefault(branch.turn.uid, []).append(branch)
-
-    def head(self) -> dict[str, Any]:
-        """The session, and where it goes on."""
-        session, here = self._found.session, self._here
-        current = None if here is None else {"turn": here.uid, "seq": here.seq}
-        return {"session": session.shown_number, "uid": session.uid, "name": session.shown_name, "current": current}
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Each turn as JSON, each after the one it follows."""
-        depths, costs = self.tree.depths(), self._found.store.turn_costs(self._found.session)
-        for turn in self.tree.walk():
-            tips = self._tips.get(turn.uid, [])
-            parent = self.tree.parent(turn.uid)
-            yield {
-                "uid": turn.uid,
-                "seq": turn.first_seq,
-                "last_seq": turn.last_seq,
-                "parent": None if parent is None else parent.uid,
-                "parent_seq": None if parent is None else turn.parent_seq,
-                "depth": depths[turn.uid],
-                "agent": turn.agent,
-                "prompt": turn.prompt,
-                "answer": turn.answer,
-                "started": output.iso(turn.started),
-                "ended": output.iso(turn.ended),
-                "outcome": turn.outcome,
-                **output.cost_as_json(costs.get(turn.uid, UNKNOWN)),
-                "current": self._here is not None and self._here.uid == turn.uid,
-                "on_current_branch": turn.uid in self._above,
-                "leaf": next((each.number for each in tips if each.number is not None), None),
-                "names": [name for each in tips for name in each.names],
-                "removed": output.iso(turn.removed),
-            }
+    def __init__(self, tree: SessionTree) -> None:
+        self.tree, self._here, self._above, self._tips = tree.tree, tree.current, tree.on_path, tree.tips
 
     def lines(self) -> Iterator[str]:
         """Each turn as a line; only where branches part it is indented."""

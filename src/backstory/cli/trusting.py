@@ -10,12 +10,10 @@ from backstory.cli import output
 from backstory.errors import BackstoryError, NotConfirmed, NotTrusted, StoreIsMachines
 from backstory.ids import session_identity
 from backstory.projects.trust import Verdict
-from backstory.store import Taken
 from backstory.workspace.writable import hold_queue
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.ingest.report import Problem
     from backstory.store import Store
 
 
@@ -65,7 +63,7 @@ def may_act(app: App, acted_in: Store | None = None) -> None:
     elif verdict == Verdict.OURS:
         app.workspace.believe(store)
         if store.path != app.machine_store.path:
-            app.known_projects.remember(store)
+            app.workspace.known_projects.remember(store)
 
 
 def _is_trusted(store: Store) -> bool:
@@ -80,10 +78,10 @@ def _trust(app: App, store: Store) -> None:
     if store.exists:
         dropped = store.disarm()
         store.close()
-        app.known_projects.remember(store)
+        app.workspace.known_projects.remember(store)
     else:
         dropped = []
-        app.known_projects.begin(store)
+        app.workspace.known_projects.begin(store)
     app.workspace.believe(store)
     output.talk(f"{store.path} is trusted from now on.")
     if dropped:
@@ -107,50 +105,3 @@ def _pull_into_home(app: App, store: Store) -> None:
             home.mark_elsewhere([uid for uid in uids if session_identity(uid) not in known], str(store.path))
     except BackstoryError as refused:
         output.talk(f"The home store does not have all of its sessions: {refused}")
-
-
-def take_elsewhere(app: App) -> list[Problem]:
-    """Copy into the home store the sessions that only this project's store from elsewhere has; returns the problems.
-
-    This does not trust the store, and changes no known session.
-    """
-    store, home = app.project_store, app.machine_store
-    if not store.is_elsewhere or not store.exists:
-        return []
-    from backstory.ingest.report import Problem
-
-    try:
-        if app.workspace.verdict() == Verdict.MACHINE:
-            return []
-    except BackstoryError as refused:
-        # For a known store the exchange with projects has reported it already.
-        return [] if app.known_projects.is_noted(store.path) else [Problem(str(store.path), str(refused))]
-    taken_from = Taken(elsewhere=str(store.path), project=app.project_key, folder=str(app.project_folder))
-    taken, problems, conflicts = 0, list[Problem](), list[str]()
-    for uid in _uids(store, problems):
-        if uid in app.conflicts:
-            conflicts.append(uid)
-        elif not home.origins([uid]):
-            try:
-                is_taken = home.take_elsewhere(store, uid, taken_from)
-            except BackstoryError as refused:
-                problems.append(Problem(f"{store.path}: {uid}", str(refused)))
-            else:
-                taken += is_taken
-                conflicts += [] if is_taken else [uid]
-    if taken:
-        output.talk(f"{taken} sessions copied from {store.path}, which came from elsewhere; they are marked.")
-    if conflicts:
-        what = f"{len(conflicts)} in conflict, not changed: known here from another place: {', '.join(conflicts)}"
-        problems.append(Problem(str(store.path), what))
-    return problems
-
-
-def _uids(store: Store, problems: list[Problem]) -> list[str]:
-    from backstory.ingest.report import Problem
-
-    try:
-        return store.uids()
-    except BackstoryError as refused:
-        problems.append(Problem(str(store.path), str(refused)))
-        return []

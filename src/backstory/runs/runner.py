@@ -549,15 +549,18 @@ def _noting(
 
 def _new(outputs: list[Followed], spool: Spool, is_of_stop: Callable[[], bool]) -> Generator[Came, None, bool]:
     """Yield what has come on both outputs, and note where errors stood; returns whether anything has."""
-    came = was_error = False
-    for output in outputs:
-        for shown in output.new():
-            came = True
-            was_error = was_error or (output is outputs[-1] and bool(shown.events))
-            yield _marked(shown, is_of_stop)
-    if was_error:
+    stdout, stderr = outputs
+    came = False
+    for shown in stdout.new():
+        came = True
+        yield _marked(shown, is_of_stop)
+    errors = list(stderr.new())
+    if any(shown.events for shown in errors):
+        # First: who is killed once they are shown has noted their place.
         spool.note_order(*(output.whole_to for output in outputs))
-    return came
+    for shown in errors:
+        yield _marked(shown, is_of_stop)
+    return came or bool(errors)
 
 
 def _command(

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+STEPS_BETWEEN_LOOKS = 5_000
+"""So many steps of SQLite's machine, well below a millisecond, a cancelled statement goes on at most."""
 
 
 def id_of(session: Session | int) -> int:
@@ -179,6 +181,50 @@ class Database:
         # A spool goes once its run is stored, so the run's end is on the disk by then.
         ends = any(batch.run is not None and batch.run.is_last for batch in batches)
         return self._write(lambda db: append.write_all(db, batches), decided=ends)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Everything that is read while this lasts is of one moment, whatever others write meanwhile.
+
+        Keep it short: who writes a store with a rollback journal waits for its end. One inside another does nothing.
+        """
+        db = self._reading_connection()
+        if db.in_transaction:
+            yield
+            return
+        with connection.reading(db, self.path):
+            # Its moment is that of the first question.
+            db.execute("select count(*) from sqlite_schema").get  # noqa: B018
+            yield
+
+    @contextmanager
+    def cancellable(self, is_cancelled: Callable[[], bool]) -> Iterator[None]:
+        """While this lasts, reading raises Cancelled as soon as ``is_cancelled``: between statements and inside one.
+
+        ``interrupt`` ends also what looks at nothing for long; it may be called from any thread.
+        """
+        import apsw
+
+        db = self._reading_connection()
+        traced = db.exec_trace
+
+        def may_begin(cursor: apsw.Cursor, statement: str, values: apsw.Bindings | None) -> bool:
+            return not is_cancelled() and (traced is None or traced(cursor, statement, values))
+
+        db.exec_trace = may_begin
+        db.set_progress_handler(is_cancelled, STEPS_BETWEEN_LOOKS)
+        try:
+            yield
+        except (apsw.InterruptError, apsw.ExecTraceAbort, apsw.AbortError) as ended:
+            raise errors.Cancelled from ended
+        finally:
+            db.set_progress_handler(None)
+            db.exec_trace = traced
+
+    def interrupt(self) -> None:
+        """End the statement that reads at this moment, if one does; for who made it ``cancellable``."""
+        if (db := self._reader) is not None:
+            db.interrupt()
 
     def _new_uid(self) -> str:
         return ids.new_uid(self._now(), self._randomness(10))

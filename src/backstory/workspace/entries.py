@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
 
 from backstory.bounds import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from backstory.model import Event
-    from backstory.store import StoredEvent
+    from backstory.store import Store, StoredEvent
     from backstory.store.events import OutlinedEvent
+    from backstory.workspace.reader import Located
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutlineEntry:
+Form = Literal["compact", "words", "full"]
+"""How much of an event is read: what lines need of it; that, but a call whole if the compact form does not say what it
+is about; everything, read again from the bytes that are kept."""
+
+
+WINDOW = 500
+"""So many events are read at once; nothing of the store is held while they are shown."""
+
+
+class OutlineEntry(Struct, frozen=True, kw_only=True):
     """One event of a session without what it says. ``turn`` is its turn's number from 1; None before the first."""
 
     seq: int
@@ -28,9 +39,8 @@ class OutlineEntry:
     """How many characters the original event has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One event of a session, in compact form."""
+class Entry(Struct, frozen=True, kw_only=True):
+    """One event of a session, in the form that was asked for."""
 
     outline: OutlineEntry
     event: Event
@@ -48,6 +58,44 @@ def outlined(event: OutlinedEvent | StoredEvent, turns: Mapping[int, int]) -> Ou
     )
 
 
+def events_behind(
+    located: Located, after: tuple[int, int], form: Form, turns: Container[int | None] | None
+) -> Iterator[Entry]:
+    """The events of a session behind ``after``, in order; ``turns``: only those of turns with these numbers."""
+    # Asked now: what belongs to a turn that is stored later is left for the next call.
+    return _events_behind(located, after, located.store.turn_numbers(located.session), form, turns)
+
+
+def _events_behind(
+    located: Located, after: tuple[int, int], numbers: Mapping[int, int], form: Form,
+    turns: Container[int | None] | None,
+) -> Iterator[Entry]:  # fmt: skip
+    store, read = located.store, _reading_as(located.store, form)
+    while window := store.events(located.session, after=after, limit=WINDOW):
+        for stored in window:
+            number = None if stored.turn_id is None else numbers.get(stored.turn_id)
+            is_known = number is not None or stored.turn_id is None
+            if is_known and (turns is None or number in turns):
+                yield Entry(outline=outlined(stored, numbers), event=read(stored))
+        after = (window[-1].seq, window[-1].part)
+
+
+def entries_of(located: Located, seqs: Sequence[int], form: Form) -> tuple[Entry, ...]:
+    """The entries of some records of a session, in order."""
+    numbers, read = located.store.turn_numbers(located.session), _reading_as(located.store, form)
+    stored = located.store.events_of(located.session, seqs)
+    return tuple(Entry(outline=outlined(each, numbers), event=read(each)) for each in stored)
+
+
+def _reading_as(store: Store, form: Form) -> Callable[[StoredEvent], Event]:
+    if form == "compact":
+        return lambda stored: stored.event
+    from backstory.export.full_form import FullForms
+
+    forms = FullForms(store)
+    return forms.expand if form == "full" else forms.with_words
+
+
 def as_json(entry: OutlineEntry) -> dict[str, Any]:
     """An entry of an outline as JSON, by the names of ``show --json``."""
     return {
@@ -58,3 +106,22 @@ def as_json(entry: OutlineEntry) -> dict[str, Any]:
         "kind": entry.kind,
         "char_len": entry.chars,
     }
+
+
+def event_as_json(entry: Entry) -> dict[str, Any]:
+    """An event as ``show --json`` prints it: where it stands, then its own fields."""
+    return _with_fields(as_json(entry.outline), entry.event)
+
+
+def live_event_as_json(event: Event, turn: int, *, full: bool) -> dict[str, Any]:
+    """An event of a run that is not stored yet, likewise: without a number, which the store will give it."""
+    from backstory.conversation.compact import compact_event
+    from backstory.derive.index_text import char_len
+
+    head = {"seq": None, "part": None, "turn": turn, "at": None, "kind": event.kind, "live": True}
+    return _with_fields(head | {"char_len": char_len(event)}, event if full else compact_event(event))
+
+
+def _with_fields(head: dict[str, Any], event: Event) -> dict[str, Any]:
+    fields = msgspec.to_builtins(event)
+    return head | {name: fields[name] for name in fields if name not in head}

@@ -1,35 +1,47 @@
-"""The reading interface of every face: sessions of several stores as one list, in pages. It prints nothing.
+"""The reading interface of every face. It prints nothing, and returns values; each part is imported when it is asked.
 
-The home store has a copy of every session. A store that has more of one wins: the project's own, and where every
-project's sessions are asked for each store that changed since the home store took what it holds. No other is read.
+One reader is used by one thread at a time; only a ``Cancellation`` may come from another one.
 """
 
 from __future__ import annotations
 
-from heapq import merge
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from backstory.workspace.entries import Entry, OutlineEntry, outlined
-from backstory.workspace.running import running_runs, with_runs
-from backstory.workspace.sessions import UID_SHOWN, ListedSession, Page, SessionFilter, SessionPage, listed
+from backstory.errors import RecordNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
-    from pathlib import Path
+    import pathlib
+    from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 
+    from backstory.model import Event
     from backstory.projects.registry import KnownProjects
-    from backstory.runs.spool import Run
+    from backstory.runs.live import LiveRun
     from backstory.store import Session, Store
+    from backstory.workspace.contexts import SessionContext
+    from backstory.workspace.entries import Entry, Form, OutlineEntry
+    from backstory.workspace.listing import Listing
+    from backstory.workspace.located import LocatedSession
+    from backstory.workspace.records import Path
+    from backstory.workspace.running import PendingRun
+    from backstory.workspace.searching import Cancellation, SearchQuery, SearchResult
+    from backstory.workspace.sessions import ListedSession, Page, SessionFilter, SessionPage
+    from backstory.workspace.targets import Branch, Target
+    from backstory.workspace.transcript import ListedTurn, Transcript
+    from backstory.workspace.trees import Comparison, SessionTree
 
-    _Place = tuple[Store, Session]
+
+def _ignore(_remark: str) -> None:
+    """For who wants no remarks."""
 
 
 class Sources(Protocol):
     """Where a person stands: the stores to read from there, and the project."""
 
     @property
-    def home(self) -> Path: ...
+    def home(self) -> pathlib.Path: ...
     @property
     def stores(self) -> list[Store]: ...
     @property
@@ -41,11 +53,12 @@ class Sources(Protocol):
     @property
     def project_key(self) -> str | None: ...
     @property
-    def project_folder(self) -> Path: ...
+    def project_folder(self) -> pathlib.Path: ...
     @property
     def conflicts(self) -> set[str]: ...
     @property
     def known_projects(self) -> KnownProjects: ...
+    def now(self) -> int: ...
 
 
 class Located(Protocol):
@@ -63,138 +76,154 @@ class Reader:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
 
+    @cached_property
+    def _listing(self) -> Listing:
+        from backstory.workspace.listing import Listing
+
+        return Listing(self._sources)
+
     def sessions(self, wanted: SessionFilter | None = None, page: Page | None = None) -> SessionPage:
         """A page of the sessions that are listed here, each once, the last active first."""
-        wanted, page = wanted or SessionFilter(), page or Page()
-        stores = self._stores(everywhere=wanted.everywhere)
-        most = page.limit + 1 if page.limit else None
-        found = list(islice(self._merged(stores, wanted, page, most), most))
-        has_more = most is not None and len(found) == most
-        shown = found[:-1] if has_more else found
-        is_whole = not has_more and page.after is None
-        return SessionPage(
-            sessions=self._values(stores, shown, everywhere=wanted.everywhere),
-            total=len(shown) if is_whole else self._total(stores, wanted),
-            has_more=has_more,
-        )
+        return self._listing.sessions(wanted, page)
 
     def count(self, wanted: SessionFilter | None = None) -> int:
         """How many sessions the whole list has."""
-        wanted = wanted or SessionFilter()
-        return self._total(self._stores(everywhere=wanted.everywhere), wanted)
+        return self._listing.count(wanted)
 
     def session(self, store: Store, session: Session) -> ListedSession:
         """One session that was found in a store, as it is listed."""
-        return self._values([store], [(store, session)], everywhere=False)[0]
-
-    def change_token(self) -> tuple[Hashable, ...]:
-        """A value that differs from an earlier one if any of the stores changed since; asking for it costs nothing."""
-        return tuple((str(store.path), *store.change_token()) for store in self._stores(everywhere=False))
-
-    def outline(self, located: Located) -> tuple[OutlineEntry, ...]:
-        """Every entry of a session, in order, by what is known without unpacking it."""
-        turns = located.store.turn_numbers(located.session)
-        return tuple(outlined(each, turns) for each in located.store.outline(located.session))
-
-    def entries(self, located: Located, seqs: Sequence[int]) -> tuple[Entry, ...]:
-        """The entries of these records of a session, in order, each with its event in compact form."""
-        turns = located.store.turn_numbers(located.session)
-        return tuple(
-            Entry(outline=outlined(each, turns), event=each.event)
-            for each in located.store.events_of(located.session, seqs)
-        )
+        return self._listing.session(store, session)
 
     def labels(self, uids: Sequence[str]) -> dict[str, str]:
         """What commands take for each of these sessions in any folder: so much of its uid as is its own."""
-        return _labels(self._stores(everywhere=True), uids)
+        return self._listing.labels(uids)
 
-    def _stores(self, *, everywhere: bool) -> list[Store]:
-        """The stores to read, those that win first."""
-        near = [store for store in self._sources.stores if store.exists]
-        # What the home store took from a store from elsewhere is as old as that.
-        near.sort(key=lambda store: not store.is_elsewhere)
-        home = self._sources.home_store
-        if not everywhere or home is not self._sources.machine_store:
-            return near
-        better = [store for store in near if store is not home]
-        paths = {store.path for store in better}
-        better += [store for store in self._sources.known_projects.ahead() if store.path not in paths]
-        return [*better, *(store for store in near if store is home)]
+    def change_token(self) -> tuple[Hashable, ...]:
+        """A value that differs from an earlier one if any of the stores changed since; asking for it costs nothing."""
+        return tuple((str(store.path), *store.change_token()) for store in self._listing.stores(everywhere=False))
 
-    def _conditions(self, store: Store, wanted: SessionFilter) -> dict[str, Any]:
-        # All that the project's own store holds is the project's, in whichever of its worktrees it was begun.
-        is_all = wanted.everywhere or store.path == self._sources.project_store.path
-        place = {} if is_all else {"project": self._sources.project_key, "folder": str(self._sources.project_folder)}
-        return {"agent": wanted.agent, "subagents": wanted.subagents, "unread": wanted.unread, **place}
+    @contextmanager
+    def snapshot(self, *, everywhere: bool = False) -> Iterator[None]:
+        """Everything that is asked while this lasts is of one moment of each store; keep it short.
 
-    def _merged(self, stores: list[Store], wanted: SessionFilter, page: Page, most: int | None) -> Iterator[_Place]:
-        lists = [self._listed(stores[: n + 1], wanted, page, most) for n in range(len(stores))]
-        return (place for place, is_taken in merge(*lists, key=_order, reverse=True) if not is_taken)
-
-    def _listed(
-        self, stores: list[Store], wanted: SessionFilter, page: Page, most: int | None
-    ) -> Iterator[tuple[_Place, bool]]:
-        """The sessions of the last of these stores, read as they are asked for, and whether a better one has each.
-
-        Those are passed on, too: how far this list is tells that no more of it need be read.
+        Who writes a project's store meanwhile waits. ``everywhere``: also the stores that only such a list asks.
         """
-        *better, store = stores
-        conditions, limit = self._conditions(store, wanted), -1 if most is None else most
-        after = None if page.after is None else (page.after.last_active, page.after.uid)
-        while True:
-            found = store.sessions(**conditions, after=after, limit=limit)
-            taken = self._taken([each.uid for each in found], better)
-            yield from (((store, each), each.uid in taken) for each in found)
-            if len(found) != limit:
-                return
-            after = found[-1].last_active, found[-1].uid
+        with ExitStack() as held:
+            for store in self._listing.stores(everywhere=everywhere):
+                held.enter_context(store.snapshot())
+            yield
 
-    def _taken(self, uids: list[str], better: list[Store]) -> set[str]:
-        """Those of these sessions that a better store has. One in conflict stands beside the one that it says it is."""
-        found = set[str]()
-        for store in better:
-            found |= store.present(uids) - (self._sources.conflicts if store.is_elsewhere else set())
+    def transcript(self, located: LocatedSession, report: Callable[[str], None] = _ignore) -> Transcript:
+        """The turns of a session with those of its live runs; ``report`` receives why a run is not shown."""
+        from backstory.runs.spool import SPOOLS
+        from backstory.workspace.transcript import transcript_of
+
+        return transcript_of(self._listing, self._sources.home / SPOOLS, self._sources.now(), located, report)
+
+    def turns(self, located: LocatedSession) -> tuple[ListedTurn, ...]:
+        """The turns of a session, in order, those of its live runs last."""
+        return self.transcript(located).turns
+
+    def live(self, located: LocatedSession) -> tuple[LiveRun, ...]:
+        """The runs of a session that are not stored yet, each as far as it has come, the oldest first."""
+        return tuple(self.transcript(located).live.values())
+
+    def outline(self, located: Located) -> tuple[OutlineEntry, ...]:
+        """Every entry of a session, in order, by what is known without unpacking it."""
+        from backstory.workspace.entries import outlined
+
+        turns = located.store.turn_numbers(located.session)
+        return tuple(outlined(each, turns) for each in located.store.outline(located.session))
+
+    def entries(self, located: Located, seqs: Sequence[int], form: Form = "compact") -> tuple[Entry, ...]:
+        """The entries of these records of a session, in order, each with its event."""
+        from backstory.workspace.entries import entries_of
+
+        return entries_of(located, seqs, form)
+
+    def events(
+        self,
+        located: Located,
+        after: tuple[int, int] = (0, -1),
+        *,
+        form: Form = "compact",
+        turns: Container[int | None] | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Entry]:
+        """The stored events of a session behind ``after`` (seq, part), in order; read in pages as they are asked for.
+
+        ``turns``: only those of turns with these numbers (None: before the first). What belongs to a turn that was
+        stored after this was called is left for the next call.
+        """
+        from backstory.workspace.entries import events_behind
+
+        found = events_behind(located, after, form, turns)
+        return found if limit is None else islice(found, limit)
+
+    def record(self, located: Located, seq: int) -> tuple[Entry, ...]:
+        """The events of one record, each in full. Raises RecordNotFound."""
+        found = self.entries(located, [seq], "full")
+        if not found:
+            raise RecordNotFound(seq)
         return found
 
-    def _total(self, stores: list[Store], wanted: SessionFilter) -> int:
-        """Of each owner's sessions one store has all; counting them there needs no uid to be compared."""
-        counts = [store.session_counts(**self._conditions(store, wanted)) for store in stores]
-        owners = {owner for each in counts for owner in each}
-        in_conflict = len(self._sources.conflicts) if any(store.is_elsewhere for store in stores) else 0
-        return sum(max(each.get(owner, 0) for each in counts) for owner in owners) + in_conflict
+    def full(self, located: Located, entry: OutlineEntry) -> Event:
+        """The event of an entry with all that its record says. Raises RecordNotFound."""
+        for each in self.record(located, entry.seq):
+            if each.outline.part == entry.part:
+                return each.event
+        raise RecordNotFound(entry.seq)
 
-    def _values(self, stores: list[Store], found: Sequence[_Place], *, everywhere: bool) -> tuple[ListedSession, ...]:
-        running: dict[str, list[Run]] = {}
-        for _, run in running_runs(self._sources.home):
-            running.setdefault(run.session_uid, []).append(run)
-        costs = {
-            id(store): store.session_costs([session for where, session in found if where is store]) for store in stores
-        }
-        by_uid = [session.uid for store, session in found if not self._is_numbered(store, session, everywhere)]
-        labels = _labels(stores, by_uid)
-        return tuple(
-            listed(
-                with_runs(session, running.get(session.uid, ())),
-                costs[id(store)][session.id],
-                label=labels.get(session.uid) or session.shown_number or session.uid,
-                is_conflict=store.is_elsewhere and session.uid in self._sources.conflicts,
-                is_running=session.uid in running,
-            )
-            for store, session in found
+    def tree(self, located: LocatedSession, *, removed: bool = False, costs: bool = True) -> SessionTree:
+        """The turns of a session by who follows whom; ``removed``: also those of branches that were removed."""
+        from backstory.workspace.trees import session_tree
+
+        return session_tree(located, removed=removed, costs=costs)
+
+    def branches(self, located: LocatedSession) -> list[Branch]:
+        """The branches of a session, the one that last grew first."""
+        from backstory.workspace.targets import branches
+
+        return branches(located)
+
+    def path(self, located: LocatedSession) -> Path:
+        """The records of the branch that the next prompt continues."""
+        from backstory.conversation.tree import Tree
+        from backstory.workspace.records import Path, path_records
+
+        point, tree = located.store.leaf(located.session), Tree(located.store.tree(located.session))
+        records = iter(()) if point is None else path_records(located, tree.path(point), tree)
+        return Path(point=point, records=records)
+
+    def diff(self, left: Target, right: Target) -> Comparison:
+        """Two branches, of one session or of two: where they part, and what came of each."""
+        from backstory.workspace.trees import compared
+
+        return compared(left, right)
+
+    def context(self, located: LocatedSession, budget: int, *, explain: bool = False) -> SessionContext:
+        """What the next run of a session receives of it, in at most ``budget`` characters."""
+        from backstory.workspace.contexts import session_context
+
+        return session_context(located, budget, explain=explain)
+
+    def search(self, query: SearchQuery, cancellation: Cancellation | None = None) -> SearchResult:
+        """What the home store has of it. Raises Cancelled where another thread asked for the ``cancellation``."""
+        from backstory.workspace.searching import SearchResult, search
+
+        findings = search(self._sources, query, cancellation)
+        # Their numbers would mean other sessions in another project.
+        uids = {session.uid for each in findings.excerpts for session in (each.session, each.shown)}
+        home = self._sources.home_store
+        return SearchResult(
+            query=query,
+            findings=findings,
+            labels=self.labels(sorted(uids)),
+            missing_store=None if home.exists else home.path,
         )
 
-    def _is_numbered(self, store: Store, session: Session, everywhere: bool) -> bool:
-        """Whether its number means this session to commands here: another project's may have the same."""
-        is_here = store.path == self._sources.project_store.path and session.is_own
-        return is_here and session.number is not None and not everywhere
+    def runs(self) -> tuple[PendingRun, ...]:
+        """The runs of the machine that are not stored yet, the oldest first."""
+        from backstory.workspace.running import pending_runs
 
-
-def _labels(stores: list[Store], uids: Sequence[str]) -> dict[str, str]:
-    taken = {uid for store in stores for uid in store.not_alone(uids, UID_SHOWN)} if uids else set()
-    return {uid: uid if uid in taken else uid[:UID_SHOWN] for uid in uids}
-
-
-def _order(listed: tuple[_Place, bool]) -> tuple[int, str, bool]:
-    (store, session), _ = listed
-    # One in conflict stands behind the one that it says it is.
-    return (-1 if session.last_active is None else session.last_active, session.uid, not store.is_elsewhere)
+        return pending_runs(self._sources.home)

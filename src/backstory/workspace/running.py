@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from backstory.projects import git
 from backstory.runs.spool import SPOOLS, list_spools
@@ -20,6 +21,32 @@ if TYPE_CHECKING:
 def running_runs(home: Path) -> list[tuple[Spool, Run]]:
     """The runs whose agent is alive, the oldest first."""
     return [(spool, run) for spool in list_spools(home / SPOOLS) if (run := spool.run) is not None and spool.is_alive]
+
+
+class PendingRun(Struct, frozen=True, kw_only=True):
+    """A run that is not stored yet. ``session_uid`` is None where its spool does not say whose it is."""
+
+    folder: Path
+    session_uid: str | None
+    is_running: bool
+    trouble: str = ""
+    """Why it could not be stored the last time; '' where nobody tried."""
+
+
+def pending_runs(home: Path) -> tuple[PendingRun, ...]:
+    """The runs of a machine that are not stored yet, the oldest first."""
+    found = []
+    for spool in list_spools(home / SPOOLS):
+        run = spool.run
+        if run is not None:
+            found.append(
+                PendingRun(
+                    folder=spool.folder, session_uid=run.session_uid, is_running=spool.is_alive, trouble=spool.trouble
+                )
+            )
+        elif spool.is_unreadable:
+            found.append(PendingRun(folder=spool.folder, session_uid=None, is_running=False))
+    return tuple(found)
 
 
 def sessions_running(home: Path, store: Path, worktree: Path) -> dict[str, list[Run]]:

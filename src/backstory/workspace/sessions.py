@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from backstory.bounds import iso
 
@@ -15,8 +16,7 @@ UID_SHOWN = 12
 """So many letters of a uid are shown where no other session's begins with them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionFilter:
+class SessionFilter(Struct, frozen=True, kw_only=True):
     """Which sessions are listed."""
 
     everywhere: bool = False
@@ -28,16 +28,14 @@ class SessionFilter:
     """Also files that are kept and that no agent's reader understands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(Struct, frozen=True, kw_only=True):
     """Which part of a list: so many sessions (0: all), from the top or behind one that was listed."""
 
     limit: int = 50
     after: ListedSession | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedSession:
+class ListedSession(Struct, frozen=True, kw_only=True):
     """One session of a list. ``label`` names it; times are in ms since 1970 except ``created`` (ISO 8601)."""
 
     label: str
@@ -74,8 +72,7 @@ class ListedSession:
     is_running: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionPage:
+class SessionPage(Struct, frozen=True, kw_only=True):
     """A part of a list of sessions, the last active first."""
 
     sessions: tuple[ListedSession, ...]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from backstory.bounds import iso
 from backstory.conversation.tree import Point, Tree
 from backstory.errors import BranchNotFound, NoBranches, RecordNotFound
 from backstory.lazy_regex import lazy_regex
@@ -127,3 +128,20 @@ def _by_tip(tree: Tree[TreeTurn], called: list[Named], tips: set[str]) -> tuple[
 def _is_end(tree: Tree[TreeTurn], point: Point) -> bool:
     """Whether a record is the last of its turn."""
     return point.seq >= tree[point.uid].last_seq
+
+
+def as_json(branch: Branch) -> dict[str, Any]:
+    """A branch as ``branches --json`` prints it."""
+    turn = branch.turn
+    return {
+        "leaf": branch.number,
+        "name": branch.names[0] if branch.names else None,
+        "names": branch.names,
+        "seq": branch.seq,
+        "turn": turn.uid,
+        "prompt": turn.prompt,
+        "depth": branch.depth,
+        "agent": turn.agent,
+        "current": branch.is_current,
+        "last_active": iso(turn.ended or turn.started),
+    }

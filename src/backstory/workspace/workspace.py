@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.config import Config
+    from backstory.ingest.report import Report
     from backstory.store import Session, Store
+    from backstory.workspace.importing import Machine, Progress
     from backstory.workspace.reader import Reader
     from backstory.workspace.scheduler import Scheduler
     from backstory.workspace.targets import Target
@@ -87,6 +89,12 @@ class Workspace(Stores):
         from backstory.workspace.scheduler import Scheduler
 
         return Scheduler(self)
+
+    def ingest(self, machine: Machine, report: Callable[[str], None], progress: Progress | None = None) -> Report:
+        """Store what is new: runs that are over, logs, and what known projects have; then derive what is missing."""
+        from backstory.workspace.importing import ingest_all, no_progress
+
+        return ingest_all(self, machine, report, progress or no_progress)
 
     def resolve(self, words: str) -> LocatedSession:
         """The session that is meant, in the nearest store that has it.

@@ -1,0 +1,101 @@
+"""Runs that no store has yet, read from their spools as far as they have come. It changes nothing there."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from backstory import agents, model
+from backstory.agents import bounded
+from backstory.errors import BackstoryError
+from backstory.runs.runner import exit_unseen
+from backstory.runs.spool import list_spools
+from backstory.runs.stream import READ_BYTES, Followed, SpooledRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from backstory.model import Event
+    from backstory.runs.spool import Run, Spool
+    from backstory.runs.stream import Shown
+
+
+class LiveRun:
+    """A run that the store does not have yet, as far as it had come when this was made, at ``now``.
+
+    Raises UnknownAgent, AgentCannotRun.
+    """
+
+    def __init__(self, spool: Spool, run: Run, now: int) -> None:
+        self.run = run
+        self.is_running, self.pid = spool.is_alive, spool.pid
+        # Opened here, so that they can still be read when the run is stored and its spool removed meanwhile.
+        reader = bounded.stream_reader(agents.load(run.agent))
+        self._outputs = [
+            (Followed(path, reader, is_error=is_error), _size(path) // READ_BYTES + 1)
+            for path, is_error in ((spool.stdout, False), (spool.stderr, True))
+        ]
+        self._order = spool.order()
+        spooled = SpooledRun(spool, run, exit_unseen(spool), _last_written(spool, now))
+        if not self.is_running:
+            spooled.read()
+        self._error = spooled.end_error
+        self.turn = spooled.turn
+        """What is known of its turn; how it ended only if it is over."""
+
+    def events(self) -> Iterator[Event]:
+        """Its events, once: at the end also the text of an answer that was not finished."""
+        yield model.UserMessage(content=self.run.prompt)
+        unfinished = list[str]()
+        for shown in self._shown():
+            yield from shown.events
+            if any(isinstance(event, model.AssistantText) for event in shown.events):
+                unfinished.clear()
+            unfinished.append(shown.delta)
+        if text := "".join(unfinished):
+            yield model.AssistantText(text=text)
+        if self._error is not None:
+            yield model.Error(message=self._error)
+
+    def _shown(self) -> Iterator[Shown]:
+        for ends in self._order:
+            for (followed, _), end in zip(self._outputs, ends, strict=True):
+                yield from followed.before(end)
+        for followed, reads in self._outputs:
+            # So many as the output was long: an agent may write faster than a terminal reads.
+            for _ in range(reads):
+                yield from followed.new()
+            if not self.is_running:
+                # A spool that is gone was stored meanwhile, and all but a torn last line was read above.
+                with suppress(FileNotFoundError):
+                    yield from followed.rest()
+            followed.close()
+
+
+def live_runs(spools: Path, session_uid: str, now: int, report: Callable[[str], None]) -> list[LiveRun]:
+    """The runs of a session that are still in their spools, the oldest first; ``report`` receives why one is not."""
+    found = []
+    for spool in list_spools(spools):
+        run = spool.run
+        if run is not None and run.session_uid == session_uid:
+            try:
+                found.append(LiveRun(spool, run, now))
+            except BackstoryError as refused:
+                report(f"A run in {spool.folder} is not shown: {refused}")
+    return found
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _last_written(spool: Spool, now: int) -> int:
+    """When an agent that is over wrote its last line, in ms."""
+    try:
+        return spool.stdout.stat().st_mtime_ns // 1_000_000
+    except OSError:
+        return now

@@ -1,0 +1,183 @@
+"""Everything that one ingest does, in its order: finished runs, logs, project stores, what is derived. Prints nothing.
+
+``report`` receives remarks in sentences. ``progress`` is called with what begins ("Reading logs", "Deriving") and
+returns a context manager, which receives how much is done and how much there is.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from fnmatch import fnmatch
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from backstory import agents
+from backstory.errors import BackstoryError
+from backstory.ingest.ingest import ingest
+from backstory.ingest.reindex import reindex
+from backstory.ingest.report import Problem
+from backstory.projects.trust import Verdict
+from backstory.runs.runner import Runner
+from backstory.store import Taken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from backstory.agents.contract import Agent, LogPart
+    from backstory.config import Config
+    from backstory.ingest.reindex import Reindexed
+    from backstory.ingest.report import Report
+    from backstory.ingest.watch import Watch
+    from backstory.runs.runner import Unstored
+    from backstory.store import Store
+    from backstory.workspace.workspace import Workspace
+
+    Progress = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
+
+
+def no_progress(_phase: str) -> AbstractContextManager[Callable[[int, int], None]]:
+    """For who shows none."""
+    return nullcontext(lambda _done, _total: None)
+
+
+class Machine(Struct, frozen=True, kw_only=True):
+    """Where logs are looked for. ``only``: the agents to read; without one those of the settings, else all."""
+
+    environ: Mapping[str, str]
+    user_home: Path
+    only: tuple[str, ...] = ()
+
+
+def ingest_all(
+    workspace: Workspace, machine: Machine, report: Callable[[str], None], progress: Progress = no_progress
+) -> Report:
+    """Store what is new: runs that are over, logs, and what known projects have; then derive what is missing."""
+    runner = runner_of(workspace, machine)
+    home, is_machines = workspace.home_store, workspace.home_store is workspace.machine_store
+    unstored: list[Unstored] = []
+    is_begun = False
+    if is_machines:
+        runner.recover_finished_runs(unstored.append)
+        if not workspace.project_store.is_elsewhere:
+            runner.cleanup_orphans(workspace.project_store, report)
+    elif not home.exists:
+        workspace.known_projects.begin(home)
+        is_begun = True
+    with home, progress("Reading logs") as note:
+        done = ingest(
+            home,
+            chosen_agents(workspace.config, machine.only),
+            environ=machine.environ,
+            home=machine.user_home,
+            now=workspace.now(),
+            running=runner.running(),
+            places=[workspace.folder, workspace.worktree, workspace.project_folder],
+            progress=note,
+        )
+        if is_machines:
+            runner.projects.replicate(report)
+            done.errors += take_from_elsewhere(workspace, report)
+        if is_begun and home.exists:
+            workspace.known_projects.remember(home)
+    failed = derive_all(workspace, progress, only_stale=True).failed
+    done.errors += [Problem(each.session, each.reason) for each in failed]
+    done.errors += [Problem(str(each.folder), f"a run that could not be stored: {each.reason}") for each in unstored]
+    return done
+
+
+def derive_all(
+    workspace: Workspace, progress: Progress = no_progress, *, only_stale: bool = False, events_too: bool = False
+) -> Reindexed:
+    """Derive again what the home store derives; ``events_too``: also the events, from the bytes that are kept."""
+    with workspace.home_store as store, progress("Deriving") as note:
+        return reindex(store, now=workspace.now(), only_stale=only_stale, events_too=events_too, progress=note)
+
+
+def watch_all(
+    workspace: Workspace, machine: Machine, report: Callable[[str], None], read_all: Callable[[], Report]
+) -> Watch:
+    """What follows the logs as they grow. ``read_all`` is a whole ingest, which comes first."""
+    from backstory.ingest.watch import Watch
+
+    return Watch(
+        workspace.home_store,
+        chosen_agents(workspace.config, machine.only),
+        environ=machine.environ,
+        user_home=machine.user_home,
+        runs=runner_of(workspace, machine),
+        home=workspace.home,
+        is_machine_store=workspace.home_store is workspace.machine_store,
+        read_all=read_all,
+        say=report,
+    )
+
+
+def runner_of(workspace: Workspace, machine: Machine) -> Runner:
+    """What knows the runs of this machine."""
+    return Runner(workspace.home, workspace.machine_store, machine.environ, workspace.now)
+
+
+def chosen_agents(config: Config, only: Sequence[str]) -> list[Agent]:
+    """The agents to read: those that were named, else those of the settings, else all."""
+    exclude = config.settings.ingest.exclude
+    chosen = (agents.load(name) for name in only or config.settings.ingest.agents or agents.names())
+    return [msgspec.structs.replace(agent, log=_Filtered(agent.log, exclude)) for agent in chosen]
+
+
+class _Filtered:
+    """An agent's logs, without those that the settings exclude."""
+
+    def __init__(self, log: LogPart, exclude: list[str]) -> None:
+        self._log, self._exclude = log, exclude
+        self.roots, self.identify, self.reader = log.roots, log.identify, log.reader
+        self.is_whole, self.native_id_of = log.is_whole, log.native_id_of
+
+    def is_log(self, path: Path) -> bool:
+        return self._log.is_log(path) and not any(fnmatch(str(path), pattern) for pattern in self._exclude)
+
+
+def take_from_elsewhere(workspace: Workspace, report: Callable[[str], None]) -> list[Problem]:
+    """Copy into the home store the sessions that only this project's store from elsewhere has; returns the problems.
+
+    This does not trust the store, and changes no known session.
+    """
+    store, home = workspace.project_store, workspace.machine_store
+    if not store.is_elsewhere or not store.exists:
+        return []
+    try:
+        if workspace.verdict() == Verdict.MACHINE:
+            return []
+    except BackstoryError as refused:
+        # For a known store the exchange with projects has reported it already.
+        return [] if workspace.known_projects.is_noted(store.path) else [Problem(str(store.path), str(refused))]
+    taken_from = Taken(elsewhere=str(store.path), project=workspace.project_key, folder=str(workspace.project_folder))
+    taken, problems, conflicts = 0, list[Problem](), list[str]()
+    for uid in _uids(store, problems):
+        if uid in workspace.conflicts:
+            conflicts.append(uid)
+        elif not home.origins([uid]):
+            try:
+                is_taken = home.take_elsewhere(store, uid, taken_from)
+            except BackstoryError as refused:
+                problems.append(Problem(f"{store.path}: {uid}", str(refused)))
+            else:
+                taken += is_taken
+                conflicts += [] if is_taken else [uid]
+    if taken:
+        report(f"{taken} sessions copied from {store.path}, which came from elsewhere; they are marked.")
+    if conflicts:
+        what = f"{len(conflicts)} in conflict, not changed: known here from another place: {', '.join(conflicts)}"
+        problems.append(Problem(str(store.path), what))
+    return problems
+
+
+def _uids(store: Store, problems: list[Problem]) -> list[str]:
+    try:
+        return store.uids()
+    except BackstoryError as refused:
+        problems.append(Problem(str(store.path), str(refused)))
+        return []

@@ -1,0 +1,166 @@
+"""Sessions of several stores as one list, in pages.
+
+The home store has a copy of every session. A store that has more of one wins: the project's own, and where every
+project's sessions are asked for each store that changed since the home store took what it holds. No other is read.
+"""
+
+from __future__ import annotations
+
+from heapq import merge
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from backstory.workspace.running import running_runs, with_runs
+from backstory.workspace.sessions import UID_SHOWN, ListedSession, Page, SessionFilter, SessionPage, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from backstory.runs.spool import Run
+    from backstory.store import Session, Store
+    from backstory.workspace.reader import Sources
+
+    _Place = tuple[Store, Session]
+
+
+class Listing:
+    """The sessions of a place."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+
+    def sessions(self, wanted: SessionFilter | None = None, page: Page | None = None) -> SessionPage:
+        """A page of the sessions that are listed here, each once, the last active first."""
+        wanted, page = wanted or SessionFilter(), page or Page()
+        stores = self.stores(everywhere=wanted.everywhere)
+        most = page.limit + 1 if page.limit else None
+        found = list(islice(self._merged(stores, wanted, page, most), most))
+        has_more = most is not None and len(found) == most
+        shown = found[:-1] if has_more else found
+        is_whole = not has_more and page.after is None
+        running = self._running()
+        return SessionPage(
+            sessions=self.values(stores, shown, running, running, everywhere=wanted.everywhere),
+            total=len(shown) if is_whole else self._total(stores, wanted),
+            has_more=has_more,
+        )
+
+    def count(self, wanted: SessionFilter | None = None) -> int:
+        """How many sessions the whole list has."""
+        wanted = wanted or SessionFilter()
+        return self._total(self.stores(everywhere=wanted.everywhere), wanted)
+
+    def session(self, store: Store, session: Session) -> ListedSession:
+        """One session that was found in a store, as it is listed."""
+        running = self._running()
+        return self.values([store], [(store, session)], running, running, everywhere=False)[0]
+
+    def labels(self, uids: Sequence[str]) -> dict[str, str]:
+        """What commands take for each of these sessions in any folder: so much of its uid as is its own."""
+        return _labels(self.stores(everywhere=True), uids)
+
+    def stores(self, *, everywhere: bool) -> list[Store]:
+        """The stores to read, those that win first."""
+        near = [store for store in self._sources.stores if store.exists]
+        # What the home store took from a store from elsewhere is as old as that.
+        near.sort(key=lambda store: not store.is_elsewhere)
+        home = self._sources.home_store
+        if not everywhere or home is not self._sources.machine_store:
+            return near
+        better = [store for store in near if store is not home]
+        paths = {store.path for store in better}
+        better += [store for store in self._sources.known_projects.ahead() if store.path not in paths]
+        return [*better, *(store for store in near if store is home)]
+
+    def _conditions(self, store: Store, wanted: SessionFilter) -> dict[str, Any]:
+        # All that the project's own store holds is the project's, in whichever of its worktrees it was begun.
+        is_all = wanted.everywhere or store.path == self._sources.project_store.path
+        place = {} if is_all else {"project": self._sources.project_key, "folder": str(self._sources.project_folder)}
+        return {"agent": wanted.agent, "subagents": wanted.subagents, "unread": wanted.unread, **place}
+
+    def _merged(self, stores: list[Store], wanted: SessionFilter, page: Page, most: int | None) -> Iterator[_Place]:
+        lists = [self._listed(stores[: n + 1], wanted, page, most) for n in range(len(stores))]
+        return (place for place, is_taken in merge(*lists, key=_order, reverse=True) if not is_taken)
+
+    def _listed(
+        self, stores: list[Store], wanted: SessionFilter, page: Page, most: int | None
+    ) -> Iterator[tuple[_Place, bool]]:
+        """The sessions of the last of these stores, read as they are asked for, and whether a better one has each.
+
+        Those are passed on, too: how far this list is tells that no more of it need be read.
+        """
+        *better, store = stores
+        conditions, limit = self._conditions(store, wanted), -1 if most is None else most
+        after = None if page.after is None else (page.after.last_active, page.after.uid)
+        while True:
+            found = store.sessions(**conditions, after=after, limit=limit)
+            taken = self._taken([each.uid for each in found], better)
+            yield from (((store, each), each.uid in taken) for each in found)
+            if len(found) != limit:
+                return
+            after = found[-1].last_active, found[-1].uid
+
+    def _taken(self, uids: list[str], better: list[Store]) -> set[str]:
+        """Those of these sessions that a better store has. One in conflict stands beside the one that it says it is."""
+        found = set[str]()
+        for store in better:
+            found |= store.present(uids) - (self._sources.conflicts if store.is_elsewhere else set())
+        return found
+
+    def _total(self, stores: list[Store], wanted: SessionFilter) -> int:
+        """Of each owner's sessions one store has all; counting them there needs no uid to be compared."""
+        counts = [store.session_counts(**self._conditions(store, wanted)) for store in stores]
+        owners = {owner for each in counts for owner in each}
+        in_conflict = len(self._sources.conflicts) if any(store.is_elsewhere for store in stores) else 0
+        return sum(max(each.get(owner, 0) for each in counts) for owner in owners) + in_conflict
+
+    def _running(self) -> dict[str, list[Run]]:
+        running: dict[str, list[Run]] = {}
+        for _, run in running_runs(self._sources.home):
+            running.setdefault(run.session_uid, []).append(run)
+        return running
+
+    def values(
+        self,
+        stores: list[Store],
+        found: Sequence[_Place],
+        running: Mapping[str, Sequence[Run]],
+        unstored: Mapping[str, Sequence[Run]],
+        *,
+        everywhere: bool,
+    ) -> tuple[ListedSession, ...]:
+        """Sessions that were found in these stores, as they are listed.
+
+        ``running``: the runs of sessions that run; ``unstored``: those that count as turns beside the stored.
+        """
+        costs = {
+            id(store): store.session_costs([session for where, session in found if where is store]) for store in stores
+        }
+        by_uid = [session.uid for store, session in found if not self._is_numbered(store, session, everywhere)]
+        labels = _labels(stores, by_uid)
+        return tuple(
+            listed(
+                with_runs(session, unstored.get(session.uid, ())),
+                costs[id(store)][session.id],
+                label=labels.get(session.uid) or session.shown_number or session.uid,
+                is_conflict=store.is_elsewhere and session.uid in self._sources.conflicts,
+                is_running=session.uid in running,
+            )
+            for store, session in found
+        )
+
+    def _is_numbered(self, store: Store, session: Session, everywhere: bool) -> bool:
+        """Whether its number means this session to commands here: another project's may have the same."""
+        is_here = store.path == self._sources.project_store.path and session.is_own
+        return is_here and session.number is not None and not everywhere
+
+
+def _labels(stores: list[Store], uids: Sequence[str]) -> dict[str, str]:
+    taken = {uid for store in stores for uid in store.not_alone(uids, UID_SHOWN)} if uids else set()
+    return {uid: uid if uid in taken else uid[:UID_SHOWN] for uid in uids}
+
+
+def _order(listed: tuple[_Place, bool]) -> tuple[int, str, bool]:
+    (store, session), _ = listed
+    # One in conflict stands behind the one that it says it is.
+    return (-1 if session.last_active is None else session.last_active, session.uid, not store.is_elsewhere)

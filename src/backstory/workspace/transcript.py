@@ -1,0 +1,133 @@
+"""A session as it is read from its beginning: its turns, and what its live runs add to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backstory.bounds import iso
+from backstory.derive.pricing import UNKNOWN
+from backstory.runs.live import live_runs
+from backstory.store.costs import of_turn, price_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from backstory.derive.pricing import Cost
+    from backstory.model import Turn
+    from backstory.runs.live import LiveRun
+    from backstory.workspace.listing import Listing
+    from backstory.workspace.located import LocatedSession
+    from backstory.workspace.sessions import ListedSession
+
+RUNNING = "running"
+WAITING = "waiting"
+"""The states of a turn that no store has yet: its agent runs; it is over."""
+
+
+class ListedTurn(Struct, frozen=True, kw_only=True):
+    """One turn of a session. ``number`` counts from 1."""
+
+    number: int
+    turn: Turn
+    cost: Cost
+    is_rewound: bool = False
+    """Whether a rewind or another branch left it behind."""
+    removed: int | None = None
+    """When a person removed its branch, in ms since 1970."""
+    shown_in: str | None = None
+    """The uid of the session that shows what happened in it, where it is a run of that one."""
+    live: str | None = None
+    """RUNNING or WAITING; None once it is stored."""
+    pid: int | None = None
+    """The process of its agent, while that runs."""
+
+
+class Transcript(Struct, frozen=True, kw_only=True):
+    """A session's turns at one moment. ``live``: its runs that are not stored yet, by their turns' numbers."""
+
+    located: LocatedSession
+    session: ListedSession
+    """As it is listed, with the live runs counted as turns."""
+    turns: tuple[ListedTurn, ...]
+    live: dict[int, LiveRun]
+
+
+def transcript_of(
+    listing: Listing, spools: Path, now: int, located: LocatedSession, report: Callable[[str], None]
+) -> Transcript:
+    """The turns of a session with those of its live runs; ``report`` receives why a run is not shown."""
+    store, session = located.store, located.session
+    runs = live_runs(spools, session.uid, now, report)
+    stored = store.turns(session)
+    over = {each.uid for each in stored if each.outcome is not None}
+    # A turn of a live run that is here already is being stored at this moment; it is shown from its spool.
+    live = {run.turn.uid: run for run in runs if run.turn.uid not in over}
+    turns = _stored_turns(located, [each for each in stored if each.uid not in live])
+    numbered = dict(enumerate(live.values(), len(turns) + 1))
+    turns += [
+        live_turn(number, run, of_turn(run.turn, price_table(store.prices_file))) for number, run in numbered.items()
+    ]
+    new = [run.run for uid, run in live.items() if uid not in {each.uid for each in stored}]
+    running = [run.run for run in live.values() if run.is_running]
+    (listed,) = listing.values(
+        [store], [(store, session)], {session.uid: running} if running else {}, {session.uid: new}, everywhere=False
+    )
+    return Transcript(located=located, session=listed, turns=tuple(turns), live=numbered)
+
+
+def _stored_turns(located: LocatedSession, stored: Sequence[Turn]) -> list[ListedTurn]:
+    store, session = located.store, located.session
+    removed = {turn.uid: turn.removed for turn in store.tree(session, removed=True)}
+    rewound, runs_in, costs = store.rewound(session), store.runs_in(session), store.turn_costs(session)
+    return [
+        ListedTurn(
+            number=number,
+            turn=turn,
+            cost=costs.get(turn.uid, UNKNOWN),
+            is_rewound=turn.uid in rewound,
+            removed=removed.get(turn.uid),
+            shown_in=runs_in.get(turn.uid),
+        )
+        for number, turn in enumerate(stored, 1)
+    ]
+
+
+def live_turn(number: int, run: LiveRun, cost: Cost) -> ListedTurn:
+    """The turn of a run that is not stored yet."""
+    state = RUNNING if run.is_running else WAITING
+    return ListedTurn(number=number, turn=run.turn, cost=cost, live=state, pid=run.pid)
+
+
+def as_json(listed: ListedTurn) -> dict[str, Any]:
+    """A turn as ``show --json`` prints it; of a live one also its state, and no place among the records."""
+    turn, cost = listed.turn, listed.cost
+    fields = {
+        "number": listed.number,
+        "uid": turn.uid,
+        "seq": turn.first_seq if listed.live is None else None,
+        "last_seq": turn.last_seq if listed.live is None else None,
+        "parent": turn.parent_uid,
+        "parent_seq": turn.parent_seq,
+        "agent": turn.agent,
+        "model": turn.model,
+        "prompt": turn.prompt,
+        "started": iso(turn.started),
+        "ended": iso(turn.ended),
+        "outcome": turn.outcome,
+        "stop_reason": turn.stop_reason,
+        "duration_ms": turn.duration_ms,
+        "api_latency_ms": turn.api_latency_ms,
+        "tokens": turn.tokens,
+        "tokens_source": turn.tokens_source,
+        "cost_usd": cost.usd,
+        "cost_source": turn.cost_source,
+        "cost_kind": cost.kind,
+        "low_usd": cost.low_usd,
+        "high_usd": cost.high_usd,
+    }
+    if listed.live is not None:
+        return fields | {"live": listed.live, "pid": listed.pid}
+    return fields | {"rewound": listed.is_rewound, "removed": iso(listed.removed), "shown_in": listed.shown_in}

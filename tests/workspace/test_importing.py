@@ -1,0 +1,81 @@
+"""What one ingest does, without a terminal: its order, its remarks, its progress."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backstory.config import Config
+from backstory.errors import UnknownAgent
+from backstory.workspace.importing import Machine
+from backstory.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.support.clock import Clock
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    folder = tmp_path / "user" / ".claude" / "projects" / "p"
+    folder.mkdir(parents=True)
+    for name in ("one", "two"):
+        record = {
+            "type": "user", "uuid": f"{name}-1", "sessionId": name, "timestamp": "2026-11-21T10:00:00.000Z",
+            "message": {"role": "user", "content": f"the heron {name}"},
+        }  # fmt: skip
+        (folder / f"{name}.jsonl").write_text(json.dumps(record) + "\n")
+    return Machine(environ={}, user_home=tmp_path / "user")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, clock: Clock) -> Workspace:
+    home, folder = tmp_path / "home", tmp_path / "project"
+    folder.mkdir()
+    settings = home / "config.toml"
+    return Workspace(
+        lambda: Config(settings, None, is_installed=lambda *_: True, agents=list, make_folder=Path.mkdir),
+        home, folder, now=clock,
+    )  # fmt: skip
+
+
+def test_an_ingest_stores_logs_and_prints_nothing(
+    workspace: Workspace, machine: Machine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    report = workspace.ingest(machine, pytest.fail)
+    assert (report.total("listed_new"), report.errors) == (2, [])
+    assert workspace.ingest(machine, pytest.fail).total("logs_read") == 0
+    assert workspace.home_store.session_count() == 2
+    assert capfd.readouterr() == ("", "")
+
+
+def test_only_the_agents_that_were_named_are_read(workspace: Workspace, machine: Machine) -> None:
+    named = Machine(environ=machine.environ, user_home=machine.user_home, only=("codex",))
+    assert workspace.ingest(named, pytest.fail).total("logs_seen") == 0
+    with pytest.raises(UnknownAgent):
+        workspace.ingest(Machine(environ={}, user_home=machine.user_home, only=("nobody",)), pytest.fail)
+
+
+def test_logs_that_the_settings_exclude_are_not_read(workspace: Workspace, machine: Machine) -> None:
+    workspace.home.mkdir()
+    (workspace.home / "config.toml").write_text('[ingest]\nexclude = ["*/two.jsonl"]\n')
+    assert workspace.ingest(machine, pytest.fail).total("logs_seen") == 1
+
+
+def test_progress_names_each_phase_and_counts_to_its_end(workspace: Workspace, machine: Machine) -> None:
+    told: list[tuple[str, int, int]] = []
+
+    @contextmanager
+    def progress(phase: str) -> Iterator[Callable[[int, int], None]]:
+        told.append((phase, 0, 0))
+        yield lambda done, total: told.append((phase, done, total))
+
+    workspace.ingest(machine, pytest.fail, progress)
+    assert [phase for phase, _, total in told if not total] == ["Reading logs", "Deriving"]
+    read = [(done, total) for phase, done, total in told if phase == "Reading logs" and total]
+    assert read and read[-1][0] == read[-1][1]
