@@ -64,7 +64,7 @@ def test_of_a_program_that_is_set_its_file_is_listed(bare: Shell, programs: Path
 
 
 def test_a_program_that_is_not_there_is_set_with_a_word(bare: Shell, programs: Path) -> None:
-    assert "There is no program /nope yet." in bare("config", "set", "agents.codex", "/nope").err
+    assert "There is no program /nope on this machine yet." in bare("config", "set", "agents.codex", "/nope").err
     assert "no program" not in bare("config", "set", "agents.claude", str(programs / "claude")).err
 
 

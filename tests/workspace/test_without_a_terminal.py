@@ -11,11 +11,9 @@ import pytest
 
 from backstory.config import Config
 from backstory.model import AssistantText
-from backstory.search.query import find
-from backstory.store import Filter
-from backstory.workspace.decisions import Decisions
 from backstory.workspace.run_events import Ended, Queued, Shown, Steered
 from backstory.workspace.scheduler import Destination, Options
+from backstory.workspace.searching import SearchQuery
 from backstory.workspace.workspace import Workspace
 from tests.support.bench import Bench
 from tests.support.running import GOOD, until
@@ -30,14 +28,8 @@ pytestmark = pytest.mark.slow
 
 def test_sessions_are_run_steered_listed_renamed_and_found(tmp_path: Path) -> None:
     bench, said = Bench(tmp_path), tmp_path / "said"
-    steps: list[dict[str, Any]] = [
-        {"listens": True},
-        {"say": "the heron waits"},
-        {"touch": str(said)},
-        {"hear": 1},
-        {"say": "left"},
-        GOOD,
-    ]
+    steps: list[dict[str, Any]] = [{"listens": True}, {"say": "the heron waits"}, {"touch": str(said)}, {"hear": 1}]
+    steps += [{"say": "left"}, GOOD]
 
     def workspace() -> Workspace:
         home, environ = bench.home, bench.environ(steps)
@@ -67,11 +59,10 @@ def test_sessions_are_run_steered_listed_renamed_and_found(tmp_path: Path) -> No
 
     (listed,) = here.reader.sessions().sessions
     assert (listed.number, listed.turns, listed.outcome) == ("S1", 1, "completed")
-    decisions = Decisions(here.machine_store, here.known_projects)
-    decisions.decide(here.project_store, listed.uid, lambda store, session: store.rename(session, "birds"))
+    assert here.rename(here.resolve("S1"), "birds") == []
     assert [store.session(listed.uid).name for store in (here.project_store, here.machine_store)] == ["birds"] * 2
-    found = [find(store, "heron", Filter(), limit=5).excerpts for store in here.stores]
-    assert [[hit.session.name for hit in hits] for hits in found] == [["birds"], ["birds"]]
+    (hit,) = here.reader.search(SearchQuery(text="heron")).findings.excerpts
+    assert hit.session.name == "birds"
     here.close()
 
 

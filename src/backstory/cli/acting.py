@@ -1,4 +1,4 @@
-"""A session that this project may add to, with what a person is told about how it came to be."""
+"""A session that this project may add to, and the remarks on how it came to be."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def decisions(app: App) -> Decisions:
     """Return the writer of decisions."""
-    return Decisions(app.machine_store, app.workspace.known_projects)
+    return app.workspace.decisions
 
 
 def copy_decisions(app: App, found: LocatedSession, done: str) -> None:

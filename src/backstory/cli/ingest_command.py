@@ -104,11 +104,11 @@ def _stop_on_signals() -> None:
 
 def _tell_batch(report: Report, *, as_json: bool) -> None:
     """A line about what came; nothing when nothing did."""
-    told = [f"{agent}: {said}" for agent, tally in sorted(report.by_agent.items()) if (said := _in_words(tally))]
-    if as_json and (told or report.errors):
+    read = [f"{agent}: {said}" for agent, tally in sorted(report.by_agent.items()) if (said := _in_words(tally))]
+    if as_json and (read or report.errors):
         output.json_line(_batch(report))
-    elif told:
-        output.talk(f"{datetime.now():%H:%M:%S} {'; '.join(told)}")
+    elif read:
+        output.talk(f"{datetime.now():%H:%M:%S} {'; '.join(read)}")
 
 
 def _batch(report: Report) -> dict[str, Any]:

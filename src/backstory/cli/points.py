@@ -1,4 +1,4 @@
-"""Which session, which record of it, which branch: as the words of a command name them, and as a person is told."""
+"""Which session, which record of it, which branch: as the words of a command name them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def tell_moved(target: Target) -> None:
     """Say where a record that lies inside a tool's call was taken to."""
     if target.tip is None and target.point.seq < target.asked:
         output.talk(
-            f"@{target.asked} lies between a tool's call and its result, so what follows is told up to "
+            f"@{target.asked} lies between a tool's call and its result, so the agent receives it up to "
             f"@{target.point.seq}, before the call."
         )
 

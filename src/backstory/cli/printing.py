@@ -42,7 +42,7 @@ class Printer(Protocol):
 
 
 def printer_for(*, as_json: bool, was_chosen: bool = True) -> Printer:
-    """What prints runs. ``was_chosen``: a person named the session, and need not be told how to begin another."""
+    """What prints runs. ``was_chosen``: a person named the session, and knows how to begin another."""
     return _JsonPrinter() if as_json else _TextPrinter(was_chosen=was_chosen)
 
 
@@ -96,7 +96,7 @@ class _TextPrinter:
         self._runs = 0
         """Those that are over."""
         self._streamed = ""
-        """The answer as far as it was shown before it was told whole."""
+        """The answer as far as it was streamed before it came whole."""
         self._is_line_open = False
         self._call: model.ToolCall | None = None
         """The call whose line is still open, for its result."""
@@ -181,14 +181,14 @@ class _TextPrinter:
                     self._is_shown = True
 
     def _answer(self, text: str) -> None:
-        """An answer told whole: print what of it was not streamed."""
-        told, self._streamed = self._streamed.strip(), ""
+        """A whole answer: print what of it was not streamed."""
+        streamed, self._streamed = self._streamed.strip(), ""
         text = text.strip()
-        if text not in told:
-            is_begun = bool(told) and text.startswith(told)
+        if text not in streamed:
+            is_begun = bool(streamed) and text.startswith(streamed)
             if not is_begun:
                 self._end_line()
-            self._print((text.removeprefix(told) if is_begun else text) + "\n")
+            self._print((text.removeprefix(streamed) if is_begun else text) + "\n")
         self._end_line()
 
     def _call_line(self, mark: str, call: model.ToolCall) -> str:
@@ -197,9 +197,9 @@ class _TextPrinter:
 
         name = output.one_line(call.tool_name, NAME_COLUMNS)
         room = max(output.width() * 6 // 10 - output.columns(name) - 5, TOLD_COLUMNS_LEAST)
-        told = call_words(call, room)
-        self._used = output.columns(f"  {mark} {name} {told}".rstrip())
-        return f"  {output.style(mark, fg='blue')} {output.style(name, bold=True)} {told}".rstrip()
+        summary = call_words(call, room)
+        self._used = output.columns(f"  {mark} {name} {summary}".rstrip())
+        return f"  {output.style(mark, fg='blue')} {output.style(name, bold=True)} {summary}".rstrip()
 
     def _result(self, result: model.ToolResult) -> None:
         """The line of the words that matter: a command's last, anything else's first."""
@@ -210,11 +210,11 @@ class _TextPrinter:
             self._print(self._call_line("↳", call or model.ToolCall(tool_name=result.tool_name)))
         content = without_terminal_codes(without_wrapping(result.content))
         lines = [line for line in content.split("\n") if line.strip()] or ["(nothing)"]
-        told = lines[-1] if result.tool == model.Tool.SHELL and not result.is_error else lines[0]
+        line = lines[-1] if result.tool == model.Tool.SHELL and not result.is_error else lines[0]
         more = f" (+{len(lines) - 1} lines)" if len(lines) > 1 else ""
         room = max(output.width() - self._used - 3, TOLD_COLUMNS_LEAST)
         how: dict[str, Any] = {"fg": "red"} if result.is_error else {"dim": True}
-        self._print(output.style(f" {'✗' if result.is_error else '→'} {output.one_line(told + more, room)}", **how))
+        self._print(output.style(f" {'✗' if result.is_error else '→'} {output.one_line(line + more, room)}", **how))
         self._end_line()
 
     def _print(self, text: str) -> None:
@@ -256,12 +256,12 @@ class _TextPrinter:
             ended, f"{ended.outcome}: another process ran it. See: backstory show {name} @{ended.turn.first_seq}"
         )
 
-    def _conclude(self, ended: Ended, told: str) -> None:
+    def _conclude(self, ended: Ended, facts: str) -> None:
         mark = OUTCOMES.get(ended.turn.outcome or "", OUTCOMES["crashed"])
         name = output.session_name(ended.session) + (f" turn {ended.number}" if ended.number else "")
         if self._is_shown:
             output.talk_apart()
-        output.talk(" · ".join(each for each in (f"{output.style(mark[0], fg=mark[1])} {name}", told) if each))
+        output.talk(" · ".join(each for each in (f"{output.style(mark[0], fg=mark[1])} {name}", facts) if each))
         self._is_shown = self._is_stopping = False
         self._error, self._runs = "", self._runs + 1
 

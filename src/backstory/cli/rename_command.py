@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.deciding import decisions, talk_late
+from backstory.cli.deciding import talk_late
 from backstory.cli.options import one_session, readable, session_option, sessions_starting, store_option
 from backstory.cli.trusting import may_act, trust_option
 
@@ -32,6 +32,6 @@ def command(app: App, session: str | None, name: str | None, wanted: str | None)
         raise click.UsageError("Give a SESSION and its new NAME.")
     found, name = app.find(session), readable(name).strip()
     may_act(app, found.store)
-    decided = decisions(app).decide(found.store, found.session.uid, lambda store, each: store.rename(each, name))
+    late = app.workspace.rename(found, name)
     output.talk(f"{found.label} is now called {name!r}.")
-    talk_late("Renamed", decided.late)
+    talk_late("Renamed", late)

@@ -167,11 +167,11 @@ def _print_hit(found: Excerpt, labels: dict[str, str]) -> None:
     origin = "from elsewhere" if session.elsewhere is not None else ""
     marks = [("near", found.near), ("a copy", found.copied)]
     facts = [origin, agent, project, day, found.scope, parent, *(mark for mark, is_so in marks if is_so)]
-    told = "  ".join(each for each in facts if each)
+    about = "  ".join(each for each in facts if each)
     label = f"{labels[session.uid]} @{found.stored.seq}"
-    room = output.width() - output.columns(f"{label}    {told}")
+    room = output.width() - output.columns(f"{label}    {about}")
     title = output.one_line(found.shown.shown_title or session.shown_title or NO_PROMPT, max(room, TITLE_COLUMNS_LEAST))
-    output.data(f"{output.style(label, fg='yellow')}  {title}  {output.style(output.clean(told), dim=True)}")
+    output.data(f"{output.style(label, fg='yellow')}  {title}  {output.style(output.clean(about), dim=True)}")
     output.data(f"    {_marked(found.snippet, found.marks)}")
 
 

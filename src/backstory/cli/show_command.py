@@ -243,8 +243,8 @@ def _unknown_line(count: int) -> Iterator[str]:
 
 def _child_lines(store: Store, session_id: int) -> Iterator[str]:
     for child in store.children(session_id):
-        told = f"  └ {child.relation} {child.uid[:12]} ({output.counted(child.turns, 'turn')}) {child.shown_title}"
-        yield output.style(output.one_line(told.rstrip(), output.width()), dim=True)
+        line = f"  └ {child.relation} {child.uid[:12]} ({output.counted(child.turns, 'turn')}) {child.shown_title}"
+        yield output.style(output.one_line(line.rstrip(), output.width()), dim=True)
 
 
 def _turn_line(listed: ListedTurn) -> str:
@@ -255,8 +255,8 @@ def _turn_line(listed: ListedTurn) -> str:
     facts = [turn.agent, turn.model, output.local(turn.started), output.duration(turn.duration_ms), *used, *cost]
     how = "" if turn.outcome in (None, model.Outcome.COMPLETED) else f" {turn.outcome}"
     title = f"── turn {listed.number} " + (output.style(mark + how, fg=colour) if mark else how)
-    told = "  " + output.one_liner(" · ".join(each for each in facts if each))
-    return output.style(title, bold=True) + output.style(told, dim=True) + _left_behind(listed)
+    about = "  " + output.one_liner(" · ".join(each for each in facts if each))
+    return output.style(title, bold=True) + output.style(about, dim=True) + _left_behind(listed)
 
 
 def _left_behind(listed: ListedTurn) -> str:

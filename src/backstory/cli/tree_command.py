@@ -99,10 +99,10 @@ class _Drawing:
         answer = 0 if prompt.endswith("…") else room - output.columns(prompt) - 3
         if is_here or turn.removed is not None:
             prompt = output.style(prompt, **(HERE if is_here else {"dim": True}))
-        told = f"{line.head}{MARKS[mark]} {output.style(at, dim=True)} {prompt}"
+        drawn = f"{line.head}{MARKS[mark]} {output.style(at, dim=True)} {prompt}"
         if turn.answer and answer >= ANSWER_COLUMNS_LEAST:
-            told += output.style(f" → {output.one_line(turn.answer, answer)}", dim=True)
-        return told + "".join(f"  {output.style(text, fg=colour)}" for text, colour in notes) if notes else told
+            drawn += output.style(f" → {output.one_line(turn.answer, answer)}", dim=True)
+        return drawn + "".join(f"  {output.style(text, fg=colour)}" for text, colour in notes) if notes else drawn
 
     def _notes(self, turn: TreeTurn) -> list[tuple[str, str]]:
         """What is said behind a turn: where it begins inside another, what its branch is called, that it is gone."""
@@ -123,6 +123,6 @@ class _Drawing:
 
 
 def _within(prefix: str, columns: int) -> str:
-    """The end of a prefix that has become too long: what is nearest to the line tells most."""
+    """The end of a prefix that has become too long: what is nearest to the line matters most."""
     columns -= columns % 3
     return prefix if len(prefix) <= columns else "⋯  " + prefix[len(prefix) - columns + 3 :]

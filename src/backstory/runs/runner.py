@@ -107,9 +107,9 @@ class Unstored(str):
     @classmethod
     def of(cls, folder: Path, reason: str) -> Unstored:
         """The sentence about this folder."""
-        told = cls(f"A run waits in {folder} and could not be stored: {reason}")
-        told.folder, told.reason = folder, reason
-        return told
+        sentence = cls(f"A run waits in {folder} and could not be stored: {reason}")
+        sentence.folder, sentence.reason = folder, reason
+        return sentence
 
 
 class Runner:
@@ -364,16 +364,17 @@ class Runner:
     ) -> Finished:
         """Store a run that is over; returns what it came to, also when it cannot be stored now."""
         now, waits, moved = self._now(), None, None
-        told = SpooledRun(spool, run, ended, now)
+        spooled = SpooledRun(spool, run, ended, now)
         try:
-            moved = self._store(store, spool, told, moved_to)
+            moved = self._store(store, spool, spooled, moved_to)
         except Exception as refused:
             if is_for_one_only(refused):
                 spool.note_trouble(in_words(refused))
             waits = in_words(refused)
-            told.read()
+            spooled.read()
         return Finished(
-            turn=told.turn, context_chars=context_chars, tools=told.tools, refused=told.refused, error=told.error,
+            turn=spooled.turn, context_chars=context_chars, tools=spooled.tools, refused=spooled.refused,
+            error=spooled.error,
             waits=waits, moved=moved,
         )  # fmt: skip
 
@@ -387,15 +388,15 @@ class Runner:
             # It is tried again when the run is stored.
             return
 
-    def _store(self, store: Store, spool: Spool, told: SpooledRun, moved_to: Path | None = None) -> str | None:
+    def _store(self, store: Store, spool: Spool, spooled: SpooledRun, moved_to: Path | None = None) -> str | None:
         """Store a run where it belongs, also where that was moved to; returns a sentence if that is elsewhere now.
 
         A store that is gone from its project is brought back first. Where the project is gone, too, nothing is made in
         its place: the machine's store has the run. Raises what keeps it from being stored.
         """
-        file = told.run.store_file
-        if _is_there(store, told.session_uid, file):
-            self._store_in(store, spool, told)
+        file = spooled.run.store_file
+        if _is_there(store, spooled.session_uid, file):
+            self._store_in(store, spool, spooled)
             return None
         # What is open is a file without a name, or with another one.
         store.close()
@@ -403,36 +404,36 @@ class Runner:
         if moved_to is not None:
             with open_store(moved_to, now=self._now) as there:
                 self.projects.remember(there)
-                self._store_in(there, spool, told)
+                self._store_in(there, spool, spooled)
             return f"Its project was moved while it ran; it is stored in {moved_to}."
-        if not store.path.parent.parent.exists() and self._home_store.has(told.session_uid):
-            append_run(told, self._home_store)
+        if not store.path.parent.parent.exists() and self._home_store.has(spooled.session_uid):
+            append_run(spooled, self._home_store)
             spool.remove()
             return f"Its project is not where it was, so it is stored in {self._home_store.path} only."
         self.projects.restore_store(store)
-        self._store_in(store, spool, told)
+        self._store_in(store, spool, spooled)
         return None
 
-    def _store_in(self, store: Store, spool: Spool, told: SpooledRun) -> None:
+    def _store_in(self, store: Store, spool: Spool, spooled: SpooledRun) -> None:
         """Store a run where it belongs and in the machine's store; its spool goes only when both have it.
 
         What the machine's store cannot take now is stored by the next command: the run is safe where it belongs. Raises
         what keeps it from being stored there.
         """
-        uid, home = told.session_uid, self._home_store
+        uid, home = spooled.session_uid, self._home_store
         if store.is_forgotten(uid):
-            told.read()
+            spooled.read()
             spool.remove()
             return
         is_level = home.path != store.path and _is_level(home, uid, store.next_seq(uid))
-        is_beside = append_run(told, store, home if is_level else None)
-        dequeue_consumed(store, uid, [told.run.turn_uid, *told.acknowledged], self._report)
+        is_beside = append_run(spooled, store, home if is_level else None)
+        dequeue_consumed(store, uid, [spooled.run.turn_uid, *spooled.acknowledged], self._report)
         try:
             try:
                 home.replicate_session(store, uid, has_all=is_beside)
             except SessionDiverged:
                 # The machine's store has turns that the project's lacks: it takes this one beside them.
-                append_run(told, home)
+                append_run(spooled, home)
             spool.remove()
         except Exception as refused:
             if is_for_one_only(refused):
@@ -594,8 +595,8 @@ def _context(store: Store, session: Session, request: Request, agent: RunPart, a
     room = request.context_chars
     if agent.prompt_chars_max is not None:
         room = max(min(room, agent.prompt_chars_max - len(request.prompt) - PREFIX_CHARS), 0)
-    told, turns = store.context_turns(session, room, after), store.branch_length(session, after)
-    return build_context(told, budget_chars=room, turns=turns).text
+    history, turns = store.context_turns(session, room, after), store.branch_length(session, after)
+    return build_context(history, budget_chars=room, turns=turns).text
 
 
 def _not_started(agent: str, executable: str, cwd: Path, refused: OSError) -> BackstoryError:

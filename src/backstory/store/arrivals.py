@@ -67,12 +67,12 @@ class Arrivals:
                 return
             self._place = second[1]
 
-    def _take(self, length: int, told: int) -> bool:
+    def _take(self, length: int, number: int) -> bool:
         """Take one note; False where nobody wrote it: a disk may have filled up with zeros what it lost."""
         if length:
-            self._now += told // 2 if told % 2 else -(told // 2)
-        self._end += length or told
-        if not told or self._end > bounds.INTEGER_MAX:
+            self._now += number // 2 if number % 2 else -(number // 2)
+        self._end += length or number
+        if not number or self._end > bounds.INTEGER_MAX:
             return False
         self._ends.append(self._end)
         at = bounds.time_ms(self._now) if length else None

@@ -133,7 +133,7 @@ class Reach:
 
     @cached_property
     def _removed(self) -> str | None:
-        """The events of removed branches, and of runs in logs that tell more, as a JSON list; mostly there are none."""
+        """The events of removed branches, and of runs in logs that continue, as a JSON list; mostly there are none."""
         rows: list[Any] = self._db.execute(
             # In this order, because hardly any turn is removed and there are many events.
             "select e.id from turns t cross join events e on e.session_id = t.session_id and e.turn_id = t.id "

@@ -87,7 +87,7 @@ class Listing:
     ) -> Iterator[tuple[_Place, bool]]:
         """The sessions of the last of these stores, read as they are asked for, and whether a better one has each.
 
-        Those are passed on, too: how far this list is tells that no more of it need be read.
+        Those are passed on, too: how far this list is shows that no more of it need be read.
         """
         *better, store = stores
         conditions, limit = self._conditions(store, wanted), -1 if most is None else most

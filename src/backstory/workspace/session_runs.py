@@ -509,7 +509,7 @@ class SessionRuns:
             with Queue(self._store.path, self._report) as queue:
                 left = len(queued_prompts(self._home, queue, self._session.uid))
         except BackstoryError:
-            # Whoever queues something, or asks for the queue, is told.
+            # Whoever queues something, or asks for the queue, gets the error.
             return
         if left:
             yield Notice(still_queued(left, self.label))

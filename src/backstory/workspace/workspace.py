@@ -27,12 +27,13 @@ from backstory.workspace.located import LocatedSession
 from backstory.workspace.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from backstory.config import Config
     from backstory.ingest.report import Report
     from backstory.store import Session, Store
+    from backstory.workspace.decisions import Decisions, Late
     from backstory.workspace.importing import Machine, Progress
     from backstory.workspace.reader import Reader
     from backstory.workspace.scheduler import Scheduler
@@ -89,6 +90,18 @@ class Workspace(Stores):
         from backstory.workspace.scheduler import Scheduler
 
         return Scheduler(self)
+
+    @cached_property
+    def decisions(self) -> Decisions:
+        """Where a person's decisions are written: with the session's owner first, then in every store that holds it."""
+        from backstory.workspace.decisions import Decisions
+
+        return Decisions(self.machine_store, self.known_projects)
+
+    def rename(self, located: LocatedSession, name: str) -> Sequence[Late]:
+        """Name a session in every store that holds it; returns the stores that will catch up at the next ingest."""
+        uid = located.session.uid
+        return self.decisions.decide(located.store, uid, lambda store, session: store.rename(session, name)).late
 
     def ingest(self, machine: Machine, report: Callable[[str], None], progress: Progress | None = None) -> Report:
         """Store what is new: runs that are over, logs, and what known projects have; then derive what is missing."""

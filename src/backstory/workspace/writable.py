@@ -42,7 +42,7 @@ class WritableSession(Struct, frozen=True, kw_only=True):
     lacking: Lacking | None = None
 
     def sentences(self, store: Path) -> Iterator[str]:
-        """What a person is told about how it came to be. ``store``: the project's."""
+        """The remarks on how it came to be. ``store``: the project's."""
         number = self.session.shown_number
         if self.restored:
             yield restored_sentence(store, self.restored)
