@@ -180,3 +180,13 @@ def test_of_very_many_sessions_the_newest_are_given_and_all_counted(
     told = store.search("test", limit=3, sort="time")
     assert (exact(told), told.sessions, told.events, told.truncated) == ([10, 9, 8], 10, 10, True)
     assert len(store.search("test", limit=9).hits) == 9
+
+
+def test_the_hits_of_all_that_are_listed_of_very_many_sessions_are_counted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranking, "RANKED_HITS_MAX", 1)
+    monkeypatch.setattr(membership, "GROUPED_SESSIONS_MAX", 0)
+    fill(store, [([(UserMessage(content="test"), 0), (UserMessage(content="test"), 0)], "main", False)])
+    found = store.search("test", near=False)
+    assert (found.sessions, found.events, found.at_least) == (1, 2, False)

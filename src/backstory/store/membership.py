@@ -266,7 +266,8 @@ class Reach:
             Member(session_id, SessionRank(at, session_id), 0, first_id or 0, last_id or -1, in_prompt=False)
             for session_id, at, first_id, last_id in found
         ]
-        return Members(known, counted[0], counted[1], are_all=len(known) == counted[0])
+        # Also if these are all: how many hits each of them has is not known.
+        return Members(known, counted[0], counted[1], are_all=False)
 
     def those_holding(self, expression: str, shown: list[int]) -> list[int]:
         """Of the sessions that are shown, those that hold something, by themselves or by their subagents."""
