@@ -9,7 +9,7 @@ import click
 from backstory.cli import output
 from backstory.cli.list_remarks import report_elsewhere, report_runs, why_no_sessions
 from backstory.cli.options import AGENT, json_option, store_option
-from backstory.cli.session_table import print_sessions
+from backstory.cli.session_table import print_page
 from backstory.workspace import sessions
 from backstory.workspace.sessions import Page, SessionFilter
 
@@ -32,8 +32,7 @@ def command(
     """List this project's sessions, newest first (--all: every project).
 
     The mark is the outcome of the last turn: ✓ completed, ✗ failed, ■ cancelled, ! crashed; ● running. The cost
-    includes subagents: $1.20 reported by the agent, ~$1.20 computed from tokens and prices, ≥ $1.20 at least that,
-    – unknown. With --all, sessions are listed by the start of their uids, which work in every folder.
+    includes subagents: $1.20 reported, ~$1.20 computed from tokens and prices, ≥ $1.20 at least that, – unknown.
     """
     limit = app.config.settings.list.limit if limit is None and not as_json else max(limit or 0, 0)
     wanted = SessionFilter(everywhere=everything, agent=agent, subagents=subagents, unread=unread)
@@ -41,11 +40,6 @@ def command(
     report_runs(app.reader)
     if as_json:
         output.json([sessions.as_json(each) for each in page.sessions])
-        return
-    report_elsewhere(app)
-    if not page.sessions:
-        output.talk(why_no_sessions(app, wanted))
-        return
-    print_sessions(page.sessions)
-    if page.has_more:
-        output.talk(f"Showing {len(page.sessions):,} of {page.total:,}; --limit 0 for all.")
+    else:
+        report_elsewhere(app)
+        print_page(page) if page.sessions else output.talk(why_no_sessions(app, wanted))

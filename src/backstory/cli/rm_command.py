@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 @store_option
 @click.pass_obj
 def command(app: App, sessions: tuple[str, ...], yes: bool, copies: bool) -> None:
-    """Delete sessions, their subagents' sessions and all their bytes from the store (the agents' own logs stay).
+    """Delete sessions, with their subagents', and all their bytes from the store (the agents' own logs stay).
 
-    `ingest` does not bring them back, except with --forgotten. Their numbers are not reused. Continuations and forks
-    hold copies of the turns: they are listed, and deleted only with --copies.
+    `ingest` brings them back only with --forgotten. Their numbers are not reused. Continuations and forks hold copies
+    of the turns: they are listed, and deleted only with --copies.
     """
     if not sessions:
         raise click.UsageError("Name at least one SESSION.")

@@ -12,7 +12,7 @@ from backstory.derive.naming import NO_PROMPT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from backstory.workspace.sessions import ListedSession
+    from backstory.workspace.sessions import ListedSession, SessionPage
 
 PROJECT_COLUMNS = 20
 NAME_COLUMNS_LEAST = 30
@@ -23,8 +23,14 @@ LAYOUTS = (tuple(range(9)), (0, 1, 2, 3, 4, 5, 6), (0, 1, 2, 3, 5, 6), (0, 1, 2,
 """Which columns are shown: the first of these that leaves the name enough room."""
 
 
-def print_sessions(listed: Sequence[ListedSession]) -> None:
-    """Print a line for each session, below the columns' names."""
+def print_page(page: SessionPage) -> None:
+    """Print a line for each session of a page, below the columns' names, and say how many more there are."""
+    _print_sessions(page.sessions)
+    if page.has_more:
+        output.talk(f"Showing {len(page.sessions):,} of {page.total:,}; --limit 0 for all.")
+
+
+def _print_sessions(listed: Sequence[ListedSession]) -> None:
     rows = [_row(each) for each in listed]
     shown = _layout(rows)
     cells = [[row[n] for n in shown] for row in rows]
