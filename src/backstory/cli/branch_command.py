@@ -8,7 +8,7 @@ import click
 
 from backstory.cli import Group, output
 from backstory.cli.acting import writable_session
-from backstory.cli.deciding import copy_decisions, decisions, talk_late
+from backstory.cli.deciding import copy_decisions, talk_late
 from backstory.cli.options import json_option, readable, session_option, store_option
 from backstory.cli.points import find, find_target, locked
 from backstory.cli.trusting import is_agreed, may_act, trust_option
@@ -170,12 +170,12 @@ def _print_leaf(found: LocatedSession, uid: str) -> None:
 
 
 def _decide(app: App, found: LocatedSession, change: Callable[[Store, Session], T]) -> Decided[T]:
-    return decisions(app).decide(found.store, found.session.uid, change)
+    return app.workspace.decisions.decide(found.store, found.session.uid, change)
 
 
 def _owning(app: App, found: LocatedSession) -> LocatedSession:
     """Return a session in its owning store, if that can be read now."""
-    store = decisions(app).owner(found.store, found.session.uid).store
+    store = app.workspace.decisions.owner(found.store, found.session.uid).store
     if store is None or store.path == found.store.path or not store.has(found.session.uid):
         return found
     return LocatedSession(store, store.session(found.session.uid))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backstory.cli import output
-from backstory.workspace.decisions import Decisions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,14 +14,9 @@ if TYPE_CHECKING:
     from backstory.workspace.located import LocatedSession
 
 
-def decisions(app: App) -> Decisions:
-    """Return the writer of decisions."""
-    return app.workspace.decisions
-
-
 def copy_decisions(app: App, found: LocatedSession, done: str) -> None:
     """Copy a session's decisions to the other stores that hold it, and name those that are late."""
-    talk_late(done, decisions(app).copy(found.store, found.session.uid))
+    talk_late(done, app.workspace.decisions.copy(found.store, found.session.uid))
 
 
 def talk_late(done: str, late: Sequence[Late]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backstory.cli import output
-from backstory.cli.deciding import decisions, talk_late
+from backstory.cli.deciding import talk_late
 from backstory.cli.trusting import is_agreed
 from backstory.workspace.removing import Removal
 
@@ -25,7 +25,7 @@ report = output.talk
 def removal_of(app: App, found: Sequence[LocatedSession]) -> Removal:
     """The removal of these sessions, wherever they are."""
     project = None if app.project_store.is_elsewhere else app.project_store
-    return Removal(decisions(app), [(each.store, each.session.uid) for each in found], project)
+    return Removal(app.workspace.decisions, [(each.store, each.session.uid) for each in found], project)
 
 
 def is_agreed_to(found: Sequence[LocatedSession], removal: Removal, *, yes: bool, copies: bool) -> bool:

@@ -58,7 +58,7 @@ def send(
 ) -> int:
     """Send messages and follow-ups to a session, and print what comes of it; returns the exit code."""
     from backstory.cli.printing import print_events, printer_for
-    from backstory.workspace.scheduler import check_text
+    from backstory.runs.runner import check_text
 
     for _, text in messages:
         check_text(text)

@@ -62,6 +62,8 @@ POLL_S = 0.025
 READ_BYTES = 1024 * 1024
 Came: TypeAlias = "Shown | UserMessage"
 """What a run yields: what its agent said, or a message that the agent has received while it ran."""
+ORPHANED = "an agent whose backstory was killed"
+"""The holder of a session whose agent lives and whose runner does not: it hands nothing over and runs nothing more."""
 LOCK_S = 2.0
 """So long a session's lock is waited for."""
 
@@ -190,7 +192,7 @@ class Runner:
             if run is None or run.session_uid != session.uid:
                 continue
             if spool.is_alive:
-                raise SessionBusy(session.shown_number or session.uid, "an agent whose backstory was killed")
+                raise SessionBusy(session.shown_number or session.uid, ORPHANED)
             spool.kill()
             try:
                 self._store_or_drop(store, spool, run)
@@ -210,12 +212,7 @@ class Runner:
 
     def check(self, request: Request) -> str:
         """Whether a request could be run at all, before anything is made for it; returns the agent's program."""
-        if not request.prompt.strip():
-            raise EmptyPrompt
-        try:
-            request.prompt.encode()
-        except UnicodeEncodeError as refused:
-            raise PromptNotText from refused
+        check_text(request.prompt)
         return program(request.agent, request.executable, self._environ)
 
     def recover_finished_runs(self, report: Callable[[Unstored], None] = lambda problem: None) -> int:
@@ -562,6 +559,16 @@ def _new(outputs: list[Followed], spool: Spool, is_of_stop: Callable[[], bool]) 
     for shown in errors:
         yield _marked(shown, is_of_stop)
     return came or bool(errors)
+
+
+def check_text(text: str) -> None:
+    """Raises EmptyPrompt, PromptNotText for what no agent could be given."""
+    if not text.strip():
+        raise EmptyPrompt
+    try:
+        text.encode()
+    except UnicodeEncodeError as refused:
+        raise PromptNotText from refused
 
 
 def _command(

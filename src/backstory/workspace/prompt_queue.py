@@ -71,7 +71,7 @@ class PromptQueue:
 
     def edit(self, wanted: str, text: str) -> ListedPrompt:
         """Change the text of a prompt of this project; returns it. Raises NotQueued also where it is run by now."""
-        from backstory.workspace.scheduler import check_text
+        from backstory.runs.runner import check_text
 
         check_text(text)
         store, _ = self._store_of(None)

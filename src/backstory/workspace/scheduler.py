@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from backstory.errors import BackstoryError, EmptyPrompt, NothingRuns, NotRunning, PromptNotText, SessionBusy
+from backstory.errors import BackstoryError, NothingRuns, NotRunning, SessionBusy
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.queued import queued_prompts
-from backstory.runs.runner import Runner
+from backstory.runs.runner import ORPHANED, Runner, check_text
 from backstory.store import open_store
 from backstory.store.queue import Kind, Options, Queue
 from backstory.workspace import stopping
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.requests import request_for
 from backstory.workspace.run_events import Notice, Waiting
-from backstory.workspace.session_runs import ORPHANED, WAIT_POLL_S, ScheduledTurn, SessionRuns
+from backstory.workspace.session_runs import WAIT_POLL_S, ScheduledTurn, SessionRuns
 from backstory.workspace.writable import (
     ensure_writable_session,
     held_sentences,
@@ -343,13 +343,3 @@ def _run_idle(
     if any(each.kind == Kind.STEER for each in prompts):
         yield Notice(f"{runs.label} is not running; the message runs as a prompt.")
     yield from runs.run_queue(lease, [each.uid for each in prompts])
-
-
-def check_text(text: str) -> None:
-    """Raises EmptyPrompt, PromptNotText for what no agent could be given."""
-    if not text.strip():
-        raise EmptyPrompt
-    try:
-        text.encode()
-    except UnicodeEncodeError as refused:
-        raise PromptNotText from refused

@@ -14,7 +14,7 @@ from backstory.errors import BackstoryError, ConfigBroken, NotQueuedNow, QueueBu
 from backstory.model import Outcome, UserMessage
 from backstory.runs.lease import host
 from backstory.runs.queued import enqueue, new_prompts, queued_prompts
-from backstory.runs.runner import LOCK_S
+from backstory.runs.runner import LOCK_S, ORPHANED
 from backstory.runs.spool import MARKER, SPOOLS, list_spools
 from backstory.store.costs import of_turn, price_table
 from backstory.store.queue import Kind, Options, Queue
@@ -40,8 +40,6 @@ TAKE_BACK_S = 3.0
 """How long the queue is waited for by a person who takes a prompt back."""
 CANCELLED_S = 30.0
 """How long a runner whose agent was stopped may take to store its run."""
-ORPHANED = "an agent whose backstory was killed"
-"""The holder of a session whose agent lives and whose runner does not: it hands nothing over and runs nothing more."""
 SUMMARY_CHARS = 40
 PARTS_MAX = (1 << 31) - 1
 """No record has so many parts."""
