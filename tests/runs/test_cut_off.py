@@ -18,7 +18,7 @@ from backstory.runs.spool import SPOOLS, Run, Spool
 from backstory.runs.stream import Shown
 from backstory.store import Store, open_store
 from tests.support.clock import NOW
-from tests.support.running import GOOD, drained, is_alive, start_and_leave, until, until_over
+from tests.support.running import GOOD, is_alive, run_alone, start_and_leave, until, until_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,7 +152,7 @@ def test_an_id_that_the_agent_chooses_is_in_the_store_as_soon_as_it_is_said(
         assert isinstance(shown, Shown)
         seen.extend((event.kind, *running_ids(project.path)) for event in shown.events)
 
-    drained(runner.run(project, session, codex_request(tmp_path)), show)
+    run_alone(runner, project, session, codex_request(tmp_path), show)
     assert seen == [("Init", ("th-1", "th-1")), ("Complete", ("th-1", "th-1"))]
     assert running_ids(project.path) == [("", "")]
 
@@ -165,7 +165,7 @@ def test_a_store_that_cannot_be_written_meanwhile_does_not_stop_the_run(
 
     monkeypatch.setattr(Store, "note_native_id", refuse)
     session = project.create_session()
-    finished = drained(runner.run(project, session, codex_request(tmp_path)))
+    finished = run_alone(runner, project, session, codex_request(tmp_path))
     assert (finished.turn.outcome, finished.waits) == ("completed", None)
 
 

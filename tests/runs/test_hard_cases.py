@@ -34,7 +34,7 @@ from backstory.store import open_store
 from tests.support.memory import PROGRAM
 from tests.support.read_only import read_only, without_power
 from tests.support.reading import CASES, case_told
-from tests.support.running import drained, is_alive, start_and_leave, until, until_over
+from tests.support.running import is_alive, run_alone, start_and_leave, until, until_over
 from tests.support.streaming import ran, recorded, runs
 
 if TYPE_CHECKING:
@@ -694,7 +694,7 @@ def test_an_interrupt_as_soon_as_the_agent_is_started_stops_it(bench: Bench, mon
         runner = Runner(bench.home, home, bench.environ([{"say": "one"}, NEVER]), now_ms)
         request = Request(agent="claude", prompt="go", cwd=bench.project)
         with suppress(KeyboardInterrupt):
-            drained(runner.run(store, store.create_session(None, bench.project), request))
+            run_alone(runner, store, store.create_session(None, bench.project), request)
     home.close()
     living = [spool for spool in map(Spool, bench.spools()) if spool.is_alive]
     for spool in living:
@@ -757,7 +757,7 @@ def test_a_clock_that_goes_back_makes_no_negative_duration_and_keeps_the_order(b
     session = store.create_session(None, bench.project)
     for prompt in ("first", "second", "third"):
         request = Request(agent="claude", prompt=prompt, cwd=bench.project)
-        finished = drained(runner.run(store, store.session(session.id), request))
+        finished = run_alone(runner, store, store.session(session.id), request)
         assert (finished.turn.duration_ms or 0) >= 0
     turns = store.turns(1)
     assert [turn.prompt for turn in turns] == ["first", "second", "third"]

@@ -25,7 +25,7 @@ from backstory.store import open_store
 from backstory.store.queue import Kind, QueuedPrompt
 from tests.support.clock import NOW
 from tests.support.power import laid_out, losing_power
-from tests.support.running import drained
+from tests.support.running import run_alone
 from tests.support.syncs import in_order
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def prompt_run(home: Path, home_store: Store, store: Store, agent: Path) -> None
     runner = Runner(home, home_store, {"PATH": os.environ["PATH"]}, lambda: NOW)
     request = Request(agent="claude", prompt="go", cwd=home.parent, executable=str(agent), turn_uid=TURN)
     session = store.create_session(None, home.parent)
-    finished = drained(runner.run(store, session, request))
+    finished = run_alone(runner, store, session, request)
     assert (finished.turn.outcome, finished.waits) == ("completed", None)
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
-    from backstory.runs.runner import Came, Finished
+    from backstory.runs.runner import Came, Finished, Request, Runner
+    from backstory.store import Session, Store
     from tests.support.bench import Bench
 
 GOOD: dict[str, Any] = {"result": True}
@@ -26,14 +27,20 @@ def until(condition: object) -> None:
         time.sleep(0.01)
 
 
-def drained(run: Generator[Came, None, Finished], seen: Callable[[Came], None] = lambda _: None) -> Finished:
-    """What a run came to that was run to its end; ``seen`` is called with all that came."""
-    while True:
-        try:
+def run_alone(
+    runner: Runner, store: Store, session: Session, request: Request, seen: Callable[[Came], None] = lambda _: None
+) -> Finished:
+    """One prompt, run to its end by nobody but this runner."""
+    lease = runner.hold(store, session)
+    run = runner.run_held(lease, store, session, request)
+    try:
+        while True:
             seen(next(run))
-        except StopIteration as over:
-            finished: Finished = over.value
-            return finished
+    except StopIteration as over:
+        finished: Finished = over.value
+        return finished
+    finally:
+        lease.release()
 
 
 def is_alive(pid: int) -> bool:

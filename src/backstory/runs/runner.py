@@ -132,20 +132,6 @@ class Runner:
         self._report = report
         self.projects = KnownProjects(home, home_store, now)
 
-    def run(self, store: Store, session: Session, request: Request) -> Generator[Came, None, Finished]:
-        """Run one prompt in a session, yield what comes, and store it; returns what the run came to.
-
-        An interrupt stops the agent: once asks it to, twice ends it. Errors: EmptyPrompt, PromptNotText,
-        AgentMissing, AgentNotStarted, AgentCannotRun, FolderNotUsable, SessionBusy, and those of a store that cannot be
-        written now or cannot take an earlier run of the session.
-        """
-        self.check(request)
-        hold = self.hold(store, session)
-        try:
-            return (yield from self.run_held(hold, store, session, request))
-        finally:
-            hold.release()
-
     def hold(self, store: Store, session: Session, patience_s: float = LOCK_S) -> SessionLease:
         """Take the right to run a session; raises SessionBusy, SessionElsewhere.
 
@@ -162,7 +148,12 @@ class Runner:
     def run_held(
         self, hold: SessionLease, store: Store, session: Session, request: Request
     ) -> Generator[Came, None, Finished]:
-        """Run one prompt in a session that is held; errors as of ``run``."""
+        """Run one prompt in a session that is held, yield what comes, and store it; returns what the run came to.
+
+        An interrupt stops the agent: once asks it to, twice ends it. Errors: EmptyPrompt, PromptNotText,
+        AgentMissing, AgentNotStarted, AgentCannotRun, FolderNotUsable, SessionBusy, and those of a store that cannot be
+        written now or cannot take an earlier run of the session.
+        """
         executable = self.check(request)
         self._recover_own(store, session)
         hold.show_owner()

@@ -135,7 +135,7 @@ class Scheduler:
     ) -> Generator[RunEvent, None, None]:
         """Run a prompt, then what is queued behind it; what happens if its session runs says ``if_busy``.
 
-        Errors as of ``Runner.run``. Nothing is made for a prompt that cannot be run at all.
+        Errors as of ``Runner.run_held``. Nothing is made for a prompt that cannot be run at all.
         """
         workspace, runner = self.workspace, self.runner
         store = workspace.project_store
