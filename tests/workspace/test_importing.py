@@ -30,7 +30,7 @@ def machine(tmp_path: Path) -> Machine:
             "message": {"role": "user", "content": f"the heron {name}"},
         }  # fmt: skip
         (folder / f"{name}.jsonl").write_text(json.dumps(record) + "\n")
-    return Machine(environ={}, user_home=tmp_path / "user")
+    return Machine(user_home=tmp_path / "user")
 
 
 @pytest.fixture
@@ -55,10 +55,10 @@ def test_an_ingest_stores_logs_and_prints_nothing(
 
 
 def test_only_the_agents_that_were_named_are_read(workspace: Workspace, machine: Machine) -> None:
-    named = Machine(environ=machine.environ, user_home=machine.user_home, only=("codex",))
+    named = Machine(user_home=machine.user_home, only=("codex",))
     assert workspace.ingest(named, pytest.fail).total("logs_seen") == 0
     with pytest.raises(UnknownAgent):
-        workspace.ingest(Machine(environ={}, user_home=machine.user_home, only=("nobody",)), pytest.fail)
+        workspace.ingest(Machine(user_home=machine.user_home, only=("nobody",)), pytest.fail)
 
 
 def test_logs_that_the_settings_exclude_are_not_read(workspace: Workspace, machine: Machine) -> None:

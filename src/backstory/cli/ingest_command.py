@@ -51,7 +51,7 @@ def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, wat
 
 
 def _machine(app: App, only: Sequence[str]) -> Machine:
-    return Machine(environ=app.environ, user_home=app.user_home, only=tuple(only))
+    return Machine(user_home=app.user_home, only=tuple(only))
 
 
 def _print(app: App, report: Report, others: dict[str, int], *, explain: bool, as_json: bool) -> None:

@@ -35,7 +35,7 @@ def command(ctx: click.Context, only_derived: bool, events_too: bool, as_json: b
     """
     app: App = ctx.obj
     output.talk("Reindexing sessions into the store…")
-    machine = Machine(environ=app.environ, user_home=app.user_home)
+    machine = Machine(user_home=app.user_home)
     report = None if only_derived else app.workspace.ingest(machine, output.talk, output.progress)
     if not app.home_store.exists:
         raise StoreNotFound(app.home_store.path)

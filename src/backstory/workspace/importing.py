@@ -19,11 +19,10 @@ from backstory.ingest.ingest import ingest
 from backstory.ingest.reindex import reindex
 from backstory.ingest.report import Problem
 from backstory.projects.trust import Verdict
-from backstory.runs.runner import Runner
 from backstory.store import Taken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -47,7 +46,6 @@ def no_progress(_phase: str) -> AbstractContextManager[Callable[[int, int], None
 class Machine(Struct, frozen=True, kw_only=True):
     """Where logs are looked for. ``only``: the agents to read; without one those of the settings, else all."""
 
-    environ: Mapping[str, str]
     user_home: Path
     only: tuple[str, ...] = ()
 
@@ -56,7 +54,7 @@ def ingest_all(
     workspace: Workspace, machine: Machine, report: Callable[[str], None], progress: Progress = no_progress
 ) -> Report:
     """Store what is new: runs that are over, logs, and what known projects have; then derive what is missing."""
-    runner = runner_of(workspace, machine)
+    runner = workspace.scheduler.runner
     home, is_machines = workspace.home_store, workspace.home_store is workspace.machine_store
     unstored: list[Unstored] = []
     is_begun = False
@@ -71,7 +69,7 @@ def ingest_all(
         done = ingest(
             home,
             chosen_agents(workspace.config, machine.only),
-            environ=machine.environ,
+            environ=workspace.environ,
             home=machine.user_home,
             now=workspace.now(),
             running=runner.running(),
@@ -106,19 +104,14 @@ def watch_all(
     return Watch(
         workspace.home_store,
         chosen_agents(workspace.config, machine.only),
-        environ=machine.environ,
+        environ=workspace.environ,
         user_home=machine.user_home,
-        runs=runner_of(workspace, machine),
+        runs=workspace.scheduler.runner,
         home=workspace.home,
         is_machine_store=workspace.home_store is workspace.machine_store,
         read_all=read_all,
         say=report,
     )
-
-
-def runner_of(workspace: Workspace, machine: Machine) -> Runner:
-    """What knows the runs of this machine."""
-    return Runner(workspace.home, workspace.machine_store, machine.environ, workspace.now)
 
 
 def chosen_agents(config: Config, only: Sequence[str]) -> list[Agent]:

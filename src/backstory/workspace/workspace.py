@@ -53,8 +53,8 @@ class Workspace(Stores):
     """What is meant by the words that a person uses in ``folder``. ``home``: the machine's folder.
 
     ``config`` reads the settings; it is called when the first of them is asked for. ``store``: the one that was named.
-    ``environ``: of the agents that are run. ``report`` is called with sentences that cannot wait, such as whose lock is
-    waited for.
+    ``environ``: of the agents that are run, and where their logs are. ``report`` is called with sentences that cannot
+    wait, such as whose lock is waited for.
     """
 
     def __init__(
