@@ -12,6 +12,7 @@ from backstory.model import AssistantText, Complete, ToolCall, ToolResult, UserM
 from backstory.projects.registry import KnownProjects
 from backstory.store import Store, Workplace, connection, open_store, turns
 from backstory.workspace import entries
+from backstory.workspace.located import LocatedSession
 from backstory.workspace.reader import Reader
 from backstory.workspace.sessions import ListedSession, Page, SessionFilter, as_json
 from tests.support.clock import Clock
@@ -243,11 +244,9 @@ def test_a_listed_session_is_a_value_and_json(place: Place) -> None:
     assert (told["outcome"], told["completed"], told["conflict"]) == ("completed", True, False)
 
 
-class Located:
+def located_in(store: Store, uid: str) -> LocatedSession:
     """A session in a store."""
-
-    def __init__(self, store: Store, uid: str) -> None:
-        self.store, self.session = store, store.session(uid)
+    return LocatedSession(store, store.session(uid))
 
 
 def test_the_change_token_differs_after_any_change_and_is_the_same_without(place: Place) -> None:
@@ -269,7 +268,7 @@ def test_the_change_token_differs_after_any_change_and_is_the_same_without(place
 
 def test_an_outline_has_every_entry_and_unpacks_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     uid = place.talk(place.project_store, "one", "twice as long")
-    located = Located(place.project_store, uid)
+    located = located_in(place.project_store, uid)
     stored = place.project_store.events(located.session)
     monkeypatch.setattr("backstory.store.turns.unpack_event", lambda *_: pytest.fail("unpacked"))
     outline = Reader(place).outline(located)
@@ -288,7 +287,7 @@ def test_an_outline_of_any_length_asks_twice_and_unpacks_nothing(
     session = place.project_store.create_session("long")
     said = (AssistantText(text=f"word {n}") for n in range(events - 1))
     place.project_store.append_events(session, [UserMessage(content="go"), *said])
-    reader, located = Reader(place), Located(place.project_store, session.uid)
+    reader, located = Reader(place), located_in(place.project_store, session.uid)
     monkeypatch.setattr("backstory.store.turns.unpack_event", lambda *_: pytest.fail("unpacked"))
     assert reader.outline(located)[-1].seq == events
     statements.clear()
@@ -306,13 +305,13 @@ def test_entries_of_a_long_session_are_read_without_the_others(place: Place, mon
         return unpack(*given)
 
     monkeypatch.setattr(turns, "unpack_event", counted)
-    Reader(place).entries(Located(place.project_store, uid), [31, 4])
+    Reader(place).entries(located_in(place.project_store, uid), [31, 4])
     assert len(unpacked) == 2
 
 
 def test_events_are_read_from_a_place_on_and_so_many_as_are_wanted(place: Place) -> None:
     uid = place.talk(place.project_store, "one", "two", "three")
-    reader, located = Reader(place), Located(place.project_store, uid)
+    reader, located = Reader(place), located_in(place.project_store, uid)
     whole = [(each.outline.seq, each.outline.part) for each in reader.events(located)]
     assert len(whole) == 9
     found = reader.events(located, whole[2], limit=3)
@@ -323,7 +322,7 @@ def test_events_are_read_from_a_place_on_and_so_many_as_are_wanted(place: Place)
 
 def test_what_is_stored_after_events_were_asked_for_is_left_for_the_next_time(place: Place) -> None:
     uid = place.talk(place.project_store, "one")
-    reader, located = Reader(place), Located(place.project_store, uid)
+    reader, located = Reader(place), located_in(place.project_store, uid)
     events = reader.events(located)
     place.go_on(place.project_store, uid, "two")
     assert {each.outline.turn for each in events} == {1}
@@ -336,7 +335,7 @@ def test_a_full_event_has_what_its_compact_form_lacks(place: Place) -> None:
     place.project_store.append_events(
         session, [UserMessage(content="go"), ToolCall(tool_use_id="t", tool_name="Bash"), whole]
     )
-    reader, located = Reader(place), Located(place.project_store, session.uid)
+    reader, located = Reader(place), located_in(place.project_store, session.uid)
     entry = list(reader.events(located))[-1]
     assert entry.event != whole
     assert reader.full(located, entry.outline) == whole
@@ -348,7 +347,7 @@ def test_a_full_event_has_what_its_compact_form_lacks(place: Place) -> None:
 
 def test_entries_are_those_of_the_records_asked_for(place: Place) -> None:
     uid = place.talk(place.project_store, "one", "two")
-    found = Reader(place).entries(Located(place.project_store, uid), [4, 1, 99])
+    found = Reader(place).entries(located_in(place.project_store, uid), [4, 1, 99])
     assert [(each.outline.seq, each.outline.turn, each.event) for each in found] == [
         (1, 1, UserMessage(content="one")), (4, 2, UserMessage(content="two"))
     ]  # fmt: skip

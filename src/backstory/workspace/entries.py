@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from backstory.model import Event
     from backstory.store import Store, StoredEvent
     from backstory.store.events import OutlinedEvent
-    from backstory.workspace.reader import Located
+    from backstory.workspace.located import LocatedSession
 
 
 Form = Literal["compact", "words", "full"]
@@ -59,7 +59,7 @@ def outlined(event: OutlinedEvent | StoredEvent, turns: Mapping[int, int]) -> Ou
 
 
 def events_behind(
-    located: Located, after: tuple[int, int], form: Form, turns: Container[int | None] | None
+    located: LocatedSession, after: tuple[int, int], form: Form, turns: Container[int | None] | None
 ) -> Iterator[Entry]:
     """The events of a session behind ``after``, in order; ``turns``: only those of turns with these numbers."""
     # Asked now: what belongs to a turn that is stored later is left for the next call.
@@ -67,7 +67,7 @@ def events_behind(
 
 
 def _events_behind(
-    located: Located, after: tuple[int, int], numbers: Mapping[int, int], form: Form,
+    located: LocatedSession, after: tuple[int, int], numbers: Mapping[int, int], form: Form,
     turns: Container[int | None] | None,
 ) -> Iterator[Entry]:  # fmt: skip
     store, read = located.store, _reading_as(located.store, form)
@@ -80,7 +80,7 @@ def _events_behind(
         after = (window[-1].seq, window[-1].part)
 
 
-def entries_of(located: Located, seqs: Sequence[int], form: Form) -> tuple[Entry, ...]:
+def entries_of(located: LocatedSession, seqs: Sequence[int], form: Form) -> tuple[Entry, ...]:
     """The entries of some records of a session, in order."""
     numbers, read = located.store.turn_numbers(located.session), _reading_as(located.store, form)
     stored = located.store.events_of(located.session, seqs)

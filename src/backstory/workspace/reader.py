@@ -61,15 +61,6 @@ class Sources(Protocol):
     def now(self) -> int: ...
 
 
-class Located(Protocol):
-    """A session and the store it was found in."""
-
-    @property
-    def store(self) -> Store: ...
-    @property
-    def session(self) -> Session: ...
-
-
 class Reader:
     """What the stores of a place say."""
 
@@ -128,14 +119,14 @@ class Reader:
         """The runs of a session that are not stored yet, each as far as it has come, the oldest first."""
         return tuple(self.transcript(located).live.values())
 
-    def outline(self, located: Located) -> tuple[OutlineEntry, ...]:
+    def outline(self, located: LocatedSession) -> tuple[OutlineEntry, ...]:
         """Every entry of a session, in order, by what is known without unpacking it."""
         from backstory.workspace.entries import outlined
 
         turns = located.store.turn_numbers(located.session)
         return tuple(outlined(each, turns) for each in located.store.outline(located.session))
 
-    def entries(self, located: Located, seqs: Sequence[int], form: Form = "compact") -> tuple[Entry, ...]:
+    def entries(self, located: LocatedSession, seqs: Sequence[int], form: Form = "compact") -> tuple[Entry, ...]:
         """The entries of these records of a session, in order, each with its event."""
         from backstory.workspace.entries import entries_of
 
@@ -143,7 +134,7 @@ class Reader:
 
     def events(
         self,
-        located: Located,
+        located: LocatedSession,
         after: tuple[int, int] = (0, -1),
         *,
         form: Form = "compact",
@@ -160,14 +151,14 @@ class Reader:
         found = events_behind(located, after, form, turns)
         return found if limit is None else islice(found, limit)
 
-    def record(self, located: Located, seq: int) -> tuple[Entry, ...]:
+    def record(self, located: LocatedSession, seq: int) -> tuple[Entry, ...]:
         """The events of one record, each in full. Raises RecordNotFound."""
         found = self.entries(located, [seq], "full")
         if not found:
             raise RecordNotFound(seq)
         return found
 
-    def full(self, located: Located, entry: OutlineEntry) -> Event:
+    def full(self, located: LocatedSession, entry: OutlineEntry) -> Event:
         """The event of an entry with all that its record says. Raises RecordNotFound."""
         for each in self.record(located, entry.seq):
             if each.outline.part == entry.part:
