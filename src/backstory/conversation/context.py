@@ -25,6 +25,7 @@ FOREIGN_TAG = "azureal-session-context"
 FOREIGN_GO_ON = "azureal-internal-auto-continue"
 """The tag of what that program sends an agent by itself, behind a context, to have it go on with its work."""
 
+SUMMARY_HEADER = "[Previous conversation summary]"
 RESULT_CHARS_MAX = 600
 FAILURE_CHARS_MAX = 3_000
 """What went wrong gets more room than what went well."""
@@ -47,11 +48,32 @@ _LIKE_TAGS = lazy_regex(
 """Where anything begins that could be taken for a tag of a context, however it goes on."""
 
 
+_RESULT_LEFT_OUT = "[A result is left out here.]\n"
+
+
+class _Block(Struct, frozen=True):
+    """A part of a context that stays together."""
+
+    text: str
+    is_result: bool = False
+
+
 class TurnWithEvents(Struct, frozen=True, kw_only=True):
     """A turn and its events, in order."""
 
     turn: model.Turn
     events: Sequence[model.Event]
+    is_rest: bool = False
+    """Whether these are only its last events: a summary covers its prompt."""
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """What a context is built of: a summary, if one is in force, and the turns behind what it covers, oldest first."""
+
+    turns: Sequence[TurnWithEvents]
+    turn_count: int
+    """How many turns there are behind the summary; not all of them may be given."""
+    summary: str | None = None
 
 
 class Context(Struct, frozen=True, kw_only=True):
@@ -60,22 +82,30 @@ class Context(Struct, frozen=True, kw_only=True):
     text: str
     turns: int
     turns_left_out: int
+    results_left_out: int = 0
+    """Results of tools that gave way, with a summary in force, so that what was said could stay."""
 
 
 def build_context(
-    history: Sequence[TurnWithEvents], *, budget_chars: int, summary: str | None = None, turns: int = 0
+    history: History | Sequence[TurnWithEvents], *, budget_chars: int, summary: str | None = None, turns: int = 0
 ) -> Context:
     """Render turns, oldest first, into at most ``budget_chars`` characters; older turns give way, and it says so.
 
-    ``summary`` stands for what happened before them; ``turns`` is how many the session has, where not all are given
-    here. A single turn that is larger than the budget is cut.
+    ``summary`` stands for what happened before them: with one, the oldest results of tools give way first. ``turns`` is
+    how many the session has, where not all are given here. A single turn that is larger than the budget is cut.
     """
-    head = f"# Summary of what came before\n\n{_escaped(summary)}\n" if summary else ""
+    if isinstance(history, History):
+        return build_context(
+            history.turns, budget_chars=budget_chars, summary=history.summary, turns=history.turn_count
+        )
+    head = _head(summary, budget_chars // 2) if summary and summary.strip() else ""
     turns = max(turns, len(history))
     room = budget_chars - len(head) - len(_left_out(turns))
+    rendered = [list(_rendered(each)) for each in history]
+    results_left_out = _leave_results_out(rendered, room) if head else 0
     kept: list[str] = []
-    for each in reversed(history):
-        text = "\n".join(_rendered(each))
+    for each in reversed(rendered):
+        text = "\n".join(block.text for block in each)
         if len(text) + 1 > room:
             if not kept and room > 0:
                 kept.append(_cut(text, room - 1))
@@ -86,7 +116,40 @@ def build_context(
     parts = [head] if head else []
     if left_out and room > 0:
         parts.append(_left_out(left_out))
-    return Context(text="\n".join([*parts, *reversed(kept)]).strip("\n"), turns=len(kept), turns_left_out=left_out)
+    return Context(
+        text="\n".join([*parts, *reversed(kept)]).strip("\n"),
+        turns=len(kept),
+        turns_left_out=left_out,
+        results_left_out=results_left_out,
+    )
+
+
+def rendered_blocks(history: Sequence[TurnWithEvents]) -> list[list[str]]:
+    """What each turn is in a context that nothing is cut from: a text for its prompt, and for each of its events."""
+    return [[block.text for block in _rendered(each)] for each in history]
+
+
+def _head(summary: str, most: int) -> str:
+    text = _escaped(summary.strip())
+    if len(text) > most:
+        note = "\n(The rest of this summary is left out here.)"
+        text = text[: max(most - len(note), 0)] + note
+    return f"{SUMMARY_HEADER}\n{text}\n\n[Conversation continues]\n"
+
+
+def _leave_results_out(rendered: list[list[_Block]], room: int) -> int:
+    """Replace the oldest results of tools until all fits, or none is left; returns how many."""
+    excess = sum(len(block.text) + 1 for each in rendered for block in each) - room
+    left_out = 0
+    for each in rendered:
+        for n, block in enumerate(each):
+            if excess <= 0:
+                return left_out
+            if block.is_result and len(block.text) > len(_RESULT_LEFT_OUT):
+                excess -= len(block.text) - len(_RESULT_LEFT_OUT)
+                each[n] = _Block(_RESULT_LEFT_OUT)
+                left_out += 1
+    return left_out
 
 
 def chars_at_least(event: model.Event) -> int:
@@ -159,14 +222,15 @@ def _cut(text: str, room: int) -> str:
     return note + text[-max(room - len(note), 0) :] if room > len(note) else ""
 
 
-def _rendered(given: TurnWithEvents) -> Iterator[str]:
-    yield f"## User\n{_escaped(given.turn.prompt)}\n"
+def _rendered(given: TurnWithEvents) -> Iterator[_Block]:
+    if not given.is_rest:
+        yield _Block(f"## User\n{_escaped(given.turn.prompt)}\n")
     for event in given.events:
         text = _event(event)
         if text:
-            yield f"{_escaped(text)}\n"
+            yield _Block(f"{_escaped(text)}\n", isinstance(event, model.ToolResult))
     if given.turn.outcome in (model.Outcome.CANCELLED, model.Outcome.CRASHED):
-        yield f"(This turn was {given.turn.outcome} before it was done.)\n"
+        yield _Block(f"(This turn was {given.turn.outcome} before it was done.)\n")
 
 
 def _event(event: model.Event) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from backstory.store import (
     branches,
     claims,
+    compactions,
     copies,
     costs,
     events,
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.conversation.context import TurnWithEvents
+    from backstory.conversation.context import History, TurnWithEvents
     from backstory.conversation.tree import Point, Span
     from backstory.derive.pricing import Cost
     from backstory.model import Turn
+    from backstory.store.compactions import Compaction
     from backstory.store.readonly import Answer
     from backstory.store.search import Filter, SearchResult
     from backstory.store.sidecars import Sidecar
@@ -141,6 +143,21 @@ class Reading(Database):
         None: to where the session goes on, which is its newest turn or what was checked out.
         """
         return self._read(lambda db: events.context_turns(db, id_of(session), budget_chars, to))
+
+    def context_history(self, session: Session | int, budget_chars: int, to: Point | None = None) -> History:
+        """What a context of that size is built of: the summary in force, if any, and the turns behind what it covers.
+
+        >>> build_context(store.context_history(session, 400_000), budget_chars=400_000)  # doctest: +SKIP
+        """
+        return self._read(lambda db: compactions.history(db, id_of(session), budget_chars, to))
+
+    def compactions(self, session: Session | int) -> list[Compaction]:
+        """Every summary of a session that was not taken out of force, by the last record that each covers."""
+        return self._read(lambda db: compactions.of_session(db, id_of(session)))
+
+    def compaction_in_force(self, session: Session | int, to: Point | None = None) -> Compaction | None:
+        """The summary that stands for the beginning of the way to a record; None: to where the session goes on."""
+        return self._read(lambda db: compactions.in_force(db, id_of(session), to))
 
     def told_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[TurnWithEvents]:
         """The earlier name of ``context_turns``. It warns, and goes away with version 1."""
