@@ -129,6 +129,11 @@ def rendered_blocks(history: Sequence[TurnWithEvents]) -> list[list[str]]:
     return [[block.text for block in _rendered(each)] for each in history]
 
 
+def build_summarized(summary: str | None, text: str) -> str:
+    """Rendered history behind a summary of what came before it, whole."""
+    return f"{_head(summary, len(summary) + 1)}\n{text}" if summary else text
+
+
 def _head(summary: str, most: int) -> str:
     text = _escaped(summary.strip())
     if len(text) > most:

@@ -77,7 +77,7 @@ class Request(Struct, frozen=True, kw_only=True):
     model: str | None = None
     permissions: Permissions = Permissions.AGENT
     executable: str | None = None
-    context_chars: int = 400_000
+    context_chars: int = 500_000
     after: Point | None = None
     """The record that the prompt follows; None: where the session continues."""
     silence_s: float = 3_600.0

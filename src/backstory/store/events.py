@@ -127,6 +127,12 @@ def context_turns(
     return given[::-1]
 
 
+def chars_at_most(db: apsw.Connection, session_id: int, around_each: int) -> int:
+    """A bound on the characters of a session's events with so many around each; nothing is unpacked."""
+    query = "select coalesce(sum(char_len + ?), 0) from events where session_id = ?"
+    return int(db.execute(query, (around_each, session_id)).get)
+
+
 class _Backwards:
     """A session's events, read backwards some at a time; a turn that lies elsewhere is gone to."""
 

@@ -151,6 +151,10 @@ class Reading(Database):
         """
         return self._read(lambda db: compactions.history(db, id_of(session), budget_chars, to))
 
+    def chars_at_most(self, session: Session | int, around_each: int) -> int:
+        """A bound on a session's characters in a context: what its events say, and so many around each."""
+        return self._read(lambda db: events.chars_at_most(db, id_of(session), around_each))
+
     def compactions(self, session: Session | int) -> list[Compaction]:
         """Every summary of a session that was not taken out of force, by the last record that each covers."""
         return self._read(lambda db: compactions.of_session(db, id_of(session)))

@@ -20,6 +20,7 @@ from backstory.store.costs import of_turn, price_table
 from backstory.store.queue import Kind, Options, Queue
 from backstory.store.waiting import WaitStopped
 from backstory.workspace import stopping
+from backstory.workspace.auto_compaction import begin_if_due, make_room
 from backstory.workspace.requests import request_for
 from backstory.workspace.run_events import Ended, Notice, Queued, Shown, Started, Steered, Waiting
 
@@ -432,6 +433,7 @@ class SessionRuns:
         turn = ScheduledTurn(store=self._store, session=self._session, request=request)
         for before in self._scheduler.before_turn:
             before(turn)
+        yield from make_room(self._workspace, self._store, self._session, request)
         finished = yield from self._followed(lease, request)
         turn = ScheduledTurn(store=self._store, session=self._session, request=request, finished=finished)
         for after in self._scheduler.after_turn:
@@ -443,6 +445,7 @@ class SessionRuns:
             yield Notice(
                 f"The run is kept, but not stored yet: {finished.waits} The next command of backstory stores it."
             )
+        yield from begin_if_due(self._workspace, self._store, self._session, request, finished)
         return Outcome(finished.turn.outcome or Outcome.CRASHED)
 
     def _followed(self, lease: SessionLease, request: Request) -> Generator[RunEvent, None, Finished]:

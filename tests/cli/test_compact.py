@@ -1,0 +1,195 @@
+"""``backstory compact`` and compaction around runs: summaries by a scripted agent, as real processes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backstory.conversation.context import SUMMARY_HEADER
+from backstory.runs import compactor
+from tests.support.bench import Bench
+from tests.support.running import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUMMARY = "The parser was rewritten, because it lost escapes. " * 10
+GOOD: list[dict[str, Any]] = [{"say": SUMMARY}, {"result": True}]
+LONG: list[dict[str, Any]] = [{"say": "word " * 300}, {"result": True}]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+@pytest.fixture
+def long(bench: Bench) -> Bench:
+    """A session of five exchanges, each of about 1,500 characters, that nothing was summarised of."""
+    bench.backstory("config", "set", "compaction.chars", "0")
+    for n in range(1, 6):
+        assert bench.run(f"prompt {n}", *LONG).returncode == 0
+    bench.backstory("config", "set", "compaction.chars", "4000")
+    return bench
+
+
+def context(bench: Bench) -> str:
+    return bench.backstory("context").stdout
+
+
+def is_over(bench: Bench) -> bool:
+    return not compactor.under_way(bench.home)
+
+
+def test_a_summary_takes_the_place_of_the_beginning(long: Bench) -> None:
+    done = long.backstory("compact", script=GOOD)
+    assert done.returncode == 0, done.stderr
+    text = context(long)
+    assert text.startswith(f"{SUMMARY_HEADER}\n{SUMMARY.strip()}")
+    assert "prompt 4" not in text
+    assert "prompt 5" in text
+
+
+def test_the_agent_is_given_the_history_as_data_and_no_tools(long: Bench) -> None:
+    told = long.received.with_suffix(".told")
+    told.unlink()
+    long.backstory("compact", script=GOOD)
+    asked = [json.loads(line) for line in told.read_text().splitlines()]
+    assert "prompt 1" in asked[0]
+    assert any("prompt 4" in each for each in asked)
+    assert not any("prompt 5" in each for each in asked)
+    assert all(each.startswith("<backstory-session-context>") for each in asked)
+    words = json.loads(long.received.with_suffix(".argv").read_text())
+    assert words[words.index("--tools") + 1] == ""
+    assert "--no-session-persistence" in words
+
+
+def test_below_the_limit_nothing_is_summarised_unless_asked_for(long: Bench) -> None:
+    long.backstory("config", "set", "compaction.chars", "100000")
+    shown = long.backstory("compact", script=GOOD)
+    assert "characters since the last summary" in shown.stderr
+    assert SUMMARY_HEADER not in context(long)
+    assert long.backstory("compact", "--now", script=GOOD).returncode == 0
+    assert SUMMARY_HEADER in context(long)
+
+
+def test_a_dry_run_changes_nothing(long: Bench) -> None:
+    plan = json.loads(long.backstory("compact", "--dry-run", "--json", script=GOOD).stdout)
+    assert plan["is_due"]
+    assert (plan["summarized"], plan["kept"]) == (4, 1)
+    assert SUMMARY_HEADER not in context(long)
+
+
+def test_undone_the_context_is_as_before(long: Bench) -> None:
+    before = context(long)
+    long.backstory("compact", script=GOOD)
+    assert context(long) != before
+    assert long.backstory("compact", "--undo").returncode == 0
+    assert context(long) == before
+
+
+def test_the_summary_in_force_is_shown(long: Bench) -> None:
+    long.backstory("compact", script=GOOD)
+    assert long.backstory("compact", "--show").stdout.strip() == SUMMARY.strip()
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ([{"say": "API Error: 500 " + "x" * 500}, {"result": True}], "it is an error of the agent"),
+        ([{"say": ""}, {"result": True}], "characters"),
+        ([{"say": "x" * 20_000}, {"result": True}], "characters"),
+        ([{"say": SUMMARY}, {"result": False}], "No summary"),
+        ([{"say": SUMMARY}, {"exit": 3}], "No summary"),
+    ],
+)
+def test_what_is_no_summary_is_asked_for_twice_and_not_stored(
+    long: Bench, script: list[dict[str, Any]], why: str
+) -> None:
+    refused = long.backstory("compact", script=script)
+    assert refused.returncode == 69
+    assert why in refused.stderr
+    assert SUMMARY_HEADER not in context(long)
+    assert len(long.received.with_suffix(".told").read_text().splitlines()) == 5 + 2
+
+
+def test_a_run_that_passes_the_limit_has_a_summary_made_without_another_command(long: Bench) -> None:
+    ran = long.run("prompt 6", *GOOD)
+    assert ran.returncode == 0
+    assert "is being summarised in the background" in ran.stderr
+    until(lambda: SUMMARY_HEADER in context(long))
+
+
+def test_a_run_below_the_limit_begins_nothing(long: Bench) -> None:
+    long.backstory("config", "set", "compaction.chars", "100000")
+    assert "summarised" not in long.run("prompt 6", *GOOD).stderr
+    assert not compactor.under_way(long.home)
+
+
+def test_a_summary_leaves_no_session_and_no_prompt_behind(long: Bench) -> None:
+    long.backstory("compact", script=GOOD)
+    assert len(json.loads(long.backstory("list", "--json").stdout)) == 1
+    assert long.backstory("search", "the older part of a coding session").returncode == 1
+
+
+def test_a_failed_summary_is_reported_by_the_next_run(long: Bench) -> None:
+    long.backstory("compact", script=[{"say": ""}, {"result": True}])
+    assert "Last time: No summary of S1 was stored" in long.run("prompt 6", *GOOD).stderr
+    until(lambda: is_over(long))
+
+
+def test_a_session_whose_context_would_be_cut_is_summarised_before_the_run(long: Bench) -> None:
+    long.backstory("config", "set", "run.context_chars", "5000")
+    ran = long.run("prompt 6", *GOOD)
+    assert ran.returncode == 0
+    assert "is summarised first" in ran.stderr
+    assert SUMMARY_HEADER in long.sent()
+    assert "earlier turn" not in long.sent()
+
+
+def test_without_a_summary_the_run_receives_what_fits(long: Bench) -> None:
+    long.backstory("config", "set", "run.context_chars", "5000")
+    ran = long.run("prompt 6", {"say": "short"}, {"result": True})
+    assert ran.returncode == 0
+    assert "The run receives what fits" in ran.stderr
+    assert "earlier turn" in long.sent()
+
+
+def test_prompts_run_while_a_summary_is_made(long: Bench, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    making = long.start("compact", script=[{"wait_for": str(gate)}, *GOOD])
+    until(lambda: compactor.under_way(long.home))
+    assert long.run("prompt 6", {"say": "short"}, {"result": True}).returncode == 0
+    refused = long.backstory("compact", "--now", script=GOOD)
+    assert refused.returncode == 75
+    gate.touch()
+    making.communicate(timeout=60)
+    assert making.returncode == 0
+    assert SUMMARY_HEADER in context(long)
+    assert "prompt 6" in context(long)
+
+
+def test_a_killed_summary_leaves_nothing_and_can_be_made_again(long: Bench, tmp_path: Path) -> None:
+    making = long.start("compact", script=[{"wait_for": str(tmp_path / "never")}])
+    until(lambda: compactor.under_way(long.home))
+    making.kill()
+    making.communicate()
+    assert not compactor.under_way(long.home)
+    assert long.backstory("compact", script=GOOD).returncode == 0
+    assert SUMMARY_HEADER in context(long)
+
+
+def test_a_session_of_one_exchange_cannot_be_summarised(bench: Bench) -> None:
+    assert bench.backstory("run", "-a", "claude", "-", script=GOOD, given="x" * 500_000).returncode == 0
+    refused = bench.backstory("compact", "--now", script=GOOD)
+    assert refused.returncode == 64
+    assert "only one exchange" in refused.stderr
+
+
+def test_a_clone_does_not_choose_who_summarises(long: Bench) -> None:
+    (long.project / ".backstory" / "config.toml").write_text('[compaction]\nchars = 1\nagent = "codex"\n')
+    shown = long.backstory("compact", "--dry-run", "--json")
+    assert json.loads(shown.stdout)["limit"] == 4000
+    assert "only your own config may set it" in shown.stderr
