@@ -193,3 +193,29 @@ def test_a_clone_does_not_choose_who_summarises(long: Bench) -> None:
     shown = long.backstory("compact", "--dry-run", "--json")
     assert json.loads(shown.stdout)["limit"] == 4000
     assert "only your own config may set it" in shown.stderr
+
+
+def test_ps_shows_a_summary_being_made_and_cancel_stops_it(long: Bench, tmp_path: Path) -> None:
+    making = long.start("compact", "--background", script=[{"wait_for": str(tmp_path / "never")}])
+    until(lambda: compactor.under_way(long.home))
+    listed = json.loads(long.backstory("ps", "--json").stdout)
+    assert [(each["number"], each["state"], each["pid"]) for each in listed] == [("S1", "summarising", making.pid)]
+    stopped = long.backstory("cancel", "S1")
+    assert "no longer being made" in stopped.stderr
+    making.communicate(timeout=60)
+    assert not compactor.under_way(long.home)
+    assert SUMMARY_HEADER not in context(long)
+
+
+def test_cancel_stops_the_run_rather_than_the_summary(long: Bench, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    making = long.start("compact", script=[{"wait_for": str(gate)}, *GOOD])
+    until(lambda: compactor.under_way(long.home))
+    running = long.start("run", "prompt 6", script=[{"wait_for": str(tmp_path / "never")}])
+    until(lambda: any(each["state"] == "running" for each in json.loads(long.backstory("ps", "--json").stdout)))
+    long.backstory("cancel", "S1")
+    running.communicate(timeout=60)
+    assert compactor.under_way(long.home)
+    gate.touch()
+    making.communicate(timeout=60)
+    assert SUMMARY_HEADER in context(long)
