@@ -321,6 +321,10 @@ class Tokens(Struct, kw_only=True):
         return Tokens(**sums, largest_input=max(self.largest_input or 0, other.largest_input or 0) or None)
 
 
+STOPPED_TO_COMPACT = "compaction"
+"""``Turn.stop_reason`` of a turn that was stopped for a summary; the turn behind it continues its work."""
+
+
 class Outcome(StrEnum):
     """How a turn ended."""
 

@@ -32,7 +32,7 @@ def test_a_session_that_grows_too_long_is_summarised_by_itself(machine: Machine,
         {WAITED}
         $B run -a {agent} "Prompt 4" >/dev/null || exit 1
     """
-    rules = [
+    rules: list[dict[str, Any]] = [
         {"when": "older part of a coding session", "without_tools": True, "turns": [{"text": SUMMARY, "usage": USAGE}]},
         {"when": "Prompt 4", "turns": [{"text": "Short.", "usage": USAGE}]},
     ]

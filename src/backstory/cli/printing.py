@@ -16,6 +16,7 @@ from backstory.derive.notices import why
 from backstory.workspace.run_events import (
     Compacted,
     Compacting,
+    Continued,
     Ended,
     Notice,
     Queued,
@@ -136,6 +137,8 @@ class _TextPrinter:
                 output.talk(compacting_line(event))
             case Compacted():
                 output.talk(compacted_line(event))
+            case Continued():
+                output.talk("The agent continues its work.")
 
     def _start(self, started: Started) -> None:
         room = max(output.width() - 2, 20)

@@ -24,6 +24,13 @@ FOREIGN_TAG = "azureal-session-context"
 """Another program's tag of the same meaning, found in the logs of agents that it ran."""
 FOREIGN_GO_ON = "azureal-internal-auto-continue"
 """The tag of what that program sends an agent by itself, behind a context, to have it go on with its work."""
+AUTO_CONTINUE = "backstory-auto-continue"
+CONTINUE_PROMPT = f"""\
+<{AUTO_CONTINUE}>
+Your work on the last request was interrupted to shorten the context above. It has the request and your work so far. \
+Continue that work from where it stands. This is no new request: the objectives and instructions are unchanged.
+</{AUTO_CONTINUE}>"""
+"""What an agent is sent to continue a turn that was stopped for a summary. No person typed it or is shown it."""
 
 SUMMARY_HEADER = "[Previous conversation summary]"
 RESULT_CHARS_MAX = 600
@@ -207,9 +214,10 @@ def told_as(prompt: str) -> tuple[str, model.UserMessage | model.Hook]:
     >>> told_as("Go on")[0], told_as("<azureal-internal-auto-continue>Go on</azureal-internal-auto-continue>")[0]
     ('Go on', '')
     """
-    rest = prompt.strip().removeprefix(f"<{FOREIGN_GO_ON}>")
-    if rest != prompt.strip() and rest.find(end := f"</{FOREIGN_GO_ON}>") == len(rest) - len(end) > 0:
-        return "", model.Hook(name=FOREIGN_GO_ON, output=prompt.strip())
+    for tag in (FOREIGN_GO_ON, AUTO_CONTINUE):
+        rest = prompt.strip().removeprefix(f"<{tag}>")
+        if rest != prompt.strip() and rest.find(end := f"</{tag}>") == len(rest) - len(end) > 0:
+            return "", model.Hook(name=tag, output=prompt.strip())
     return prompt, model.UserMessage(content=prompt)
 
 
@@ -227,14 +235,21 @@ def _cut(text: str, room: int) -> str:
     return note + text[-max(room - len(note), 0) :] if room > len(note) else ""
 
 
+def event_chars(event: model.Event) -> int:
+    """How many characters of a context an event takes, nothing cut."""
+    text = _event(event)
+    return len(_escaped(text)) + 2 if text else 0
+
+
 def _rendered(given: TurnWithEvents) -> Iterator[_Block]:
-    if not given.is_rest:
+    if not given.is_rest and given.turn.prompt:
         yield _Block(f"## User\n{_escaped(given.turn.prompt)}\n")
     for event in given.events:
         text = _event(event)
         if text:
             yield _Block(f"{_escaped(text)}\n", isinstance(event, model.ToolResult))
-    if given.turn.outcome in (model.Outcome.CANCELLED, model.Outcome.CRASHED):
+    is_cut_short = given.turn.outcome in (model.Outcome.CANCELLED, model.Outcome.CRASHED)
+    if is_cut_short and given.turn.stop_reason != model.STOPPED_TO_COMPACT:
         yield _Block(f"(This turn was {given.turn.outcome} before it was done.)\n")
 
 

@@ -63,7 +63,7 @@ class Compactor:
     def plan(self) -> CompactionPlan:
         """What a summary made now would cover."""
         history = self._store.context_history(self._session, NO_LIMIT)
-        exchanges = _exchanges(history.turns)
+        exchanges = exchanges_of(history.turns)
         limit = self._limit(history.turns)
         return CompactionPlan(
             chars=sum(each.chars for each in exchanges),
@@ -162,7 +162,7 @@ class Compactor:
         return self._store.undo_compaction(self._session)
 
 
-def _exchanges(turns: Sequence[TurnWithEvents]) -> list[Exchange]:
+def exchanges_of(turns: Sequence[TurnWithEvents]) -> list[Exchange]:
     """The exchanges of these turns: what no person asked for belongs to the exchange before it."""
     found: list[Exchange] = []
     for turn, blocks in zip(turns, rendered_blocks(turns), strict=True):

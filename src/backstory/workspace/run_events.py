@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Compacted",
     "Compacting",
+    "Continued",
     "Ended",
     "Notice",
     "Queued",
@@ -137,7 +138,17 @@ class Compacted(Struct, frozen=True, kw_only=True):
     cost_usd: float | None
 
 
-RunEvent: TypeAlias = "Queued | Started | Shown | Steered | Ended | Waiting | Notice | Compacting | Compacted"
+class Continued(Struct, frozen=True, kw_only=True):
+    """A turn that was stopped for a summary continues, as another turn of the same session."""
+
+    session: Session
+    stopped: Turn
+    """The turn that was stopped."""
+
+
+RunEvent: TypeAlias = (
+    "Queued | Started | Shown | Steered | Ended | Waiting | Notice | Compacting | Compacted | Continued"
+)
 
 
 def as_json(event: RunEvent) -> list[dict[str, Any]]:
@@ -159,6 +170,8 @@ def as_json(event: RunEvent) -> list[dict[str, Any]]:
             return [{**names, "agent": event.agent, "step": event.step, "steps": event.steps}]
         case Compacted():
             return [{"kind": "Compacted", "session": event.session.shown_number, **compacted_fields(event)}]
+        case Continued():
+            return [{"kind": "Continued", "session": event.session.shown_number or "", "turn": event.stopped.uid}]
     return []
 
 

@@ -6,12 +6,14 @@ import time
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from backstory import agents, model
+from backstory.conversation.context import CONTINUE_PROMPT
 from backstory.derive.pricing import Prices, PriceTable
 from backstory.errors import BackstoryError, ConfigBroken, NotQueuedNow, QueueBusy, SessionBusy, SessionElsewhere
-from backstory.model import Outcome, UserMessage
+from backstory.model import STOPPED_TO_COMPACT, Outcome, UserMessage
 from backstory.runs.lease import host
 from backstory.runs.queued import enqueue, new_prompts, queued_prompts
 from backstory.runs.runner import LOCK_S, ORPHANED
@@ -21,8 +23,9 @@ from backstory.store.queue import Kind, Options, Queue
 from backstory.store.waiting import WaitStopped
 from backstory.workspace import stopping
 from backstory.workspace.auto_compaction import begin_if_due, make_room
+from backstory.workspace.mid_turn import MidTurn
 from backstory.workspace.requests import request_for
-from backstory.workspace.run_events import Ended, Notice, Queued, Shown, Started, Steered, Waiting
+from backstory.workspace.run_events import Continued, Ended, Notice, Queued, Shown, Started, Steered, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -434,7 +437,13 @@ class SessionRuns:
         for before in self._scheduler.before_turn:
             before(turn)
         yield from make_room(self._workspace, self._store, self._session, request)
-        finished = yield from self._followed(lease, request)
+        finished = yield from self._followed(lease, request, is_watched=True)
+        if finished.turn.stop_reason == STOPPED_TO_COMPACT and not (finished.waits or finished.moved):
+            stopped = finished
+            request, finished = yield from self._continued(lease, request, stopped)
+            if finished is stopped and self._count_queued():
+                # A prompt that a person queued goes before continuing: it is what is to be done now.
+                return Outcome.COMPLETED
         turn = ScheduledTurn(store=self._store, session=self._session, request=request, finished=finished)
         for after in self._scheduler.after_turn:
             after(turn)
@@ -448,8 +457,35 @@ class SessionRuns:
         yield from begin_if_due(self._workspace, self._store, self._session, request, finished)
         return Outcome(finished.turn.outcome or Outcome.CRASHED)
 
-    def _followed(self, lease: SessionLease, request: Request) -> Generator[RunEvent, None, Finished]:
-        """A run as it comes, also where nobody follows it to its end: then it is left to its agent."""
+    def _continued(
+        self, lease: SessionLease, request: Request, stopped: Finished
+    ) -> Generator[RunEvent, None, tuple[Request, Finished]]:
+        """Summarise what came before a turn that was stopped for it, and have its agent continue.
+
+        The turn stays stopped where a person interrupts the summary, or has queued a prompt meanwhile.
+        """
+        from backstory.workspace.compacting import Compactor
+
+        try:
+            yield from Compactor(self._workspace, self._store, self._session).compact()
+        except KeyboardInterrupt:
+            return request, stopped
+        except BackstoryError as refused:
+            yield Notice(str(refused))
+        if self._count_queued():
+            return request, stopped
+        yield Continued(session=self._session, stopped=stopped.turn)
+        again = msgspec.structs.replace(request, prompt=CONTINUE_PROMPT, turn_uid=None, after=None)
+        return again, (yield from self._followed(lease, again, is_watched=False))
+
+    def _followed(
+        self, lease: SessionLease, request: Request, *, is_watched: bool
+    ) -> Generator[RunEvent, None, Finished]:
+        """A run as it comes, also where nobody follows it to its end: then it is left to its agent.
+
+        ``is_watched``: it may be stopped for a summary. What continues such a turn is not stopped again.
+        """
+        watch = MidTurn(self._workspace, self._store, self._session, request) if is_watched else None
         with closing(self._runner.run_held(lease, self._store, self._session, request)) as run:
             while True:
                 try:
@@ -458,6 +494,11 @@ class SessionRuns:
                     finished: Finished = over.value
                     return finished
                 yield Steered(message=came) if isinstance(came, UserMessage) else came
+                if watch is not None and isinstance(came, Shown) and came.events:
+                    watch.look(came.events)
+                    if watch.why_not:
+                        yield Notice(watch.why_not)
+                        watch = None
 
     def _ended(self, finished: Finished, request: Request, *, is_asked: bool) -> Ended:
         turn = finished.turn
