@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from backstory import errors, ids
-from backstory.store import (
-    append,
-    connection,
-    foreign,
-    migrate,
-    sessions,
-)
-from backstory.store.append import Written
-from backstory.store.batches import RecordBatch
+from backstory.lazy_module import lazy_module
+from backstory.store import connection, foreign, migrate, sessions
 from backstory.store.segments import has_too_many_segments, merge_whole, reset_index
 from backstory.store.sessions import Session
 
@@ -28,6 +21,12 @@ if TYPE_CHECKING:
     from typing import Self
 
     import apsw
+
+    from backstory.store import append
+    from backstory.store.append import Written
+    from backstory.store.batches import RecordBatch
+else:
+    append = lazy_module("backstory.store.append")
 
 
 T = TypeVar("T")
