@@ -5,11 +5,18 @@ A uid is 26 characters of Crockford's base 32: 10 of time (48 bits, ms since 197
 
 from __future__ import annotations
 
-import hashlib
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from backstory import bounds
+from backstory.lazy_module import lazy_module
 from backstory.lazy_regex import lazy_regex
+
+if TYPE_CHECKING:
+    import hashlib
+else:
+    # OpenSSL takes long to begin, and most ids are only read.
+    hashlib = lazy_module("hashlib")
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 UID_LENGTH = 26
