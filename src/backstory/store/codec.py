@@ -123,11 +123,11 @@ def decompressed(file: IO[bytes]) -> Iterator[bytes]:
             try:
                 yield from _frame(file)
             except zstandard.ZstdError as refused:
-                raise ZstdError(CUT_SHORT if CUT_SHORT in str(refused) else DAMAGED) from refused
+                raise zstandard.ZstdError(CUT_SHORT if CUT_SHORT in str(refused) else DAMAGED) from refused
         elif _is_skippable(magic):
             _exactly(file, int.from_bytes(_exactly(file, 4), "little"))
         else:
-            raise ZstdError(NO_FRAME)
+            raise zstandard.ZstdError(NO_FRAME)
 
 
 def _frame(file: IO[bytes]) -> Iterator[bytes]:
@@ -153,7 +153,7 @@ def _is_skippable(magic: bytes) -> bool:
 def _exactly(file: IO[bytes], length: int) -> bytes:
     data = file.read(length)
     if len(data) < length:
-        raise ZstdError(CUT_SHORT)
+        raise zstandard.ZstdError(CUT_SHORT)
     return data
 
 
