@@ -27,6 +27,14 @@ DEAR = {
     "random", "sqlite3", "ssl", "tempfile", "tomllib", "xml",
 }  # fmt: skip
 """Modules of Python itself that take long, and that no command needs which people wait for."""
+WRITING = {
+    f"backstory.store.{name}"
+    for name in (
+        "append", "arrivals", "batches", "copies", "decisions", "orphans", "own_log", "plan", "replicate", "run_facts",
+        "runs", "verify",
+    )
+}  # fmt: skip
+"""Modules of the store that only what writes needs, or what checks all of it."""
 AGENT = """#!/bin/sh
 cat >/dev/null
 echo '{"type":"thread.started","thread_id":"0199a213-81c0-7800-8aa1-bbab2a035a53"}'
@@ -91,6 +99,7 @@ def test_a_command_that_reads_imports_nothing_that_ingests_or_parses_sql(read_on
     modules = imported(read_once, *(word.replace("SESSION", uid) for word in words))
     assert of_others(modules) - DATABASE == set()
     assert ours(modules, "ingest.ingest", "ingest.watch", "store.readonly", "store.sql_functions") == set()
+    assert {each for each in modules if each in WRITING} == set()
 
 
 def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell) -> None:
@@ -99,7 +108,11 @@ def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell) -> Non
     searches = ours(modules, "search.", "store.search", "store.ranking")
     assert (derives, searches, ours(modules, "agents.claude", "agents.contract")) == (set(), set(), set())
     assert ours(modules, "runs.runner", "ingest.", "workspace.scheduler", "workspace.run_events") == set()
-    assert modules & (DEAR | {"subprocess"}) == set()
+    assert modules & (DEAR | {"hashlib", "shutil", "signal", "subprocess", "zstandard"}) == set()
+
+
+def test_a_search_begins_neither_openssl_nor_what_only_a_terminal_needs(read_once: Shell) -> None:
+    assert imported(read_once, "search", "the") & (DEAR | {"_hashlib", "hashlib", "shlex", "shutil"}) == set()
 
 
 def test_a_run_without_calls_imports_only_its_agent_and_what_stores_an_answer(machine: Shell, agent: Path) -> None:

@@ -17,7 +17,7 @@ from tests.support.running import GOOD
 from tests.support.syncs import noted_syncs
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    pass
 
 pytestmark = [
     pytest.mark.slow,

@@ -132,7 +132,7 @@ def noted_syncs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     def synced(file: int) -> None:
         fsync(file)
-        path = Path(os.readlink(f"/proc/self/fd/{file}"))
+        path = Path(f"/proc/self/fd/{file}").readlink()
         syncs.names.append(f"{path.name}/" if path.is_dir() else path.name)
 
     with monkeypatch.context() as patched:

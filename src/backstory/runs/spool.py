@@ -297,7 +297,11 @@ class Spool:
             for each in self.folder.iterdir():
                 if each.name != RUN:
                     each.unlink()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        try:
+            (self.folder / RUN).unlink(missing_ok=True)
+            self.folder.rmdir()
+        except OSError:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def list_spools(spools: Path) -> list[Spool]:
