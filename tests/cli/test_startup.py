@@ -99,7 +99,10 @@ def test_a_command_that_reads_imports_nothing_that_ingests_or_parses_sql(read_on
     modules = imported(read_once, *(word.replace("SESSION", uid) for word in words))
     assert of_others(modules) - DATABASE == set()
     assert ours(modules, "ingest.ingest", "ingest.watch", "store.readonly", "store.sql_functions") == set()
-    assert {each for each in modules if each in WRITING} == set()
+    assert ours(modules, "runs.runner", "runs.stream") == set()
+    # Which turns were rewound is decided where they are derived again.
+    rederives = {"backstory.store.batches", "backstory.store.arrivals"} if words[0] == "show" else set()
+    assert modules & (WRITING - rederives) == set()
 
 
 def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell) -> None:
