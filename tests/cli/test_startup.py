@@ -111,7 +111,7 @@ def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell) -> Non
     searches = ours(modules, "search.", "store.search", "store.ranking")
     assert (derives, searches, ours(modules, "agents.claude", "agents.contract")) == (set(), set(), set())
     assert ours(modules, "runs.runner", "ingest.", "workspace.scheduler", "workspace.run_events") == set()
-    assert modules & (DEAR | {"hashlib", "shutil", "signal", "subprocess", "zstandard"}) == set()
+    assert modules & (DEAR | {"hashlib", "shutil", "subprocess", "zstandard"}) == set()
 
 
 def test_a_search_begins_neither_openssl_nor_what_only_a_terminal_needs(read_once: Shell) -> None:
