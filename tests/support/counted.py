@@ -1,9 +1,9 @@
 """Runs ``backstory`` and counts its work: ``python -m tests.support.counted FILE [WORDS...]``, counts to FILE as JSON.
 
 Counted is what the same command on the same files always does, however busy the machine is: statements and steps of
-SQLite, transactions that change something, syncs and bytes of SQLite's files, syncs of Python, files and folders below
-HOME that are opened, listed or asked for their status by Python. Work in a second process is not seen, nor the status
-of a file that came with the list of its folder. ``synced`` names the files that were synced, in their order.
+SQLite, transactions that change something, syncs and bytes of SQLite's files, syncs of Python, files below HOME
+that Python opens or asks for their status. Work in a second process is not seen, nor the status of a file that came
+with the list of its folder. ``synced`` names the files that were synced, in their order.
 """
 
 from __future__ import annotations
@@ -92,9 +92,8 @@ def count_files(home: str) -> None:
     """Everything below ``home`` that Python asks the system for."""
 
     def heard(event: str, args: tuple[Any, ...]) -> None:
-        kind = {"open": "files_opened", "os.scandir": "folders_listed", "os.listdir": "folders_listed"}.get(event)
-        if kind and is_below(args[0]):
-            work[kind] += 1
+        if event == "open" and is_below(args[0]):
+            work["files_opened"] += 1
 
     def is_below(path: object) -> bool:
         return isinstance(path, str | bytes | os.PathLike) and os.fsdecode(path).startswith(home)
