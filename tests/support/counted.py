@@ -26,9 +26,16 @@ STATEMENT = 1
 DONE = 2
 """SQLITE_TRACE_PROFILE."""
 
+JOURNALS = apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_SUPER_JOURNAL
+
 work = Counter[str]()
 synced: list[str] = []
 """The files that were synced, in their order."""
+
+
+def _synced(name: str) -> None:
+    work["syncs"] += 1
+    synced.append(name)
 
 
 class CountedFile(apsw.VFSFile):
@@ -37,14 +44,18 @@ class CountedFile(apsw.VFSFile):
     def __init__(self, base: str, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
         super().__init__(base, name, flags)
         self._name = str(name.filename() if isinstance(name, apsw.URIFilename) else name)
+        # SQLite syncs the folder of a new journal with the journal's first sync.
+        self._is_new = bool(flags[0] & apsw.SQLITE_OPEN_CREATE and flags[0] & JOURNALS)
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
         work["bytes_written"] += len(data)
         super().xWrite(data, offset)
 
     def xSync(self, flags: int) -> None:  # noqa: N802
-        work["syncs"] += 1
-        synced.append(self._name)
+        _synced(self._name)
+        if self._is_new:
+            _synced(f"the folder of {self._name}")
+            self._is_new = False
         super().xSync(flags)
 
 
@@ -59,11 +70,10 @@ class CountedVFS(apsw.VFS):
         return CountedFile(self._base, name, flags)
 
     def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802
-        if syncdir:
-            # The folder is synced with it.
-            work["syncs"] += 1
-            synced.append(f"the folder of {filename}")
         super().xDelete(filename, syncdir)
+        if syncdir:
+            # Its folder is synced with it, unless there was no such file: that raises.
+            _synced(f"the folder of {filename}")
 
 
 def count_statements(db: apsw.Connection) -> None:
@@ -114,10 +124,9 @@ def count_syncs() -> None:
     real = os.fsync
 
     def counting(fd: Any) -> None:
-        work["syncs"] += 1
         number = fd if isinstance(fd, int) else fd.fileno()
         link = Path(f"/proc/self/fd/{number}")
-        synced.append(str(link.readlink()) if link.is_symlink() else "a file of Python's")
+        _synced(str(link.readlink()) if link.is_symlink() else "a file of Python's")
         real(fd)
 
     os.fsync = counting
