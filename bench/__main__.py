@@ -152,7 +152,7 @@ def machine_of(started: float) -> dict[str, object]:
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     return {
-        "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)), 
+        "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
         "took_s": round(time.time() - started),
         "revision": revision.stdout.strip(), "python": platform.python_version(), "processors": os.cpu_count(),
         "system": platform.platform(),
