@@ -58,4 +58,4 @@ bench: $(READY)
 		$(if $(JSON),--json '$(JSON)') $(if $(QUICK),--quick)
 
 clean:
-	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf $(VENV) .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
