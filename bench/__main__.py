@@ -146,7 +146,7 @@ def measured(plan: Plan) -> Iterator[Figure]:
             yield figure
 
 
-def machine_of(started: float) -> dict[str, object]:
+def machine_of(started: float, load: float) -> dict[str, object]:
     """What figures are to be read with."""
     revision = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -156,6 +156,7 @@ def machine_of(started: float) -> dict[str, object]:
         "took_s": round(time.time() - started),
         "revision": revision.stdout.strip(), "python": platform.python_version(), "processors": os.cpu_count(),
         "system": platform.platform(),
+        "load": load,
     }  # fmt: skip
 
 
@@ -172,7 +173,7 @@ def parsed() -> argparse.Namespace:
 
 def main() -> None:
     """Measure, print, write."""
-    given, started = parsed(), time.time()
+    given, started, load = parsed(), time.time(), os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="backstory-bench-") as name:
         work = Path(name)
         plan = Plan(
@@ -183,7 +184,7 @@ def main() -> None:
         )  # fmt: skip
         every = list(measured(plan))
     counts = [verdict(each) for each in every]
-    told = machine_of(started)
+    told = machine_of(started, load) | {"quick": given.quick}
     words = ", ".join(f"{counts.count(each)} {each}" for each in ("met", "not met", "not judged", "not measured"))
     print(
         f"\n{words}; {told['took_s']} s, {told['processors']} processors, Python {told['python']}, {told['revision']}"

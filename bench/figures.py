@@ -67,14 +67,23 @@ def bound(figure: Figure) -> str:
     return f"≥ {figure.least:g} {figure.unit}".strip() if figure.least is not None else ""
 
 
+def value(figure: Figure) -> str:
+    """It with its unit."""
+    return "–" if figure.value is None else f"{_short(figure.value)} {figure.unit}".strip()
+
+
+def beside(figure: Figure) -> str:
+    """What else is to be known of it."""
+    words = [figure.why_not, figure.note, f"median of {figure.runs}" if figure.runs > 1 else ""]
+    if figure.loads is not None:
+        words.append("load " + (" ".join(f"{each:.2f}" for each in figure.loads) or "not known"))
+    return "; ".join(each for each in words if each)
+
+
 def row(figure: Figure) -> str:
     """A line of the table."""
-    value = "–" if figure.value is None else f"{_short(figure.value)} {figure.unit}".strip()
-    beside = [figure.why_not, figure.note, f"median of {figure.runs}" if figure.runs > 1 else ""]
-    if figure.loads is not None:
-        beside.append("load " + (" ".join(f"{each:.2f}" for each in figure.loads) or "not known"))
-    words = "; ".join(each for each in beside if each)
-    return f"  {figure.name:56} {value:>10} {bound(figure):>10} {verdict(figure):12} {words}".rstrip()
+    line = f"  {figure.name:56} {value(figure):>10} {bound(figure):>10} {verdict(figure):12} {beside(figure)}"
+    return line.rstrip()
 
 
 def _short(value: float) -> str:

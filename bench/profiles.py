@@ -15,33 +15,40 @@ from bench.measuring import Command, answer, spend
 
 LINES = 12
 HOOK = """
-import atexit, os, sys
+import atexit, os, threading, time
 out = f"{os.environ['BENCH_PROFILE']}/{os.getpid()}"
+def keep(data):
+    with open(out + ".new", "wb") as file:
+        file.write(data)
+    os.replace(out + ".new", out)
+def again(look, every_s):
+    while True:
+        time.sleep(every_s)
+        look()
 if os.environ["BENCH_PROFILED"] == "cpu":
-    import cProfile
-    profile = cProfile.Profile()
-    atexit.register(lambda: (profile.disable(), profile.dump_stats(out)))
+    import cProfile, marshal
+    profile = cProfile.Profile(time.thread_time)
+    def look():
+        profile.snapshot_stats()
+        keep(marshal.dumps(profile.stats))
+    threading.Thread(target=again, args=(look, 0.3), daemon=True).start()
+    atexit.register(lambda: (profile.disable(), look()))
     profile.enable()
 else:
-    import threading, time, tracemalloc
-    largest, places = 0, []
+    import tracemalloc
+    largest = 0
     def look():
-        global largest, places
-        while True:
-            now = tracemalloc.get_traced_memory()[0]
-            if now > 1.1 * largest:
-                largest, places = now, tracemalloc.take_snapshot().statistics("lineno")[:20]
-            time.sleep(0.05)
-    def write():
-        with open(out, "w") as file:
-            for each in places:
-                frame = each.traceback[0]
-                file.write(f"{each.size}\\t{frame.filename}:{frame.lineno}\\n")
+        global largest
+        now = tracemalloc.get_traced_memory()[0]
+        if now > 1.1 * largest:
+            largest = now
+            places = tracemalloc.take_snapshot().statistics("lineno")[:20]
+            frames = ((each.size, each.traceback[0]) for each in places)
+            keep("".join(f"{size}\\t{frame.filename}:{frame.lineno}\\n" for size, frame in frames).encode())
     tracemalloc.start()
-    threading.Thread(target=look, daemon=True).start()
-    atexit.register(write)
+    threading.Thread(target=again, args=(look, 0.05), daemon=True).start()
 """
-"""Begins in every Python process of a command, as its ``sitecustomize``."""
+"""Begins in every Python process of a command, as its ``sitecustomize``; a killed one has written what it knew."""
 TABLES = """
 import sys, apsw
 db = apsw.Connection(sys.argv[1], flags=apsw.SQLITE_OPEN_READONLY)
@@ -87,7 +94,7 @@ def _hooked(command: Command, what: str, folder: Path) -> list[Path]:
     path = ":".join(filter(None, [str(hooks), command.env.get("PYTHONPATH", "")]))
     more = {"PYTHONPATH": path, "BENCH_PROFILE": str(out), "BENCH_PROFILED": what}
     spend(replace(command, env={**command.env, **more}))
-    return sorted(out.iterdir())
+    return sorted(each for each in out.iterdir() if each.suffix != ".new")
 
 
 def imports(command: Command) -> list[str]:
