@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bench import homes, profiles, startup
 from bench.figures import Figure, not_measured
-from bench.measuring import Command, Turns, answer, empty, environment, in_turn, offline, peak_mb, spend
+from bench.measuring import Command, Failed, Turns, answer, empty, environment, in_turn, offline, peak_mb, spend
 from bench.plan import Machine, Plan
 
 if TYPE_CHECKING:
@@ -39,14 +39,20 @@ def real(plan: Plan, machine: Machine) -> Iterator[Figure]:
     """Real logs, beside agentsview, which keeps no bytes of them."""
     commands = {"ours": _offline(ingest(machine))}
     theirs, peer = machine.home / ".agentsview", plan.peers["agentsview"]
+    why_not = peer.why_not
     if peer.program:
         env = environment(machine.home, machine.folder, AGENTSVIEW_NO_DAEMON="1")
-        commands["theirs"] = _offline(Command([str(peer.program), "sync"], env, machine.home, empty(theirs)))
+        command = _offline(Command([str(peer.program), "sync"], env, machine.home, empty(theirs)))
+        try:
+            spend(command)
+            commands["theirs"] = command
+        except Failed as failed:
+            why_not = " ".join(str(failed).split())[:200]
     turns = in_turn(commands, plan.runs, plan.quiet)
     logs = kept_bytes(machine)
     yield _cpu("processor time", turns, logs)
-    yield from _beside(plan, machine, turns, str(peer), peer.why_not)
-    if peer.program:
+    yield from _beside(plan, machine, turns, str(peer), why_not)
+    if "theirs" in commands:
         size = (theirs / "sessions.db").stat().st_size / logs
         yield Figure("agentsview's store ÷ logs, without their bytes", size)
         shutil.rmtree(theirs)
@@ -136,8 +142,9 @@ def again(plan: Plan, machine: Machine, *, runs: int, bounded: bool = False) -> 
     yield plan.profiled(figure, lambda: profiles.memory(command))
 
 
-def generated(plan: Plan, machine: Machine, runs: int) -> Iterator[Figure]:
-    """Generated logs, beside an earlier revision."""
+def generated(plan: Plan, machine: Machine, size: float, runs: int) -> Iterator[Figure]:
+    """So many bytes of generated logs, beside an earlier revision."""
+    homes.generated(machine.home, size)
     commands = {"ours": ingest(machine)}
     if plan.before.source:
         commands["earlier"] = _earlier(plan, machine)

@@ -66,7 +66,8 @@ def figures(times: int, idle_s: float) -> Iterator[Figure]:
         (root / "project").mkdir()
         for name, row in (("lock a session, 99th percentile", False), ("the same with its owner's row", True)):
             median, p99 = hold_ms(root, times, row=row)
-            yield Figure(name, p99, "ms", most=LOCK_MS_MAX, note=f"median {median:.2f} ms")
+            load = (os.getloadavg()[0],)
+            yield Figure(name, p99, "ms", most=LOCK_MS_MAX, loads=load, note=f"median {median:.2f} ms, on the clock")
         name = "a processor's share, a session held while nothing happens"
         yield Figure(name, heartbeat_percent(root, idle_s), "%", most=HEARTBEAT_PERCENT_MAX)
 

@@ -32,6 +32,8 @@ LIST_MB = 60
 WORDS = ("rate limit", "checkpoint", "worktree", "error", "pytest", "the", "migration")
 PEERS = {"agentsview": ["session", "search"], "puenteo": ["search"], "agsearch": ["-n"]}
 """How each searches, as a process that ends."""
+FOUND_OR_NOT = (0, 1)
+"""The exit codes of a search: some say so if nothing was found."""
 
 
 def bare(machine: Machine) -> Command:
@@ -83,7 +85,7 @@ def beside_peers(plan: Plan, machine: Machine, runs: int) -> Iterator[Figure]:
                 yield Figure(f"{plan.peers[name]}: first index of the same logs", first, "s", note="processor time")
         words = WORDS[:3] if plan.quick else WORDS
         commands = {
-            f"{name} {word}": Command([*each, word], env, machine.home)
+            f"{name} {word}": Command([*each, word], env, machine.home, codes=FOUND_OR_NOT)
             for word in words
             for name, each in programs.items()
         }
@@ -112,7 +114,7 @@ def _indexed(programs: Mapping[str, list[str]], env: Mapping[str, str], home: Pa
         first = {"agentsview": [words[0], "sync"], "puenteo": [words[0], "index"]}.get(name, [*words, WORDS[0]])
         try:
             spent = in_turn({"first": Command(first, env, home)}, 1).median("first")
-            in_turn({"search": Command([*words, WORDS[0]], env, home)}, 1)
+            in_turn({"search": Command([*words, WORDS[0]], env, home, codes=FOUND_OR_NOT)}, 1)
             told[name] = (spent, "")
         except Failed as failed:
             told[name] = (0, " ".join(str(failed).split())[:150])
