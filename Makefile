@@ -55,7 +55,7 @@ BEFORE ?= 43a8c7e
 PEERS  ?= .peers
 bench: $(READY)
 	$(BIN)/python -m bench $(LOGS) --before '$(BEFORE)' --peers '$(PEERS)' $(if $(RUNS),--runs $(RUNS)) \
-		$(if $(JSON),--json '$(JSON)') $(if $(QUICK),--quick)
+		$(if $(JSON),--json '$(JSON)') $(if $(QUICK),--quick) $(if $(PROFILE),--profile)
 
 clean:
 	rm -rf $(VENV) .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

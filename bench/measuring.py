@@ -60,8 +60,9 @@ class Command:
 
 
 def backstory(*words: str) -> list[str]:
-    """A command of ours as a process."""
-    return [sys.executable, "-m", "backstory", *words]
+    """A command of ours as a process: as people start it, where it is installed beside Python."""
+    installed = Path(sys.executable).with_name("backstory")
+    return [sys.executable, *([str(installed)] if installed.exists() else ["-m", "backstory"]), *words]
 
 
 def environment(home: Path, store: Path, **more: str) -> dict[str, str]:

@@ -1,8 +1,7 @@
 """What a run costs beside the bare agent: ``python -m bench.run [--runs N] [--quick]``.
 
-The agent is a script that streams 200 events and ends. "overhead" is a whole `backstory run` less the agent alone;
-"shown after" is how long after the agent wrote a line that line was printed; the context is of a session of
-10,000 events; "kept per run" shows how the store grows while every run is told all runs before it.
+The agent is a script that streams 200 events and ends; "over the bare agent" is a whole ``backstory run`` less the
+agent alone. Syncs are those of SQLite and of Python, of folders, too. A line is shown so long after the agent wrote it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
 from backstory.store import open_store
 from bench import profiles
 from bench.figures import Figure, arguments, profiled, report
-from bench.measuring import ROOT, Command, backstory
+from bench.measuring import ROOT, Command, backstory, environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,10 +62,10 @@ class Place:
 
     def environ(self) -> dict[str, str]:
         path = f"{self.root / 'bin'}:{os.environ['PATH']}"
-        return {**os.environ, "PATH": path, "BACKSTORY_HOME": str(self.root / "home")}
+        return environment(self.root, self.root / "home", PATH=path)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "backstory", "run", "-a", "claude", *words]
+        command = backstory("run", "-a", "claude", *words)
         return subprocess.run(
             command, cwd=self.project, env=self.environ(), capture_output=True, text=True, check=True,
             stdin=subprocess.DEVNULL,
@@ -110,7 +109,7 @@ def syncs(place: Place) -> list[str]:
 def shown_after_ms(place: Place) -> tuple[float, float]:
     """From a line's writing to its printing: median and 95th percentile."""
     place.agent(200, 0.01)
-    command = [sys.executable, "-m", "backstory", "run", "-a", "claude", "-n", "--json", "go"]
+    command = backstory("run", "-a", "claude", "-n", "--json", "go")
     late = []
     with subprocess.Popen(
         command, cwd=place.project, env=place.environ(), stdout=subprocess.PIPE, text=True
@@ -126,7 +125,7 @@ def shown_after_ms(place: Place) -> tuple[float, float]:
 def busy_percent(place: Place) -> float:
     """How much of one processor backstory needs while an agent streams 200 events a second."""
     place.agent(1_400, 0.005)
-    command = [sys.executable, "-m", "backstory", "run", "-a", "claude", "-n", "go"]
+    command = backstory("run", "-a", "claude", "-n", "go")
     with subprocess.Popen(
         command, cwd=place.project, env=place.environ(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:

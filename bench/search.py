@@ -19,7 +19,6 @@ import re
 import resource
 import statistics
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -195,7 +194,7 @@ def processes(store: Path) -> dict[str, float]:
     """Median and worst of the best times in ms of CPU that ``backstory search`` takes as a process."""
     times = []
     for query in PROCESS_QUERIES:
-        command = [sys.executable, "-m", "backstory", "search", "--store", str(store), query]
+        command = backstory("search", "--store", str(store), query)
         rounds = []
         for _ in range(PROCESS_ROUNDS):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)

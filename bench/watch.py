@@ -11,7 +11,6 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from backstory.store import open_store
 from bench.figures import Figure, arguments, report
+from bench.measuring import backstory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ def measure(home: Path, files: int, lines: int, idle_s: float) -> dict[str, floa
     environ = {**os.environ, "HOME": str(home), "BACKSTORY_HOME": str(home / "backstory")}
     environ.pop("CLAUDE_CONFIG_DIR", None)
     began = time.perf_counter()
-    command = [sys.executable, "-m", "backstory", "ingest", "--watch", "--json"]
+    command = backstory("ingest", "--watch", "--json")
     process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         assert process.stdout is not None
