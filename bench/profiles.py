@@ -61,7 +61,7 @@ def cpu(command: Command) -> list[str]:
     """The functions in which most processor time is spent."""
     with tempfile.TemporaryDirectory() as folder:
         files = _hooked(command, "cpu", Path(folder))
-        return [f"{len(files)} processes", *top(pstats.Stats(*map(str, files)))]
+        return [f"{len(files)} process{'es' if len(files) > 1 else ''}", *top(pstats.Stats(*map(str, files)))]
 
 
 def top(told: Any) -> list[str]:
