@@ -54,7 +54,7 @@ LOGS   ?= $(firstword $(wildcard ../shared/corpus/logs.tar.xz) demo/home)
 BEFORE ?= 43a8c7e
 PEERS  ?= .peers
 bench: $(READY)
-	$(BIN)/python -m bench $(LOGS) --before '$(BEFORE)' --peers '$(PEERS)' $(if $(RUNS),--runs $(RUNS)) \
+	$(BIN)/python -m bench '$(LOGS)' --before '$(BEFORE)' --peers '$(PEERS)' $(if $(RUNS),--runs $(RUNS)) \
 		$(if $(JSON),--json '$(JSON)') $(if $(QUICK),--quick) $(if $(PROFILE),--profile)
 
 clean:
