@@ -20,7 +20,6 @@ them, ``near_sessions`` that hold it in another way only, and ``at_least``: whet
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -179,6 +178,8 @@ def _print_how_to_read(result: SearchResult) -> None:
     """How to see more of a hit, on a terminal, with the same words marked."""
     if not sys.stdout.isatty():
         return
+    import shlex  # only where a person reads along
+
     best = result.findings.excerpts[0]
     label, marked = result.labels[best.session.uid], f"--find {shlex.quote(result.query.text)}"
     output.talk(output.one_liner(f"Read one: backstory show {label} @{best.stored.seq} {marked}"))

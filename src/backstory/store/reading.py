@@ -6,18 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backstory.store import (
-    branches,
-    claims,
-    compactions,
-    copies,
-    costs,
-    events,
-    run_facts,
-    runs,
-    sessions,
-    turns,
-)
+from backstory.lazy_module import lazy_module
+from backstory.store import branches, events, sessions, turns
 from backstory.store.database import Database, id_of
 from backstory.store.events import OutlinedEvent, StoredEvent
 from backstory.store.sessions import Cursor, Session
@@ -31,11 +21,19 @@ if TYPE_CHECKING:
     from backstory.conversation.tree import Point, Span
     from backstory.derive.pricing import Cost
     from backstory.model import Turn
+    from backstory.store import claims, compactions, copies, costs, run_facts, runs
     from backstory.store.compactions import Compaction
     from backstory.store.readonly import Answer
     from backstory.store.search import Filter, SearchResult
     from backstory.store.sidecars import Sidecar
     from backstory.store.sql_functions import FullForm
+else:
+    claims = lazy_module("backstory.store.claims")
+    compactions = lazy_module("backstory.store.compactions")
+    copies = lazy_module("backstory.store.copies")
+    costs = lazy_module("backstory.store.costs")
+    run_facts = lazy_module("backstory.store.run_facts")
+    runs = lazy_module("backstory.store.runs")
 
 ROWS_MAX = 10_000
 """So many rows of an answer to SQL are given, unless it is said otherwise."""
