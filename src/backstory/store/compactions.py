@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     import apsw
 
+BRIEF_READ = 3
+"""So many times what a context has room for is read, because turns that have no room whole are in it in brief."""
 _ROWS = (
     "select id, after_seq, summary, created, agent from compactions where session_id = ? and undone = 0 "
     "order by after_seq, id"
@@ -98,7 +100,8 @@ def history(db: apsw.Connection, session_id: int, budget_chars: int, to: Point |
     to = to or branches.leaf(db, session_id)
     summary = in_force(db, session_id, to)
     after = summary.after_seq if summary is not None else 0
-    given = events.context_turns(db, session_id, budget_chars, to, after)
+    # Of turns in brief there is room for more than of whole ones.
+    given = events.context_turns(db, session_id, budget_chars * BRIEF_READ, to, after)
     is_all = bool(given) and (given[0].is_rest or given[0].turn.parent_uid is None)
     return History(
         turns=given,
