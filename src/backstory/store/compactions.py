@@ -13,7 +13,9 @@ from msgspec import Struct
 from backstory.conversation.compaction import problem_with
 from backstory.conversation.context import History
 from backstory.conversation.tree import Point, Span
-from backstory.store import branches, events, turns
+from backstory.model import Compacted
+from backstory.store import branches, event_rows, events, turns
+from backstory.store.events import StoredEvent
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
@@ -56,17 +58,16 @@ class NewCompaction(Struct, frozen=True, kw_only=True):
 
 def of_session(db: apsw.Connection, session_id: int) -> list[Compaction]:
     """Every summary of a session that was not taken out of force, those of its logs included, by what they cover."""
-    stored = fetch(db, tuple[int, int, str, str, str | None], _ROWS, (session_id,))
     logged = fetch(db, tuple[int, str], _IN_LOGS, (session_id,))
-    found = [
-        *(Compaction(after_seq=seq, summary=text) for seq, text in logged),
-        *(
-            Compaction(id=row_id, after_seq=seq, summary=text, created=created, agent=agent)
-            for row_id, seq, text, created, agent in stored
-            if text.strip()
-        ),
-    ]
+    found = [*(Compaction(after_seq=seq, summary=text) for seq, text in logged), *_stored(db, session_id)]
     return sorted(found, key=lambda each: each.after_seq)
+
+
+def _stored(db: apsw.Connection, session_id: int) -> Iterator[Compaction]:
+    rows = fetch(db, tuple[int, int, str, str, str | None], _ROWS, (session_id,))
+    for row_id, after_seq, text, created, agent in rows:
+        if text.strip():
+            yield Compaction(id=row_id, after_seq=after_seq, summary=text, created=created, agent=agent)
 
 
 def in_force(db: apsw.Connection, session_id: int, to: Point | None) -> Compaction | None:
@@ -137,6 +138,7 @@ def add(db: apsw.Connection, session_id: int, new: NewCompaction) -> bool:
         "insert into compactions(session_id, after_seq, summary, agent) values (?, ?, ?, ?)",
         (session_id, new.after_seq, new.summary, new.agent),
     )
+    index(db, session_id)
     return True
 
 
@@ -153,11 +155,46 @@ def undo(db: apsw.Connection, session_id: int) -> Compaction | None:
     found = next(_on_path(db, session_id, to, stored), None) if stored else None
     if found is not None:
         db.execute("update compactions set undone = 1 where id = ?", (found.id,))
+        index(db, session_id)
     return found
+
+
+def index(db: apsw.Connection, session_id: int) -> None:
+    """Have the search index hold a session's stored summaries, without those that were taken out of force.
+
+    Another program's row, which nobody has put into the index, is put there, too.
+    """
+    event_rows.delete_summaries(db, "session_id = ?", (session_id,))
+    stored = [each for each in _stored(db, session_id) if each.id is not None]
+    event_rows.index_summaries(db, session_id, [(each.id or 0, each.after_seq, each.summary) for each in stored])
+
+
+def as_event(db: apsw.Connection, row_id: int) -> StoredEvent | None:
+    """A stored summary as the event that a search finds; None for one that is gone or was taken out of force.
+
+    Its id is below those of events, and it stands at the last record that it covers.
+    """
+    found = fetch(
+        db,
+        tuple[int, int, str, int | None, int | None],
+        "select c.session_id, c.after_seq, c.summary, cast(unixepoch(c.created, 'subsec') * 1000 as integer), "
+        "(select t.id from turns t where t.session_id = c.session_id and c.after_seq between t.first_seq and "
+        "t.last_seq and t.removed is null) from compactions c where c.id = ? and c.undone = 0",
+        (row_id,),
+    )
+    return next((_event(row_id, *each[1:]) for each in found), None)
+
+
+def _event(row_id: int, after_seq: int, summary: str, at: int | None, turn_id: int | None) -> StoredEvent:
+    return StoredEvent(
+        id=-row_id, seq=after_seq, part=0, turn_id=turn_id, at=at, kind=Compacted.kind, char_len=len(summary),
+        log_id=None, position=None, length=None, event=Compacted(summary=summary),
+    )  # fmt: skip
 
 
 def copy(db: apsw.Connection, source: str, old: int, new: int) -> None:
     """Have the summaries of a session as the store attached as ``source`` has them."""
+    event_rows.delete_summaries(db, "session_id = ?", (new,))
     db.execute("delete from compactions where session_id = ?", (new,))
     db.execute(
         "insert into compactions(session_id, after_seq, summary, created, agent, undone) "
@@ -165,3 +202,4 @@ def copy(db: apsw.Connection, source: str, old: int, new: int) -> None:
         "order by id",
         (new, old),
     )
+    index(db, new)

@@ -105,6 +105,7 @@ create table if not exists lent_titles(
 );
 create index if not exists idx_lent_titles_summary on lent_titles(summary_id);
 
+-- A summary of compactions is a row, too: below those of events, with rowid = -compactions.id and source_type 'summary'.
 create virtual table if not exists search_index using fts5(
   content,                               -- the searchable text of one event; rowid = events.id
   session_id unindexed,                  -- sessions.id

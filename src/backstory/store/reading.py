@@ -261,7 +261,9 @@ class Reading(Database):
         return self._read(lambda db: run_facts.sidecar_of(db, turn_uid))
 
     def event(self, event_id: int) -> StoredEvent | None:
-        """The event with this id."""
+        """The event with this id; below 0, the summary that a search found under it."""
+        if event_id < 0:
+            return self._read(lambda db: compactions.as_event(db, -event_id))
         return self._read(lambda db: events.get(db, event_id))
 
     def search(

@@ -90,7 +90,7 @@ def copy_session(db: apsw.Connection, source: str, uid: str) -> None:
 def _replace(db: apsw.Connection, source: str, uid: str, known: Any) -> int:
     """Put a session as another store has it in the place of ours; returns its id."""
     if known:
-        event_rows.delete_events(db, "session_id = ?", (known[0],))
+        event_rows.delete_of_session(db, known[0])
         db.execute("delete from sessions where id = ?", (known[0],))
     old = _id_of(db, source, uid)
     owned = "owner, number, native_id, parent_identity, relation"

@@ -441,7 +441,7 @@ def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
     going = doomed(db, session_id)
     claims.forget_logs(db, session_id, at)
     for each, uid in going:
-        event_rows.delete_events(db, "session_id = ?", (each,))
+        event_rows.delete_of_session(db, each)
         db.execute("insert or replace into forgotten(uid, at) values (?, ?)", (uid, at))
         db.execute(
             "update log_places set reason = ? where log_id in (select id from logs where session_id = ?)",
