@@ -197,7 +197,7 @@ NAME = lazy_regex(
 _BEFORE = lazy_regex(r"[\w.-]*\Z", re.ASCII)
 _NO_SECRETS = lazy_regex(
     r"(?:next|page|paging|cursor|continuation|sync|resume|csrf|xsrf|max|min|eos|bos|pad|stop|start|special|unk|mask|sep|"
-    r"cls|access_key|public|lookup)[_.-]?(?:page)?[_.-]?\Z", re.IGNORECASE,
+    r"cls|public|lookup|challenge)[_.-]?(?:page)?[_.-]?\Z", re.IGNORECASE,
 )  # fmt: skip
 """What a name begins with that says the opposite, such as ``next_page_token``."""
 _EQUALS = lazy_regex(r"""(?P<key>\\*["'`])?[ \t]*(?::=|=>|={1,3}|:|%3[AaDd])[ \t]*(?P<open>\\*["'`]|%2[27])?""")
@@ -207,7 +207,7 @@ _BARE = lazy_regex(r"""[^\s"'`,;&<>()|\\\[\]{}]+""")
 _PLACEHOLDER = lazy_regex(
     r"""(?:[xX*.\-_0#…•]+|<.*>|\$.*|%.*%|\{.*|\[.*\]|@.*|.*\.\.\..*|your[-_ ].*|my[-_ ].*|.*(?:example|placeholder|dummy|"""
     r"""redacted|changeme|change[-_]me).*|(?:none|null|true|false|undefined|required|optional|string|password|passwd|"""
-    r"""secret|token|username|postgres|default|process|environ|getenv)\W*)""",
+    r"""secret|token|username|pass|default|process|environ|getenv)\W*)""",
     re.IGNORECASE | re.DOTALL,
 )
 _NUMBERS = lazy_regex(r"[\d.,:TZ+-]+")
@@ -239,6 +239,8 @@ def is_secret(kind: str, value: str, *, quoted: bool) -> bool:
         return False
     has_digit, has_letter = any(map(str.isdigit, value)), any(map(str.isalpha, value))
     if kind == "password":
+        if _PLACE.match(value) and value.count("/") + value.count("\\") > 1:
+            return False
         if quoted:
             return has_digit or len(value) >= 8
         is_odd = has_digit or _SIGNS.search(value) is not None
@@ -319,7 +321,8 @@ def logins_in(text: str, lowered: str) -> Iterator[Finding]:
         yield from _at_signs(text, lowered, sign, shape, "connection-password")
     for sign, shape in (("authorization", _HEADER), ("bearer", _BEARER)):
         for found in _at_signs(text, lowered, sign, shape, "authorization"):
-            if any(map(str.isdigit, found.secret)) or _bits(found.secret) >= 4:
+            is_random = any(map(str.isdigit, found.secret)) or _bits(found.secret) >= 4
+            if is_random and not _CODE.fullmatch(found.secret):
                 yield found
     for sign in ("-u", "--user"):
         for found in _at_signs(text, lowered, sign, _CURL, "password"):

@@ -54,7 +54,7 @@ class Redactor:
         found = _apart([*findings_in(text), *self._known_in(text)])
         if not found:
             return text
-        pieces, at = [], 0
+        pieces, at = list[str](), 0
         for each in found:
             pieces += text[at : each.start], self._mask(text, each)
             at = each.end
