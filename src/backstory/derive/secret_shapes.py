@@ -205,9 +205,10 @@ _SPACE = lazy_regex(r"""(?:\\*["'],[ \t\r\n]*|[ \t]+)(?P<open>\\*["'])?""")
 """Between an option and its value, in a shell or in a list of words."""
 _BARE = lazy_regex(r"""[^\s"'`,;&<>()|\\\[\]{}]+""")
 _PLACEHOLDER = lazy_regex(
-    r"""(?:[xX*.\-_0#…•]+|<.*>|\$.*|%.*%|\{.*|\[.*\]|@.*|.*\.\.\..*|your[-_ ].*|my[-_ ].*|.*(?:example|placeholder|dummy|"""
-    r"""redacted|changeme|change[-_]me).*|(?:none|null|true|false|undefined|required|optional|string|password|passwd|"""
-    r"""secret|token|username|pass|default|process|environ|getenv)\W*)""",
+    r"""(?:[xX*.\-_0#…•]+|<.*>|\$[A-Za-z_]\w*|\$[{(].*|%.*%|\{.*|\[.*\]|.*\.\.\..*|your[-_ ].*|"""
+    r"""(?:.*[-_.])?(?:example|placeholder|dummy|redacted|changeme|change[-_]me)(?:[-_.].*)?|"""
+    r"""(?:none|null|true|false|undefined|required|optional|string|password|passwd|secret|token|username|pass|"""
+    r"""default|process|environ|getenv)\W*)""",
     re.IGNORECASE | re.DOTALL,
 )
 _NUMBERS = lazy_regex(r"[\d.,:TZ+-]+")
@@ -347,7 +348,8 @@ _KEY_END = lazy_regex(r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY-----")
 _KEY_BODY = lazy_regex(r"""(?:[\sA-Za-z0-9+/=:,.|→│-]|\\[nrt])*""")
 _KEY_LINE = lazy_regex(r"[A-Za-z0-9+/=]{16,}")
 _KEY_LINES = lazy_regex(
-    r"""(?:(?:\r|\n|\\r|\\n|[ \t"',;|│+→]|\d{1,6}[→:\t|])*[A-Za-z0-9+/=]{16,})+(?:(?:\r?\n|\\n)[A-Za-z0-9+/=]{1,15}(?=\s|\\n|"|$))?"""
+    r"""(?:(?:\r|\n|\\r|\\n|[ \t"',;|│+→]|\d{1,6}[→:\t|])*[A-Za-z0-9+/=]{16,})+"""
+    r"""(?:(?:\r?\n|\\n)[A-Za-z0-9+/=]{1,15}(?=\s|\\n|"|$))?"""
 )
 
 
@@ -383,7 +385,7 @@ def lines_of_key(secret: str) -> list[str]:
 
 _HOMES = ("/home/", "/users/", "\\users\\", "%2fhome%2f", "%2fusers%2f")
 _ROOT = lazy_regex(r"(?:(?:^|[^\w.~-])(?:/mnt/[a-z]|/[a-z]|/var|/export|/private|/System/Volumes/Data)?|"
-                   r"(?:^|[^A-Za-z])[A-Za-z]:|[A-Za-z]:\\{1,3}|\\[nrt]|%[0-9A-Fa-f]{2}|\\)\Z")  # fmt: skip
+                   r"(?:^|[^A-Za-z])[A-Za-z]:|[A-Za-z]:\\{1,3}|\\[nrt]|%[0-9A-Fa-f]{2}|\\|\.\.)\Z")  # fmt: skip
 """What stands before the folder of all people's folders."""
 _PERSON = lazy_regex(r"""[\\]{0,3}([A-Za-z0-9_](?:[\w.@+-]{0,62}[A-Za-z0-9_])?)(?![\w@+])""")
 _BUCKET = lazy_regex(r"projects/-(?:home|Users)-([A-Za-z0-9_.]{1,64})")

@@ -7,13 +7,15 @@ as ``[github-token-1]``. What is masked already stays as it is, and JSON stays J
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+import binascii
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from backstory.derive.secret_shapes import Finding, findings_in, is_secret, kind_of_name, lines_of_key
 from backstory.lazy_regex import lazy_regex
+from backstory.model import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,10 +26,9 @@ KNOWN_CHARS_MIN = 6
 """A shorter secret is masked only where its name tells it."""
 BEGUN_CHARS_MIN = 12
 """So many letters of a known secret are masked where the rest is cut off, as in a title."""
+_BASE64 = lazy_regex(r"[A-Za-z0-9+/]{14,}={0,2}")
 _OPTION = lazy_regex(r"--?[A-Za-z][\w.-]*")
 _UNSAFE = lazy_regex(r"[^A-Za-z0-9_.~-]")
-
-S = TypeVar("S", bound=Struct)
 
 
 class Redactor:
@@ -64,15 +65,20 @@ class Redactor:
         """A value with its secrets masked in every text and key: what JSON has, or a Struct."""
         return self._value(value, 0)
 
-    def line(self, line: bytes) -> bytes:
-        """A line of a log: as it was, byte for byte, where it has no secret; what is JSON stays JSON."""
+    def json(self, text: str) -> str:
+        """A text that may be JSON, and stays it: as it was, letter by letter, where it has no secret."""
+        if text.lstrip()[:1] not in ("{", "["):
+            return self.text(text)
         try:
-            decoded = msgspec.json.decode(line)
+            decoded = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError):
-            text = line.decode("utf-8", "surrogateescape")
-            return self.text(text).encode("utf-8", "surrogateescape")
+            return self.text(text)
         masked = self.value(decoded)
-        return line if masked == decoded else msgspec.json.encode(masked)
+        return text if masked == decoded else encoded(masked).decode()
+
+    def bytes(self, data: bytes) -> bytes:
+        """The bytes of a file, or of a line of a log, likewise."""
+        return self.json(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def _value(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
@@ -89,6 +95,8 @@ class Redactor:
         return type(value)(self._items(value, depth))
 
     def _dict(self, value: dict[Any, Any], depth: int) -> dict[Any, Any]:
+        if len(value) == 1 and (masked_bytes := self._base64(value)) is not None:
+            return masked_bytes
         # {"name": "DB_PASSWORD", "value": "…"}, as settings of containers have it.
         about = next((value[key] for key in ("name", "key", "Name", "Key") if isinstance(value.get(key), str)), "")
         masked: dict[Any, Any] = {}
@@ -97,6 +105,17 @@ class Redactor:
             shown = self.text(key) if isinstance(key, str) else key
             masked[shown] = self._named(named, each, depth) if isinstance(named, str) else self._value(each, depth + 1)
         return masked
+
+    def _base64(self, value: dict[Any, Any]) -> dict[Any, Any] | None:
+        """A value that stands for bytes, which hold a secret; None of all others."""
+        ((key, each),) = value.items()
+        if not isinstance(each, str) or len(each) % 4 or not _BASE64.fullmatch(each):
+            return None
+        text = binascii.a2b_base64(each).decode("utf-8", "surrogateescape")
+        masked = self.text(text)
+        if masked == text:
+            return None
+        return {key: binascii.b2a_base64(masked.encode("utf-8", "surrogateescape"), newline=False).decode()}
 
     def _items(self, items: Iterable[Any], depth: int) -> Iterator[Any]:
         """The items of a list; in a command line a word may name the next one."""
@@ -111,7 +130,7 @@ class Redactor:
         if kind is None or isinstance(value, bool):
             return self._value(value, depth + 1)
         text = str(value)
-        if isinstance(value, int) and kind != "password" or not is_secret(kind, text, quoted=True):
+        if (isinstance(value, int) and kind != "password") or not is_secret(kind, text, quoted=True):
             return self._value(value, depth + 1)
         found = _apart([*findings_in(text), Finding(kind, 0, len(text), text)])
         return self._mask(text, found[0])
@@ -147,8 +166,8 @@ class Redactor:
         """Mask this wherever it stands, also as JSON or a URL writes it."""
         if len(secret) < KNOWN_CHARS_MIN or (secret.isalpha() and len(secret) < BEGUN_CHARS_MIN):
             return
-        encoded = _UNSAFE.sub(lambda sign: "".join(f"%{byte:02X}" for byte in _bytes(sign.group())), secret)
-        for each in (secret, _bare_json(secret), encoded):
+        in_url = _UNSAFE.sub(lambda sign: "".join(f"%{byte:02X}" for byte in _bytes(sign.group())), secret)
+        for each in (secret, _bare_json(secret), in_url):
             self._known.setdefault(each, found)
 
     def _known_in(self, text: str) -> Iterator[Finding]:

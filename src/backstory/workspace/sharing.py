@@ -1,4 +1,4 @@
-"""A session as it is shared with other people: without removed branches, and with secrets masked where that is asked."""
+"""A session as it is shared with other people: without removed branches, and without secrets where that is asked."""
 
 from __future__ import annotations
 
