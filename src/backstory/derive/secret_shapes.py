@@ -77,7 +77,10 @@ TOKENS = (
 
 _BREAK = lazy_regex(r"[ \t]*[│┃|]?[ \t]*\\?(?:\r?\n|(?:\\r)?\\n)[ \t]*[│┃|>+]?[ \t]*")
 """Where a terminal, a mail or a person cut a line; in JSON inside JSON the line's end is two letters."""
-_ESCAPED = lazy_regex(r"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4})\Z")
+_ESCAPED = lazy_regex(
+    r"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|(?:\x1b|\\u001[bB]|\\x1[bB]|\\033|\\e)\[[0-9;]{0,12}m)\Z"
+)
+"""What stands right before a word although it ends in a letter: an escape, a colour."""
 _PLACEHOLDER_LETTERS = frozenset("xX*.-_0…")
 
 
@@ -150,8 +153,8 @@ def _token_at(text: str, start: int, at: int, beginning: str, token: Token) -> F
 
 
 def _begins_a_word(text: str, start: int) -> bool:
-    before = text[max(start - 6, 0) : start]
-    return not before[-1:].isalnum() or not before.isascii() or _ESCAPED.search(before) is not None
+    before = text[max(start - 20, 0) : start]
+    return not before[-1:].isalnum() or not before[-1:].isascii() or _ESCAPED.search(before) is not None
 
 
 def _body(text: str, start: int, at: int, token: Token) -> tuple[str, int]:
@@ -204,6 +207,9 @@ _EQUALS = lazy_regex(r"""(?P<key>\\*["'`])?[ \t]*(?::=|=>|={1,3}|:|%3[AaDd])[ \t
 _SPACE = lazy_regex(r"""(?:\\*["'],[ \t\r\n]*|[ \t]+)(?P<open>\\*["'])?""")
 """Between an option and its value, in a shell or in a list of words."""
 _BARE = lazy_regex(r"""[^\s"'`,;&<>()|\\\[\]{}]+""")
+_BARE_IN_LOGIN = lazy_regex(r"""[^\s"'`,;&<>()|\\\[\]{}@]+""")
+_IN_LOGIN = lazy_regex(r"""://[^\s"'@/]*\Z""")
+"""Before the name of a user in a URL."""
 _PLACEHOLDER = lazy_regex(
     r"""(?:[xX*.\-_0#…•]+|<.*>|\$[A-Za-z_]\w*|\$[{(].*|%.*%|\{.*|\[.*\]|.*\.\.\..*|your[-_ ].*|"""
     r"""(?:.*[-_.])?(?:example|placeholder|dummy|redacted|changeme|change[-_]me)(?:[-_.].*)?|"""
@@ -280,8 +286,9 @@ def _value_behind(text: str, start: int, at: int, stem: str) -> Finding | None:
         equals = _SPACE.match(text, at)
     if equals is None:
         return None
-    opened, start = equals["open"], equals.end()
-    end = _closing(text, start, opened) if opened else _bare_end(text, start)
+    opened, in_login = equals["open"], _IN_LOGIN.search(text[max(start - 200, 0) : start]) is not None
+    start = equals.end()
+    end = _closing(text, start, opened) if opened else _bare_end(text, start, in_login=in_login)
     kind = "password" if stem in _PASSWORDS else "secret"
     if end is None or not is_secret(kind, text[start:end], quoted=opened is not None):
         return None
@@ -296,8 +303,8 @@ def _closing(text: str, start: int, opened: str) -> int | None:
     return end if end > start and "\n" not in text[start:end] else None
 
 
-def _bare_end(text: str, start: int) -> int | None:
-    found = _BARE.match(text, start, start + NAMED_CHARS_MAX)
+def _bare_end(text: str, start: int, *, in_login: bool) -> int | None:
+    found = (_BARE_IN_LOGIN if in_login else _BARE).match(text, start, start + NAMED_CHARS_MAX)
     if found is None or text[found.end() : found.end() + 1] in ("(", "[", "{"):
         return None
     return found.end()
@@ -308,8 +315,12 @@ def _bare_end(text: str, start: int) -> int | None:
 _LOGIN = lazy_regex(r"""://[^\s/:@"'<>\\]{0,100}:([^\s/@"'<>\\]{3,200})@[\w\[]""")
 _ENCODED_LOGIN = lazy_regex(r"""%3A%2F%2F[^\s/:@"'<>%\\]{0,100}%3A([^\s/:@"'<>\\]{3,200}?)%40[\w\[]""", re.IGNORECASE)
 _HEADER = lazy_regex(
-    r"""authorization\\*["']?[ \t]*[:=,][ \t]*\\*["']?[ \t]*(?:(?:bearer|basic|token|apikey|negotiate)[ \t]+)?"""
+    r"""authorization\\*["']?[ \t]*[:=,][ \t]*\\*["']?[ \t]*(?:(?:bearer|token|apikey|negotiate)[ \t]+)?"""
     r"""([A-Za-z0-9][A-Za-z0-9+/=._~-]{7,})""",
+    re.IGNORECASE,
+)
+_BASIC = lazy_regex(
+    r"""authorization\\*["']?[ \t]*[:=,][ \t]*\\*["']?[ \t]*basic[ \t]+((?:[A-Za-z0-9+/]{4}){2,}[A-Za-z0-9+/=]{0,4})""",
     re.IGNORECASE,
 )
 _BEARER = lazy_regex(r"bearer(?:[ \t]+|%20|\+)([A-Za-z0-9][A-Za-z0-9+/=._~-]{15,})", re.IGNORECASE)
@@ -325,6 +336,7 @@ def logins_in(text: str, lowered: str) -> Iterator[Finding]:
             is_random = any(map(str.isdigit, found.secret)) or _bits(found.secret) >= 4
             if is_random and not _CODE.fullmatch(found.secret):
                 yield found
+    yield from _at_signs(text, lowered, "authorization", _BASIC, "authorization")
     for sign in ("-u", "--user"):
         for found in _at_signs(text, lowered, sign, _CURL, "password"):
             if not found.secret.isdigit():

@@ -26,6 +26,7 @@ KNOWN_CHARS_MIN = 6
 """A shorter secret is masked only where its name tells it."""
 BEGUN_CHARS_MIN = 12
 """So many letters of a known secret are masked where the rest is cut off, as in a title."""
+ROUNDS_MAX = 4
 _BASE64 = lazy_regex(r"[A-Za-z0-9+/]{14,}={0,2}")
 _OPTION = lazy_regex(r"--?[A-Za-z][\w.-]*")
 _UNSAFE = lazy_regex(r"[^A-Za-z0-9_.~-]")
@@ -52,6 +53,15 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text with its secrets masked."""
+        for _ in range(ROUNDS_MAX):
+            # Where one that stood before it is masked, another one may be seen to begin.
+            masked = self._once(text)
+            if masked == text:
+                break
+            text = masked
+        return text
+
+    def _once(self, text: str) -> str:
         found = _apart([*findings_in(text), *self._known_in(text)])
         if not found:
             return text

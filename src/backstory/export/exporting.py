@@ -145,11 +145,7 @@ def export_each(
         for each in chosen
         for session_id, uid in _Source(each).session_ids()
     ]
-    files = [
-        (folder / file.name, file, uid)
-        for source, uid in sources
-        for file in writer.session_files(source.given(redactor))
-    ]
+    files = [(folder / file.name, file, uid) for source, uid in sources for file in writer.session_files(source)]
     for target, _, _ in files:
         _check_place(target, force=force)
     done: list[Written | NotWritten] = []
