@@ -237,8 +237,9 @@ def test_a_value_that_is_nested_without_end_is_masked_all_the_same() -> None:
 
 
 PIECES = st.sampled_from(
-    [*TOKENS.values(), KEY, "password=", "hunter22", "/home/anna/", "://u:p4ssword@h", "[github-token-1]", "[password-1]",
-     "Authorization: Bearer ", '"', "'", "\\", "\n", "\\n", " ", "=", ":", "token", "x1", "é", "%3D", "{", "}"]
+    [*TOKENS.values(), KEY, "password=", "hunter22", "/home/anna/", "://u:p4ssword@h", "[github-token-1]",
+     "[password-1]", "Authorization: Bearer ", '"', "'", "\\", "\n", "\\n", " ", "=", ":", "token", "x1", "é",
+     "%3D", "{", "}"]
 )  # fmt: skip
 TEXTS = st.lists(PIECES, max_size=12).map("".join)
 
