@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory import model
-from backstory.cli import output, record_view, sharing
+from backstory.cli import output, record_view
 from backstory.cli.event_view import event_lines
 from backstory.cli.marks import OUTCOMES, origin_mark
 from backstory.cli.options import json_option, one_session, session_option, sessions_starting, store_option
@@ -72,8 +72,11 @@ def command(
     """
     if session is not None and record is None and RECORD.fullmatch(session):
         session, record = None, session
-    part = record is not None or turn is not None or searched is not None
-    sharing.refuse_combinations(md=md, outline=outline, redact=redact, as_json=as_json, part=part)
+    if md or outline or redact:
+        from backstory.cli import sharing
+
+        part = record is not None or turn is not None or searched is not None
+        sharing.refuse_combinations(md=md, outline=outline, redact=redact, as_json=as_json, part=part)
     found = find(app, one_session(session, wanted), running_first=True)
     if md:
         sharing.print_markdown(app, found, full=full, thinking=thinking, redact=redact)

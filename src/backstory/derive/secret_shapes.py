@@ -20,8 +20,8 @@ from backstory.lazy_regex import lazy_regex
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NAMED_CHARS_MAX = 4_096
-"""A longer value is no secret that a name tells."""
+NAMED_CHARS_MIN, NAMED_CHARS_MAX = 6, 4_096
+"""A shorter or longer value is no secret that a name tells."""
 KEY_CHARS_MAX = 20_000
 """Between the beginning and the end of a private key stands at most so much."""
 BREAKS_MAX = 8
@@ -207,7 +207,6 @@ _EQUALS = lazy_regex(r"""(?P<key>\\*["'`])?[ \t]*(?::=|=>|={1,3}|:|%3[AaDd])[ \t
 _SPACE = lazy_regex(r"""(?:\\*["'],[ \t\r\n]*|[ \t]+)(?P<open>\\*["'])?""")
 """Between an option and its value, in a shell or in a list of words."""
 _BARE = lazy_regex(r"""[^\s"'`,;&<>()|\\\[\]{}]+""")
-_BARE_IN_LOGIN = lazy_regex(r"""[^\s"'`,;&<>()|\\\[\]{}@]+""")
 _IN_LOGIN = lazy_regex(r"""://[^\s"'@/]*\Z""")
 """Before the name of a user in a URL."""
 _PLACEHOLDER = lazy_regex(
@@ -242,7 +241,11 @@ def kind_of_name(name: str) -> str | None:
 
 def is_secret(kind: str, value: str, *, quoted: bool) -> bool:
     """Whether what stands under a secret's name is one, and no placeholder, type, variable or path."""
-    if not 6 <= len(value) <= NAMED_CHARS_MAX or any(map(str.isspace, value)) or _PLACEHOLDER.fullmatch(value):
+    if (
+        not NAMED_CHARS_MIN <= len(value) <= NAMED_CHARS_MAX
+        or any(map(str.isspace, value))
+        or _PLACEHOLDER.fullmatch(value)
+    ):
         return False
     has_digit, has_letter = any(map(str.isdigit, value)), any(map(str.isalpha, value))
     if kind == "password":
@@ -276,23 +279,23 @@ def named_in(text: str, lowered: str) -> Iterator[Finding]:
 
 
 def _value_behind(text: str, start: int, at: int, stem: str) -> Finding | None:
-    """What stands behind a name that ends at ``at``."""
-    before = _BEFORE.search(text[max(start - 60, 0) : start])
-    named = before.group() if before is not None else ""
-    if _NO_SECRETS.search(named):
-        return None
-    equals = _EQUALS.match(text, at)
-    if equals is None and named.startswith("-"):
-        equals = _SPACE.match(text, at)
+    """What stands behind a name that ends at ``at``; most names are followed by nothing that looks like a secret."""
+    equals = _EQUALS.match(text, at) or _SPACE.match(text, at)
     if equals is None:
         return None
-    opened, in_login = equals["open"], _IN_LOGIN.search(text[max(start - 200, 0) : start]) is not None
-    start = equals.end()
-    end = _closing(text, start, opened) if opened else _bare_end(text, start, in_login=in_login)
-    kind = "password" if stem in _PASSWORDS else "secret"
-    if end is None or not is_secret(kind, text[start:end], quoted=opened is not None):
+    kind, opened, value = "password" if stem in _PASSWORDS else "secret", equals["open"], equals.end()
+    end = _closing(text, value, opened) if opened else _bare_end(text, value)
+    if end is None or end - value < NAMED_CHARS_MIN:
         return None
-    return Finding(kind, start, end, text[start:end])
+    before = _BEFORE.search(text[max(start - 60, 0) : start])
+    named = before.group() if before is not None else ""
+    if _NO_SECRETS.search(named) or (equals.re.groups == 1 and not named.startswith("-")):
+        return None
+    if opened is None and _IN_LOGIN.search(text[max(start - 200, 0) : start]):
+        at_sign = text.find("@", value, end)
+        end = at_sign if at_sign >= 0 else end
+    secret = text[value:end]
+    return Finding(kind, value, end, secret) if is_secret(kind, secret, quoted=opened is not None) else None
 
 
 def _closing(text: str, start: int, opened: str) -> int | None:
@@ -303,8 +306,8 @@ def _closing(text: str, start: int, opened: str) -> int | None:
     return end if end > start and "\n" not in text[start:end] else None
 
 
-def _bare_end(text: str, start: int, *, in_login: bool) -> int | None:
-    found = (_BARE_IN_LOGIN if in_login else _BARE).match(text, start, start + NAMED_CHARS_MAX)
+def _bare_end(text: str, start: int) -> int | None:
+    found = _BARE.match(text, start, start + NAMED_CHARS_MAX)
     if found is None or text[found.end() : found.end() + 1] in ("(", "[", "{"):
         return None
     return found.end()

@@ -8,6 +8,8 @@ as ``[github-token-1]``. What is masked already stays as it is, and JSON stays J
 from __future__ import annotations
 
 import binascii
+import re
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,6 +30,8 @@ BEGUN_CHARS_MIN = 12
 """So many letters of a known secret are masked where the rest is cut off, as in a title."""
 ROUNDS_MAX = 4
 _BASE64 = lazy_regex(r"[A-Za-z0-9+/]{14,}={0,2}")
+_ENDS = lazy_regex(r"""\Z|[\s"'`,;|)\]}>]|/(?!home/|users/|var/|export/|mnt/|system/|private/|[a-z]/)""", re.IGNORECASE)
+"""What behind a secret can begin no other one."""
 _OPTION = lazy_regex(r"--?[A-Za-z][\w.-]*")
 _UNSAFE = lazy_regex(r"[^A-Za-z0-9_.~-]")
 
@@ -53,18 +57,20 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text with its secrets masked."""
+        if len(text) < KNOWN_CHARS_MIN:
+            return text
         for _ in range(ROUNDS_MAX):
-            # Where one that stood before it is masked, another one may be seen to begin.
-            masked = self._once(text)
-            if masked == text:
+            found = _apart([*findings_in(text), *self._known_in(text)])
+            if not found:
                 break
-            text = masked
+            # Where one that stood before it is masked, another one may be seen to begin.
+            is_whole = all(map(_ENDS.match, repeat(text), [each.end for each in found]))
+            text = self._with_masks(text, found)
+            if is_whole:
+                break
         return text
 
-    def _once(self, text: str) -> str:
-        found = _apart([*findings_in(text), *self._known_in(text)])
-        if not found:
-            return text
+    def _with_masks(self, text: str, found: list[Finding]) -> str:
         pieces, at = list[str](), 0
         for each in found:
             pieces += text[at : each.start], self._mask(text, each)
