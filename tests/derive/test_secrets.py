@@ -188,6 +188,10 @@ def test_a_secret_that_a_name_told_is_masked_without_the_name() -> None:
         assert redactor.text(f"in /tmp/{written}.txt") == "in /tmp/[password-1].txt", written
 
 
+def test_in_one_text_a_secret_is_masked_before_its_name_comes_too() -> None:
+    assert Redactor().text("use hunter22 as password=hunter22") == "use [password-1] as password=[password-1]"
+
+
 def test_of_a_known_secret_the_beginning_is_masked_where_a_title_cuts_it() -> None:
     redactor, secret = Redactor(), TOKENS["anthropic-key"]
     redactor.learn(secret)

@@ -63,10 +63,11 @@ class Redactor:
             found = _apart([*findings_in(text), *self._known_in(text)])
             if not found:
                 break
-            # Where one that stood before it is masked, another one may be seen to begin.
+            known = len(self._known)
+            # Where one that stood before it is masked, another one may be seen to begin; a new one may stand there twice.
             is_whole = all(map(_ENDS.match, repeat(text), [each.end for each in found]))
             text = self._with_masks(text, found)
-            if is_whole:
+            if is_whole and len(self._known) == known:
                 break
         return text
 
