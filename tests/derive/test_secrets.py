@@ -200,6 +200,7 @@ def test_of_a_known_secret_the_beginning_is_masked_where_a_title_cuts_it() -> No
 
 def test_the_person_s_own_home_folder_is_masked_wherever_it_is() -> None:
     assert Redactor("/data/people/anna").text("in /data/people/anna/app") == "in [home-1]/app"
+    assert Redactor("/home/anna").text("in /home/anna/app") == "in /home/[user-1]/app"
 
 
 def test_values_are_masked_in_keys_lists_and_by_their_names() -> None:

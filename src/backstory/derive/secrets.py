@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from backstory.derive.secret_shapes import Finding, findings_in, is_secret, kind_of_name, lines_of_key
+from backstory.derive.secret_shapes import Finding, findings_in, is_secret, kind_of_name, lines_of_key, users_in
 from backstory.lazy_regex import lazy_regex
 from backstory.model import encoded
 
@@ -46,7 +46,7 @@ class Redactor:
         self._kinds: dict[str, int] = {}
         self._known: dict[str, Finding] = {}
         """What is masked wherever it stands, as it may be written, with what it is."""
-        if len(home) > len("/x") and "/" in home[1:]:
+        if "/" in home[1:] and not any(users_in(home, home.lower())):
             self._remember(home, Finding("home", 0, 0, home))
 
     def learn(self, value: Any) -> None:
@@ -64,7 +64,7 @@ class Redactor:
             if not found:
                 break
             known = len(self._known)
-            # Where one that stood before it is masked, another one may be seen to begin; a new one may stand there twice.
+            # Where one that stood before it is masked, another one may be seen to begin; a new one may stand twice.
             is_whole = all(map(_ENDS.match, repeat(text), [each.end for each in found]))
             text = self._with_masks(text, found)
             if is_whole and len(self._known) == known:
