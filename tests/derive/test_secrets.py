@@ -267,6 +267,11 @@ def test_json_stays_json(value: object) -> None:
     json.loads(Redactor().text(json.dumps(text)))
 
 
+def test_an_escape_behind_a_secret_is_not_cut() -> None:
+    text = json.dumps('password="hunter22\\')
+    assert json.loads(Redactor().text(text)) == 'password="[password-1]\\'
+
+
 def test_a_text_without_secrets_is_read_fast() -> None:
     line = (
         '{"type":"assistant","usage":{"input_tokens":12,"cache":34},"text":"we look at the file and change a line"}\n'

@@ -114,7 +114,9 @@ HOSTILE = [
     "![x](http://tracker.example/p.png)", "<http://x.example>", "Title\n===", "Title\n---", "# Heading", "\r<b>\r",
     "````md\n```\n</details>\n```\n````", "1. a\n   ```\n   <b>\n   ```\n2. b", "\t```\n<b>",
     "&lt;b&gt; &amp;", "\x00\x1b[2J",
-    "``` ```", "```a`b\n<b>\n```", "<details>\n\n", "`<b>\n\n`", "***", "$$x$$", "@octocat", "fixes #12",
+    "``` ```", "~~~`\n<b>", "~~~ ~~~\n<b>", "```a`b\n<b>\n```", "<details>\n\n", "`<b>\n\n`", "***",
+    "$$x$$", "@octocat",
+    "fixes #12",
 ]  # fmt: skip
 
 

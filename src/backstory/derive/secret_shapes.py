@@ -294,7 +294,9 @@ def _value_behind(text: str, start: int, at: int, stem: str) -> Finding | None:
     if opened is None and _IN_LOGIN.search(text[max(start - 200, 0) : start]):
         at_sign = text.find("@", value, end)
         end = at_sign if at_sign >= 0 else end
-    secret = text[value:end]
+    # A sign that escapes what comes next stays, so that JSON stays JSON.
+    secret = text[value:end].rstrip("\\")
+    end = value + len(secret)
     return Finding(kind, value, end, secret) if is_secret(kind, secret, quoted=opened is not None) else None
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import binascii
 import re
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,10 +27,10 @@ KNOWN_CHARS_MIN = 6
 """A shorter secret is masked only where its name tells it."""
 BEGUN_CHARS_MIN = 12
 """So many letters of a known secret are masked where the rest is cut off, as in a title."""
-ROUNDS_MAX = 4
+ROUNDS_MAX = 8
 _BASE64 = lazy_regex(r"[A-Za-z0-9+/]{14,}={0,2}")
 _ENDS = lazy_regex(r"""\Z|[\s"'`,;|)\]}>]|/(?!home/|users/|var/|export/|mnt/|system/|private/|[a-z]/)""", re.IGNORECASE)
-"""What behind a secret can begin no other one."""
+"""What may stand behind a secret without beginning another one."""
 _OPTION = lazy_regex(r"--?[A-Za-z][\w.-]*")
 _UNSAFE = lazy_regex(r"[^A-Za-z0-9_.~-]")
 
@@ -65,7 +64,7 @@ class Redactor:
                 break
             known = len(self._known)
             # Where one that stood before it is masked, another one may be seen to begin; a new one may stand twice.
-            is_whole = all(map(_ENDS.match, repeat(text), [each.end for each in found]))
+            is_whole = all(_stands_apart(text, each) for each in found)
             text = self._with_masks(text, found)
             if is_whole and len(self._known) == known:
                 break
@@ -204,6 +203,12 @@ def _same(text: str, at: int, secret: str) -> int:
     if part == secret:
         return len(secret)
     return next((n for n, (a, b) in enumerate(zip(part, secret, strict=False)) if a != b), len(part))
+
+
+def _stands_apart(text: str, found: Finding) -> bool:
+    """Whether no other secret can be seen to begin or end beside this one once it is masked."""
+    before = text[found.start - 1 : found.start] if found.start else ""
+    return _ENDS.match(text, found.end) is not None and not before.isalnum() and before not in ("_", "-")
 
 
 def _apart(findings: list[Finding]) -> list[Finding]:

@@ -186,7 +186,10 @@ def _tool(each: SharedEvent, *, full: bool) -> Iterator[str]:
         case model.ToolCall() as call:
             at = "" if each.seq is None else f"{code(f'@{each.seq}')} "
             words = without_terminal_codes(essence(call))
-            yield from ("", f"{at}**{plain(call.tool_name)}** {code(words if full else _short(words))}".rstrip())
+            yield from (
+                "",
+                f"{at}**{plain(call.tool_name) or 'tool'}** {code(words if full else _short(words))}".rstrip(),
+            )
             changed = (f"{sign or ' '} {line}" for sign, line in changed_lines(call))
             lines = list(changed if full else islice(changed, CHANGED_LINES + 1))
             if len(lines) > CHANGED_LINES and not full:

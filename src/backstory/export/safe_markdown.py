@@ -20,7 +20,7 @@ QUIET = "\u200b"
 HEADINGS_BELOW = 3
 """The headings of an answer stand so many levels lower, below those of the page."""
 _CONTROLS = lazy_regex(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_FENCE = lazy_regex(r"([ \t]*)(`{3,}|~{3,})[ \t]*([^`]*)")
+_FENCE = lazy_regex(r"([ \t]*)(?:(`{3,})(?=[^`]*\Z)|(~{3,}))(.*)")
 _INFO = lazy_regex(r"[A-Za-z0-9_+#.-]{1,20}")
 _ACTING = frozenset({"suggestion", "math", "mermaid", "geojson", "topojson", "stl"})
 """Words behind a fence that do more than colour what is in it."""
@@ -103,8 +103,8 @@ def prose(text: str) -> Iterator[str]:
                 block.append(_dedented(line, len(fence[0])))
         elif (found := _FENCE.fullmatch(line)) is not None:
             yield from _paragraph(paragraph)
-            words = found.group(3).split()
-            fence, paragraph = (found.group(1), found.group(2), words[0] if words else ""), []
+            words = found.group(4).split()
+            fence, paragraph = (found.group(1), found.group(2) or found.group(3), words[0] if words else ""), []
         elif line.strip():
             paragraph.append(line)
         else:
