@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
     from backstory.model import Turn
     from backstory.store import claims, copies, costs, run_facts, runs
+    from backstory.store.derived_tables import StoredRef
     from backstory.store.readonly import Answer
     from backstory.store.search import Filter, SearchResult
     from backstory.store.sidecars import Sidecar
@@ -187,6 +188,12 @@ class Reading(Database):
     def files_touched(self, session: Session | int, spans: Sequence[Span]) -> dict[str, str]:
         """The files that records of a session touched, each with what was done to it."""
         return self._read(lambda db: branches.touched(db, id_of(session), spans))
+
+    def refs(self, session: Session | int) -> list[StoredRef]:
+        """The pull requests, issues and commits that a session names, in the order of their first records."""
+        from backstory.store import derived_tables  # and what it reads checkpoints with
+
+        return self._read(lambda db: derived_tables.refs_of(db, id_of(session)))
 
     def turns(self, session: Session | int) -> list[Turn]:
         """A session's turns, in the order of their prompts."""
