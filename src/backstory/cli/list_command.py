@@ -36,6 +36,7 @@ def command(
     """
     limit = app.config.settings.list.limit if limit is None and not as_json else max(limit or 0, 0)
     wanted = SessionFilter(everywhere=everything, agent=agent, subagents=subagents, unread=unread)
+    app.bring_up_to_date()
     page = app.reader.sessions(wanted, Page(limit=limit))
     report_runs(app.reader)
     if as_json:

@@ -96,8 +96,10 @@ def command(ctx: click.Context, /, query: tuple[str, ...], exact: bool, regex: b
     if not query and not any(how[name] for name in ("ref", "path", "branch", "repo")):
         raise click.UsageError("Missing argument 'QUERY...': words to look for, or --ref, --path, --branch, --repo.")
     mode = Mode.EXACT if exact else Mode.REGEX if regex else Mode.WORDS
+    asked = _query(app, text, mode, **how)
+    app.bring_up_to_date()
     # A mistake in a filter is reported also where there is nothing to search.
-    result = app.reader.search(_query(app, text, mode, **how))
+    result = app.reader.search(asked)
     if as_json:
         output.json(searching.as_json(result))
     else:

@@ -69,7 +69,9 @@ def command(
     """
     if session is not None and record is None and RECORD.fullmatch(session):
         session, record = None, session
-    found = find(app, one_session(session, wanted), running_first=True)
+    named = one_session(session, wanted)
+    app.bring_up_to_date()
+    found = find(app, named, running_first=True)
     if record is not None:
         _show_record(app.reader, found, record, searched, full=full, as_json=as_json)
         return

@@ -1,0 +1,167 @@
+"""Whether there are new logs, found out at little cost: no agent is imported, no log opened, nothing written.
+
+Looked at are the logs that were written last, and the folders whose mtime changed. An older log that grows again is
+found when its folder changes, and by a whole ingest.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from backstory.ingest.seen_folders import MISSING, mtime_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from backstory.ingest.seen_folders import Folders
+    from backstory.store import FileStamp, Store
+
+RECENT_LOGS = 200
+"""So many logs are looked at, those that were written last."""
+FOLDERS_MAX = 5_000
+"""So many folders are looked at, those that changed last."""
+FILES_MAX = 2_000
+"""So many new files are looked at more closely."""
+
+
+class Budget:
+    """Processor time that may be used, from now on."""
+
+    def __init__(self, cpu_s: float) -> None:
+        self._until = time.process_time() + cpu_s
+
+    def is_over(self) -> bool:
+        """Whether all of it is used."""
+        return time.process_time() >= self._until
+
+
+class News(Struct, kw_only=True):
+    """What may be new."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    """Files that the store does not know, or knows otherwise, each with the agent whose folder it is in."""
+    folders: Folders = field(default_factory=dict)
+    """The folders that were looked through, with their mtimes."""
+    is_whole: bool = True
+    """Whether there was time to look at everything."""
+
+
+def look(store: Store, folders: Folders, is_wanted: Callable[[str, str], bool], budget: Budget) -> News:
+    """What may be new. ``folders``: as last looked through; ``is_wanted``: whether an agent's file is read at all."""
+    news = News()
+    for stamp in store.recent_stamps(RECENT_LOGS):
+        if is_wanted(stamp.agent, stamp.path) and _is_changed(stamp):
+            news.files[stamp.path] = stamp.agent
+    looking = _Looking(store, folders, is_wanted, news)
+    for agent, path, mtime_ns in _latest(folders):
+        if budget.is_over() or len(news.files) >= FILES_MAX:
+            news.is_whole = False
+            break
+        now_ns = mtime_of(path)
+        if now_ns not in (mtime_ns, MISSING):
+            looking.through(agent, path, now_ns, budget)
+    return news
+
+
+def differs(stamp: FileStamp, found: os.stat_result) -> bool:
+    """Whether a file is not as it was when it was last looked at."""
+    return (stamp.size, stamp.mtime_ns, stamp.inode, stamp.device, stamp.ctime_ns) != (
+        found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev,
+        stamp.ctime_ns if stamp.ctime_ns is None else found.st_ctime_ns,
+    )  # fmt: skip
+
+
+def _is_changed(stamp: FileStamp) -> bool:
+    try:
+        return differs(stamp, os.stat(stamp.path))  # noqa: PTH116 - many at once
+    except (OSError, ValueError):
+        # What is kept of a file that is gone stays.
+        return False
+
+
+def _latest(folders: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, str, int]]:
+    """The folders to look at, the last changed first. Those that were not there, or are unsure, come before them."""
+    every = [
+        (mtime if mtime > 0 else 1 << 63, agent, path)
+        for agent, each in folders.items()
+        for path, mtime in each.items()
+    ]
+    if len(every) > FOLDERS_MAX:
+        from heapq import nlargest
+
+        every = nlargest(FOLDERS_MAX, every)
+    else:
+        every.sort(reverse=True)
+    return ((agent, path, folders[agent][path]) for _, agent, path in every)
+
+
+class _Looking:
+    """Looks through folders that changed, and through those in them that are new."""
+
+    def __init__(self, store: Store, known: Folders, is_wanted: Callable[[str, str], bool], news: News) -> None:
+        self._store, self._known, self._is_wanted, self._news = store, known, is_wanted, news
+        self._met: set[tuple[int, int]] = set()
+
+    def through(self, agent: str, folder: str, mtime_ns: int, budget: Budget) -> None:
+        """Find the files in a folder that the store does not know as they are."""
+        todo = [(folder, mtime_ns)]
+        while todo:
+            path, before = todo.pop()
+            try:
+                new = self._one(agent, path, budget)
+            except OSError:
+                continue
+            if new is None:
+                self._news.is_whole = False
+                return
+            todo += new
+            self._news.folders.setdefault(agent, {})[path] = before
+
+    def _one(self, agent: str, folder: str, budget: Budget) -> list[tuple[str, int]] | None:
+        """Look through one folder; returns the new ones in it with their mtimes, None where there is no time left."""
+        files: dict[str, os.stat_result] = {}
+        new: list[tuple[str, int]] = []
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if budget.is_over():
+                    return None
+                if entry.is_dir():
+                    if entry.path not in self._known.get(agent, {}):
+                        new += self._once(entry)
+                elif self._is_wanted(agent, entry.path):
+                    found = _status(entry)
+                    if found is not None:
+                        files[entry.path] = found
+        self._compare(agent, files)
+        return new
+
+    def _once(self, entry: os.DirEntry[str]) -> list[tuple[str, int]]:
+        """A new folder, unless links lead to it a second time."""
+        status = entry.stat()
+        identity = (status.st_dev, status.st_ino)
+        if identity in self._met:
+            return []
+        self._met.add(identity)
+        return [(entry.path, status.st_mtime_ns)]
+
+    def _compare(self, agent: str, files: Mapping[str, os.stat_result]) -> None:
+        stamps = self._store.file_stamps(list(files)) if files else {}
+        for path, found in files.items():
+            stamp = stamps.get(path)
+            if stamp is None or differs(stamp, found):
+                self._news.files[path] = agent
+
+
+def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """What stat says of a regular file whose name is text; None for anything else."""
+    try:
+        entry.path.encode()
+        found = entry.stat()
+    except (OSError, UnicodeEncodeError):
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
