@@ -18,7 +18,16 @@ from backstory.errors import StoreDamaged, is_for_one_only
 from backstory.ingest import unread
 from backstory.ingest.databases import ROWS_OF, Done, Rows, Unread, sessions_without_logs
 from backstory.ingest.discover import Candidate, discover
-from backstory.ingest.log_reader import Pace, Slicer, Source, kept_bytes, missing_of, opened, unparsed_batches
+from backstory.ingest.log_reader import (
+    Pace,
+    Slicer,
+    Source,
+    full_pace,
+    kept_bytes,
+    missing_of,
+    opened,
+    unparsed_batches,
+)
 from backstory.ingest.matching import (
     begins_with,
     first_record_hash,
@@ -140,7 +149,7 @@ class _Ingest(Notes):
         paths: Sequence[str] | None = None,
     ) -> None:
         super().__init__(store, paths)
-        self._running, self._pace = running, pace or Pace()
+        self._running, self._pace = running, pace or full_pace()
         self._progress = progress
         self._pending: list[tuple[Reading, Outcome, RecordBatch]] = []
         self._worker: Worker | None = None

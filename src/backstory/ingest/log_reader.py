@@ -48,10 +48,15 @@ def never() -> bool:
 class Pace(Struct, frozen=True, kw_only=True):
     """How much of a log is read and stored at once, and when reading ends before its end."""
 
-    slice_bytes: int = SLICE_BYTES
-    block_bytes: int = BLOCK_BYTES
+    slice_bytes: int
+    block_bytes: int
     is_over: Callable[[], bool] = never
     """Asked between slices: what is stored by then is whole."""
+
+
+def full_pace() -> Pace:
+    """Reads all there is."""
+    return Pace(slice_bytes=SLICE_BYTES, block_bytes=BLOCK_BYTES)
 
 
 class Source(Struct, frozen=True, kw_only=True):
@@ -91,7 +96,7 @@ class Slicer:
     """
 
     def __init__(self, source: Source, start: Start, pace: Pace | None = None) -> None:
-        self._source, self._start, self._pace = source, start, pace or Pace()
+        self._source, self._start, self._pace = source, start, pace or full_pace()
         log = start.log
         state = log.state if log else None
         self._records = record_source(FILE, source.agent, source.identity, state=state, earlier=start.earlier)

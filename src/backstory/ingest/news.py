@@ -7,7 +7,6 @@ found when its folder changes, and by a whole ingest.
 from __future__ import annotations
 
 import os
-import stat
 import time
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,10 @@ FOLDERS_MAX = 5_000
 """So many folders are looked at, those that changed last."""
 FILES_MAX = 2_000
 """So many new files are looked at more closely."""
+STATTED_MAX = 1_000
+"""Of a folder with more files only the names are compared with those that are known."""
+ENTRIES_BETWEEN_LOOKS = 256
+"""Between so many files of a folder it may be time to end."""
 
 
 class Budget:
@@ -124,19 +127,17 @@ class _Looking:
 
     def _one(self, agent: str, folder: str, budget: Budget) -> list[tuple[str, int]] | None:
         """Look through one folder; returns the new ones in it with their mtimes, None where there is no time left."""
-        files: dict[str, os.stat_result] = {}
+        files: list[os.DirEntry[str]] = []
         new: list[tuple[str, int]] = []
         with os.scandir(folder) as entries:
-            for entry in entries:
-                if budget.is_over():
+            for number, entry in enumerate(entries):
+                if number % ENTRIES_BETWEEN_LOOKS == 0 and budget.is_over():
                     return None
                 if entry.is_dir():
                     if entry.path not in self._known.get(agent, {}):
                         new += self._once(entry)
-                elif self._is_wanted(agent, entry.path):
-                    found = _status(entry)
-                    if found is not None:
-                        files[entry.path] = found
+                elif _is_text(entry.path) and self._is_wanted(agent, entry.path):
+                    files.append(entry)
         self._compare(agent, files)
         return new
 
@@ -149,19 +150,29 @@ class _Looking:
         self._met.add(identity)
         return [(entry.path, status.st_mtime_ns)]
 
-    def _compare(self, agent: str, files: Mapping[str, os.stat_result]) -> None:
-        stamps = self._store.file_stamps(list(files)) if files else {}
-        for path, found in files.items():
-            stamp = stamps.get(path)
-            if stamp is None or differs(stamp, found):
-                self._news.files[path] = agent
+    def _compare(self, agent: str, files: list[os.DirEntry[str]]) -> None:
+        if len(files) > STATTED_MAX:
+            known = self._store.known_paths([each.path for each in files])
+            new = [each.path for each in files if each.path not in known]
+        else:
+            stamps = self._store.file_stamps([each.path for each in files]) if files else {}
+            new = [each.path for each in files if _is_new(each, stamps.get(each.path))]
+        room = FILES_MAX - len(self._news.files)
+        self._news.is_whole &= len(new) <= room
+        self._news.files |= dict.fromkeys(new[:room], agent)
 
 
-def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """What stat says of a regular file whose name is text; None for anything else."""
+def _is_new(entry: os.DirEntry[str], stamp: FileStamp | None) -> bool:
     try:
-        entry.path.encode()
-        found = entry.stat()
-    except (OSError, UnicodeEncodeError):
-        return None
-    return found if stat.S_ISREG(found.st_mode) else None
+        return stamp is None or differs(stamp, entry.stat())
+    except OSError:
+        return False
+
+
+def _is_text(path: str) -> bool:
+    """Whether a path can be stored: its name is UTF-8."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -64,6 +64,10 @@ class Ingesting(Reading):
         """Every file that was looked at, by path, as it was then; or those of these paths that were."""
         return self._read_if_begun(lambda db: logs.file_stamps(db, paths), {})
 
+    def known_paths(self, paths: Sequence[str]) -> set[str]:
+        """Those of these paths whose files were looked at."""
+        return self._read_if_begun(lambda db: logs.known_paths(db, paths), set())
+
     def recent_stamps(self, limit: int) -> list[FileStamp]:
         """The files of logs that were written last, as they were when they were read."""
         return self._read_if_begun(lambda db: logs.recent_stamps(db, limit), [])

@@ -219,6 +219,12 @@ def file_stamps(db: apsw.Connection, paths: Collection[str] | None = None) -> di
     return {stamp.path: stamp for stamp in found}
 
 
+def known_paths(db: apsw.Connection, paths: Collection[str]) -> set[str]:
+    """Those of these paths whose files were looked at."""
+    among = "select path from log_places where path in (select value from json_each(?))"
+    return {str(path) for (path,) in db.execute(among, (kinds.json_list(paths),))}
+
+
 def recent_stamps(db: apsw.Connection, limit: int) -> list[FileStamp]:
     """The files of logs that were written last, the last first."""
     return fetch(db, FileStamp, f"{_STAMP} where log_id is not null order by mtime_ns desc limit ?", (limit,))

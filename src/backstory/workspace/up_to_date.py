@@ -78,7 +78,7 @@ class _Update:
         taken = self._take_in(found, folders) if found.files else None
         left = taken.left if taken is not None else 0
         if left:
-            return f"At least {left} {'log is' if left == 1 else 'logs are'} newer: {MORE}"
+            return f"At least {left:,} {'log is' if left == 1 else 'logs are'} newer: {MORE}"
         return None if found.is_whole else f"There may be newer logs: {MORE}"
 
     def _wanted(self) -> Callable[[str, str], bool]:
