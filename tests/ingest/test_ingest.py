@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backstory import ids
-from backstory.ingest import ingest as ingest_module
 from backstory.ingest import log_reader
 from backstory.ingest.log_reader import numbered_lines
 from tests.support.machines import (
