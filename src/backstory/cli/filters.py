@@ -33,15 +33,12 @@ _OPTIONS = (
 
 
 def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that say which sessions are meant: the command receives them as ``chosen``, a SessionFilter.
-
-    It takes the App, which click passes as its object, from the context that is its first argument.
-    """
+    """Options that say which sessions are meant: the command receives them as ``chosen``, a SessionFilter."""
 
     @wraps(function)
-    def with_filter(ctx: click.Context, /, *args: Any, **how: Any) -> Any:
+    def with_filter(*args: Any, **how: Any) -> Any:
         typed = {name: how.pop(name) for name in ("agent", "repo", "branch", "path", "ref", "since", "until")}
-        return function(ctx, *args, chosen=_filter(ctx.obj, **typed), **how)
+        return function(*args, chosen=_filter(click.get_current_context().obj, **typed), **how)
 
     for option in reversed(_OPTIONS):
         with_filter = option(with_filter)

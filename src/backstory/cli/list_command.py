@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 @click.option("--limit", "-n", type=int, help="How many; 0 for all.  [default: 50]")
 @json_option
 @store_option
-@click.pass_context
+@click.pass_obj
 def command(
-    ctx: click.Context, /, everything: bool, chosen: Chosen, title: str | None, sort: Sort | None, subagents: bool,
-    unread: bool, limit: int | None, as_json: bool,
+    app: App, everything: bool, chosen: Chosen, title: str | None, sort: Sort | None, subagents: bool, unread: bool,
+    limit: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """List this project's sessions, newest first (--all: every project).
 
@@ -41,7 +41,6 @@ def command(
     includes subagents: $1.20 reported, ~$1.20 computed from tokens and prices, ≥ $1.20 at least that, – unknown.
     --since and --until: sessions that were active in that time. --sort time: how long their turns took.
     """
-    app: App = ctx.obj
     limit = app.config.settings.list.limit if limit is None and not as_json else max(limit or 0, 0)
     wanted = SessionFilter(
         **chosen.shared,
