@@ -29,11 +29,11 @@ def log(name: str, day: int, prompt: str, branch: str, path: str, tokens: int, s
             "id": f"m{turn}", "role": "assistant", "model": HAIKU, "stop_reason": "end_turn", "usage": usage,
             "content": [{"type": "text", "text": "done"}, tool_use(f"{name}{turn}", path)],
         }  # fmt: skip
-        more = {"gitBranch": branch, "sessionId": name, "cwd": "/work/tool"}
+        more: dict[str, Any] = {"gitBranch": branch, "sessionId": name, "cwd": "/work/tool"}
         seen = [{"type": "tool_result", "tool_use_id": f"{name}{turn}", "content": "1 line"}]
         records.append(claude_line("user", f"{name}-u{turn}", prompt, **more | {"timestamp": began}))
         records.append(claude_line("assistant", f"{name}-a{turn}", **more | {"timestamp": ended, "message": said}))
-        answered = {"timestamp": ended, "message": {"role": "user", "content": seen}}
+        answered: dict[str, Any] = {"timestamp": ended, "message": {"role": "user", "content": seen}}
         records.append(claude_line("user", f"{name}-r{turn}", **more | answered))
     return lines(*records)
 
@@ -151,6 +151,6 @@ def test_a_filter_that_cannot_be_read_is_refused(shell: Shell, words: list[str],
 @pytest.mark.parametrize("name", ["agent", "repo", "branch", "path", "ref", "since", "until"])
 def test_both_commands_have_an_option_with_the_same_words(name: str) -> None:
     commands = [cli.get_command(click.Context(cli), command) for command in ("list", "search")]
-    helps = [option.help for each in commands if each for option in each.params if option.name == name]  # type: ignore[attr-defined]
+    helps = [option.help for each in commands if each for option in each.params if option.name == name]
     assert len(helps) == 2
     assert len(set(helps)) == 1

@@ -133,6 +133,15 @@ def test_a_first_ingest_is_never_started(tmp_path: Path) -> None:
     assert (place.update(), place.home.exists()) == (None, False)
 
 
+def test_where_only_runs_were_stored_no_first_ingest_is_started_and_nothing_said(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(claude_log("first"), lines(*conversation(2)))
+    with closing(place.workspace()) as workspace:
+        workspace.machine_store.create_session("mine")
+    before = place.files()
+    assert (place.update(), place.files()) == (None, before)
+
+
 @pytest.mark.parametrize("said", ["0", "false", "OFF", "no"])
 def test_the_variable_switches_it_off(place: Place, said: str) -> None:
     place.write(claude_log("second"), lines(*conversation(2, 10)))

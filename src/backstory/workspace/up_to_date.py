@@ -73,7 +73,8 @@ class _Update:
             return OUTDATED
         folders = seen_folders.read(self._home, self._store)
         if folders is None:
-            return UNKNOWN
+            # Without a log there was no ingest, and none is started: runs are stored by themselves.
+            return UNKNOWN if self._store.recent_stamps(1) else None
         found = news.look(self._store, folders, self._wanted(), self._budget)
         taken = self._take_in(found, folders) if found.files else None
         left = taken.left if taken is not None else 0
