@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from backstory.ingest import seen_folders
 from backstory.ingest.seen_folders import MISSING, mtime_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from backstory.ingest.seen_folders import Folders
     from backstory.store import FileStamp, Store
@@ -87,20 +89,10 @@ def _is_changed(stamp: FileStamp) -> bool:
         return False
 
 
-def _latest(folders: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, str, int]]:
-    """The folders to look at, the last changed first. Those that were not there, or are unsure, come before them."""
-    every = [
-        (mtime if mtime > 0 else 1 << 63, agent, path)
-        for agent, each in folders.items()
-        for path, mtime in each.items()
-    ]
-    if len(every) > FOLDERS_MAX:
-        from heapq import nlargest
-
-        every = nlargest(FOLDERS_MAX, every)
-    else:
-        every.sort(reverse=True)
-    return ((agent, path, folders[agent][path]) for _, agent, path in every)
+def _latest(folders: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str, int]]:
+    """The folders to look at (agent, path, mtime), the last changed of all agents first; those of each are in order."""
+    several = ([(agent, *each) for each in islice(of_one.items(), FOLDERS_MAX)] for agent, of_one in folders.items())
+    return sorted(chain.from_iterable(several), key=lambda each: seen_folders.rank(each[2]), reverse=True)[:FOLDERS_MAX]
 
 
 class _Looking:

@@ -33,7 +33,7 @@ time."""
 TICK_NS = 2_000_000_000
 
 Folders = dict[str, dict[str, int]]
-"""The mtime (ns) of each folder, by agent and path."""
+"""The mtime (ns) of each folder, by agent and path, in the order of ``rank``."""
 
 
 class SeenFolders(Struct, kw_only=True):
@@ -43,6 +43,11 @@ class SeenFolders(Struct, kw_only=True):
     store_id: str = ""
     newest_log: int = 0
     folders: Folders = field(default_factory=dict)
+
+
+def rank(mtime_ns: int) -> int:
+    """The order in which folders are looked at, the greatest first: the missing and unsure, then the last changed."""
+    return mtime_ns if mtime_ns > 0 else 1 << 63
 
 
 def mtime_of(path: str) -> int:
@@ -68,10 +73,11 @@ def note(home: Path, store: Store, folders: Mapping[str, Mapping[str, int]], unr
     """Note the folders that were looked through. Those of files that are still ``unread`` are looked through again."""
     latest = time.time_ns() - TICK_NS
     again = {os.path.dirname(path) for path in unread}  # noqa: PTH120
-    noted = {
-        agent: {path: UNSURE if path in again or mtime > latest else mtime for path, mtime in each.items()}
-        for agent, each in folders.items()
-    }
+    noted: Folders = {}
+    for agent, each in folders.items():
+        now = {path: UNSURE if path in again or mtime > latest else mtime for path, mtime in each.items()}
+        # Who looks at some takes the first of them.
+        noted[agent] = dict(sorted(now.items(), key=lambda folder: rank(folder[1]), reverse=True))
     seen = SeenFolders(store_id=store.id, newest_log=store.newest_log(), folders=noted)
     encoded = msgspec.msgpack.encode(seen)
     path = home / FILE_NAME
