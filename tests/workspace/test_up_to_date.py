@@ -266,12 +266,27 @@ def test_of_a_folder_with_very_many_logs_the_new_ones_are_found(place: Place, mo
 def test_with_more_new_files_than_are_looked_at_the_rest_is_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(news, "FILES_MAX", 2)
     for number in range(5):
-        place.write(claude_log(f"n{number}"), lines(*conversation(2, 10 * number + 10)))
+        log = place.write(claude_log(f"n{number}"), lines(*conversation(2, 10 * number + 10)))
+    # Long ago, so that nothing but what was left has the folder looked through again.
+    os.utime(log.parent, ns=(OLD_NS + 1, OLD_NS + 1))
     assert place.update() == "There may be newer logs: backstory ingest"
     assert len(place.known()) == 3
     while place.update() is not None:
         pass
     assert len(place.known()) == 6
+
+
+def test_new_folders_for_which_there_was_no_room_are_found_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(news, "FILES_MAX", 2)
+    for number in range(5):
+        log = place.write(
+            Path(f".claude/projects/-p{number}/n{number}.jsonl"), lines(*conversation(2, 10 * number + 10))
+        )
+        os.utime(log.parent, ns=(OLD_NS, OLD_NS))
+    os.utime(log.parent.parent, ns=(OLD_NS + 1, OLD_NS + 1))
+    for _ in range(9):
+        place.update()
+    assert place.known() == {"first", *(f"n{number}" for number in range(5))}
 
 
 def test_an_error_is_a_remark(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

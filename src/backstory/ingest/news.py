@@ -104,7 +104,7 @@ class _Looking:
 
     def through(self, agent: str, folder: str, mtime_ns: int, budget: Budget) -> None:
         """Find the files in a folder that the store does not know as they are."""
-        todo = [(folder, mtime_ns)]
+        todo, done = [(folder, mtime_ns)], dict[str, int]()
         while todo:
             path, before = todo.pop()
             try:
@@ -112,13 +112,15 @@ class _Looking:
             except OSError:
                 continue
             if new is None:
+                # A folder above one that was not looked through is looked through again, too.
                 self._news.is_whole = False
                 return
             todo += new
-            self._news.folders.setdefault(agent, {})[path] = before
+            done[path] = before
+        self._news.folders.setdefault(agent, {}).update(done)
 
     def _one(self, agent: str, folder: str, budget: Budget) -> list[tuple[str, int]] | None:
-        """Look through one folder; returns the new ones in it with their mtimes, None where there is no time left."""
+        """Look through one folder; returns the new ones in it with their mtimes, None where not all is."""
         files: list[os.DirEntry[str]] = []
         new: list[tuple[str, int]] = []
         with os.scandir(folder) as entries:
@@ -130,8 +132,7 @@ class _Looking:
                         new += self._once(entry)
                 elif _is_text(entry.path) and self._is_wanted(agent, entry.path):
                     files.append(entry)
-        self._compare(agent, files)
-        return new
+        return new if self._compare(agent, files) else None
 
     def _once(self, entry: os.DirEntry[str]) -> list[tuple[str, int]]:
         """A new folder, unless links lead to it a second time."""
@@ -142,7 +143,8 @@ class _Looking:
         self._met.add(identity)
         return [(entry.path, status.st_mtime_ns)]
 
-    def _compare(self, agent: str, files: list[os.DirEntry[str]]) -> None:
+    def _compare(self, agent: str, files: list[os.DirEntry[str]]) -> bool:
+        """Take note of the files that may be new; returns whether there was room for all."""
         if len(files) > STATTED_MAX:
             known = self._store.known_paths([each.path for each in files])
             new = [each.path for each in files if each.path not in known]
@@ -150,8 +152,8 @@ class _Looking:
             stamps = self._store.file_stamps([each.path for each in files]) if files else {}
             new = [each.path for each in files if _is_new(each, stamps.get(each.path))]
         room = FILES_MAX - len(self._news.files)
-        self._news.is_whole &= len(new) <= room
         self._news.files |= dict.fromkeys(new[:room], agent)
+        return len(new) <= room
 
 
 def _is_new(entry: os.DirEntry[str], stamp: FileStamp | None) -> bool:
