@@ -77,7 +77,9 @@ def command(
 
         part = record is not None or turn is not None or searched is not None
         sharing.refuse_combinations(md=md, outline=outline, redact=redact, as_json=as_json, part=part)
-    found = find(app, one_session(session, wanted), running_first=True)
+    named = one_session(session, wanted)
+    app.bring_up_to_date()
+    found = find(app, named, running_first=True)
     if md:
         sharing.print_markdown(app, found, full=full, thinking=thinking, redact=redact)
     elif outline:

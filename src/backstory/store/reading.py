@@ -10,7 +10,8 @@ from backstory.lazy_module import lazy_module
 from backstory.store import branches, events, sessions, turns
 from backstory.store.database import Database, id_of
 from backstory.store.events import OutlinedEvent, StoredEvent
-from backstory.store.sessions import Cursor, Session
+from backstory.store.session_filter import ListFilter
+from backstory.store.sessions import Cursor, Session, Sort, SortKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -84,30 +85,31 @@ class Reading(Database):
         ``unread``: also the files that are kept and that nobody understands, each a session of its own.
         ``after``: only those behind this (last_active, uid).
         """
-        found = self._read(
-            lambda db: sessions.listed(
-                db, project=project, folder=folder, agent=agent, subagents=subagents, unread=unread, after=after,
-                limit=limit, offset=offset,
-            )
-        )  # fmt: skip
+        wanted = ListFilter(project=project, folder=folder, agent=agent, subagents=subagents, unread=unread)
+        return self.list_sessions(wanted, after=after, limit=limit, offset=offset)
+
+    def list_sessions(
+        self, wanted: ListFilter, *, after: Cursor | None = None, limit: int = -1, offset: int = 0
+    ) -> list[Session]:
+        """The sessions that fit, the last active first; as ``sessions``."""
+        found = self._read(lambda db: sessions.listed(db, wanted, after=after, limit=limit, offset=offset))
         return [self._as_shown(each) for each in found]
 
-    def session_counts(
-        self,
-        *,
-        project: str | None = None,
-        folder: str | None = None,
-        agent: str | None = None,
-        subagents: bool = False,
-        unread: bool = False,
-    ) -> dict[str | None, int]:
-        """How many sessions ``sessions`` returns, by the id of the store that owns them; None: their logs do."""
-        return self._read_if_begun(
-            lambda db: sessions.counts(
-                db, project=project, folder=folder, agent=agent, subagents=subagents, unread=unread
-            ),
-            {},
-        )
+    def sort_keys(self, wanted: ListFilter, sort: Sort) -> list[SortKey]:
+        """All sessions that fit, the last active first, with what they are sorted by. Raises ConfigBroken."""
+        keys = self._read(lambda db: sessions.sort_keys(db, wanted, sort))
+        if sort != "cost":
+            return keys
+        costs = self.session_costs([each.id for each in keys])
+        return [msgspec.structs.replace(each, value=costs[each.id].low_usd) for each in keys]
+
+    def several_sessions(self, session_ids: Sequence[int]) -> list[Session]:
+        """The sessions with these ids, in no order."""
+        return [self._as_shown(each) for each in self._read(lambda db: sessions.several(db, session_ids))]
+
+    def session_counts(self, wanted: ListFilter) -> dict[str | None, int]:
+        """How many sessions ``list_sessions`` returns, by the id of the store that owns them; None: their logs do."""
+        return self._read_if_begun(lambda db: sessions.counts(db, wanted), {})
 
     def listed_among(self, session_ids: Sequence[int]) -> set[int]:
         """Those of these sessions that ``sessions`` returns."""
