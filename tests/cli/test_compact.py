@@ -147,6 +147,7 @@ def test_a_session_whose_context_would_be_cut_is_summarised_before_the_run(long:
     assert "is summarised first" in ran.stderr
     assert SUMMARY_HEADER in long.sent()
     assert "earlier turn" not in long.sent()
+    assert "shortened" not in long.sent()
 
 
 def test_without_a_summary_the_run_receives_what_fits(long: Bench) -> None:
@@ -154,7 +155,7 @@ def test_without_a_summary_the_run_receives_what_fits(long: Bench) -> None:
     ran = long.run("prompt 6", {"say": "short"}, {"result": True})
     assert ran.returncode == 0
     assert "The run receives what fits" in ran.stderr
-    assert "earlier turn" in long.sent()
+    assert "only prompts, decisions, edits, commands and failures are given" in long.sent()
 
 
 def test_prompts_run_while_a_summary_is_made(long: Bench, tmp_path: Path) -> None:

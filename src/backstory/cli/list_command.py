@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
 from backstory.cli import output
+from backstory.cli.filters import filter_options
 from backstory.cli.list_remarks import report_elsewhere, report_runs, why_no_sessions
-from backstory.cli.options import AGENT, json_option, store_option
+from backstory.cli.options import json_option, readable, store_option
 from backstory.cli.session_table import print_page
+from backstory.store.sessions import Sort
 from backstory.workspace import sessions
 from backstory.workspace.sessions import Page, SessionFilter
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
+    from backstory.store.session_filter import SessionFilter as Chosen
 
 
 @click.command("list")
 @click.option("--all", "everything", is_flag=True, help="Every session on this machine, not only this project's.")
-@click.option("--agent", "-a", type=AGENT, help="Only sessions of this agent.")
+@filter_options
+@click.option("--grep", "title", metavar="TITLE", help="Only sessions with this text in their name.")
+@click.option("--sort", type=click.Choice(get_args(Sort)), help="The greatest first, not the last active.")
 @click.option("--subagents", "--helpers", "subagents", is_flag=True, help="Also the sessions of subagents.")
 @click.option("--unread", is_flag=True, help="Also stored files of an unknown format.")
 @click.option("--limit", "-n", type=int, help="How many; 0 for all.  [default: 50]")
@@ -27,16 +32,25 @@ if TYPE_CHECKING:
 @store_option
 @click.pass_obj
 def command(
-    app: App, everything: bool, agent: str | None, subagents: bool, unread: bool, limit: int | None, as_json: bool
-) -> None:
+    app: App, everything: bool, chosen: Chosen, title: str | None, sort: Sort | None, subagents: bool, unread: bool,
+    limit: int | None, as_json: bool,
+) -> None:  # fmt: skip
     """List this project's sessions, newest first (--all: every project).
 
     The mark is the outcome of the last turn: ✓ completed, ✗ failed, ■ cancelled, ! crashed; ● running. The cost
     includes subagents: $1.20 reported, ~$1.20 computed from tokens and prices, ≥ $1.20 at least that, – unknown.
+    --since and --until: sessions that were active in that time. --sort time: how long their turns took.
     """
     limit = app.config.settings.list.limit if limit is None and not as_json else max(limit or 0, 0)
-    wanted = SessionFilter(everywhere=everything, agent=agent, subagents=subagents, unread=unread)
-    page = app.reader.sessions(wanted, Page(limit=limit))
+    wanted = SessionFilter(
+        **chosen.shared,
+        everywhere=everything,
+        title=None if title is None else readable(title),
+        subagents=subagents,
+        unread=unread,
+    )
+    app.bring_up_to_date()
+    page = app.reader.sessions(wanted, Page(limit=limit, sort=sort))
     report_runs(app.reader)
     if as_json:
         output.json([sessions.as_json(each) for each in page.sessions])

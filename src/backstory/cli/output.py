@@ -85,14 +85,17 @@ def as_json(value: Any) -> str:
     return msgspec.json.format(encoded(value), indent=2)
 
 
-def json_lines(head: dict[str, Any], name: str, items: Iterable[Any]) -> None:
-    """Print one JSON object whose last member is a long list, item by item."""
+def json_lines(
+    head: dict[str, Any], name: str, items: Iterable[Any], after: Callable[[], dict[str, Any]] = dict
+) -> None:
+    """Print one JSON object with a long list, item by item. ``after``: the members behind it, asked for at the end."""
     sys.stdout.write(as_json(head)[:-2].rstrip() + f',\n  "{name}": [')
     separator = "\n"
     for item in items:
         sys.stdout.write(f"{separator}    {encoded(item)}")
         separator = ",\n"
-    sys.stdout.write("\n  ]\n}\n")
+    more = "".join(f',\n  "{key}": {encoded(value)}' for key, value in after().items())
+    sys.stdout.write(f"\n  ]{more}\n}}\n")
 
 
 def pages(lines: Iterable[str]) -> None:

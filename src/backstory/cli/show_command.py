@@ -52,12 +52,15 @@ RECORDS_BEFORE = 100
 @click.option("--find", "searched", metavar="WORDS", help="With @N: highlight these words and show the text around.")
 @session_option
 @click.option("--thinking", is_flag=True, help="Also show the model's thinking.")
+@click.option("--md", is_flag=True, help="Print Markdown for a pull request: answers, folded tools, references.")
+@click.option("--outline", is_flag=True, help="Print prompts, decisions and commits, one a line.")
+@click.option("--redact", is_flag=True, help="With --md or --outline: mask secrets and people's names in paths.")
 @json_option
 @store_option
 @click.pass_obj
 def command(
     app: App, session: str | None, record: str | None, full: bool, turn: int | None, searched: str | None,
-    wanted: str | None, thinking: bool, as_json: bool,
+    wanted: str | None, thinking: bool, md: bool, outline: bool, redact: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Show a session turn by turn. SESSION is S3, a name, or the start of a uid; default: the one running here, else
     the one last active.
@@ -69,17 +72,34 @@ def command(
     """
     if session is not None and record is None and RECORD.fullmatch(session):
         session, record = None, session
-    found = find(app, one_session(session, wanted), running_first=True)
-    if record is not None:
+    if md or outline or redact:
+        from backstory.cli import sharing
+
+        part = record is not None or turn is not None or searched is not None
+        sharing.refuse_combinations(md=md, outline=outline, redact=redact, as_json=as_json, part=part)
+    named = one_session(session, wanted)
+    app.bring_up_to_date()
+    found = find(app, named, running_first=True)
+    if md:
+        sharing.print_markdown(app, found, full=full, thinking=thinking, redact=redact)
+    elif outline:
+        sharing.print_outline(app, found, redact=redact, as_json=as_json)
+    elif record is not None:
         _show_record(app.reader, found, record, searched, full=full, as_json=as_json)
-        return
-    transcript = app.reader.transcript(found, output.talk)
+    else:
+        _show(app.reader, found, turn, full=full, thinking=thinking, as_json=as_json)
+
+
+def _show(
+    reader: Reader, found: LocatedSession, turn: int | None, *, full: bool, thinking: bool, as_json: bool
+) -> None:
+    transcript = reader.transcript(found, output.talk)
     shown = [each for each in transcript.turns if turn in (None, each.number)]
     if turn is not None and not shown:
         raise TurnNotFound(found.label, len(transcript.turns))
     numbers = {each.number for each in shown if each.live is None and each.shown_in is None}
     form: Form = "full" if full else "compact" if as_json else "words"
-    events = app.reader.events(found, form=form, turns=numbers | {None} if turn is None else numbers)
+    events = reader.events(found, form=form, turns=numbers | {None} if turn is None else numbers)
     live = {each.number: transcript.live[each.number] for each in shown if each.live is not None}
     if as_json:
         more = (

@@ -13,7 +13,7 @@ import msgspec
 from backstory import errors, ids
 from backstory.lazy_module import lazy_module
 from backstory.store import connection, foreign, migrate, sessions
-from backstory.store.segments import has_too_many_segments, merge_whole, reset_index
+from backstory.store.segments import has_too_many_segments, is_in_bulk, merge_whole, needs_care, reset_index
 from backstory.store.sessions import Session
 
 if TYPE_CHECKING:
@@ -100,6 +100,8 @@ class Database:
         of its triggers acts."""
         self.refuses_writes = False
         """Writing raises NotTrusted."""
+        self.is_patient = True
+        """Whether a writer waits for another one; if not, writing raises StoreBusy at once."""
         self.prices_file: Path | None = None
         """A person's own prices, which stand in for those that come with the program."""
 
@@ -135,6 +137,30 @@ class Database:
             except errors.BackstoryError:
                 return True
         return True
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the file, and what SQLite keeps beside it, may be written by this process."""
+        return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
+
+    def is_ready(self) -> bool:
+        """Whether it has today's tables and a healthy index, so that who writes a little writes nothing else first.
+
+        Raises what reading raises, also StoreTooNew; unlike reading it brings no earlier store forward.
+        """
+        db = self._reader or connection.open_reader(self.path)
+        try:
+            with connection.translated(self.path):
+                is_ready = migrate.is_current(db, self.path) and not needs_care(db)
+        except BaseException:
+            if db is not self._reader:
+                db.close()
+            raise
+        if is_ready:
+            self._reader = db
+        elif db is not self._reader:
+            db.close()
+        return is_ready
 
     @property
     def id(self) -> str:
@@ -326,6 +352,8 @@ class Database:
             db = connection.open_writer(self.path)
             try:
                 with connection.translated(self.path):
+                    if not self.is_patient:
+                        db.set_busy_timeout(0)
                     if self.is_elsewhere:
                         self._disarm(db)
                     self._make_ready(db)
@@ -357,7 +385,7 @@ class Database:
         self._make_tables(db)
         if self._shared:
             connection.share(db)
-        if db.execute("select count(*) from search_index_config where k = 'automerge' and v = 0").get:
+        if is_in_bulk(db):
             # A bulk load was killed before it could give the index its settings back.
             with connection.writing(db, self.path):
                 reset_index(db)
