@@ -41,6 +41,8 @@ WINDOW = 500
 PART_MAX = 1 << 30
 NEIGHBOURS = 2
 """So many records before and after the one that is asked for."""
+PREVIEW_EVENTS = 40
+"""A preview has so many events of the first turn, and of the last."""
 RECORDS_BEFORE = 100
 """So many records back a record's call and its neighbours are looked for."""
 
@@ -52,6 +54,7 @@ RECORDS_BEFORE = 100
 @click.option("--follow", "-f", "follows", is_flag=True, help="Then show what comes, as it comes, until Ctrl-C.")
 @click.option("--turn", "-t", type=int, metavar="N", help="Show only this turn.")
 @click.option("--find", "searched", metavar="WORDS", help="With @N: highlight these words and show the text around.")
+@click.option("--preview", "previews", is_flag=True, hidden=True, help="An excerpt for a small window.")
 @session_option
 @click.option("--thinking", is_flag=True, help="Also show the model's thinking.")
 @json_option
@@ -59,7 +62,7 @@ RECORDS_BEFORE = 100
 @click.pass_obj
 def command(
     app: App, session: str | None, record: str | None, full: bool, turn: int | None, searched: str | None,
-    wanted: str | None, thinking: bool, follows: bool, as_json: bool,
+    wanted: str | None, thinking: bool, follows: bool, previews: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Show a session turn by turn. SESSION is S3, a name, or the start of a uid; default: the one running here, else
     the one last active.
@@ -78,6 +81,9 @@ def command(
     if follows and (record is not None or turn is not None):
         raise click.UsageError("--follow shows what comes, so it goes with neither @N nor --turn.")
     found = find(app, one_session(session, wanted), running_first=True)
+    if previews and not record:
+        output.pages(_preview_lines(app.reader, found))
+        return
     if record is not None:
         _show_record(app.reader, found, record, searched, full=full, as_json=as_json)
         return
@@ -129,6 +135,18 @@ def _head_as_json(transcript: Transcript, shown: Sequence[ListedTurn]) -> dict[s
     ]
     session = sessions.as_json(transcript.session) | {"children": children}
     return {"session": session, "turns": [turns.as_json(each) for each in shown]}
+
+
+def _preview_lines(reader: Reader, found: LocatedSession) -> Iterator[str]:
+    """How a session began, and its last turn: so much as fits a small window."""
+    stored = found.store.turns(found.session)
+    if not stored:
+        return
+    for turn in dict.fromkeys((stored[0].first_seq, stored[-1].first_seq)):
+        yield ""
+        for each in reader.events(found, (turn, -1), limit=PREVIEW_EVENTS):
+            if isinstance(each.event, model.UserMessage | model.AssistantText | model.ToolCall | model.Error):
+                yield from record_view.neighbour_lines(event_lines(each.outline.seq, each.event, full=False))
 
 
 def _show_record(

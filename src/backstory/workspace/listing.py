@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     _Place = tuple[Store, Session]
 
 
+LARGE_PAGE = 2_000
+"""So many sessions are read at once where all of them are wanted: a page costs more the farther behind it is."""
+
+
 class Listing:
     """The sessions of a place."""
 
@@ -44,6 +48,14 @@ class Listing:
             total=len(shown) if is_whole else self._total(stores, wanted),
             has_more=has_more,
         )
+
+    def pages(self, wanted: SessionFilter, first: int) -> Iterator[SessionPage]:
+        """The whole list, read as it is asked for: a page of ``first`` sessions, then of LARGE_PAGE."""
+        page = self.sessions(wanted, Page(limit=first))
+        yield page
+        while page.has_more:
+            page = self.sessions(wanted, Page(limit=LARGE_PAGE, after=page.sessions[-1]))
+            yield page
 
     def count(self, wanted: SessionFilter | None = None) -> int:
         """How many sessions the whole list has."""
