@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 LARGE_PAGE = 2_000
-"""So many sessions are read at once where all of them are wanted: a page costs more the farther behind it is."""
+"""At most so many sessions are read at once; a page costs more the farther behind it is."""
 
 
 class Listing:
@@ -50,11 +50,12 @@ class Listing:
         )
 
     def pages(self, wanted: SessionFilter, first: int) -> Iterator[SessionPage]:
-        """The whole list, read as it is asked for: a page of ``first`` sessions, then of LARGE_PAGE."""
-        page = self.sessions(wanted, Page(limit=first))
+        """The whole list, read as it is asked for: a page of ``first`` sessions, then larger and larger ones."""
+        page, limit = self.sessions(wanted, Page(limit=first)), first
         yield page
         while page.has_more:
-            page = self.sessions(wanted, Page(limit=LARGE_PAGE, after=page.sessions[-1]))
+            limit = min(limit * 4, LARGE_PAGE)
+            page = self.sessions(wanted, Page(limit=limit, after=page.sessions[-1]))
             yield page
 
     def count(self, wanted: SessionFilter | None = None) -> int:

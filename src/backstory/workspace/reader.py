@@ -78,7 +78,7 @@ class Reader:
         return self._listing.sessions(wanted, page)
 
     def session_pages(self, wanted: SessionFilter, first: int) -> Iterator[SessionPage]:
-        """The whole list, read as it is asked for: a page of ``first`` sessions, then large ones."""
+        """The whole list, read as it is asked for: a page of ``first`` sessions, then larger and larger ones."""
         return self._listing.pages(wanted, first)
 
     def count(self, wanted: SessionFilter | None = None) -> int:
