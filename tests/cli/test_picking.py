@@ -320,9 +320,9 @@ def test_a_key_inserts_what_is_picked_in_each_shell(bare: Shell, tmp_path: Path,
 
 def test_bash_lists_titles_and_inserts_none(bare: Shell, tmp_path: Path) -> None:
     put(bare, "the heron", "the stork")
-    ours = tmp_path / "backstory"
-    ours.write_text(f'#!/bin/sh\nexec {sys.executable} -m backstory "$@"\n')
-    ours.chmod(0o755)
+    # A program of this name, as an installed one has it.
+    (tmp_path / "backstory").write_text(f"#!{sys.executable}\nfrom backstory.cli import main\nmain()\n")
+    (tmp_path / "backstory").chmod(0o755)
     line = (
         "source <(backstory completion bash); COMP_WORDS=(backstory show 0); COMP_CWORD=2; COMP_TYPE=TYPE; "
         'f=$(complete -p backstory | grep -o "[^ ]*completion"); $f backstory; printf "%s\\n" "${COMPREPLY[@]}"'
