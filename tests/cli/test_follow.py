@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from backstory.store import open_store
 from tests.support.bench import Bench
 from tests.support.going import DEADLINE_S, GOOD, Going, until
 from tests.support.machines import claude_line, claude_log, conversation, lines
+from tests.support.read_only import read_only, without_power
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,13 +31,15 @@ CONFLICTING = [("--turn", "1"), ("@1",)]
 class Shown:
     """``show --follow`` in a process of its own."""
 
-    def __init__(self, shell: Shell, words: tuple[str, ...], environ: dict[str, str]) -> None:
+    def __init__(
+        self, shell: Shell, words: tuple[str, ...], environ: dict[str, str], limit: Callable[[], None] | None = None
+    ) -> None:
         self.out: list[str] = []
         self.err: list[str] = []
         self.process = subprocess.Popen(
             [sys.executable, "-m", "backstory", "show", "--follow", *words], cwd=shell.cwd,
             env=shell.environ | environ, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.PIPE, preexec_fn=limit,
         )  # fmt: skip
         assert self.process.stdout is not None
         assert self.process.stderr is not None
@@ -130,24 +132,30 @@ def test_a_signal_ends_it_well_and_without_a_word(follow: Callable[..., Shown], 
     assert len(shown.err) == 1, shown.err
 
 
-@pytest.mark.parametrize("how", ["setting", "read-only"])
-def test_nothing_is_stored_where_nothing_may_be(bare: Shell, log: Path, follow: Callable[..., Shown], how: str) -> None:
-    folder = bare.store.parent
-    if how == "read-only":
-        if os.geteuid() == 0:
-            pytest.skip("root may write anywhere")
-        bare.store.chmod(0o400)
-        folder.chmod(0o500)
-    before = files(folder)
-    shown = follow(**({"BACKSTORY_INGEST_AUTO": "0"} if how == "setting" else {}))
+def test_nothing_is_stored_where_reading_may_add_nothing(bare: Shell, log: Path, follow: Callable[..., Shown]) -> None:
+    before = files(bare.store.parent)
+    shown = follow(BACKSTORY_INGEST_AUTO="0")
     append(log, claude_line("user", "u8", "Where does the heron nest?"))
     shown.until("❯ Where does the heron nest?")
     append(log, claude_line("assistant", "a8", "In the reeds."))
     shown.until("In the reeds.")
     assert shown.end() == 0
-    assert how == "read-only" or shown.has_said("Nothing is stored.")
-    assert files(folder) == before
-    folder.chmod(0o700)
+    assert shown.has_said("Nothing is stored.")
+    assert files(bare.store.parent) == before
+
+
+def test_a_store_that_cannot_be_written_is_left_as_it_is(bare: Shell, log: Path) -> None:
+    bare.store.chmod(0o444)
+    with read_only(bare.store.parent):
+        before = files(bare.store.parent)
+        shown = Shown(bare, (uid(bare),), {}, limit=without_power)
+        append(log, claude_line("user", "u8", "Where does the heron nest?"))
+        shown.until("❯ Where does the heron nest?")
+        append(log, claude_line("assistant", "a8", "In the reeds."))
+        shown.until("In the reeds.")
+        assert shown.end() == 0
+        assert files(bare.store.parent) == before
+    assert len(shown.err) == 1, shown.err
 
 
 def test_a_store_that_was_named_is_followed_and_left_as_it_is(bare: Shell, log: Path, tmp_path: Path) -> None:

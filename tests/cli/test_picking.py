@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 FZF = shutil.which("fzf")
 needs_fzf = pytest.mark.skipif(FZF is None, reason="there is no fzf")
-HOSTILE = "heron '; touch gone; ' $(touch gone) `touch gone` \"$(touch gone)\" {1} {q}\ta\tb\x1b]0;x\x07\x1b[31m\n| touch gone"
+HOSTILE = (
+    "heron '; touch gone; ' $(touch gone) `touch gone` \"$(touch gone)\" {1} {q}"
+    "\ta\tb\x1b]0;x\x07\x1b[31m\n| touch gone"
+)
 """A prompt that says what it would like a shell, fzf and a terminal to do."""
 FAKE = """#!/bin/sh
 if [ "$1" = --version ]; then echo "$FAKE_VERSION (fake)"; exit 0; fi

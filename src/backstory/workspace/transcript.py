@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from backstory.bounds import iso
 from backstory.derive.pricing import UNKNOWN
-from backstory.runs.live import live_runs
 from backstory.store.costs import of_turn, price_table
 
 if TYPE_CHECKING:
@@ -59,6 +58,9 @@ def transcript_of(
     listing: Listing, spools: Path, now: int, located: LocatedSession, report: Callable[[str], None]
 ) -> Transcript:
     """The turns of a session with those of its live runs; ``report`` receives why a run is not shown."""
+    # A record is shown without a look at what runs.
+    from backstory.runs.live import live_runs
+
     store, session = located.store, located.session
     runs = live_runs(spools, session.uid, now, report)
     stored = store.turns(session)
