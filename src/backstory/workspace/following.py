@@ -17,6 +17,7 @@ from backstory.conversation.compact import compact_event
 from backstory.derive.index_text import char_len
 from backstory.derive.pricing import Cost
 from backstory.errors import BackstoryError, StoreReadOnly
+from backstory.ingest.databases import ROWS_OF
 from backstory.ingest.tail import GONE, REPLACED, LogTail
 from backstory.model import Error, Turn
 from backstory.runs.live import FollowedRun, followed_runs
@@ -150,7 +151,9 @@ def _growing_log(located: LocatedSession) -> Log | None:
     session = located.session
     if session.is_own:
         return None
-    logs = [log for log in located.store.logs(session) if log.kind == FILE and not log.path.endswith(".zst")]
+    # What was read of a database, or of another log's reports, is no file.
+    files = (log for log in located.store.logs(session) if log.kind == FILE and ROWS_OF not in Path(log.path).name)
+    logs = [log for log in files if not log.path.endswith(".zst")]
     there = [log for log in logs if Path(log.path).is_file()]
     return max(there or logs, key=lambda log: (log.modified or 0, log.id), default=None)
 
