@@ -58,7 +58,9 @@ def follow(app: App, located: LocatedSession, before: Before, *, full: bool, thi
 
 def _may_store(app: App) -> bool:
     """Whether reading may add what agents have written since."""
-    is_on = getattr(app.config.settings.ingest, "is_automatic", True) and app.environ.get("BACKSTORY_INGEST_AUTO") != "0"
+    is_on = (
+        getattr(app.config.settings.ingest, "is_automatic", True) and app.environ.get("BACKSTORY_INGEST_AUTO") != "0"
+    )
     return bool(is_on) and not app.store_path
 
 
