@@ -171,6 +171,9 @@ def main() -> None:
     from backstory.errors import ClockUnusable
 
     _have_standard_files()
+    if "_BACKSTORY_COMPLETE" in os.environ:
+        # bash is told the titles of sessions, too.
+        importlib.import_module("backstory.cli.shell_scripts")
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Characters that the terminal cannot encode become question marks.
         sys.stdout.reconfigure(errors="replace")
