@@ -945,7 +945,9 @@ class LogNotRead(BackstoryError):
     exit_code = 75
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} has changed since it was last read. Nothing was put back; first run: backstory ingest")
+        super().__init__(
+            f"{path} has changed since it was last read. Nothing was put back; first run: backstory ingest"
+        )
 
 
 class LogAppeared(BackstoryError):
@@ -964,8 +966,8 @@ class IndexFailed(BackstoryError):
 
     def __init__(self, agent: str, reason: str) -> None:
         super().__init__(
-            f"The database of {agent} could not be changed ({reason}), so nothing was put back. Close its client, and try "
-            "again."
+            f"The database of {agent} could not be changed ({reason}), so nothing was put back. Close its client, "
+            "and try again."
         )
 
 

@@ -21,6 +21,7 @@ from backstory.errors import TurnNotFound
 from backstory.workspace import entries, sessions
 from backstory.workspace import transcript as turns
 from backstory.workspace.entries import Entry
+from backstory.workspace.resume_command import resume_command
 from backstory.workspace.targets import RECORD, SEQ_MAX, resolve_target
 
 if TYPE_CHECKING:
@@ -174,6 +175,8 @@ def _head(transcript: Transcript) -> Iterator[str]:
     yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
     if mark := origin_mark(session.elsewhere, is_conflict=session.is_conflict):
         yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), fg="yellow")
+    if (words := resume_command(session.agents, session.native_id, session.number)) and session.elsewhere is None:
+        yield output.style(output.one_liner(f"resume: backstory resume {session.label}  ({' '.join(words)})"), dim=True)
     if session.parent_uid:
         yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
     yield from _child_lines(found.store, found.session.id)

@@ -55,7 +55,7 @@ class PutFile(Struct, frozen=True, kw_only=True):
     def is_as_put(self) -> bool:
         """Whether the file is the one that was put there, to the last byte."""
         try:
-            found = os.stat(self.path, follow_symlinks=False)
+            found = Path(self.path).lstat()
             is_same = (found.st_dev, found.st_ino, found.st_size) == (self.device, self.inode, self.bytes)
             return is_same and sha256_of(Path(self.path)) == self.sha256
         except OSError:
@@ -153,7 +153,7 @@ def _cleared(note: PutNote | None) -> PutNote | None:
     """A note, once what a crash left under other names is gone."""
     for each in note.files if note is not None else ():
         with suppress(OSError):
-            found = os.stat(each.written_as, follow_symlinks=False)
+            found = Path(each.written_as).lstat()
             if (found.st_dev, found.st_ino) == (each.device, each.inode):
                 Path(each.written_as).unlink()
     return note

@@ -11,6 +11,7 @@ from backstory.bounds import iso
 from backstory.search.query import Findings, find, find_exact, find_listed, find_pattern
 from backstory.store import Filter
 from backstory.store.search import BY_SCORE, ROLES
+from backstory.workspace.resume_command import resume_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -197,4 +198,6 @@ def hit_as_json(found: Excerpt, labels: dict[str, str]) -> dict[str, Any]:
         "marks": found.marks,
         "score": round(found.score, 4),
         "from_elsewhere": session.elsewhere is not None,
+        "native_id": session.native_id,
+        "resume_command": resume_command(session.agents, session.native_id, session.shown_number),
     }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.bounds import iso
+from backstory.workspace.resume_command import resume_command
 
 if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
@@ -138,6 +139,7 @@ def as_json(session: ListedSession) -> dict[str, Any]:
         "cost_kind": session.cost.kind,
         "low_usd": session.cost.low_usd,
         "native_id": session.native_id,
+        "resume_command": resume_command(session.agents, session.native_id, session.number),
         "parent": session.parent_uid,
         "relation": session.relation,
         "from_elsewhere": session.elsewhere is not None,

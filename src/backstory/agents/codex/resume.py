@@ -1,7 +1,8 @@
 """Handing a session over to ``codex resume``.
 
 The client finds a log by a row of its database; a row with another path, or one that says "archived", keeps it from
-resuming. Some builds need the row, newer ones add a missing one. A ``.zst`` among the sessions is unpacked by the client.
+resuming. Some builds need the row, newer ones add a missing one. A ``.zst`` among the sessions is unpacked by the
+client itself.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from backstory.lazy_regex import lazy_regex
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from backstory.agents.contract import InUse, IndexChange
+    from backstory.agents.contract import IndexChange, InUse
 
 SESSIONS, ARCHIVED = "sessions", "archived_sessions"
 _DAY = lazy_regex(r"rollout-(\d{4})-(\d\d)-(\d\d)T")

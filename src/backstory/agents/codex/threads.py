@@ -73,9 +73,7 @@ def _row(db: sqlite3.Connection, native_id: str, columns: list[str]) -> dict[str
     return None if row is None else dict(zip(columns, row, strict=True))
 
 
-def _write(
-    db: sqlite3.Connection, native_id: str, values: dict[str, Any], led_back: list[str], before: object
-) -> None:
+def _write(db: sqlite3.Connection, native_id: str, values: dict[str, Any], led_back: list[str], before: object) -> None:
     """Write a row, unless it is no longer what it was: the client may have written it meanwhile."""
     db.execute("begin immediate")
     try:
@@ -107,13 +105,14 @@ def _values(log: Path, native_id: str) -> dict[str, Any]:
         if not prompt and kind == "event_msg" and payload.get("type") == "user_message":
             prompt = str(payload.get("message") or "").strip()
     created, updated = ids.parse_time_ms(meta.get("timestamp")) or 0, int(log.stat().st_mtime * 1000)
-    git = meta.get("git") if isinstance(meta.get("git"), dict) else {}
+    given = meta.get("git")
+    git = given if isinstance(given, dict) else {}
     values = {
         "id": native_id, "rollout_path": str(log), "created_at": created // 1000, "updated_at": updated // 1000,
         "created_at_ms": created, "updated_at_ms": updated, "recency_at": updated // 1000, "recency_at_ms": updated,
         "source": _text(meta.get("source") or "cli"), "thread_source": _text(meta.get("thread_source")),
-        "model_provider": _text(meta.get("model_provider") or "openai"), "cwd": _text(meta.get("cwd") or turn.get("cwd")),
-        "title": prompt[:TITLE_CHARS_MAX], "first_user_message": prompt[:TITLE_CHARS_MAX],
+        "model_provider": _text(meta.get("model_provider") or "openai"),
+        "cwd": _text(meta.get("cwd") or turn.get("cwd")), "title": prompt[:TITLE_CHARS_MAX], "first_user_message": prompt[:TITLE_CHARS_MAX],
         "preview": prompt[:TITLE_CHARS_MAX], "sandbox_policy": _text(turn.get("sandbox_policy")),
         "approval_mode": _text(turn.get("approval_policy")), "model": _text(turn.get("model")),
         "cli_version": _text(meta.get("cli_version")), "history_mode": _text(meta.get("history_mode")),
