@@ -878,8 +878,8 @@ class RunsContinue(BackstoryError):
 
     def __init__(self, session: str) -> None:
         super().__init__(
-            f"{session} consists of runs of backstory, so no agent's client can resume it. `run` continues it, with any "
-            "agent:"
+            f"{session} consists of runs of backstory, so no agent's client can resume it. `run` continues it, "
+            "with any agent:"
         )
         self.below = (f'backstory run -S {session} "…"',)
 
@@ -934,8 +934,8 @@ class LogDiffers(BackstoryError):
     def __init__(self, path: Path, original: str, *, is_shorter: bool) -> None:
         how = "is only the beginning of" if is_shorter else "differs from"
         super().__init__(
-            f"{path} {how} the log that the store has, which was read from {original}. It was not changed. Compare them "
-            "with `backstory restore SESSION --to FOLDER`, and move one of them away."
+            f"{path} {how} the log that the store has, which was read from {original}. It was not changed. Compare "
+            "them with `backstory restore SESSION --to FOLDER`, and move one of them away."
         )
 
 

@@ -53,8 +53,8 @@ def command(
     Their layout is that of the agent's own folder, sidecar files included. If two have the same name, the older
     one gets a number. Files that cannot be restored are listed, and the exit code is 73.
 
-    --in-place does what `resume` does before it starts the agent: it overwrites nothing, and `resume --undo` removes what
-    it put back.
+    --in-place does what `resume` does before it starts the agent: it overwrites nothing, and `resume --undo` removes
+    what it put back.
     """
     if bool(sessions) == everything or (everything and in_place):
         raise click.UsageError("Name sessions." if in_place else "Name sessions, or use --all.")
@@ -86,9 +86,10 @@ def _put_back(done: PutBack, resumption: Resumption) -> Restored:
         for each in done.files
     ]
     log = next((each for each in files if each.written == str(resumption.log)), None)
+    there = next((each for each in resumption.places if each.exists()), resumption.log)
     return Restored(
-        session=resumption.located.session.uid, original=resumption.original, written=str(resumption.log),
-        bytes=None if log is None else log.bytes, sha256=None if log is None else log.sha256,
+        session=resumption.located.session.uid, original=resumption.original, written=str(there),
+        bytes=there.stat().st_size if log is None else log.bytes, sha256=None if log is None else log.sha256,
         companions=[each for each in files if each is not log],
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Claude Code: its logs, what they report of subagents, what lies beside them, its client, runs, which can be steered."""
+"""Claude Code: its logs, what they report of subagents, what lies beside them, runs (also steered), its client."""
 
 from __future__ import annotations
 

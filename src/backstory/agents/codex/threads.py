@@ -13,6 +13,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from backstory import ids
+from backstory.agents import jsonl
+from backstory.agents.codex.prompts import is_synthetic, typed
+from backstory.agents.codex.records import ResponseLine, records_on
 from backstory.agents.contract import IndexChange
 from backstory.lazy_regex import lazy_regex
 
@@ -95,15 +98,14 @@ def _values(log: Path, native_id: str) -> dict[str, Any]:
     meta: dict[str, Any] = {}
     turn: dict[str, Any] = {}
     prompt = ""
-    for record in _records(log):
+    for record, line in _records(log):
         payload = record.get("payload")
         if not isinstance(payload, dict):
             continue
         kind = record.get("type")
         meta = meta or (payload if kind == "session_meta" else {})
         turn = turn or (payload if kind == "turn_context" else {})
-        if not prompt and kind == "event_msg" and payload.get("type") == "user_message":
-            prompt = str(payload.get("message") or "").strip()
+        prompt = prompt or _prompt(line)
     created, updated = ids.parse_time_ms(meta.get("timestamp")) or 0, int(log.stat().st_mtime * 1000)
     given = meta.get("git")
     git = given if isinstance(given, dict) else {}
@@ -112,8 +114,8 @@ def _values(log: Path, native_id: str) -> dict[str, Any]:
         "created_at_ms": created, "updated_at_ms": updated, "recency_at": updated // 1000, "recency_at_ms": updated,
         "source": _text(meta.get("source") or "cli"), "thread_source": _text(meta.get("thread_source")),
         "model_provider": _text(meta.get("model_provider") or "openai"),
-        "cwd": _text(meta.get("cwd") or turn.get("cwd")), "title": prompt[:TITLE_CHARS_MAX], "first_user_message": prompt[:TITLE_CHARS_MAX],
-        "preview": prompt[:TITLE_CHARS_MAX], "sandbox_policy": _text(turn.get("sandbox_policy")),
+        "cwd": _text(meta.get("cwd") or turn.get("cwd")), "title": prompt, "first_user_message": prompt,
+        "preview": prompt, "sandbox_policy": _text(turn.get("sandbox_policy")),
         "approval_mode": _text(turn.get("approval_policy")), "model": _text(turn.get("model")),
         "cli_version": _text(meta.get("cli_version")), "history_mode": _text(meta.get("history_mode")),
         "originator": _text(meta.get("originator")), "git_sha": _text(git.get("commit_hash")),
@@ -122,7 +124,7 @@ def _values(log: Path, native_id: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _records(log: Path) -> Iterator[dict[str, Any]]:
+def _records(log: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
     with log.open("rb") as file:
         for line in islice(file, RECORDS_MAX):
             try:
@@ -130,7 +132,21 @@ def _records(log: Path) -> Iterator[dict[str, Any]]:
             except (ValueError, RecursionError):
                 continue
             if isinstance(record, dict):
-                yield record
+                yield record, line
+
+
+def _prompt(line: bytes) -> str:
+    """What a person typed, if a record is that: older builds wrote it as an event, too."""
+    try:
+        records = records_on(line)
+    except jsonl.NotJson:
+        return ""
+    for record in records:
+        if isinstance(record, ResponseLine) and record.payload.role == "user":
+            words, _ = typed(record.payload.content)
+            if not is_synthetic(record.payload, words):
+                return words.strip()[:TITLE_CHARS_MAX]
+    return ""
 
 
 def _text(value: object) -> str | None:
