@@ -55,7 +55,7 @@ class WithWordsForAgent(click.Command):
 def command(
     ctx: click.Context, session: str | None, is_printed: bool, cwd: Path | None, force: bool, undo: bool, as_json: bool
 ) -> None:
-    """Continue SESSION in its agent's own client: `claude --resume`, `codex resume`, `copilot --resume`.
+    """Continue SESSION in its agent's own client, by the agent's own id.
 
     If the agent deleted the log, it is put back first; no file is ever overwritten, and --undo removes what was put
     back. The client starts in the session's folder; ARGS are passed to it. Without a terminal, or with --print, the

@@ -116,7 +116,9 @@ def put(notes: Notes, uid: str, agent: str, wanted: Sequence[WantedFile]) -> Put
         for each in wanted:
             note.folders += _missing_folders(each)
             made.append(_written_beside(each))
-        note.files += made
+        # What was put there before and is gone is not what stands there now.
+        again = {each.path for each in made}
+        note.files = [*(each for each in note.files if each.path not in again), *made]
         notes.write(note)
         for file in made:
             _show(file)
