@@ -966,8 +966,8 @@ class IndexFailed(BackstoryError):
 
     def __init__(self, agent: str, reason: str) -> None:
         super().__init__(
-            f"The database of {agent} could not be changed ({reason}), so nothing was put back. Close its client, "
-            "and try again."
+            f"The database of {agent} could not be changed ({reason}), so nothing else was. Close its client, and "
+            "repeat the command."
         )
 
 

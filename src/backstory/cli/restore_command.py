@@ -16,7 +16,6 @@ import click
 import msgspec
 
 from backstory.cli import output
-from backstory.cli.handing_over import planned, resuming
 from backstory.cli.options import json_option, sessions_argument, store_option
 from backstory.cli.trusting import trust_option
 from backstory.errors import BackstoryError, RestoreIncomplete, SessionNotFound
@@ -67,6 +66,8 @@ def command(
 
 
 def _in_place(app: App, sessions: Sequence[str], cwd: Path | None, *, force: bool) -> Iterator[Restored]:
+    from backstory.cli.handing_over import planned, resuming  # writing logs to a folder needs none of it
+
     at_work = resuming(app)
     for found in [app.find(each) for each in sessions]:
         try:

@@ -94,10 +94,8 @@ class Resuming:
 
         Raises RunsContinue, CannotResume, SessionNotTrusted, FolderGone, NotAPlace, LogDiffers, LogNotRead.
         """
-        located = _top(located)
+        located = _trusted(located)
         session, store = located.session, located.store
-        if session.elsewhere is not None or store.is_elsewhere:
-            raise SessionNotTrusted(session.elsewhere or str(store.path))
         if session.number is not None:
             raise RunsContinue(located.label)
         agent, native_id, kept = self._logs(located)
@@ -167,9 +165,9 @@ class Resuming:
     def undo(self, located: LocatedSession) -> PutBack:
         """Take away what was put back for a session, if nothing was added to it since.
 
-        Raises NothingPutBack, InUseNow, PutFileChanged, CannotWrite.
+        Raises SessionNotTrusted, NothingPutBack, InUseNow, PutFileChanged, CannotWrite, IndexFailed.
         """
-        located = _top(located)
+        located = _trusted(located)
         uid = located.session.uid
         lock = HandoverLock(self._notes.folder, uid)
         if not lock.take():
@@ -316,13 +314,15 @@ def _sidecar(store: Store, sidecar_id: int) -> Iterator[bytes]:
     yield store.read_sidecar(sidecar_id)
 
 
-def _top(located: LocatedSession) -> LocatedSession:
-    """The session that a person would resume: of a subagent's its parent's."""
+def _trusted(located: LocatedSession) -> LocatedSession:
+    """The session that a person would resume: of a subagent's its parent's. Raises SessionNotTrusted."""
     store, session = located.store, located.session
     for _ in range(PARENTS_MAX):
         if session.relation != Relation.SUBAGENT or session.parent_uid is None:
             break
         session = store.session(session.parent_uid)
+    if session.elsewhere is not None or store.is_elsewhere:
+        raise SessionNotTrusted(session.elsewhere or str(store.path))
     return LocatedSession(store, session, located.is_conflict)
 
 
