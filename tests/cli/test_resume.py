@@ -420,6 +420,30 @@ def test_nothing_is_written_through_what_stands_at_the_place(home: Home, what: s
     assert not target.exists() or target.read_text() == "mine"
 
 
+@pytest.mark.parametrize("what", [".claude", ".claude/projects", "bucket"])
+def test_a_file_in_the_place_of_a_folder_is_named_and_stays(home: Home, what: str) -> None:
+    home.sweep()
+    at = home.bucket if what == "bucket" else home.home / what
+    for each in (home.bucket, home.bucket.parent, home.home / ".claude"):
+        if each.exists() and each.is_relative_to(at):
+            each.rmdir()
+    at.parent.mkdir(parents=True, exist_ok=True)
+    at.write_text("mine")
+    done = home("restore", "--in-place", home.uid())
+    assert (done.code, at.read_text(), home.notes()) == (73, "mine", [])
+    assert str(at) in done.err
+
+
+def test_a_log_of_which_the_store_lost_bytes_is_not_put_back(home: Home) -> None:
+    home.sweep()
+    with closing(sqlite3.connect(home.store)) as db, db:
+        db.execute("update chunks set data = zeroblob(length(data))")
+    done = home("restore", "--in-place", home.uid())
+    assert done.code == 65
+    assert (home.files(), home.notes()) == ({}, [])
+    assert not home.log.parent.exists()
+
+
 def test_no_link_beside_the_log_is_followed(home: Home) -> None:
     away = home.home / "away"
     away.mkdir()

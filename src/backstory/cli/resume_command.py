@@ -39,8 +39,11 @@ class WithWordsForAgent(click.Command):
         ctx.meta[FOR_AGENT] = theirs
         return super().parse_args(ctx, ours)
 
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- ARGS...]"]
 
-@click.command("resume", cls=WithWordsForAgent, options_metavar="[OPTIONS] [-- ARGS...]")
+
+@click.command("resume", cls=WithWordsForAgent)
 @session_argument
 @click.option("--print", "is_printed", is_flag=True, help="Print the command and its folder; change and start nothing.")
 @click.option(

@@ -65,7 +65,7 @@ def kind_of(path: Path) -> str | None:
     """What lies at a path, itself and not what it links to; None for nothing."""
     try:
         mode = path.lstat().st_mode
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return next((kind for fits, kind in KINDS if fits(mode)), "a device")
 

@@ -40,6 +40,7 @@ from backstory.ingest.reported import is_reported
 from backstory.model import Relation
 from backstory.runs.handover import WRITTEN_MS, HandoverLock, who_uses
 from backstory.store.logs import FILE as LOG_FILE
+from backstory.store.private import as_ours
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.resume_command import is_safe_id
 
@@ -92,9 +93,14 @@ class Resuming:
     def plan(self, located: LocatedSession, cwd: Path | None = None) -> Resumption:
         """How a session is resumed, in ``cwd`` or in its own folder; a subagent's session as its parent.
 
-        Raises RunsContinue, CannotResume, SessionNotTrusted, FolderGone, NotAPlace, LogDiffers, LogNotRead.
+        Raises RunsContinue, CannotResume, SessionNotTrusted, FolderGone, NotAPlace, LogDiffers, LogNotRead,
+        CannotWrite.
         """
         located = _trusted(located)
+        with _file_errors(self._user_home):
+            return self._planned(located, cwd)
+
+    def _planned(self, located: LocatedSession, cwd: Path | None) -> Resumption:
         session, store = located.session, located.store
         if session.number is not None:
             raise RunsContinue(located.label)
@@ -139,7 +145,9 @@ class Resuming:
         if not self._lock.take() and not force:
             raise InUseNow(label, "another `backstory resume` has it, or the client that it started")
         try:
-            if not force and (how := self._use_of(resumption)):
+            with _file_errors(resumption.log):
+                how = None if force else self._use_of(resumption)
+            if how:
                 raise InUseNow(label, how)
             yield
         finally:
@@ -218,7 +226,7 @@ class Resuming:
             for kept in store.sidecars(log.id)
             if inside(kept.name)
         ]
-        return [each for each in found if kind_of_below(each) is None]
+        return [each for each in found if kind_of(each.path) is None]
 
     def _subagents(
         self, part: ResumePart, located: LocatedSession, root: Path, folder: Path, depth: int = 0
@@ -294,12 +302,14 @@ class Resuming:
             target.close()
 
 
-def kind_of_below(wanted: WantedFile) -> str | None:
-    """What lies at the place of a file; nothing where a folder above it is missing or none."""
+@contextmanager
+def _file_errors(path: Path) -> Iterator[None]:
+    """What the system refuses for a file, as an error of ours; ``path``: where it does not say for which one."""
     try:
-        return kind_of(wanted.path)
-    except NotADirectoryError:
-        return "a file above it"
+        yield
+    except OSError as refused:
+        named = refused.filename
+        raise as_ours(Path(named) if isinstance(named, str) else path, refused) from refused
 
 
 @contextmanager
