@@ -444,12 +444,13 @@ def test_a_log_of_which_the_store_lost_bytes_is_not_put_back(home: Home) -> None
     assert not home.log.parent.exists()
 
 
-def test_no_link_beside_the_log_is_followed(home: Home) -> None:
+@pytest.mark.parametrize("name", [ID, f"{ID}/subagents", f"{ID}/tool-results"])
+def test_no_link_beside_the_log_is_followed(home: Home, name: str) -> None:
     away = home.home / "away"
     away.mkdir()
     home.sweep()
-    home.bucket.mkdir(parents=True)
-    (home.bucket / ID).symlink_to(away)
+    (home.bucket / name).parent.mkdir(parents=True)
+    (home.bucket / name).symlink_to(away)
     done = home("restore", "--in-place", home.uid())
     assert (done.code, list(away.iterdir()), home.notes()) == (73, [], [])
     assert not home.log.exists()

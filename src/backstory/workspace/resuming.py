@@ -113,7 +113,7 @@ class Resuming:
         missing = [] if _is_there(store, log, places) else [_wanted_log(store, log, root, names[0])]
         _check_read(store, log, places)
         missing += self._beside(store, log, places[0])
-        missing += self._subagents(part, located, root, folder)
+        missing += self._subagents(part, located, root, folder, places[0].parent)
         return Resumption(
             located=located, agent=agent, native_id=native_id, original=log.path, folder=folder, root=root,
             log=places[0], places=places, missing=tuple(missing),
@@ -229,9 +229,12 @@ class Resuming:
         return [each for each in found if kind_of(each.path) is None]
 
     def _subagents(
-        self, part: ResumePart, located: LocatedSession, root: Path, folder: Path, depth: int = 0
+        self, part: ResumePart, located: LocatedSession, root: Path, folder: Path, above: Path, depth: int = 0
     ) -> list[WantedFile]:
-        """The logs of a session's subagents that are gone, with what lies beside them."""
+        """The logs of a session's subagents that are gone, with what lies beside them.
+
+        ``above``: the folder of the session's own log, below which no link is followed.
+        """
         missing: list[WantedFile] = []
         store = located.store
         for child in store.children(located.session) if depth < PARENTS_MAX else ():
@@ -243,9 +246,9 @@ class Resuming:
                     continue
                 places = [root.joinpath(*inside(str(name))) for name in names]
                 if all(kind_of(each) is None for each in places):
-                    missing.append(_wanted_log(store, log, root, names[0]))
+                    missing.append(_below(above, _wanted_log(store, log, root, names[0]), places[0]))
                 missing += self._beside(store, log, places[0])
-            missing += self._subagents(part, LocatedSession(store, child), root, folder, depth + 1)
+            missing += self._subagents(part, LocatedSession(store, child), root, folder, above, depth + 1)
         return missing
 
     def _use_of(self, resumption: Resumption) -> str | None:
@@ -369,6 +372,11 @@ def _wanted_log(store: Store, log: Log, root: Path, name: PurePath) -> WantedFil
     while len(parts) > 1 and (folder / parts[0]).is_dir():
         folder /= parts.pop(0)
     return WantedFile(folder, tuple(parts), partial(whole_log, store, log))
+
+
+def _below(above: Path, wanted: WantedFile, path: Path) -> WantedFile:
+    """A file to put, without following a link below a folder, if it lies there."""
+    return WantedFile(above, path.relative_to(above).parts, wanted.pieces) if path.is_relative_to(above) else wanted
 
 
 def _is_there(store: Store, log: Log, places: tuple[Path, ...]) -> bool:
