@@ -573,7 +573,7 @@ def test_the_agents_own_id_and_command_are_given(home: Home) -> None:
         home("search", "--json", "heron").json()["hits"][0],
     ):  # fmt: skip
         assert (found["native_id"], found["resume_command"]) == expected
-    assert f"(claude --resume {ID})" in home("show", home.uid()).out
+    assert f"(claude {ID})" in home("show", home.uid()).out
 
 
 def test_two_at_once_put_one_log_back(home: Home) -> None:

@@ -21,7 +21,6 @@ from backstory.errors import TurnNotFound
 from backstory.workspace import entries, sessions
 from backstory.workspace import transcript as turns
 from backstory.workspace.entries import Entry
-from backstory.workspace.resume_command import resume_command
 from backstory.workspace.targets import RECORD, SEQ_MAX, resolve_target
 
 if TYPE_CHECKING:
@@ -175,8 +174,10 @@ def _head(transcript: Transcript) -> Iterator[str]:
     yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
     if mark := origin_mark(session.elsewhere, is_conflict=session.is_conflict):
         yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), fg="yellow")
-    if (words := resume_command(session.agents, session.native_id, session.number)) and session.elsewhere is None:
-        yield output.style(output.one_liner(f"resume: backstory resume {session.label}  ({' '.join(words)})"), dim=True)
+    if session.number is None and session.native_id and session.elsewhere is None:
+        # The agent's own command is in --json: naming it here would import the agent.
+        own = f"{', '.join(session.agents)} {session.native_id}"
+        yield output.style(output.one_liner(f"resume: backstory resume {session.label}  ({own})"), dim=True)
     if session.parent_uid:
         yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
     yield from _child_lines(found.store, found.session.id)
