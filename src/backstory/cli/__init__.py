@@ -23,6 +23,7 @@ COMMANDS = {
     "list": "List this project's sessions, newest first (--all: every project).",
     "show": "Show a session turn by turn.",
     "run": "Send a prompt to an agent, with the session so far as context.",
+    "resume": "Continue a session in its agent's own client.",
     "steer": "Send a message to the running agent.",
     "followup": "Queue a prompt to run when the current run ends.",
     "queue": "Show, edit and run queued prompts.",

@@ -14,6 +14,8 @@ them, ``near_sessions`` that hold it in another way only, and ``at_least``: whet
   order: by score, where signs were typed those that have them first, for ``--regex`` the newest sessions first; those
   that are near after the others;
 - ``from_elsewhere``: whether the session came with a store that nobody had trusted;
+- ``native_id``: the agent's own id of the session, and ``resume_command``: the words of its own command that
+  continues it; null for runs of backstory and subagents;
 - ``snippet``: one line of its text, and ``marks``: [start, end] of each match in it, in characters (code points).
 """
 

@@ -237,6 +237,10 @@ def _head(transcript: Transcript) -> Iterator[str]:
     yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
     if mark := origin_mark(session.elsewhere, is_conflict=session.is_conflict):
         yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), fg="yellow")
+    if session.number is None and session.native_id and session.elsewhere is None:
+        # The agent's own command is in --json: naming it here would import the agent.
+        own = f"{', '.join(session.agents)} {session.native_id}"
+        yield output.style(output.one_liner(f"resume: backstory resume {session.label}  ({own})"), dim=True)
     if session.parent_uid:
         yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
     yield from _child_lines(found.store, found.session.id)
