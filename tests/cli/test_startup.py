@@ -105,6 +105,18 @@ def test_a_command_that_reads_imports_nothing_that_ingests_or_parses_sql(read_on
     assert modules & (WRITING - rederives) == set()
 
 
+def test_what_picks_and_what_follows_is_imported_only_by_who_asks_for_it(read_once: Shell) -> None:
+    with open_store(read_once.store) as store:
+        uid = store.uids()[0]
+    for words in (["list"], ["search", "the"], ["show", uid], ["show", uid, "--preview"]):
+        modules = imported(read_once, *words)
+        assert ours(modules, "cli.picking", "cli.choices", "cli.following", "cli.shell_scripts") == set(), words
+        assert ours(modules, "workspace.following", "workspace.importing", "ingest.tail", "ingest.watch") == set(), (
+            words
+        )
+        assert words[0] == "show" or modules & {"subprocess"} == set(), words
+
+
 def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell) -> None:
     modules = imported(read_once, "list")
     derives = ours(modules, "derive.deriver", "derive.refs", "derive.file_touches")

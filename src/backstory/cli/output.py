@@ -176,6 +176,11 @@ def can_ask() -> bool:
     return sys.stdin.isatty()
 
 
+def ask(question: str) -> None:
+    """Print a question to a person, who answers on the same line."""
+    _write(question, err=True)
+
+
 def confirm(question: str) -> bool:
     """Ask a person at the terminal; without one the answer is no."""
     return can_ask() and click.confirm(_for_stream(question, sys.stderr), err=True)

@@ -218,7 +218,7 @@ class Replication(Branching):
 
     def holders(self, turn_uids: Collection[str]) -> list[Holder]:
         """The sessions here that have any of these turns."""
-        return self._read_if_begun(lambda db: copies.holders(db, turn_uids), list[Holder]())
+        return self._read_if_begun(lambda db: copies.holders(db, turn_uids), [])
 
     def unforget(self) -> int:
         """Let removed sessions be read again; gives how many there were."""

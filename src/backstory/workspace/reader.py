@@ -80,6 +80,10 @@ class Reader:
         """A page of the sessions that are listed here, each once, the last active first."""
         return self._listing.sessions(wanted, page)
 
+    def session_pages(self, wanted: SessionFilter, first: int) -> Iterator[SessionPage]:
+        """The whole list, read as it is asked for: a page of ``first`` sessions, then larger and larger ones."""
+        return self._listing.pages(wanted, first)
+
     def count(self, wanted: SessionFilter | None = None) -> int:
         """How many sessions the whole list has."""
         return self._listing.count(wanted)
