@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from backstory.cli import output
-from backstory.cli.compaction_words import compacted_line, compacting_line, exchanges
+from backstory.cli.compaction_words import compacted_line, compacting_line, exchanges, kept_words
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import find
 from backstory.cli.trusting import may_act, trust_option
@@ -47,7 +47,7 @@ def command(
     app: App = ctx.obj
     located = find(app, session)
     if is_show:
-        _show(located, as_json=as_json)
+        _show(_compactor(app, located, dry_run=True), located, as_json=as_json)
         return
     if not dry_run:
         may_act(app, located.store)
@@ -123,14 +123,17 @@ def _show_plan(located: LocatedSession, plan: CompactionPlan, *, as_json: bool) 
     output.talk(f"{would}; {exchanges(plan.boundary.kept)} stay. Make it now: backstory compact --now")
 
 
-def _show(located: LocatedSession, *, as_json: bool) -> None:
+def _show(compactor: Compactor, located: LocatedSession, *, as_json: bool) -> None:
     found = located.store.compaction_in_force(located.session)
+    retention = () if found is None else compactor.retention(found)
     if as_json:
-        output.json(None if found is None else msgspec.to_builtins(found))
+        output.json(None if found is None else msgspec.to_builtins(found) | {"retention": retention})
     elif found is None:
         output.talk(f"{located.label} has no summary.")
     else:
         output.pages(found.summary.split("\n"))
+        if kept := kept_words(retention):
+            output.talk(f"Of what it covers it still names {kept}.")
         by = found.agent or "its agent" if found.id is None or found.agent else "another program"
         output.talk(f"It covers everything up to @{found.after_seq}, and was written by {by}.")
 

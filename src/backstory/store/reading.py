@@ -156,6 +156,11 @@ class Reading(Database):
         """A bound on a session's characters in a context: what its events say, and so many around each."""
         return self._read(lambda db: events.chars_at_most(db, id_of(session), around_each))
 
+    def has_compactions(self, session: Session | int) -> bool:
+        """Whether a session has a stored summary that was not taken out of force."""
+        query = "select exists (select 1 from compactions where session_id = ? and undone = 0)"
+        return self._read(lambda db: bool(db.execute(query, (id_of(session),)).get))
+
     def compactions(self, session: Session | int) -> list[Compaction]:
         """Every summary of a session that was not taken out of force, by the last record that each covers."""
         return self._read(lambda db: compactions.of_session(db, id_of(session)))

@@ -10,7 +10,8 @@ from backstory import agents
 from backstory.conversation import compaction
 from backstory.conversation.compaction import SUMMARY_CHARS_MAX, Boundary, Exchange
 from backstory.conversation.context import build_summarized, rendered_blocks
-from backstory.conversation.tree import Span
+from backstory.conversation.retention import facts_of
+from backstory.conversation.tree import Point, Span
 from backstory.errors import BackstoryError, CompactionFailed, CompactionRunning, NothingToCompact
 from backstory.model import Tokens
 from backstory.runs import compactor
@@ -23,6 +24,7 @@ from backstory.workspace.run_events import Compacted, Compacting
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
+    from backstory.conversation.compaction import Kept
     from backstory.conversation.context import History, TurnWithEvents
     from backstory.runs.answering import Answer
     from backstory.store import Session, Store
@@ -119,7 +121,7 @@ class Compactor:
             summary=new.summary,
             exchanges=boundary.summarized,
             is_stored=self._store.add_compaction(self._session, new),
-            retention=compaction.retention(new.summary, {"files": list(touched)}),
+            retention=compaction.retention(new.summary, facts_of(turns, touched)),
             tokens=tokens,
             cost_usd=cost or None,
         )
@@ -156,6 +158,15 @@ class Compactor:
     def _touched(self, turns: Sequence[TurnWithEvents], up_to: int) -> dict[str, str]:
         spans = [Span(each.turn.uid, each.turn.first_seq, min(each.turn.last_seq, up_to)) for each in turns]
         return self._store.files_touched(self._session, spans)
+
+    def retention(self, found: Compaction) -> tuple[Kept, ...]:
+        """What a summary still names of the facts in all that it covers."""
+        turns = self._store.turns(self._session)
+        last = next((each for each in turns if each.first_seq <= found.after_seq <= each.last_seq), None)
+        if last is None:
+            return ()
+        covered = self._store.context_turns(self._session, NO_LIMIT, Point(last.uid, found.after_seq))
+        return compaction.retention(found.summary, facts_of(covered, self._touched(covered, found.after_seq)))
 
     def undo(self) -> Compaction | None:
         """Take the summary in force out of force; None where there is none."""
