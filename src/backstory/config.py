@@ -36,7 +36,9 @@ OF_PROJECTS = frozenset({AGENT, CONTEXT_CHARS, SILENCE_S})
 """What a project's file may set, within bounds."""
 NO_PROGRAM = "a program is its whole path, or a name on PATH; from the current folder a clone could bring its own"
 _BY_KEY = {setting.key: setting for setting in SETTINGS}
-_BOOLS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_BOOLS = {
+    "true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False,
+}  # fmt: skip
 _TYPES = {
     bool: "true or false",
     int: "a whole number",

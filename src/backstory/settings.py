@@ -49,6 +49,7 @@ class IngestSettings(Table, frozen=True):
 
     agents = Setting("ingest.agents", list[str](), "agents whose logs are read (empty: all)", is_agent=True)
     exclude = Setting("ingest.exclude", list[str](), "logs that are never read: shell patterns for the whole path")
+    is_automatic = Setting("ingest.auto", True, "whether `list`, `search` and `show` first import logs that are new")
 
 
 class RunSettings(Table, frozen=True):
@@ -108,9 +109,10 @@ class SearchSettings(Table, frozen=True):
 
 
 SETTINGS: tuple[Setting[Any], ...] = (
-    IngestSettings.agents, IngestSettings.exclude, RunSettings.agent, RunSettings.permission_name,
-    RunSettings.context_chars, RunSettings.silence_s, CompactionSettings.chars, CompactionSettings.chars_for,
-    CompactionSettings.agent, CompactionSettings.model, CompactionSettings.timeout_s, ListSettings.limit,
+    IngestSettings.agents, IngestSettings.exclude, IngestSettings.is_automatic, RunSettings.agent,
+    RunSettings.permission_name, RunSettings.context_chars, RunSettings.silence_s, CompactionSettings.chars,
+    CompactionSettings.chars_for, CompactionSettings.agent, CompactionSettings.model, CompactionSettings.timeout_s,
+    ListSettings.limit,
     SearchSettings.limit,
 )  # fmt: skip
 AGENT_PROGRAM = Setting(

@@ -76,7 +76,7 @@ def in_child(machine: Machine, told: Callable[[], None], *, bulk: bool = False) 
         return child
     status = 1
     try:
-        log_reader.SLICE_BYTES = ingest_module.SLICE_BYTES = SMALL_SLICE  # type: ignore[attr-defined]
+        log_reader.SLICE_BYTES = SMALL_SLICE
         log_reader.BLOCK_BYTES = SMALL_SLICE // 2
         ingest_module.BATCH_LOGS = 2
         if bulk:

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backstory import ids
-from backstory.ingest import ingest as ingest_module
 from backstory.ingest import log_reader
 from backstory.ingest.log_reader import numbered_lines
 from tests.support.machines import (
@@ -426,7 +425,6 @@ def test_blocks_and_slices_smaller_than_lines_make_no_difference(
         sliced.put(name)
     monkeypatch.setattr(log_reader, "BLOCK_BYTES", 700)
     monkeypatch.setattr(log_reader, "SLICE_BYTES", 2_000)
-    monkeypatch.setattr(ingest_module, "SLICE_BYTES", 2_000)
     sliced.read()
     assert differences(sliced.content(), machine.content()) == []
     assert agrees_with_itself(sliced.store)
@@ -438,7 +436,6 @@ def test_a_slice_that_ends_with_the_file_in_a_line_without_its_end(
     said = lines(*conversation(6)).removesuffix(b"\n")
     monkeypatch.setattr(log_reader, "BLOCK_BYTES", len(said))
     monkeypatch.setattr(log_reader, "SLICE_BYTES", len(said))
-    monkeypatch.setattr(ingest_module, "SLICE_BYTES", len(said))
     path = machine.write(LOG, said)
     machine.read()
     assert agrees_with_itself(machine.store)

@@ -115,6 +115,11 @@ class App:
         """The settings in force here; ignored ones are reported once."""
         return self.workspace.config
 
+    def bring_up_to_date(self) -> None:
+        """Take new logs into the home store before it is read, and print what is left, or went wrong."""
+        if remark := self.workspace.bring_up_to_date(self.user_home):
+            output.talk(output.one_liner(remark))
+
     def find(self, wanted: str) -> Found:
         """Return the session with this name or uid. Raises SessionNotFound, SessionAmbiguous."""
         return self.workspace.resolve(wanted)

@@ -52,6 +52,10 @@ def why_no_sessions(app: App, wanted: SessionFilter) -> str:
             f"Nothing was imported yet: there is no store at {app.home_store.path}. `backstory ingest` imports logs of "
             f"{', '.join(agents.names())}; if there are none, `backstory run PROMPT` starts a session."
         )
+    if wanted.is_narrow:
+        count = app.reader.count(SessionFilter(everywhere=wanted.everywhere))
+        where = "in all" if wanted.everywhere else "of this project; --all looks at every project's"
+        return f"No such sessions among {count:,} {where}."
     if wanted.everywhere:
         return f"{store.path} has no such sessions. Try: backstory ingest --explain"
     count = app.reader.count(SessionFilter(everywhere=True))

@@ -14,33 +14,21 @@ them, ``near_sessions`` that hold it in another way only, and ``at_least``: whet
   order: by score, where signs were typed those that have them first, for ``--regex`` the newest sessions first; those
   that are near after the others;
 - ``from_elsewhere``: whether the session came with a store that nobody had trusted;
+- ``native_id``: the agent's own id of the session, and ``resume_command``: the words of its own command that
+  continues it; null for runs of backstory and subagents;
 - ``snippet``: one line of its text, and ``marks``: [start, end] of each match in it, in characters (code points).
 """
 
 from __future__ import annotations
 
-import os
-import shlex
 import sys
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from backstory.cli import output
-from backstory.cli.options import (
-    AGENT,
-    GIT_BRANCH,
-    REPOSITORY,
-    SESSION,
-    TOOL,
-    json_option,
-    moment,
-    readable,
-    since_option,
-    store_option,
-    until_option,
-)
+from backstory.cli.filters import filter_options
+from backstory.cli.options import SESSION, TOOL, json_option, pick_option, readable, store_option
 from backstory.derive.naming import NO_PROMPT
 from backstory.store.search import BY_SCORE, BY_TIME, ROLES, SCOPE_WEIGHT, terms
 from backstory.workspace import searching
@@ -49,25 +37,22 @@ from backstory.workspace.searching import Mode, SearchQuery
 if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.search.query import Excerpt, Findings
+    from backstory.store.session_filter import SessionFilter
     from backstory.workspace.searching import SearchResult
 
 TITLE_COLUMNS_LEAST = 20
 NOTHING_FOUND = 1
 """The exit code of a search without a hit, as grep has it; an error has another."""
+HITS_TO_PICK = 50
+"""So many hits can be picked where no limit was given."""
 MARKER = "BACKSTORY_RUN"
 """Names the run that asks, as ``spool.MARKER`` says; said here again so that others need not wait for ``spool``."""
 
 
 @click.command("search")
 @click.argument("query", nargs=-1)
-@click.option("--agent", "-a", type=AGENT, help="Only sessions of this agent.")
+@filter_options
 @click.option("--here", is_flag=True, help="Only this project's sessions.")
-@click.option("--repo", type=REPOSITORY, help="Only sessions in this repository: owner/name, or name.")
-@click.option("--branch", type=GIT_BRANCH, help="Only sessions that were on this git branch; * stands for anything.")
-@click.option("--path", metavar="PATH", help="Only sessions that touched this file or folder, or a path that ends so.")
-@click.option("--ref", metavar="REF", help="Only sessions that name this: 12, 1a2b3c4, ABC-12, a URL.")
-@since_option
-@until_option
 @click.option("--role", type=click.Choice(sorted(ROLES)), help="Only what the user, the assistant, a tool, … said.")
 @click.option("--scope", "scopes", multiple=True, type=click.Choice(sorted(map(str, SCOPE_WEIGHT))), help="Only there.")
 @click.option("--tool", type=TOOL, help="Only calls of this tool, and what came back.")
@@ -79,25 +64,40 @@ MARKER = "BACKSTORY_RUN"
 @click.option("--sort", type=click.Choice((BY_SCORE, BY_TIME)), default=BY_SCORE, help="The best or the newest first.")
 @click.option("--all-hits", is_flag=True, help="Every event that was found, not the best of each session.")
 @click.option("--limit", "-n", type=click.IntRange(min=1), help="How many sessions, or hits.  [default: 20]")
+@pick_option
 @json_option
 @store_option
 @click.pass_context
-def command(ctx: click.Context, /, query: tuple[str, ...], exact: bool, regex: bool, as_json: bool, **how: Any) -> None:
+def command(
+    ctx: click.Context, /, query: tuple[str, ...], chosen: SessionFilter, exact: bool, regex: bool, picks: bool,
+    prints: bool, as_json: bool,
+    **how: Any,
+) -> None:  # fmt: skip
     """Search prompts, answers, tools and their output. All words must occur; "quoted words" together; log* begins.
 
     userName also finds getUserName and user_name, limit also limits: marked as near, after what has the words as typed.
     Without words, --ref, --path, --branch or --repo list sessions. Nothing found is exit code 1.
-    From inside a run, its own session is left out.
+    From inside a run, its own session is left out. With -i you pick a hit, in fzf if that is installed, and see the
+    text around it; nothing picked is exit code 130.
     """
+    picks = picks or prints
+    if picks and as_json:
+        raise click.UsageError("-i and --json exclude each other.")
     if exact and regex:
         raise click.UsageError("--exact and --regex exclude each other.")
     app: App = ctx.obj
     text = readable(" ".join(query))
-    if not query and not any(how[name] for name in ("ref", "path", "branch", "repo")):
+    if not query and not any((chosen.ref, chosen.path, chosen.branch, chosen.repository)):
         raise click.UsageError("Missing argument 'QUERY...': words to look for, or --ref, --path, --branch, --repo.")
     mode = Mode.EXACT if exact else Mode.REGEX if regex else Mode.WORDS
+    if picks:
+        how["limit"] = how["limit"] or HITS_TO_PICK
+    asked = _query(app, text, mode, chosen, **how)
+    app.bring_up_to_date()
     # A mistake in a filter is reported also where there is nothing to search.
-    result = app.reader.search(_query(app, text, mode, **how))
+    result = app.reader.search(asked)
+    if picks and result.findings.excerpts:
+        ctx.exit(_pick(app, result, prints=prints))
     if as_json:
         output.json(searching.as_json(result))
     else:
@@ -106,45 +106,30 @@ def command(ctx: click.Context, /, query: tuple[str, ...], exact: bool, regex: b
         ctx.exit(NOTHING_FOUND)
 
 
+def _pick(app: App, result: SearchResult, *, prints: bool) -> int:
+    from backstory.cli.choices import hit_choice
+    from backstory.cli.picking import pick
+
+    words = "" if result.query.mode is Mode.REGEX else result.query.text
+    return pick(app, [[hit_choice(each) for each in result.findings.excerpts]], words=words, prints=prints)
+
+
 def _query(
-    app: App, text: str, mode: Mode, *, since: str | None, until: str | None, repo: str | None, branch: str | None,
-    path: str | None, ref: str | None, tool: str | None, inside: str | None, without: tuple[str, ...], no_near: bool,
-    limit: int | None, **same: Any,
+    app: App, text: str, mode: Mode, chosen: SessionFilter, *, tool: str | None, inside: str | None,
+    without: tuple[str, ...], no_near: bool, limit: int | None, **same: Any,
 ) -> SearchQuery:  # fmt: skip
-    # Without a zone of its own it is the system's, whose summer time it then knows.
-    now = datetime.now()
     return SearchQuery(
+        **chosen.shared,
         text=text,
         mode=mode,
-        repository=_readable(repo),
-        branch=_readable(branch),
-        path=_path(app, path),
-        ref=_readable(ref),
-        since=moment(since, now),
-        until=moment(until, now, end=True),
-        tool=_readable(tool),
-        session=_readable(inside),
+        tool=None if tool is None else readable(tool),
+        session=None if inside is None else readable(inside),
         without=tuple(map(readable, without)),
         asking_run=app.environ.get(MARKER),
         near=not no_near,
         limit=limit or app.config.settings.search.limit,
         **same,
     )
-
-
-def _readable(text: str | None) -> str | None:
-    return None if text is None else readable(text)
-
-
-def _path(app: App, path: str | None) -> str | None:
-    """A path as sessions name it. One that is no more than a name is the end of it, wherever that lies."""
-    if path is None:
-        return None
-    if path.startswith("~/"):
-        path = str(app.user_home / path[2:])
-    elif path in (".", "..") or path.startswith(("./", "../")):
-        path = os.path.normpath(app.cwd / path)
-    return readable(path)
 
 
 def _print(result: SearchResult) -> None:
@@ -179,6 +164,8 @@ def _print_how_to_read(result: SearchResult) -> None:
     """How to see more of a hit, on a terminal, with the same words marked."""
     if not sys.stdout.isatty():
         return
+    import shlex  # only where a command is shown
+
     best = result.findings.excerpts[0]
     label, marked = result.labels[best.session.uid], f"--find {shlex.quote(result.query.text)}"
     output.talk(output.one_liner(f"Read one: backstory show {label} @{best.stored.seq} {marked}"))

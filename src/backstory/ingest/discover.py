@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, field
 
+from backstory.ingest.seen_folders import mtime_of
 from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class Looked(Struct, kw_only=True):
     note: str = ""
     passed_over: list[tuple[str, str]] = field(default_factory=list)
     """Things in it that are named like logs or sidecars and are none, each with the reason."""
+    folders: dict[str, int] = field(default_factory=dict)
+    """The folders that were looked through, itself included, with their mtimes (ns) before that."""
 
 
 def discover(agents: Iterable[Agent], environ: Mapping[str, str], home: Path) -> tuple[list[Candidate], list[Looked]]:
@@ -80,6 +83,7 @@ def discover(agents: Iterable[Agent], environ: Mapping[str, str], home: Path) ->
 
 
 def _logs_below(agent: Agent, place: LogRoot, report: Looked, beside: _Beside) -> Iterator[Candidate]:
+    report.folders[str(place.folder)] = mtime_of(str(place.folder))
     if not place.folder.exists():
         report.note = "it does not exist"
         return
@@ -112,6 +116,7 @@ def _logs_below(agent: Agent, place: LogRoot, report: Looked, beside: _Beside) -
                 if named_like_one:
                     report.passed_over.append((shown(entry.path), "it is a folder, not a file"))
                 todo.append((entry.path, entry.path if entry.is_symlink() else link))
+                report.folders[entry.path] = status.st_mtime_ns
             elif not _is_text(entry.path):
                 report.passed_over.append((shown(entry.path), "its name is not UTF-8; rename it to have it read"))
             elif not stat.S_ISREG(status.st_mode):

@@ -18,7 +18,16 @@ from backstory.errors import StoreDamaged, is_for_one_only
 from backstory.ingest import unread
 from backstory.ingest.databases import ROWS_OF, Done, Rows, Unread, sessions_without_logs
 from backstory.ingest.discover import Candidate, discover
-from backstory.ingest.log_reader import SLICE_BYTES, Slicer, Source, kept_bytes, missing_of, opened, unparsed_batches
+from backstory.ingest.log_reader import (
+    Pace,
+    Slicer,
+    Source,
+    full_pace,
+    kept_bytes,
+    missing_of,
+    opened,
+    unparsed_batches,
+)
 from backstory.ingest.matching import (
     begins_with,
     first_record_hash,
@@ -103,6 +112,18 @@ def ingest_these(store: Store, changed: list[Candidate], *, running: Set[tuple[s
     return work.report
 
 
+def ingest_briefly(
+    store: Store, changed: list[Candidate], pace: Pace, *, running: Set[tuple[str, str]] = frozenset()
+) -> Report:
+    """Read these logs as far as there is time, and what was found beside them; ``report.left`` has what is not read.
+
+    Nothing else is done: what earlier ingests left is left, and no run is matched with its log.
+    """
+    work = _Ingest(store, running, lambda done, total: None, pace=pace, paths=[each.path for each in changed])
+    work.run(changed)
+    return work.report
+
+
 def understand(store: Store, log: Log) -> bool:
     """Whether a kept log that nobody understood is known by now; it is then read as the log that it is."""
     agent = agents.load(log.agent)
@@ -118,16 +139,24 @@ def read_reported(store: Store, log: Log) -> None:
 
 
 class _Ingest(Notes):
-    def __init__(self, store: Store, running: Set[tuple[str, str]], progress: Callable[[int, int], None]) -> None:
-        super().__init__(store)
-        self._running = running
+    def __init__(
+        self,
+        store: Store,
+        running: Set[tuple[str, str]],
+        progress: Callable[[int, int], None],
+        *,
+        pace: Pace | None = None,
+        paths: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(store, paths)
+        self._running, self._pace = running, pace or full_pace()
         self._progress = progress
         self._pending: list[tuple[Reading, Outcome, RecordBatch]] = []
         self._worker: Worker | None = None
         self._handed: deque[Reading] = deque()
         self._pending_bytes = 0
         self._again: list[Candidate] = []
-        self._unparsed = {log.id for log in store.unparsed_logs()}
+        self._unparsed = {log.id for log in store.unparsed_logs()} if paths is None else set[int]()
         self._tried: set[int] = set()
         """Logs that were read once more because something of them is kept as bytes only."""
         self._done = self._to_do = 0
@@ -256,7 +285,10 @@ class _Ingest(Notes):
 
     def _read_all(self, changed: list[Candidate]) -> None:
         for each in changed:
-            self._read(each)
+            if self._pace.is_over():
+                self.report.left.append(each.path)
+            else:
+                self._read(each)
         while self._handed:
             self._collect()
         self._flush()
@@ -401,8 +433,12 @@ class _Ingest(Notes):
         reading.log_id = log.id if log else None
         start = start_of(self.store, source, log, first_hash, reading.others, file)
         try:
-            for outcome in outcomes(Slicer(source, start), file):
+            for outcome in outcomes(Slicer(source, start, self._pace), file):
                 self._take(reading, outcome)
+                if not outcome.is_last and self._pace.is_over():
+                    # What is stored is whole, and no stamp says that it is all.
+                    self.report.left.append(reading.each.path)
+                    return
         except (OSError, codec.ZstdError):
             raise
         except Exception as refused:
@@ -419,7 +455,10 @@ class _Ingest(Notes):
     def _is_running(self, each: Candidate, identity: LogIdentity) -> bool:
         """Whether a log, or that of the session it helps, is of a run that is not stored yet."""
         named = (identity.native_id, identity.parent_native_id)
-        return any((each.agent.name, native_id) in self._running for native_id in named)
+        is_running = any((each.agent.name, native_id) in self._running for native_id in named)
+        if is_running:
+            self.report.postponed.append(each.path)
+        return is_running
 
     def _should_hand_over(self, each: Candidate) -> bool:
         """Whether the second process reads this log: this one takes a small one itself when it would only wait."""
@@ -484,7 +523,7 @@ class _Ingest(Notes):
                 batch.place = place_of(reading.each, None, self._why(reading.each))
             self._pending.append((reading, outcome, batch))
             self._pending_bytes += batch.length
-            if not outcome.is_last or self._pending_bytes >= SLICE_BYTES or len(self._pending) >= BATCH_LOGS:
+            if not outcome.is_last or self._pending_bytes >= self._pace.slice_bytes or len(self._pending) >= BATCH_LOGS:
                 self._flush()
         if outcome.is_last and not reading.is_kept and reading.parent is None:
             self._done += reading.each.size

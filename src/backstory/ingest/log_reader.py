@@ -40,6 +40,25 @@ BEGINNING_BYTES = 4096
 """So much of a log shows how its records end."""
 
 
+def never() -> bool:
+    """For who reads to the end."""
+    return False
+
+
+class Pace(Struct, frozen=True, kw_only=True):
+    """How much of a log is read and stored at once, and when reading ends before its end."""
+
+    slice_bytes: int
+    block_bytes: int
+    is_over: Callable[[], bool] = never
+    """Asked between slices: what is stored by then is whole."""
+
+
+def full_pace() -> Pace:
+    """Reads all there is."""
+    return Pace(slice_bytes=SLICE_BYTES, block_bytes=BLOCK_BYTES)
+
+
 class Source(Struct, frozen=True, kw_only=True):
     """A log to read: whose it is, where it lies, how it was found."""
 
@@ -76,8 +95,8 @@ class Slicer:
     Where bytes of it are kept that were not parsed, it continues behind what was: from a file of what is kept.
     """
 
-    def __init__(self, source: Source, start: Start) -> None:
-        self._source, self._start = source, start
+    def __init__(self, source: Source, start: Start, pace: Pace | None = None) -> None:
+        self._source, self._start, self._pace = source, start, pace or full_pace()
         log = start.log
         state = log.state if log else None
         self._records = record_source(FILE, source.agent, source.identity, state=state, earlier=start.earlier)
@@ -111,11 +130,11 @@ class Slicer:
         """
         before = self._at
         parsed_to = log.parsed_to if (log := self._start.log) else 0
-        end = _record_end(self._source.agent, self._source.path, file)
+        end = record_end_of(self._source.agent, self._source.path, file)
         self._lines = LineReader(parsed_to, self._start.carry, carried=self._at - parsed_to, record_end=end)
-        while block := file.read(BLOCK_BYTES):
+        while block := file.read(self._pace.block_bytes):
             # Cut before the next block, so that the last slice has a chunk for an unfinished record to count in.
-            if self._taken >= SLICE_BYTES:
+            if self._taken >= self._pace.slice_bytes:
                 yield self._cut(self._records.state(), self._content.pending(), self._lines.start, self._tail_seq)
             self._take(block)
         if self._at == before:
@@ -296,7 +315,7 @@ class _KeptBytes(io.RawIOBase):
         return len(data)
 
 
-def _record_end(agent: Agent, path: PurePath, file: IO[bytes]) -> re.Pattern[bytes] | None:
+def record_end_of(agent: Agent, path: PurePath, file: IO[bytes]) -> re.Pattern[bytes] | None:
     """What the last line of every record matches; None where each line is one. The file is left as it stands."""
     keeper = agent.documents
     if keeper is None or not keeper.is_document(path):

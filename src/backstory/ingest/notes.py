@@ -9,19 +9,22 @@ from backstory.ingest.report import REASONS, Problem, Report, Tally, told_in_wor
 from backstory.ingest.sources import place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from backstory.ingest.discover import Candidate
     from backstory.store import FileStamp, Store
 
 
 class Notes:
-    """The notes of one ingest: its report, and the files that the next one need not open."""
+    """The notes of one ingest: its report, and the files that the next one need not open.
 
-    def __init__(self, store: Store) -> None:
+    ``paths``: the only ones that are looked at; None: any.
+    """
+
+    def __init__(self, store: Store, paths: Sequence[str] | None = None) -> None:
         self.store = store
         self.report = Report()
-        self._places = store.file_stamps()
+        self._places = store.file_stamps(paths)
         self._new_places: list[FileStamp] = []
         self._moved: list[tuple[int, str, str]] = []
         self._failed: set[str] = set()

@@ -53,6 +53,10 @@ class Report(Struct, kw_only=True):
     not_understood: list[Problem] = field(default_factory=list)
     """Files that are kept, now or before, though nobody understands them or not all of them can be read."""
 
+    left: list[str] = field(default_factory=list)
+    """Logs that there was no time to read to their end."""
+    postponed: list[str] = field(default_factory=list)
+    """Logs of runs that are not stored yet: they are read after that."""
     runs_matched: int = 0
     """How many runs were read side by side with the agents' own logs of them."""
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from backstory.agents.contract import SidecarContent, SidecarPart
     from backstory.ingest.discover import Candidate, SidecarFile
     from backstory.store import Log, Store
+    from backstory.store.sidecars import Mark
 
 SIDECAR_BYTES_MAX = 8 * 1024 * 1024
 BINARY_BYTES_MAX = 2 * 1024 * 1024
@@ -62,7 +63,8 @@ def gather(
     ``read``: the ids of logs that were just read, for which the facts of sidecars are written again.
     ``places``: the files as last seen.
     """
-    work = _Gathering(store, places)
+    found = list(found)
+    work = _Gathering(store, places, store.sidecar_marks({log_id for _, log_id in found}))
     for each, log_id in found:
         try:
             work.look(each, log_id, was_read=log_id in read)
@@ -82,9 +84,8 @@ def reapply_sidecars(store: Store, log: Log) -> None:
 
 
 class _Gathering:
-    def __init__(self, store: Store, places: Mapping[str, FileStamp]) -> None:
-        self._store, self._places = store, places
-        self._marks = store.sidecar_marks()
+    def __init__(self, store: Store, places: Mapping[str, FileStamp], marks: Mapping[tuple[int, str], Mark]) -> None:
+        self._store, self._places, self._marks = store, places, marks
         self._logs_with_sidecars = {log_id for log_id, _ in self._marks}
         self._met: set[tuple[int, str]] = set()
         self._pending: list[tuple[str, SidecarBatch]] = []

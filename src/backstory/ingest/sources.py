@@ -67,6 +67,13 @@ def place_of(each: Candidate, log_id: int | None, reason: str | None = None) -> 
     )  # fmt: skip
 
 
+def is_as_noted(each: Candidate, seen: FileStamp) -> bool:
+    """Whether a file is as it was when it was last looked at; a ctime that was not noted counts for nothing."""
+    return (seen.size, seen.mtime_ns, seen.inode, seen.device, seen.ctime_ns) == (
+        each.size, each.mtime_ns, each.inode, each.device, seen.ctime_ns if seen.ctime_ns is None else each.ctime_ns,
+    )  # fmt: skip
+
+
 def kept_candidate(log: Log, agent: Agent) -> Candidate:
     """A log that is read from what is kept of it, as if it were found."""
     return Candidate(

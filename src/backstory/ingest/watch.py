@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from contextlib import nullcontext
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +20,7 @@ from msgspec import Struct
 from backstory.errors import CannotWrite, DiskFull, StoreBusy, StoreFailed, StoreNotFound, StoreReadOnly
 from backstory.ingest.discover import NEVER_KEPT, Candidate, SidecarFile, shown
 from backstory.ingest.ingest import ingest_these
+from backstory.ingest.lock import ingest_lock
 from backstory.ingest.report import Report
 from backstory.projects.registry import POINTERS, noted
 from backstory.store import append
@@ -226,7 +228,8 @@ class Watch:
         paths, clock = self._pending | self._early, time.monotonic()
         found = changed(paths, self._spots)
         running = self._machine_runs.running()
-        report = ingest_these(self._store, found.logs, running=running)
+        with ingest_lock(self._home) if self._is_machine_store else nullcontext():
+            report = ingest_these(self._store, found.logs, running=running)
         if report.runs_matched and self._is_machine_store:
             # What the logs add to runs is given to the projects' stores.
             self._machine_runs.projects.replicate(self._say)

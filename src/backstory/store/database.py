@@ -11,16 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from backstory import errors, ids
-from backstory.store import (
-    append,
-    connection,
-    foreign,
-    migrate,
-    sessions,
-)
-from backstory.store.append import Written
-from backstory.store.batches import RecordBatch
-from backstory.store.segments import has_too_many_segments, merge_whole, reset_index
+from backstory.lazy_module import lazy_module
+from backstory.store import connection, foreign, migrate, sessions
+from backstory.store.segments import has_too_many_segments, is_in_bulk, merge_whole, needs_care, reset_index
 from backstory.store.sessions import Session
 
 if TYPE_CHECKING:
@@ -28,6 +21,12 @@ if TYPE_CHECKING:
     from typing import Self
 
     import apsw
+
+    from backstory.store import append
+    from backstory.store.append import Written
+    from backstory.store.batches import RecordBatch
+else:
+    append = lazy_module("backstory.store.append")
 
 
 T = TypeVar("T")
@@ -101,6 +100,8 @@ class Database:
         of its triggers acts."""
         self.refuses_writes = False
         """Writing raises NotTrusted."""
+        self.is_patient = True
+        """Whether a writer waits for another one; if not, writing raises StoreBusy at once."""
         self.prices_file: Path | None = None
         """A person's own prices, which stand in for those that come with the program."""
 
@@ -138,6 +139,30 @@ class Database:
         return True
 
     @property
+    def is_writable(self) -> bool:
+        """Whether the file, and what SQLite keeps beside it, may be written by this process."""
+        return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
+
+    def is_ready(self) -> bool:
+        """Whether it has today's tables and a healthy index, so that who writes a little writes nothing else first.
+
+        Raises what reading raises, also StoreTooNew; unlike reading it brings no earlier store forward.
+        """
+        db = self._reader or connection.open_reader(self.path)
+        try:
+            with connection.translated(self.path):
+                is_ready = migrate.is_current(db, self.path) and not needs_care(db)
+        except BaseException:
+            if db is not self._reader:
+                db.close()
+            raise
+        if is_ready:
+            self._reader = db
+        elif db is not self._reader:
+            db.close()
+        return is_ready
+
+    @property
     def id(self) -> str:
         """The store's own id, kept in the file."""
         if self._reader is not None:
@@ -173,13 +198,18 @@ class Database:
             db.execute("insert into meta(key, value) values ('tried', '')")
             raise Undone
 
-        with suppress(Undone):
-            self._change(try_it)
+        if not self.exists:
+            raise errors.StoreNotFound(self.path)
+        with suppress(Undone), connection.undoing(self._writing_connection(), self.path):
+            self._write(try_it)
 
-    def append(self, batches: Sequence[RecordBatch]) -> list[Written]:
-        """Store batches of records in one transaction; each is taken, or refused on its own if the store moved on."""
+    def append(self, batches: Sequence[RecordBatch], *, is_copy: bool = False) -> list[Written]:
+        """Store batches of records in one transaction; each is taken, or refused on its own if the store moved on.
+
+        ``is_copy``: the store that owns them has them on the disk, from which they can be copied again.
+        """
         # A spool goes once its run is stored, so the run's end is on the disk by then.
-        ends = any(batch.run is not None and batch.run.is_last for batch in batches)
+        ends = not is_copy and any(batch.run is not None and batch.run.is_last for batch in batches)
         return self._write(lambda db: append.write_all(db, batches), decided=ends)
 
     @contextmanager
@@ -322,6 +352,8 @@ class Database:
             db = connection.open_writer(self.path)
             try:
                 with connection.translated(self.path):
+                    if not self.is_patient:
+                        db.set_busy_timeout(0)
                     if self.is_elsewhere:
                         self._disarm(db)
                     self._make_ready(db)
@@ -353,7 +385,7 @@ class Database:
         self._make_tables(db)
         if self._shared:
             connection.share(db)
-        if db.execute("select count(*) from search_index_config where k = 'automerge' and v = 0").get:
+        if is_in_bulk(db):
             # A bulk load was killed before it could give the index its settings back.
             with connection.writing(db, self.path):
                 reset_index(db)

@@ -7,29 +7,29 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from backstory import errors, ids
-from backstory.store import (
-    connection,
-    logs,
-    rederiving,
-    run_facts,
-    runs,
-    sessions,
-    sidecars,
-    titles,
-)
+from backstory.lazy_module import lazy_module
+from backstory.store import connection, logs, sessions
 from backstory.store.database import checked, id_of
-from backstory.store.logs import ChunkMark, FileStamp, Log, SeqRange
 from backstory.store.reading import Reading
-from backstory.store.run_facts import Unmatched
-from backstory.store.runs import RunStart
 from backstory.store.segments import BULK_CRISIS_MERGE, is_scattered, merge_whole, reset_index, set_index
 from backstory.store.sessions import Session
-from backstory.store.sidecars import Mark, Sidecar, SidecarBatch, StoredSidecar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import apsw
+
+    from backstory.store import rederiving, run_facts, runs, sidecars, titles
+    from backstory.store.logs import ChunkMark, FileStamp, Log, SeqRange
+    from backstory.store.run_facts import Unmatched
+    from backstory.store.runs import RunStart
+    from backstory.store.sidecars import Mark, Sidecar, SidecarBatch, StoredSidecar
+else:
+    rederiving = lazy_module("backstory.store.rederiving")
+    run_facts = lazy_module("backstory.store.run_facts")
+    runs = lazy_module("backstory.store.runs")
+    sidecars = lazy_module("backstory.store.sidecars")
+    titles = lazy_module("backstory.store.titles")
 
 
 BULK_HASH_BYTES = 32 * 1024 * 1024
@@ -60,9 +60,21 @@ class Ingesting(Reading):
         """Take away those of sessions of which no run will be stored any more."""
         self._change(lambda db: runs.drop_native_ids(db, gone))
 
-    def file_stamps(self) -> dict[str, FileStamp]:
-        """Every file that was looked at, by path, as it was then."""
-        return self._read_if_begun(logs.file_stamps, {})
+    def file_stamps(self, paths: Sequence[str] | None = None) -> dict[str, FileStamp]:
+        """Every file that was looked at, by path, as it was then; or those of these paths that were."""
+        return self._read_if_begun(lambda db: logs.file_stamps(db, paths), {})
+
+    def known_paths(self, paths: Sequence[str]) -> set[str]:
+        """Those of these paths whose files were looked at."""
+        return self._read_if_begun(lambda db: logs.known_paths(db, paths), set())
+
+    def recent_stamps(self, limit: int) -> list[FileStamp]:
+        """The files of logs that were written last, as they were when they were read."""
+        return self._read_if_begun(lambda db: logs.recent_stamps(db, limit), [])
+
+    def newest_log(self) -> int:
+        """The greatest id that a log was given; it never gets less."""
+        return self._read_if_begun(logs.newest, 0)
 
     def log(self, log_id: int) -> Log | None:
         """One log."""
@@ -105,9 +117,9 @@ class Ingesting(Reading):
                 return
             yield piece
 
-    def sidecar_marks(self) -> dict[tuple[int, str], Mark]:
-        """Size and mtime (ns) of every sidecar when it was last read, by its log's id and its name."""
-        return self._read_if_begun(sidecars.marks, {})
+    def sidecar_marks(self, log_ids: Collection[int] | None = None) -> dict[tuple[int, str], Mark]:
+        """Size and mtime (ns) of the sidecars of these logs (None: all) when last read, by log's id and name."""
+        return self._read_if_begun(lambda db: sidecars.marks(db, log_ids), {})
 
     def sidecars(self, log_id: int) -> list[StoredSidecar]:
         """The small files that an agent keeps beside a log."""

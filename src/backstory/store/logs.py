@@ -9,11 +9,11 @@ import apsw
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import astuple
 
-from backstory.store import codec
+from backstory.store import codec, kinds
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
 FILE, STREAM, STDERR, API = "file", "stream", "stderr", "api"
 """Kinds of logs: an agent's own, the two outputs of a run, and what a session of ours was appended with."""
@@ -206,10 +206,34 @@ def _newest(db: apsw.Connection) -> int:
     return min(newest, SALVAGED_MAX)
 
 
-def file_stamps(db: apsw.Connection) -> dict[str, FileStamp]:
-    """Every file that was looked at, by path."""
-    found = fetch(db, FileStamp, f"select {', '.join(FileStamp.__struct_fields__)} from log_places")
+_STAMP = f"select {', '.join(FileStamp.__struct_fields__)} from log_places"
+
+
+def file_stamps(db: apsw.Connection, paths: Collection[str] | None = None) -> dict[str, FileStamp]:
+    """Every file that was looked at, by path; or those of these paths that were."""
+    if paths is None:
+        found = fetch(db, FileStamp, _STAMP)
+    else:
+        among = f"{_STAMP} where path in (select value from json_each(?))"
+        found = fetch(db, FileStamp, among, (kinds.json_list(paths),))
     return {stamp.path: stamp for stamp in found}
+
+
+def known_paths(db: apsw.Connection, paths: Collection[str]) -> set[str]:
+    """Those of these paths whose files were looked at."""
+    among = "select path from log_places where path in (select value from json_each(?))"
+    return {str(path) for (path,) in db.execute(among, (kinds.json_list(paths),))}
+
+
+def recent_stamps(db: apsw.Connection, limit: int) -> list[FileStamp]:
+    """The files of logs that were written last, the last first."""
+    return fetch(db, FileStamp, f"{_STAMP} where log_id is not null order by mtime_ns desc limit ?", (limit,))
+
+
+def newest(db: apsw.Connection) -> int:
+    """The greatest id that a log was given, also where that log is gone."""
+    found = db.execute("select seq from sqlite_sequence where name = 'logs'").get
+    return 0 if found is None else int(found)
 
 
 def remember_stamp(db: apsw.Connection, place: FileStamp) -> None:

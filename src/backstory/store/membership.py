@@ -75,6 +75,9 @@ class Reach:
         self._claimed = claims.all_claimed(db)
         self._hidden = {*self._claimed, *wanted.without}
         self._of_session, self._values = session_filter.conditions(wanted)
+        if wanted.session_id is not None:
+            self._of_session.append("s.id = ?")
+            self._values.append(wanted.session_id)
 
     # sessions ---------------------------------------------------------------------------------------------------
 

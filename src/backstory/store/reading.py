@@ -6,21 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backstory.store import (
-    branches,
-    claims,
-    compactions,
-    copies,
-    costs,
-    events,
-    run_facts,
-    runs,
-    sessions,
-    turns,
-)
+from backstory.lazy_module import lazy_module
+from backstory.store import branches, events, sessions, turns
 from backstory.store.database import Database, id_of
 from backstory.store.events import OutlinedEvent, StoredEvent
-from backstory.store.sessions import Cursor, Session
+from backstory.store.session_filter import ListFilter
+from backstory.store.sessions import Cursor, Session, Sort, SortKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,11 +22,20 @@ if TYPE_CHECKING:
     from backstory.conversation.tree import Point, Span
     from backstory.derive.pricing import Cost
     from backstory.model import Turn
+    from backstory.store import claims, compactions, copies, costs, run_facts, runs
     from backstory.store.compactions import Compaction
+    from backstory.store.derived_tables import StoredRef
     from backstory.store.readonly import Answer
     from backstory.store.search import Filter, SearchResult
     from backstory.store.sidecars import Sidecar
     from backstory.store.sql_functions import FullForm
+else:
+    claims = lazy_module("backstory.store.claims")
+    compactions = lazy_module("backstory.store.compactions")
+    copies = lazy_module("backstory.store.copies")
+    costs = lazy_module("backstory.store.costs")
+    run_facts = lazy_module("backstory.store.run_facts")
+    runs = lazy_module("backstory.store.runs")
 
 ROWS_MAX = 10_000
 """So many rows of an answer to SQL are given, unless it is said otherwise."""
@@ -87,30 +87,31 @@ class Reading(Database):
         ``unread``: also the files that are kept and that nobody understands, each a session of its own.
         ``after``: only those behind this (last_active, uid).
         """
-        found = self._read(
-            lambda db: sessions.listed(
-                db, project=project, folder=folder, agent=agent, subagents=subagents, unread=unread, after=after,
-                limit=limit, offset=offset,
-            )
-        )  # fmt: skip
+        wanted = ListFilter(project=project, folder=folder, agent=agent, subagents=subagents, unread=unread)
+        return self.list_sessions(wanted, after=after, limit=limit, offset=offset)
+
+    def list_sessions(
+        self, wanted: ListFilter, *, after: Cursor | None = None, limit: int = -1, offset: int = 0
+    ) -> list[Session]:
+        """The sessions that fit, the last active first; as ``sessions``."""
+        found = self._read(lambda db: sessions.listed(db, wanted, after=after, limit=limit, offset=offset))
         return [self._as_shown(each) for each in found]
 
-    def session_counts(
-        self,
-        *,
-        project: str | None = None,
-        folder: str | None = None,
-        agent: str | None = None,
-        subagents: bool = False,
-        unread: bool = False,
-    ) -> dict[str | None, int]:
-        """How many sessions ``sessions`` returns, by the id of the store that owns them; None: their logs do."""
-        return self._read_if_begun(
-            lambda db: sessions.counts(
-                db, project=project, folder=folder, agent=agent, subagents=subagents, unread=unread
-            ),
-            {},
-        )
+    def sort_keys(self, wanted: ListFilter, sort: Sort) -> list[SortKey]:
+        """All sessions that fit, the last active first, with what they are sorted by. Raises ConfigBroken."""
+        keys = self._read(lambda db: sessions.sort_keys(db, wanted, sort))
+        if sort != "cost":
+            return keys
+        costs = self.session_costs([each.id for each in keys])
+        return [msgspec.structs.replace(each, value=costs[each.id].low_usd) for each in keys]
+
+    def several_sessions(self, session_ids: Sequence[int]) -> list[Session]:
+        """The sessions with these ids, in no order."""
+        return [self._as_shown(each) for each in self._read(lambda db: sessions.several(db, session_ids))]
+
+    def session_counts(self, wanted: ListFilter) -> dict[str | None, int]:
+        """How many sessions ``list_sessions`` returns, by the id of the store that owns them; None: their logs do."""
+        return self._read_if_begun(lambda db: sessions.counts(db, wanted), {})
 
     def listed_among(self, session_ids: Sequence[int]) -> set[int]:
         """Those of these sessions that ``sessions`` returns."""
@@ -210,6 +211,12 @@ class Reading(Database):
     def files_touched(self, session: Session | int, spans: Sequence[Span]) -> dict[str, str]:
         """The files that records of a session touched, each with what was done to it."""
         return self._read(lambda db: branches.touched(db, id_of(session), spans))
+
+    def refs(self, session: Session | int) -> list[StoredRef]:
+        """The pull requests, issues and commits that a session names, in the order of their first records."""
+        from backstory.store import derived_tables  # and what it reads checkpoints with
+
+        return self._read(lambda db: derived_tables.refs_of(db, id_of(session)))
 
     def turns(self, session: Session | int) -> list[Turn]:
         """A session's turns, in the order of their prompts."""

@@ -17,6 +17,7 @@ from backstory.store import nearest, query
 from backstory.store.membership import Reach
 from backstory.store.query import Term, match_expression, terms
 from backstory.store.ranking import NOTHING, RANKED_HITS_MAX, SCOPE_WEIGHT, Held, Ranker, Scored
+from backstory.store.session_filter import SessionFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,23 +82,9 @@ class SearchResult(Struct, frozen=True, kw_only=True):
     instead: tuple[tuple[str, str], ...] = ()
 
 
-class Filter(Struct, frozen=True, kw_only=True):
-    """Which events are asked for. None asks for all; times in ms since 1970; ``folder`` is a path."""
+class Filter(SessionFilter, frozen=True, kw_only=True):
+    """Which events are asked for, of which sessions; ``since`` and ``until`` are about the events."""
 
-    agent: str | None = None
-    project: str | None = None
-    folder: str | None = None
-    repository: str | None = None
-    """owner/name, a name, or a project's key; upper and lower case are one."""
-    branch: str | None = None
-    """A branch's name, or a pattern with ``*``: any git branch that the session was on."""
-    path: str | None = None
-    """A file or folder that the session read or wrote: absolute, the end of a path, or a pattern with ``*``."""
-    ref: str | None = None
-    """A pull request, issue or commit that the session names: 12, #12, owner/repo#12, the start of a hash, a URL."""
-    since: int | None = None
-    until: int | None = None
-    """The first moment that is too late."""
     session_id: int | None = None
     without: tuple[int, ...] = ()
     """Sessions that are passed over, with their subagents'."""

@@ -60,6 +60,16 @@ def has_too_many_segments(db: apsw.Connection) -> bool:
     return bool(db.execute("select count(distinct segid) > ? from search_index_idx", (SEGMENTS_MAX,)).get)
 
 
+def is_in_bulk(db: apsw.Connection) -> bool:
+    """Whether the index has the settings of a bulk load: one goes on, or was killed."""
+    return bool(db.execute("select count(*) from search_index_config where k = 'automerge' and v = 0").get)
+
+
+def needs_care(db: apsw.Connection) -> bool:
+    """Whether who opens the store to write gives the index its settings back, or merges it, first."""
+    return is_in_bulk(db) or has_too_many_segments(db)
+
+
 def is_scattered(db: apsw.Connection) -> bool:
     """Whether a search looks into so many segments that merging them is worth its time."""
     return bool(db.execute("select count(distinct segid) > ? from search_index_idx", (SEARCHED_SEGMENTS,)).get)

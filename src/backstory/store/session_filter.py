@@ -1,23 +1,63 @@
-"""Which sessions a search is about: a filter as conditions in SQL."""
+"""Which sessions are meant: a filter, and the same as conditions in SQL. Listing and searching share it."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
+from backstory.bounds import iso
 from backstory.lazy_regex import lazy_regex
-from backstory.store import sessions
+from backstory.model import Relation
+from backstory.store import claims
 
 if TYPE_CHECKING:
-    from backstory.store.search import Filter
+    from collections.abc import Mapping
 
 _REF = r"(?i)(?:(pr|issue|commit)[:\s#]?\s*)?(?:([\w.-]+(?:/[\w.-]+)+)[#!@])?[#!]?([0-9a-z]+|[a-z][a-z0-9]+-[0-9]+)"
 _HASH = lazy_regex(r"[0-9a-f]{4,64}")
 
 
-def conditions(wanted: Filter) -> tuple[list[str], list[object]]:
+class SessionFilter(Struct, frozen=True, kw_only=True):
+    """Which sessions are meant. None asks for all; times in ms since 1970; ``folder`` is a path."""
+
+    agent: str | None = None
+    project: str | None = None
+    folder: str | None = None
+    repository: str | None = None
+    """owner/name, a name, or a project's key; upper and lower case are one."""
+    branch: str | None = None
+    """A branch's name, or a pattern with ``*``: any git branch that the session was on."""
+    path: str | None = None
+    """A file or folder that the session read or wrote: absolute, the end of a path, or a pattern with ``*``."""
+    ref: str | None = None
+    """A pull request, issue or commit that the session names: 12, #12, owner/repo#12, the start of a hash, a URL."""
+    since: int | None = None
+    until: int | None = None
+    """The first moment that is too late."""
+
+    @property
+    def shared(self) -> Mapping[str, Any]:
+        """These fields as keywords, for a filter that asks for more."""
+        return {name: getattr(self, name) for name in SessionFilter.__struct_fields__}
+
+
+class ListFilter(SessionFilter, frozen=True, kw_only=True):
+    """Which sessions are listed: those that were active between ``since`` and ``until``, among others."""
+
+    subagents: bool = False
+    """Also the sessions of subagents."""
+    unread: bool = False
+    """Also files that are kept and that no agent's reader understands."""
+    title: str | None = None
+    """Only those with this text in their name, their title or, without both, at the beginning of their first prompt;
+    upper and lower case are one."""
+
+
+def conditions(wanted: SessionFilter) -> tuple[list[str], list[object]]:
     """Conditions on a session ``s``, with their values. When it ended is known from the events."""
-    conditions, values = sessions.of_kind(project=wanted.project, folder=wanted.folder, agent=wanted.agent)
+    conditions, values = _of_kind(wanted)
     if wanted.branch is not None:
         sentence, bound = _of_branch(wanted.branch)
         conditions.append(sentence)
@@ -32,9 +72,55 @@ def conditions(wanted: Filter) -> tuple[list[str], list[object]]:
     if wanted.since is not None:
         conditions.append("coalesce(s.last_active, ?) >= ?")
         values += [wanted.since, wanted.since]
-    if wanted.session_id is not None:
-        conditions.append("s.id = ?")
-        values.append(wanted.session_id)
+    return conditions, values
+
+
+def listed_conditions(wanted: ListFilter) -> tuple[list[str], list[object]]:
+    """Conditions on a session ``s`` that is listed, with their values."""
+    listed = [f"not {claims.CLAIMED}"]
+    if not wanted.subagents:
+        # A subagent whose parent is not here would otherwise be nowhere.
+        listed.append(f"(s.relation is not '{Relation.SUBAGENT}' or s.parent_id is null)")
+    if not wanted.unread:
+        listed.append(f"s.relation is not '{Relation.UNREAD}'")
+    more, values = conditions(wanted)
+    if wanted.until is not None:
+        # Both are in UTC, to the millisecond, so that their order as texts is that of the times.
+        more.append("s.created < ?")
+        values.append(iso(wanted.until))
+    if wanted.title is not None:
+        more.append(f"{_TITLE} like ? escape '!'")
+        values.append(f"%{_like_quoted(' '.join(wanted.title.split()))}%")
+    return listed + more, values
+
+
+FIRST_PROMPT = (
+    "(select substr(prompt, 1, 200) from turns t where session_id = s.id and prompt <> '' order by "
+    "s.relation is 'subagent' and exists (select 1 from turns where uid = t.uid and session_id = s.parent_id), "
+    "first_seq, id limit 1)"
+)
+"""What a session was asked first. A subagent may have been given its parent's turns: its task is what comes behind."""
+_TITLE = f"coalesce(nullif(s.name, ''), nullif(trim(s.title), ''), {FIRST_PROMPT})"
+
+
+def _like_quoted(text: str) -> str:
+    return re.sub(r"[!%_]", r"!\g<0>", text)
+
+
+def _of_kind(wanted: SessionFilter) -> tuple[list[str], list[object]]:
+    """Of a project (its key, or a folder of it), of an agent."""
+    conditions, values = list[str](), list[object]()
+    project, folder, agent = wanted.project, wanted.folder, wanted.agent
+    if project is not None or folder is not None:
+        conditions.append("(s.project = ? or s.cwd = ? or s.worktree = ? or substr(s.cwd, 1, ?) = ?)")
+        inside = f"{folder}/" if folder else "\0"
+        values += [project, folder, folder, len(inside), inside]
+    if agent is not None:
+        conditions.append(
+            "exists (select 1 from logs where session_id = s.id and agent = ? "
+            "union all select 1 from turns where session_id = s.id and agent = ?)"
+        )
+        values += [agent, agent]
     return conditions, values
 
 

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from backstory import errors, ids
 from backstory.derive import naming
 from backstory.derive.remotes import repository_name
+from backstory.lazy_module import lazy_module
 from backstory.model import Outcome, Relation
-from backstory.store import append, claims, derived_tables, event_rows, kinds
+from backstory.store import claims, kinds
 from backstory.store.rows import fetch
+from backstory.store.session_filter import FIRST_PROMPT, ListFilter, listed_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import apsw
+
+    from backstory.store import append, derived_tables, event_rows
+else:
+    append = lazy_module("backstory.store.append")
+    derived_tables = lazy_module("backstory.store.derived_tables")
+    event_rows = lazy_module("backstory.store.event_rows")
 
 CANDIDATES_SHOWN_MAX = 8
 CALLED_CHARS_MAX = 40
@@ -60,6 +68,8 @@ class Session(Struct, frozen=True, kw_only=True):
     """How its last turn ended; None while that is open."""
     is_own: bool = False
     """Whether the store that it was read from owns it: its number means it there."""
+    tokens: int | None = None
+    """What its turns read and wrote, caches included, without subagents; None where nothing of it is known."""
 
     @property
     def shown_number(self) -> str | None:
@@ -82,6 +92,18 @@ class Session(Struct, frozen=True, kw_only=True):
         return naming.project_name(self.project, self.repository, self.root, self.cwd)
 
 
+Sort = Literal["cost", "turns", "time", "tokens"]
+"""What sessions can be sorted by, the greatest first; ``time`` is how long their turns took."""
+
+
+class SortKey(Struct, frozen=True, gc=False):
+    """A session and what it is sorted by; None where that is not known, or not to SQL."""
+
+    id: int
+    uid: str
+    value: float | None
+
+
 class Workplace(Struct, frozen=True, kw_only=True):
     """Where a session is at work: its project's key, the branch, the folder, the root of the worktree."""
 
@@ -94,27 +116,32 @@ class Workplace(Struct, frozen=True, kw_only=True):
 CHOSEN = "here "
 """In meta, before a worktree's path: the uid of the session that commands there go on with."""
 _NO_RUNS = f"from turns t where session_id = s.id and not {claims.IS_RUN}"
+_ALL = "from turns where session_id = s.id"
+_TURNS = f"iif({claims.MAY_HAVE_RUNS}, (select count(*) {_NO_RUNS}), (select count(*) {_ALL}))"
+_DURATION = f"iif({claims.MAY_HAVE_RUNS}, (select sum(duration_ms) {_NO_RUNS}), s.duration_ms)"
+_COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+# What is not known of a turn counts as nothing where something else is.
+_USED = f"sum(iif(coalesce({', '.join(_COUNTED)}) is null, null, {' + '.join(f'coalesce({n}, 0)' for n in _COUNTED)}))"
+_TOKENS = f"iif({claims.MAY_HAVE_RUNS}, (select {_USED} {_NO_RUNS}), (select {_USED} {_ALL}))"
 _COLUMNS = (
     "s.id, s.uid, s.number, s.name, s.title, "
     "(select group_concat(agent, ' ') from (select agent from turns where session_id = s.id and agent <> 'api' "
     "union select agent from logs where session_id = s.id and kind <> 'api' order by 1)), "
     "s.project, s.repository, s.branch, s.cwd, s.worktree, s.created, s.last_active, "
-    f"iif({claims.MAY_HAVE_RUNS}, (select count(*) {_NO_RUNS}), (select count(*) from turns where session_id = s.id)), "
+    f"{_TURNS}, "
     "(select count(*) from events where session_id = s.id), s.completed, "
-    f"iif({claims.MAY_HAVE_RUNS}, (select sum(duration_ms) {_NO_RUNS}), s.duration_ms), "
+    f"{_DURATION}, "
     "s.cost_usd, p.uid, s.relation, s.native_id, "
     # What follows a run in the agent's own log of it is what that is about.
     f"coalesce(iif({claims.MAY_HAVE_RUNS}, "
     f"(select substr(prompt, 1, 200) {_NO_RUNS} and prompt <> '' order by first_seq, id limit 1), null), "
-    # A subagent may have been given its parent's turns: its task is what comes behind them.
-    "(select substr(prompt, 1, 200) from turns t where session_id = s.id and prompt <> '' order by "
-    "s.relation is 'subagent' and exists (select 1 from turns where uid = t.uid and session_id = s.parent_id), "
-    "first_seq, id limit 1)), s.elsewhere, s.root, "
+    f"{FIRST_PROMPT}), s.elsewhere, s.root, "
     # Of all ways not to succeed only the turn says which it was.
     f"case s.completed when 1 then '{Outcome.COMPLETED}' when 0 then coalesce((select outcome from turns "
     f"where session_id = s.id order by first_seq desc, id desc limit 1), '{Outcome.FAILED}') end, "
-    "s.owner is (select value from meta where key = 'store_id')"
+    f"s.owner is (select value from meta where key = 'store_id'), {_TOKENS}"
 )
+_SORTED_BY: dict[Sort, str] = {"cost": "null", "turns": _TURNS, "time": _DURATION, "tokens": _TOKENS}
 _FROM = "from sessions s left join sessions p on p.id = s.parent_id"
 _ORDER = "s.last_active desc, s.uid desc"
 """As the index has it, so that a page reads no more sessions than it shows. Those without a time come last."""
@@ -125,22 +152,10 @@ _BEHIND = ("+s.last_active < ? or s.last_active is null", "+s.last_active < ?")
 
 
 def listed(
-    db: apsw.Connection,
-    *,
-    project: str | None = None,
-    folder: str | None = None,
-    agent: str | None = None,
-    subagents: bool = False,
-    unread: bool = False,
-    after: Cursor | None = None,
-    limit: int = -1,
-    offset: int = 0,
+    db: apsw.Connection, wanted: ListFilter, *, after: Cursor | None = None, limit: int = -1, offset: int = 0
 ) -> list[Session]:
-    """Sessions, the last active first: of one project (its key, or a folder that holds their cwd), or all.
-
-    ``after``: only those behind this place.
-    """
-    conditions, values = _listed_where(project=project, folder=folder, agent=agent, subagents=subagents, unread=unread)
+    """Sessions, the last active first. ``after``: only those behind this place."""
+    conditions, values = listed_conditions(wanted)
     if after is not None:
         # The sign keeps SQLite from collecting all of them: it is to walk the index in its order.
         time, uid = after
@@ -156,17 +171,24 @@ def listed(
     return [_session(row) for row in rows]
 
 
-def counts(
-    db: apsw.Connection,
-    *,
-    project: str | None = None,
-    folder: str | None = None,
-    agent: str | None = None,
-    subagents: bool = False,
-    unread: bool = False,
-) -> dict[str | None, int]:
+def sort_keys(db: apsw.Connection, wanted: ListFilter, sort: Sort) -> list[SortKey]:
+    """Every session that is listed, in the order of ``listed``, with what it is sorted by."""
+    conditions, values = listed_conditions(wanted)
+    sql = f"select s.id, s.uid, {_SORTED_BY[sort]} from sessions s where {' and '.join(conditions)} order by {_ORDER}"
+    return fetch(db, SortKey, sql, values)
+
+
+def several(db: apsw.Connection, session_ids: Sequence[int]) -> list[Session]:
+    """The sessions with these ids, as far as they are here."""
+    rows = db.execute(
+        f"select {_COLUMNS} {_FROM} where s.id in (select value from json_each(?))", (kinds.json_list(session_ids),)
+    )
+    return [_session(row) for row in rows]
+
+
+def counts(db: apsw.Connection, wanted: ListFilter) -> dict[str | None, int]:
     """How many sessions ``listed`` returns, by the store that owns them; None: their logs do."""
-    conditions, values = _listed_where(project=project, folder=folder, agent=agent, subagents=subagents, unread=unread)
+    conditions, values = listed_conditions(wanted)
     # Without the sign SQLite would look each of them up by the index of owners.
     rows = fetch(
         db,
@@ -177,23 +199,9 @@ def counts(
     return dict(rows)
 
 
-def _listed_where(
-    *, project: str | None, folder: str | None, agent: str | None, subagents: bool, unread: bool
-) -> tuple[list[str], list[object]]:
-    """Conditions on a session ``s`` that is listed, with their values."""
-    conditions = [f"not {claims.CLAIMED}"]
-    if not subagents:
-        # A subagent whose parent is not here would otherwise be nowhere.
-        conditions.append(f"(s.relation is not '{Relation.SUBAGENT}' or s.parent_id is null)")
-    if not unread:
-        conditions.append(f"s.relation is not '{Relation.UNREAD}'")
-    more, values = of_kind(project=project, folder=folder, agent=agent)
-    return conditions + more, values
-
-
 def listed_among(db: apsw.Connection, session_ids: Sequence[int]) -> set[int]:
     """Those of these sessions that a list of every project shows."""
-    conditions, _ = _listed_where(project=None, folder=None, agent=None, subagents=False, unread=False)
+    conditions, _ = listed_conditions(ListFilter())
     rows = db.execute(
         f"select s.id from sessions s where s.id in (select value from json_each(?)) and {' and '.join(conditions)}",
         (kinds.json_list(session_ids),),
@@ -218,22 +226,6 @@ def present(db: apsw.Connection, uids: Sequence[str]) -> set[str]:
         "select uid from sessions where uid in (select value from json_each(?))", (kinds.json_list(uids),)
     )
     return {str(uid) for (uid,) in rows}
-
-
-def of_kind(*, project: str | None, folder: str | None, agent: str | None) -> tuple[list[str], list[object]]:
-    """Conditions on a session ``s``, with their values: of a project (its key, or a folder of it), of an agent."""
-    conditions, values = list[str](), list[object]()
-    if project is not None or folder is not None:
-        conditions.append("(s.project = ? or s.cwd = ? or s.worktree = ? or substr(s.cwd, 1, ?) = ?)")
-        inside = f"{folder}/" if folder else "\0"
-        values += [project, folder, folder, len(inside), inside]
-    if agent is not None:
-        conditions.append(
-            "exists (select 1 from logs where session_id = s.id and agent = ? "
-            "union all select 1 from turns where session_id = s.id and agent = ?)"
-        )
-        values += [agent, agent]
-    return conditions, values
 
 
 def count(db: apsw.Connection) -> int:

@@ -14,8 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from backstory import agents
-from backstory.errors import BackstoryError
+from backstory.errors import BackstoryError, in_words
+from backstory.ingest import seen_folders
 from backstory.ingest.ingest import ingest
+from backstory.ingest.lock import ingest_lock
 from backstory.ingest.reindex import reindex
 from backstory.ingest.report import Problem
 from backstory.projects.trust import Verdict
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from backstory.config import Config
     from backstory.ingest.reindex import Reindexed
     from backstory.ingest.report import Report
+    from backstory.ingest.seen_folders import Folders
     from backstory.ingest.watch import Watch
     from backstory.runs.runner import Unstored
     from backstory.store import Store
@@ -65,7 +68,8 @@ def ingest_all(
     elif not home.exists:
         workspace.known_projects.begin(home)
         is_begun = True
-    with home, progress("Reading logs") as note:
+    lock = ingest_lock(workspace.home) if is_machines else nullcontext()
+    with lock, home, progress("Reading logs") as note:
         done = ingest(
             home,
             chosen_agents(workspace.config, machine.only),
@@ -77,6 +81,7 @@ def ingest_all(
             progress=note,
         )
         if is_machines:
+            _note_folders(workspace, machine, done)
             runner.projects.replicate(report)
             done.errors += take_from_elsewhere(workspace, report)
         if is_begun and home.exists:
@@ -85,6 +90,21 @@ def ingest_all(
     done.errors += [Problem(each.session, each.reason) for each in failed]
     done.errors += [Problem(str(each.folder), f"a run that could not be stored: {each.reason}") for each in unstored]
     return done
+
+
+def _note_folders(workspace: Workspace, machine: Machine, done: Report) -> None:
+    """Note the folders that were looked through, for those who ask later whether something is new."""
+    home = workspace.machine_store
+    if not home.exists:
+        return
+    folders: Folders = (seen_folders.read(workspace.home, home) or {}) if machine.only else {}
+    folders |= {each.agent: {} for each in done.looked}
+    for each in done.looked:
+        folders[each.agent] |= each.folders
+    try:
+        seen_folders.note(workspace.home, home, folders, done.postponed)
+    except (BackstoryError, OSError) as refused:
+        done.errors.append(Problem(str(workspace.home / seen_folders.FILE_NAME), in_words(refused)))
 
 
 def derive_all(

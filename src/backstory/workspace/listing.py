@@ -6,9 +6,12 @@ project's sessions are asked for each store that changed since the home store to
 
 from __future__ import annotations
 
+import math
 from heapq import merge
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from backstory.workspace.running import running_runs, with_runs
 from backstory.workspace.sessions import UID_SHOWN, ListedSession, Page, SessionFilter, SessionPage, listed
@@ -18,9 +21,15 @@ if TYPE_CHECKING:
 
     from backstory.runs.spool import Run
     from backstory.store import Session, Store
+    from backstory.store.session_filter import ListFilter
+    from backstory.store.sessions import SortKey
     from backstory.workspace.reader import Sources
 
     _Place = tuple[Store, Session]
+
+
+LARGE_PAGE = 2_000
+"""At most so many sessions are read at once; a page costs more the farther behind it is."""
 
 
 class Listing:
@@ -30,11 +39,12 @@ class Listing:
         self._sources = sources
 
     def sessions(self, wanted: SessionFilter | None = None, page: Page | None = None) -> SessionPage:
-        """A page of the sessions that are listed here, each once, the last active first."""
+        """A page of the sessions that are listed here, each once, in the order that is asked for."""
         wanted, page = wanted or SessionFilter(), page or Page()
         stores = self.stores(everywhere=wanted.everywhere)
         most = page.limit + 1 if page.limit else None
-        found = list(islice(self._merged(stores, wanted, page, most), most))
+        merged = self._merged(stores, wanted, page, most) if page.sort is None else self._sorted(stores, wanted, page)
+        found = list(islice(merged, most))
         has_more = most is not None and len(found) == most
         shown = found[:-1] if has_more else found
         is_whole = not has_more and page.after is None
@@ -44,6 +54,15 @@ class Listing:
             total=len(shown) if is_whole else self._total(stores, wanted),
             has_more=has_more,
         )
+
+    def pages(self, wanted: SessionFilter, first: int) -> Iterator[SessionPage]:
+        """The whole list, read as it is asked for: a page of ``first`` sessions, then larger and larger ones."""
+        page, limit = self.sessions(wanted, Page(limit=first)), first
+        yield page
+        while page.has_more:
+            limit = min(limit * 4, LARGE_PAGE)
+            page = self.sessions(wanted, Page(limit=limit, after=page.sessions[-1]))
+            yield page
 
     def count(self, wanted: SessionFilter | None = None) -> int:
         """How many sessions the whole list has."""
@@ -72,11 +91,34 @@ class Listing:
         better += [store for store in self._sources.known_projects.ahead() if store.path not in paths]
         return [*better, *(store for store in near if store is home)]
 
-    def _conditions(self, store: Store, wanted: SessionFilter) -> dict[str, Any]:
+    def _filter(self, store: Store, wanted: SessionFilter) -> ListFilter:
         # All that the project's own store holds is the project's, in whichever of its worktrees it was begun.
-        is_all = wanted.everywhere or store.path == self._sources.project_store.path
-        place = {} if is_all else {"project": self._sources.project_key, "folder": str(self._sources.project_folder)}
-        return {"agent": wanted.agent, "subagents": wanted.subagents, "unread": wanted.unread, **place}
+        if wanted.everywhere or store.path == self._sources.project_store.path:
+            return wanted
+        return replace(wanted, project=self._sources.project_key, folder=str(self._sources.project_folder))
+
+    def _sorted(self, stores: list[Store], wanted: SessionFilter, page: Page) -> Iterator[_Place]:
+        """The sessions in the order of what they are sorted by; those of which it is not known come last."""
+        assert page.sort is not None
+        found: list[tuple[Store, SortKey]] = []
+        for number, store in enumerate(stores):
+            keys = store.sort_keys(self._filter(store, wanted), page.sort)
+            taken = self._taken([each.uid for each in keys], stores[:number]) if number else set[str]()
+            found += ((store, each) for each in keys if each.uid not in taken)
+        # Among equals the order of the keys stays: the last active first.
+        found.sort(key=lambda each: -math.inf if each[1].value is None else each[1].value, reverse=True)
+        if page.after is not None:
+            found = found[next(n for n, each in enumerate(found, 1) if each[1].uid == page.after.uid) :]
+        yield from self._places(found[: page.limit + 1] if page.limit else found)
+
+    def _places(self, found: Sequence[tuple[Store, SortKey]]) -> Iterator[_Place]:
+        """These sessions whole, in the same order."""
+        whole = {
+            (id(store), session.id): session
+            for store in {id(store): store for store, _ in found}.values()
+            for session in store.several_sessions([key.id for where, key in found if where is store])
+        }
+        return ((store, whole[id(store), key.id]) for store, key in found if (id(store), key.id) in whole)
 
     def _merged(self, stores: list[Store], wanted: SessionFilter, page: Page, most: int | None) -> Iterator[_Place]:
         lists = [self._listed(stores[: n + 1], wanted, page, most) for n in range(len(stores))]
@@ -90,10 +132,10 @@ class Listing:
         Those are passed on, too: how far this list is shows that no more of it need be read.
         """
         *better, store = stores
-        conditions, limit = self._conditions(store, wanted), -1 if most is None else most
+        asked, limit = self._filter(store, wanted), -1 if most is None else most
         after = None if page.after is None else (page.after.last_active, page.after.uid)
         while True:
-            found = store.sessions(**conditions, after=after, limit=limit)
+            found = store.list_sessions(asked, after=after, limit=limit)
             taken = self._taken([each.uid for each in found], better)
             yield from (((store, each), each.uid in taken) for each in found)
             if len(found) != limit:
@@ -109,7 +151,7 @@ class Listing:
 
     def _total(self, stores: list[Store], wanted: SessionFilter) -> int:
         """Of each owner's sessions one store has all; counting them there needs no uid to be compared."""
-        counts = [store.session_counts(**self._conditions(store, wanted)) for store in stores]
+        counts = [store.session_counts(self._filter(store, wanted)) for store in stores]
         owners = {owner for each in counts for owner in each}
         in_conflict = len(self._sources.conflicts) if any(store.is_elsewhere for store in stores) else 0
         return sum(max(each.get(owner, 0) for each in counts) for owner in owners) + in_conflict

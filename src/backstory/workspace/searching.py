@@ -11,6 +11,8 @@ from backstory.bounds import iso
 from backstory.search.query import Findings, find, find_exact, find_listed, find_pattern
 from backstory.store import Filter
 from backstory.store.search import BY_SCORE, ROLES
+from backstory.store.session_filter import SessionFilter
+from backstory.workspace.resume_command import resume_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,20 +32,13 @@ class Mode(Enum):
     """As a regular expression of Python's."""
 
 
-class SearchQuery(Struct, frozen=True, kw_only=True):
+class SearchQuery(SessionFilter, frozen=True, kw_only=True):
     """What is searched for, and where. Without ``text`` sessions are listed that the filters let through."""
 
     text: str = ""
     mode: Mode = Mode.WORDS
-    agent: str | None = None
     here: bool = False
     """Only this project's sessions."""
-    repository: str | None = None
-    branch: str | None = None
-    path: str | None = None
-    ref: str | None = None
-    since: int | None = None
-    until: int | None = None
     role: str | None = None
     """One of the keys of ``ROLES``."""
     scopes: tuple[str, ...] = ()
@@ -119,16 +114,9 @@ def _found(store: Store, query: SearchQuery, wanted: Filter) -> Findings:
 def filter_of(sources: Sources, query: SearchQuery) -> Filter:
     """The events that are asked for. Raises SessionNotFound, SessionAmbiguous, StoreNotFound."""
     home = sources.home_store
+    place = {"project": sources.project_key, "folder": str(sources.project_folder)} if query.here else {}
     return Filter(
-        agent=query.agent,
-        project=sources.project_key if query.here else None,
-        folder=str(sources.project_folder) if query.here else None,
-        repository=query.repository,
-        branch=query.branch,
-        path=query.path,
-        ref=query.ref,
-        since=query.since,
-        until=query.until,
+        **{**query.shared, **place},
         session_id=None if query.session is None else home.session(query.session).id,
         without=(*(home.session(each).id for each in query.without), *_own(sources.home, home, query)),
         scopes=_scopes(query.role, query.scopes),
@@ -197,4 +185,6 @@ def hit_as_json(found: Excerpt, labels: dict[str, str]) -> dict[str, Any]:
         "marks": found.marks,
         "score": round(found.score, 4),
         "from_elsewhere": session.elsewhere is not None,
+        "native_id": session.native_id,
+        "resume_command": resume_command(session.agents, session.native_id, session.shown_number),
     }

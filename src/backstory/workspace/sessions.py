@@ -7,32 +7,39 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.bounds import iso
+from backstory.store.session_filter import ListFilter
+from backstory.workspace.resume_command import resume_command
 
 if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
     from backstory.store import Session
+    from backstory.store.sessions import Sort
 
 UID_SHOWN = 12
 """So many letters of a uid are shown where no other session's begins with them."""
 
 
-class SessionFilter(Struct, frozen=True, kw_only=True):
-    """Which sessions are listed."""
+class SessionFilter(ListFilter, frozen=True, kw_only=True):
+    """Which sessions are listed. Of which project is known from the folder that is asked from."""
 
     everywhere: bool = False
     """Every project's, not only those of the folder that is asked from."""
-    agent: str | None = None
-    subagents: bool = False
-    """Also the sessions of subagents."""
-    unread: bool = False
-    """Also files that are kept and that no agent's reader understands."""
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether sessions of the place are left out that a list shows unasked."""
+        return any((*self.shared.values(), self.title))
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """Which part of a list: so many sessions (0: all), from the top or behind one that was listed."""
+    """Which part of a list: so many sessions (0: all), from the top or behind one that was listed.
+
+    ``sort``: the greatest come first; None: the last active do.
+    """
 
     limit: int = 50
     after: ListedSession | None = None
+    sort: Sort | None = None
 
 
 class ListedSession(Struct, frozen=True, kw_only=True):
@@ -61,6 +68,8 @@ class ListedSession(Struct, frozen=True, kw_only=True):
     outcome: str | None
     """How its last turn ended; None while that is open, or the session runs."""
     duration_ms: int | None
+    tokens: int | None
+    """What its turns read and wrote, caches included, without subagents; None where nothing of it is known."""
     cost: Cost
     native_id: str | None
     parent_uid: str | None
@@ -73,7 +82,7 @@ class ListedSession(Struct, frozen=True, kw_only=True):
 
 
 class SessionPage(Struct, frozen=True, kw_only=True):
-    """A part of a list of sessions, the last active first."""
+    """A part of a list of sessions, in the order that was asked for."""
 
     sessions: tuple[ListedSession, ...]
     total: int
@@ -104,6 +113,7 @@ def listed(session: Session, cost: Cost, *, label: str, is_conflict: bool, is_ru
         completed=None if session.completed is None else bool(session.completed),
         outcome=None if is_running else session.outcome,
         duration_ms=session.duration_ms,
+        tokens=session.tokens,
         cost=cost,
         native_id=session.native_id,
         parent_uid=session.parent_uid,
@@ -134,10 +144,12 @@ def as_json(session: ListedSession) -> dict[str, Any]:
         "completed": session.completed,
         "outcome": session.outcome,
         "duration_ms": session.duration_ms,
+        "tokens": session.tokens,
         "cost_usd": session.cost.usd,
         "cost_kind": session.cost.kind,
         "low_usd": session.cost.low_usd,
         "native_id": session.native_id,
+        "resume_command": resume_command(session.agents, session.native_id, session.number),
         "parent": session.parent_uid,
         "relation": session.relation,
         "from_elsewhere": session.elsewhere is not None,

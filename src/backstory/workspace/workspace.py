@@ -109,6 +109,12 @@ class Workspace(Stores):
 
         return ingest_all(self, machine, report, progress or no_progress)
 
+    def bring_up_to_date(self, user_home: Path) -> str | None:
+        """Take new logs into the home store first, as far as a moment allows; returns what a person should know."""
+        from backstory.workspace.up_to_date import bring_up_to_date
+
+        return bring_up_to_date(self, user_home)
+
     def resolve(self, words: str) -> LocatedSession:
         """The session that is meant, in the nearest store that has it.
 

@@ -1,0 +1,93 @@
+"""What a command that reads takes in first: the logs that are new, as far as a moment allows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from backstory.ingest.discover import Candidate
+from backstory.ingest.ingest import ingest_briefly
+from backstory.ingest.log_reader import Pace
+from backstory.ingest.sources import is_as_noted
+from backstory.ingest.watch import Spot, changed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence, Set
+    from pathlib import Path
+
+    from backstory.agents.contract import Agent
+    from backstory.ingest.news import Budget, News
+    from backstory.store import FileStamp, Store
+
+NEW_BYTES_MAX = 4 * 1024 * 1024
+SLICE_BYTES = 256 * 1024
+"""So much of a log is stored at once, and between two of them it may be time to end."""
+UNPACKED = 8
+"""A compressed log is taken to hold so many times its size."""
+
+
+class Selected(Struct, frozen=True, kw_only=True):
+    """The new logs of a moment, the last written first: those to read, and those that would be too much."""
+
+    now: list[Candidate]
+    later: list[Candidate]
+
+
+class TakenIn(Struct, frozen=True, kw_only=True):
+    """What was taken in. ``left``: how many logs are known to be newer than the store; ``unread``: files to look at
+    again."""
+
+    has_stored: bool = False
+    left: int = 0
+    unread: Sequence[str] = ()
+
+
+def new_logs(store: Store, agents: Sequence[Agent], news: News, environ: Mapping[str, str], home: Path) -> Selected:
+    """Those of the files that may be new which are logs, or lie beside one, and are new. Changes nothing."""
+    spots = [Spot(agent, place) for agent in agents for place in agent.log.roots(environ, home)]
+    found = changed(news.files, spots).logs
+    stamps = store.file_stamps([each.path for each in found])
+    beside = {stamps[each.path].log_id for each in found if each.path in stamps and each.sidecars} - {None}
+    marks = store.sidecar_marks([each for each in beside if each is not None]) if beside else {}
+
+    def is_new(each: Candidate) -> bool:
+        stamp = stamps.get(each.path)
+        return (
+            stamp is None
+            or not is_as_noted(each, stamp)
+            or any(marks.get((stamp.log_id or 0, file.name)) != (file.size, file.mtime_ns) for file in each.sidecars)
+        )
+
+    return selected([each for each in found if is_new(each)], stamps)
+
+
+def selected(new: Sequence[Candidate], stamps: Mapping[str, FileStamp]) -> Selected:
+    """The last written logs that are together not too much to read in a moment, and the others."""
+    now, later, room = list[Candidate](), list[Candidate](), NEW_BYTES_MAX
+    for each in sorted(new, key=lambda each: -each.mtime_ns):
+        size = _new_bytes(each, stamps.get(each.path))
+        (now if size <= room else later).append(each)
+        room -= size if size <= room else 0
+    return Selected(now=now, later=later)
+
+
+def take_in(store: Store, logs: Selected, budget: Budget, *, running: Set[tuple[str, str]] = frozenset()) -> TakenIn:
+    """Read new logs until the time is up; what is stored by then is whole. ``running`` as for ``ingest``."""
+    pace = Pace(slice_bytes=SLICE_BYTES, block_bytes=SLICE_BYTES, is_over=budget.is_over)
+    report = ingest_briefly(store, logs.now, pace, running=running)
+    stamps = store.file_stamps([each.path for each in logs.now])
+    unread = [each.path for each in logs.now if (seen := stamps.get(each.path)) is None or not is_as_noted(each, seen)]
+    return TakenIn(
+        has_stored=len(unread) < len(logs.now) or report.total("bytes_read") > 0,
+        left=len(logs.later) + len(report.left),
+        unread=[*unread, *(each.path for each in logs.later)],
+    )
+
+
+def _new_bytes(each: Candidate, seen: FileStamp | None) -> int:
+    if each.path.endswith(".zst"):
+        return each.size * UNPACKED
+    return (
+        each.size - seen.size if seen is not None and seen.log_id is not None and each.size >= seen.size else each.size
+    )

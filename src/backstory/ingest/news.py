@@ -1,0 +1,172 @@
+"""Whether there are new logs, found out at little cost: no agent is imported, no log opened, nothing written.
+
+Looked at are the logs that were written last, and the folders whose mtime changed. An older log that grows again is
+found when its folder changes, and by a whole ingest.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from backstory.ingest import seen_folders
+from backstory.ingest.seen_folders import MISSING, mtime_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from backstory.ingest.seen_folders import Folders
+    from backstory.store import FileStamp, Store
+
+RECENT_LOGS = 200
+"""So many logs are looked at, those that were written last."""
+FOLDERS_MAX = 5_000
+"""So many folders are looked at, those that changed last."""
+FILES_MAX = 2_000
+"""So many new files are looked at more closely."""
+STATTED_MAX = 1_000
+"""Of a folder with more files only the names are compared with those that are known."""
+ENTRIES_BETWEEN_LOOKS = 256
+"""Between so many files of a folder it may be time to end."""
+
+
+class Budget:
+    """Processor time that may be used, from now on."""
+
+    def __init__(self, cpu_s: float) -> None:
+        self._until = time.process_time() + cpu_s
+
+    def is_over(self) -> bool:
+        """Whether all of it is used."""
+        return time.process_time() >= self._until
+
+
+class News(Struct, kw_only=True):
+    """What may be new."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    """Files that the store does not know, or knows otherwise, each with the agent whose folder it is in."""
+    folders: Folders = field(default_factory=dict)
+    """The folders that were looked through, with their mtimes."""
+    is_whole: bool = True
+    """Whether there was time to look at everything."""
+
+
+def look(store: Store, folders: Folders, is_wanted: Callable[[str, str], bool], budget: Budget) -> News:
+    """What may be new. ``folders``: as last looked through; ``is_wanted``: whether an agent's file is read at all."""
+    news = News()
+    for stamp in store.recent_stamps(RECENT_LOGS):
+        if is_wanted(stamp.agent, stamp.path) and _is_changed(stamp):
+            news.files[stamp.path] = stamp.agent
+    looking = _Looking(store, folders, is_wanted, news)
+    for agent, path, mtime_ns in _latest(folders):
+        if budget.is_over() or len(news.files) >= FILES_MAX:
+            news.is_whole = False
+            break
+        now_ns = mtime_of(path)
+        if now_ns not in (mtime_ns, MISSING):
+            looking.through(agent, path, now_ns, budget)
+    return news
+
+
+def differs(stamp: FileStamp, found: os.stat_result) -> bool:
+    """Whether a file is not as it was when it was last looked at."""
+    return (stamp.size, stamp.mtime_ns, stamp.inode, stamp.device, stamp.ctime_ns) != (
+        found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev,
+        stamp.ctime_ns if stamp.ctime_ns is None else found.st_ctime_ns,
+    )  # fmt: skip
+
+
+def _is_changed(stamp: FileStamp) -> bool:
+    try:
+        return differs(stamp, os.stat(stamp.path))  # noqa: PTH116 - many at once
+    except (OSError, ValueError):
+        # What is kept of a file that is gone stays.
+        return False
+
+
+def _latest(folders: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str, int]]:
+    """The folders to look at (agent, path, mtime), the last changed of all agents first; those of each are in order."""
+    several = ([(agent, *each) for each in islice(of_one.items(), FOLDERS_MAX)] for agent, of_one in folders.items())
+    return sorted(chain.from_iterable(several), key=lambda each: seen_folders.rank(each[2]), reverse=True)[:FOLDERS_MAX]
+
+
+class _Looking:
+    """Looks through folders that changed, and through those in them that are new."""
+
+    def __init__(self, store: Store, known: Folders, is_wanted: Callable[[str, str], bool], news: News) -> None:
+        self._store, self._known, self._is_wanted, self._news = store, known, is_wanted, news
+        self._met: set[tuple[int, int]] = set()
+
+    def through(self, agent: str, folder: str, mtime_ns: int, budget: Budget) -> None:
+        """Find the files in a folder that the store does not know as they are."""
+        todo, done = [(folder, mtime_ns)], dict[str, int]()
+        while todo:
+            path, before = todo.pop()
+            try:
+                new = self._one(agent, path, budget)
+            except OSError:
+                continue
+            if new is None:
+                # A folder above one that was not looked through is looked through again, too.
+                self._news.is_whole = False
+                return
+            todo += new
+            done[path] = before
+        self._news.folders.setdefault(agent, {}).update(done)
+
+    def _one(self, agent: str, folder: str, budget: Budget) -> list[tuple[str, int]] | None:
+        """Look through one folder; returns the new ones in it with their mtimes, None where not all is."""
+        files: list[os.DirEntry[str]] = []
+        new: list[tuple[str, int]] = []
+        with os.scandir(folder) as entries:
+            for number, entry in enumerate(entries):
+                if number % ENTRIES_BETWEEN_LOOKS == 0 and budget.is_over():
+                    return None
+                if entry.is_dir():
+                    if entry.path not in self._known.get(agent, {}):
+                        new += self._once(entry)
+                elif _is_text(entry.path) and self._is_wanted(agent, entry.path):
+                    files.append(entry)
+        return new if self._compare(agent, files) else None
+
+    def _once(self, entry: os.DirEntry[str]) -> list[tuple[str, int]]:
+        """A new folder, unless links lead to it a second time."""
+        status = entry.stat()
+        identity = (status.st_dev, status.st_ino)
+        if identity in self._met:
+            return []
+        self._met.add(identity)
+        return [(entry.path, status.st_mtime_ns)]
+
+    def _compare(self, agent: str, files: list[os.DirEntry[str]]) -> bool:
+        """Take note of the files that may be new; returns whether there was room for all."""
+        if len(files) > STATTED_MAX:
+            known = self._store.known_paths([each.path for each in files])
+            new = [each.path for each in files if each.path not in known]
+        else:
+            stamps = self._store.file_stamps([each.path for each in files]) if files else {}
+            new = [each.path for each in files if _is_new(each, stamps.get(each.path))]
+        room = FILES_MAX - len(self._news.files)
+        self._news.files |= dict.fromkeys(new[:room], agent)
+        return len(new) <= room
+
+
+def _is_new(entry: os.DirEntry[str], stamp: FileStamp | None) -> bool:
+    try:
+        return stamp is None or differs(stamp, entry.stat())
+    except OSError:
+        return False
+
+
+def _is_text(path: str) -> bool:
+    """Whether a path can be stored: its name is UTF-8."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

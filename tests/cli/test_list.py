@@ -1,0 +1,156 @@
+"""Which sessions ``list`` shows, and in which order: the filters are those of ``search``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+
+from backstory.cli import cli
+from tests.support.machines import CLAUDE_FOLDER, claude_line, lines
+
+if TYPE_CHECKING:
+    from tests.support.shell import Shell
+
+HAIKU = "claude-haiku-4-5"
+
+
+def tool_use(call: str, path: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call, "name": "Read", "input": {"file_path": path}}
+
+
+def log(name: str, day: int, prompt: str, branch: str, path: str, tokens: int, seconds: int, turns: int = 1) -> bytes:
+    records = []
+    for turn in range(turns):
+        began, ended = f"2026-11-{day:02}T10:{turn:02}:00.000Z", f"2026-11-{day:02}T10:{turn:02}:{seconds:02}.000Z"
+        usage = {"input_tokens": tokens, "output_tokens": 1}
+        said = {
+            "id": f"m{turn}", "role": "assistant", "model": HAIKU, "stop_reason": "end_turn", "usage": usage,
+            "content": [{"type": "text", "text": "done"}, tool_use(f"{name}{turn}", path)],
+        }  # fmt: skip
+        more: dict[str, Any] = {"gitBranch": branch, "sessionId": name, "cwd": "/work/tool"}
+        seen = [{"type": "tool_result", "tool_use_id": f"{name}{turn}", "content": "1 line"}]
+        records.append(claude_line("user", f"{name}-u{turn}", prompt, **more | {"timestamp": began}))
+        records.append(claude_line("assistant", f"{name}-a{turn}", **more | {"timestamp": ended, "message": said}))
+        answered: dict[str, Any] = {"timestamp": ended, "message": {"role": "user", "content": seen}}
+        records.append(claude_line("user", f"{name}-r{turn}", **more | answered))
+    return lines(*records)
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    from tests.support.shell import Shell
+
+    home = tmp_path_factory.mktemp("list") / "home"
+    home.mkdir()
+    made = Shell(home)
+    folder = home / CLAUDE_FOLDER
+    folder.mkdir(parents=True)
+    (folder / "early.jsonl").write_bytes(log("early", 2, "Mend the 100% Heron", "main", "/work/tool/a.py", 900, 2))
+    (folder / "long.jsonl").write_bytes(
+        log(
+            "long", 9, "Paint the owl, see https://github.com/acme/tool/pull/12", "feat/owl", "/work/tool/b/c.py", 5, 50
+        )
+    )
+    (folder / "many.jsonl").write_bytes(log("many", 16, "Count the geese", "feat/geese", "/work/tool/a.py", 50, 1, 3))
+    assert made("ingest").code == 0
+    return made
+
+
+def listed(shell: Shell, *options: str) -> list[str]:
+    done = shell("list", "--all", "--json", *options)
+    assert done.code == 0, done.err
+    return [each["native_id"] for each in done.json()]
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ([], ["many", "long", "early"]),
+        (["--branch", "main"], ["early"]),
+        (["--branch", "feat/*"], ["many", "long"]),
+        (["--branch", "other"], []),
+        (["--path", "a.py"], ["many", "early"]),
+        (["--path", "/work/tool/b"], ["long"]),
+        (["--ref", "#12"], ["long"]),
+        (["--ref", "13"], []),
+        (["--repo", "/work/tool"], ["many", "long", "early"]),
+        (["--repo", "nowhere"], []),
+        (["--agent", "codex"], []),
+        (["--since", "2026-11-09"], ["many", "long"]),
+        (["--until", "2026-11-09"], ["long", "early"]),
+        (["--since", "2026-11-03", "--until", "2026-11-10"], ["long"]),
+        (["--grep", "THE OWL"], ["long"]),
+        (["--grep", "100%"], ["early"]),
+        (["--grep", "1_0"], []),
+        (["--grep", "%"], ["early"]),
+        (["--branch", "feat/*", "--path", "a.py"], ["many"]),
+        (["--sort", "tokens"], ["early", "many", "long"]),
+        (["--sort", "turns"], ["many", "long", "early"]),
+        (["--sort", "time"], ["long", "many", "early"]),
+        (["--sort", "cost"], ["early", "many", "long"]),
+        (["--sort", "cost", "--branch", "feat/*"], ["many", "long"]),
+        (["--sort", "tokens", "--limit", "1"], ["early"]),
+    ],
+    ids=" ".join,
+)
+def test_the_sessions_that_fit_are_listed_in_the_order_that_is_asked_for(
+    shell: Shell, options: list[str], found: list[str]
+) -> None:
+    assert listed(shell, *options) == found
+
+
+@pytest.mark.parametrize(
+    "options", [["--branch", "feat/*"], ["--path", "a.py"], ["--ref", "12"], ["--repo", "work/tool"]]
+)
+def test_a_filter_means_the_same_sessions_to_search(shell: Shell, options: list[str]) -> None:
+    hits = shell("search", "--json", *options).json()["hits"]
+    listed_uids = {each["uid"] for each in shell("list", "--all", "--json", *options).json()}
+    assert {each["uid"] for each in hits} == listed_uids != set()
+
+
+def test_a_session_is_found_by_the_name_that_it_was_given_and_no_longer_by_its_prompt(
+    shell: Shell, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    import shutil
+
+    from tests.support.shell import Shell
+
+    home = tmp_path_factory.mktemp("renamed") / "home"
+    shutil.copytree(shell.home, home)
+    own = Shell(home)
+    assert own("rename", "early", "A bird").code == 0
+    assert (listed(own, "--grep", "bird"), listed(own, "--grep", "heron")) == (["early"], [])
+
+
+def test_json_has_the_tokens_that_a_session_is_sorted_by(shell: Shell) -> None:
+    assert [each["tokens"] for each in shell("list", "--all", "--json", "--sort", "tokens").json()] == [901, 153, 6]
+
+
+def test_the_rest_of_a_sorted_list_is_counted(shell: Shell) -> None:
+    done = shell("list", "--all", "--sort", "cost", "--limit", "1")
+    assert "Showing 1 of 3" in done.err
+    assert "Heron" in done.out
+
+
+def test_where_no_session_fits_it_says_among_how_many(shell: Shell) -> None:
+    done = shell("list", "--all", "--branch", "other")
+    assert (done.code, done.out, done.err) == (0, "", "No such sessions among 3 in all.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"), [(["--since", "the day of the owl"], "time"), (["--sort", "beauty"], "'beauty'")]
+)
+def test_a_filter_that_cannot_be_read_is_refused(shell: Shell, words: list[str], why: str) -> None:
+    done = shell("list", *words)
+    assert done.code in (2, 64)
+    assert why in done.err
+
+
+@pytest.mark.parametrize("name", ["agent", "repo", "branch", "path", "ref", "since", "until"])
+def test_both_commands_have_an_option_with_the_same_words(name: str) -> None:
+    commands = [cli.get_command(click.Context(cli), command) for command in ("list", "search")]
+    helps = [option.help for each in commands if each for option in each.params if option.name == name]
+    assert len(helps) == 2
+    assert len(set(helps)) == 1

@@ -1,0 +1,381 @@
+"""Commands that read take in what is new first: in a moment, waiting for nobody, and changing nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import pytest
+
+from backstory import agents
+from backstory.config import Config
+from backstory.ingest import auto, news, seen_folders
+from backstory.ingest.lock import ingest_lock
+from backstory.ingest.news import Budget
+from backstory.store import Store, migrate
+from backstory.workspace import up_to_date
+from backstory.workspace.importing import Machine
+from backstory.workspace.up_to_date import OUTDATED, UNKNOWN
+from backstory.workspace.workspace import Workspace
+from tests.support.clock import NOW
+from tests.support.machines import claude_log, content, conversation, lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OLD_NS = 1_700_000_000_000_000_000
+CODEX = Path(".codex/sessions/2026/11/21/rollout-2026-11-21T21-00-00-0199a213-81c0-7800-8aa1-bbab2a035a53.jsonl")
+CODEX_LOG = (
+    b'{"timestamp":"2026-11-21T21:00:00.000Z","type":"session_meta","payload":'
+    b'{"id":"0199a213-81c0-7800-8aa1-bbab2a035a53","timestamp":"2026-11-21T21:00:00.000Z","cwd":"/w"}}\n'
+)
+
+
+class Place:
+    """A user's home folder with logs, and the home store that reads them."""
+
+    def __init__(self, root: Path) -> None:
+        self.user_home, self.home, self.work = root / "user", root / "backstory", root / "work"
+        self.work.mkdir()
+        (self.user_home / ".claude" / "projects").mkdir(parents=True)
+
+    def workspace(self, environ: Mapping[str, str] | None = None, named: str | None = None) -> Workspace:
+        own = self.home / "config.toml"
+        return Workspace(lambda: Config(own), self.home, self.work, store=named, now=lambda: NOW, environ=environ or {})
+
+    def write(self, path: Path, data: bytes) -> Path:
+        log = self.user_home / path
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_bytes(data)
+        return log
+
+    def ingest(self) -> None:
+        """An ingest of what was written long ago."""
+        for path in sorted(self.user_home.rglob("*"), reverse=True):
+            os.utime(path, ns=(OLD_NS, OLD_NS))
+        with closing(self.workspace()) as workspace:
+            workspace.ingest(Machine(user_home=self.user_home), lambda _: None)
+
+    def update(self, named: str | None = None, **environ: str) -> str | None:
+        with closing(self.workspace(environ, named)) as workspace:
+            return workspace.bring_up_to_date(self.user_home)
+
+    def known(self) -> set[str | None]:
+        """The agents' own ids of the sessions that are stored."""
+        with closing(self.workspace()) as workspace:
+            return {each.native_id for each in workspace.machine_store.sessions(subagents=True)}
+
+    def content(self) -> dict[str, Any]:
+        with closing(self.workspace()) as workspace:
+            return content(workspace.machine_store)
+
+    def files(self) -> dict[str, tuple[bytes, int]]:
+        return {str(each): (each.read_bytes(), each.stat().st_mtime_ns) for each in self.home.rglob("*")}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A home folder with one log, which is stored."""
+    made = Place(tmp_path)
+    made.write(claude_log("first"), lines(*conversation(2)))
+    made.ingest()
+    return made
+
+
+def test_a_new_log_is_taken_in(place: Place) -> None:
+    place.write(claude_log("second"), lines(*conversation(2, 10)))
+    assert (place.update(), place.known()) == (None, {"first", "second"})
+
+
+def test_a_log_that_grew_is_read_on(place: Place) -> None:
+    log = place.write(claude_log("first"), lines(*conversation(4)))
+    os.utime(log.parent, ns=(OLD_NS, OLD_NS))
+    assert place.update() is None
+    (session,) = place.content().values()
+    assert session["facts"]["turns"] == 2
+
+
+def test_a_folder_that_is_new_is_looked_through_with_those_in_it(place: Place) -> None:
+    deep = Path(".claude/projects/-another/lead/subagents/agent-1.jsonl")
+    place.write(Path(".claude/projects/-another/lead.jsonl"), lines(*conversation(2)))
+    place.write(deep, lines(*conversation(2, 10)))
+    place.update()
+    assert place.known() == {"first", "lead", "lead/1"}
+
+
+def test_an_agent_that_is_used_for_the_first_time_is_found(place: Place) -> None:
+    place.write(CODEX, CODEX_LOG)
+    place.update()
+    assert "0199a213-81c0-7800-8aa1-bbab2a035a53" in place.known()
+
+
+def test_where_nothing_is_new_nothing_of_the_home_folder_changes(place: Place) -> None:
+    place.write(claude_log("second"), lines(*conversation(2, 10)))
+    place.update()
+    before = place.files()
+    assert (place.update(), place.update()) == (None, None)
+    assert place.files() == before
+
+
+def test_a_file_that_is_no_log_is_nothing_new(place: Place) -> None:
+    place.write(Path(".claude/projects/-home-dev-work/notes.txt"), b"mine")
+    before = place.files()
+    assert (place.update(), place.files()) == (None, before)
+
+
+def test_a_first_ingest_is_never_started(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(claude_log("first"), lines(*conversation(2)))
+    assert (place.update(), place.home.exists()) == (None, False)
+
+
+def test_where_only_runs_were_stored_no_first_ingest_is_started_and_nothing_said(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write(claude_log("first"), lines(*conversation(2)))
+    with closing(place.workspace()) as workspace:
+        workspace.machine_store.create_session("mine")
+    before = place.files()
+    assert (place.update(), place.files()) == (None, before)
+
+
+@pytest.mark.parametrize("said", ["0", "false", "OFF", "no"])
+def test_the_variable_switches_it_off(place: Place, said: str) -> None:
+    place.write(claude_log("second"), lines(*conversation(2, 10)))
+    before = place.files()
+    assert (place.update(BACKSTORY_INGEST_AUTO=said), place.files()) == (None, before)
+
+
+def test_the_setting_switches_it_off_and_the_variable_on_again(place: Place) -> None:
+    (place.home / "config.toml").write_text("[ingest]\nauto = false\n")
+    place.write(claude_log("second"), lines(*conversation(2, 10)))
+    place.update()
+    assert place.known() == {"first"}
+    place.update(BACKSTORY_INGEST_AUTO="1")
+    assert place.known() == {"first", "second"}
+
+
+def test_another_store_that_was_named_is_left_as_it_is(place: Place, tmp_path: Path) -> None:
+    shutil.copy(place.home / "store.db", tmp_path / "copy.db")
+    place.write(claude_log("second"), lines(*conversation(2, 10)))
+    before = place.files(), (tmp_path / "copy.db").read_bytes()
+    assert place.update(named=str(tmp_path / "copy.db")) is None
+    assert (place.files(), (tmp_path / "copy.db").read_bytes()) == before
+
+
+def test_where_another_process_ingests_nothing_is_done(place: Place) -> None:
+    place.write(claude_log("second"), lines(*conversation(2, 10)))
+    with ingest_lock(place.home) as is_free:
+        assert is_free
+        assert (place.update(), place.known()) == (None, {"first"})
+    place.update()
+    assert place.known() == {"first", "second"}
+
+
+def test_a_writer_is_not_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.write(claude_log("second"), lines(*conversation(2, 10)))
+    with closing(apsw.Connection(str(place.home / "store.db"))) as writer:
+        writer.execute("begin immediate")
+        monkeypatch.setattr("backstory.store.connection.BUSY_TIMEOUT_MS", 600_000)
+        assert place.update() is None
+        writer.execute("rollback")
+    assert place.known() == {"first"}
+
+
+def test_a_store_that_cannot_be_written_is_only_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.write(claude_log("second"), lines(*conversation(2, 10)))
+    monkeypatch.setattr(Store, "is_writable", False)
+    assert (place.update(), place.known()) == (None, {"first"})
+
+
+def test_what_would_be_too_much_is_left_and_said(place: Place) -> None:
+    big = b"x" * (auto.NEW_BYTES_MAX // 4)
+    place.write(claude_log("big"), lines(*conversation(2, 10)) + big * 5)
+    place.write(claude_log("small"), lines(*conversation(2, 20)))
+    assert place.update() == "At least 1 log is newer: backstory ingest"
+    assert place.known() == {"first", "small"}
+    # What is left is found again.
+    assert place.update() == "At least 1 log is newer: backstory ingest"
+
+
+def test_without_time_nothing_is_done_and_that_is_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.write(claude_log("second"), lines(*conversation(2, 10)))
+    monkeypatch.setattr(up_to_date, "CPU_S", 0.0)
+    before = place.files()
+    assert (place.update(), place.files()) == ("There may be newer logs: backstory ingest", before)
+
+
+class Steps(Budget):
+    """Time for so many questions whether it is over."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def is_over(self) -> bool:
+        self._count -= 1
+        return self._count < 0
+
+
+@pytest.mark.parametrize("steps", range(1, 9))
+def test_wherever_the_time_ends_what_is_stored_is_whole_and_an_ingest_makes_it_all(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    long = lines(*conversation(400, 10))
+    place.write(claude_log("long"), long)
+    monkeypatch.setattr(auto, "SLICE_BYTES", len(long) // 6)
+    with closing(place.workspace()) as workspace:
+        store = workspace.machine_store
+        folders = seen_folders.read(place.home, store)
+        assert folders is not None
+        found = news.look(store, folders, lambda _agent, _path: True, Budget(60))
+        logs = auto.new_logs(store, [agents.load("claude")], found, {}, place.user_home)
+        taken = auto.take_in(store, logs, Steps(steps))
+        assert (taken.left, bool(taken.unread)) in ((1, True), (0, False))
+        assert store.verify().problems == []
+    place.ingest()
+    (tmp_path / "other").mkdir()
+    other = Place(tmp_path / "other")
+    shutil.copytree(place.user_home, other.user_home, dirs_exist_ok=True)
+    other.ingest()
+    assert place.content() == other.content()
+
+
+def test_an_older_log_that_grows_is_found_when_its_folder_changes(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(news, "RECENT_LOGS", 0)
+    log = place.write(claude_log("first"), lines(*conversation(4)))
+    os.utime(log.parent, ns=(OLD_NS, OLD_NS))
+    before = place.files()
+    assert (place.update(), place.files()) == (None, before)
+    place.write(claude_log("second"), lines(*conversation(2, 10)))
+    place.update()
+    assert sorted(each["facts"]["turns"] for each in place.content().values()) == [1, 2]
+
+
+def test_of_a_folder_with_very_many_logs_the_new_ones_are_found(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(news, "STATTED_MAX", 0)
+    place.write(claude_log("second"), lines(*conversation(2, 10)))
+    place.update()
+    assert place.known() == {"first", "second"}
+
+
+def test_with_more_new_files_than_are_looked_at_the_rest_is_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(news, "FILES_MAX", 2)
+    for number in range(5):
+        log = place.write(claude_log(f"n{number}"), lines(*conversation(2, 10 * number + 10)))
+    # Long ago, so that nothing but what was left has the folder looked through again.
+    os.utime(log.parent, ns=(OLD_NS + 1, OLD_NS + 1))
+    assert place.update() == "There may be newer logs: backstory ingest"
+    assert len(place.known()) == 3
+    while place.update() is not None:
+        pass
+    assert len(place.known()) == 6
+
+
+def test_new_folders_for_which_there_was_no_room_are_found_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(news, "FILES_MAX", 2)
+    for number in range(5):
+        log = place.write(
+            Path(f".claude/projects/-p{number}/n{number}.jsonl"), lines(*conversation(2, 10 * number + 10))
+        )
+        os.utime(log.parent, ns=(OLD_NS, OLD_NS))
+    os.utime(log.parent.parent, ns=(OLD_NS + 1, OLD_NS + 1))
+    for _ in range(9):
+        place.update()
+    assert place.known() == {"first", *(f"n{number}" for number in range(5))}
+
+
+def test_an_error_is_a_remark(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(news, "look", fail)
+    assert place.update() == "New logs were not read: Input/output error"
+
+
+def test_a_store_of_a_later_version_is_left_to_the_command(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.write(claude_log("second"), lines(*conversation(2, 10)))
+    monkeypatch.setattr(migrate, "SCHEMA_VERSION", migrate.SCHEMA_VERSION - 1)
+    before = place.files()
+    assert (place.update(), place.files()) == (None, before)
+
+
+def test_a_store_that_must_be_derived_anew_waits_for_an_ingest(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.write(claude_log("second"), lines(*conversation(2, 10)))
+    before = place.files()
+    monkeypatch.setattr(migrate, "DERIVED_VERSION", migrate.DERIVED_VERSION + 1)
+    assert (place.update(), place.files()) == (OUTDATED, before)
+
+
+def test_an_index_that_must_be_merged_waits_for_an_ingest(place: Place) -> None:
+    place.write(claude_log("second"), lines(*conversation(2, 10)))
+    with closing(apsw.Connection(str(place.home / "store.db"))) as killed:
+        killed.execute("insert into search_index(search_index, rank) values ('automerge', 0)")
+    assert (place.update(), place.known()) == (OUTDATED, {"first"})
+
+
+def test_a_store_that_was_put_back_does_not_miss_what_came_between(place: Place, tmp_path: Path) -> None:
+    shutil.copy(place.home / "store.db", tmp_path / "kept.db")
+    place.write(claude_log("second"), lines(*conversation(2, 10)))
+    place.ingest()
+    shutil.copy(tmp_path / "kept.db", place.home / "store.db")
+    assert place.update() == UNKNOWN
+    place.ingest()
+    assert (place.update(), place.known()) == (None, {"first", "second"})
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00", b"\xff" * 99])
+def test_a_damaged_note_of_the_folders_is_said_and_made_again(place: Place, content: bytes) -> None:
+    (place.home / seen_folders.FILE_NAME).write_bytes(content)
+    assert place.update() == UNKNOWN
+    place.ingest()
+    assert place.update() is None
+
+
+def test_the_log_of_a_run_that_goes_on_is_left_alone_and_read_afterwards(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(up_to_date._Update, "_running", lambda _: {("claude", "second")})
+    place.write(claude_log("second"), lines(*conversation(2, 10)))
+    before = place.home.joinpath(seen_folders.FILE_NAME).read_bytes()
+    assert (place.update(), place.known()) == (None, {"first"})
+    assert place.home.joinpath(seen_folders.FILE_NAME).read_bytes() == before
+    monkeypatch.undo()
+    place.update()
+    assert place.known() == {"first", "second"}
+
+
+@pytest.mark.parametrize("setting", ["exclude = ['*/second.jsonl']", "agents = ['codex']"])
+def test_what_is_never_read_is_not_read(place: Place, setting: str) -> None:
+    (place.home / "config.toml").write_text(f"[ingest]\n{setting}\n")
+    place.write(claude_log("second"), lines(*conversation(2, 10)))
+    before = place.files()
+    assert (place.update(), place.files()) == (None, before)
+
+
+def test_a_setting_that_is_wrong_is_a_remark(place: Place) -> None:
+    (place.home / "config.toml").write_text("[ingest]\nauto = 3\n")
+    assert "ingest.auto: it must be true or false" in str(place.update())
+
+
+def test_a_removed_session_stays_removed(place: Place) -> None:
+    with closing(place.workspace()) as workspace:
+        (session,) = workspace.machine_store.sessions()
+        workspace.machine_store.remove(session)
+    place.write(claude_log("first"), lines(*conversation(4)))
+    place.update()
+    assert place.known() == set()
+
+
+def test_no_agent_is_needed_to_see_that_nothing_is_new(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        raise AssertionError(f"{name} was imported")
+
+    monkeypatch.setattr(agents, "load", fail)
+    assert place.update() is None
+    place.write(claude_log("second"), lines(*conversation(2, 10)))
+    assert place.update() == "New logs were not read: AssertionError: claude was imported"
