@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
 
 from backstory.conversation.compaction import problem_with
 from backstory.conversation.context import History
 from backstory.conversation.tree import Point, Span
-from backstory.model import Compacted
+from backstory.model import Compacted, Tokens
 from backstory.store import branches, event_rows, events, turns
 from backstory.store.events import StoredEvent
 from backstory.store.rows import fetch
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 BRIEF_READ = 3
 """So many times what a context has room for is read, because turns that have no room whole are in it in brief."""
 _ROWS = (
-    "select id, after_seq, summary, created, agent from compactions where session_id = ? and undone = 0 "
-    "order by after_seq, id"
+    "select id, after_seq, summary, created, agent, model, cost_usd, duration_ms from compactions "
+    "where session_id = ? and undone = 0 order by after_seq, id"
 )
+_TOOK = "model, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd, duration_ms"
 _SECTIONS = "title, overview, history, work_done, technical_details, important_files, next_steps"
 _IN_LOGS = (
     f"select seq, concat_ws(char(10, 10), {_SECTIONS}) from checkpoints where session_id = ? and seq is not null "
@@ -46,14 +48,22 @@ class Compaction(Struct, frozen=True, kw_only=True):
     created: str | None = None
     """ISO 8601."""
     agent: str | None = None
+    model: str | None = None
+    cost_usd: float | None = None
+    """What making it cost, as its agent said."""
+    duration_ms: int | None = None
 
 
 class NewCompaction(Struct, frozen=True, kw_only=True):
-    """A summary to be stored, and who wrote it."""
+    """A summary to be stored, who wrote it, and what that took."""
 
     after_seq: int
     summary: str
     agent: str | None = None
+    model: str | None = None
+    tokens: Tokens = field(default_factory=Tokens)
+    cost_usd: float | None = None
+    duration_ms: int | None = None
 
 
 def of_session(db: apsw.Connection, session_id: int) -> list[Compaction]:
@@ -64,10 +74,12 @@ def of_session(db: apsw.Connection, session_id: int) -> list[Compaction]:
 
 
 def _stored(db: apsw.Connection, session_id: int) -> Iterator[Compaction]:
-    rows = fetch(db, tuple[int, int, str, str, str | None], _ROWS, (session_id,))
-    for row_id, after_seq, text, created, agent in rows:
-        if text.strip():
-            yield Compaction(id=row_id, after_seq=after_seq, summary=text, created=created, agent=agent)
+    names = ("id", "after_seq", "summary", "created", "agent", "model", "cost_usd", "duration_ms")
+    for row in db.execute(_ROWS, (session_id,)).fetchall():
+        # Another program may have written anything.
+        found = msgspec.convert(dict(zip(names, row, strict=True)), Compaction)
+        if found.summary.strip():
+            yield found
 
 
 def in_force(db: apsw.Connection, session_id: int, to: Point | None) -> Compaction | None:
@@ -135,9 +147,13 @@ def add(db: apsw.Connection, session_id: int, new: NewCompaction) -> bool:
     if newer is not None and newer.after_seq >= new.after_seq and _is_ahead(db, session_id, new.after_seq):
         return False
     db.execute(
-        "insert into compactions(session_id, after_seq, summary, agent) values (?, ?, ?, ?)",
-        (session_id, new.after_seq, new.summary, new.agent),
-    )
+        f"insert into compactions(session_id, after_seq, summary, agent, {_TOOK}) "
+        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            session_id, new.after_seq, new.summary, new.agent, new.model, new.tokens.input, new.tokens.output,
+            new.tokens.cache_read, new.tokens.cache_write, new.cost_usd, new.duration_ms,
+        ),
+    )  # fmt: skip
     index(db, session_id)
     return True
 
@@ -197,8 +213,8 @@ def copy(db: apsw.Connection, source: str, old: int, new: int) -> None:
     event_rows.delete_summaries(db, "session_id = ?", (new,))
     db.execute("delete from compactions where session_id = ?", (new,))
     db.execute(
-        "insert into compactions(session_id, after_seq, summary, created, agent, undone) "
-        f"select ?, after_seq, summary, created, agent, undone from {source}.compactions where session_id = ? "
+        f"insert into compactions(session_id, after_seq, summary, created, agent, undone, {_TOOK}) "
+        f"select ?, after_seq, summary, created, agent, undone, {_TOOK} from {source}.compactions where session_id = ? "
         "order by id",
         (new, old),
     )

@@ -264,6 +264,12 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
     _copy_events(db, source, old, new, log_ids, turn_ids)
     branches.copy(db, source, old, new)
     compactions.copy(db, source, old, new)
+    # Everything that it is counted from is here now.
+    db.execute(
+        "update sessions set (context_chars, context_limit) = "
+        f"(select context_chars, context_limit from {source}.sessions where id = ?) where id = ?",
+        (old, new),
+    )
     # What an earlier version derived may be other columns: the next ingest derives it anew.
     version = db.execute(f"select value from {source}.meta where key = 'derived_version'").get
     if version == str(derived_tables.VERSION):

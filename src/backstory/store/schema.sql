@@ -43,6 +43,8 @@ create table sessions(
   leaf_seq         integer,              -- the record it follows, where a person chose one; NULL = the turn's last
   next_seq         integer not null default 1,  -- the number its next record gets
   elsewhere        text,                 -- path of the store from elsewhere that it was taken from; NULL = it was not
+  context_chars    integer,              -- characters of its context since the summary in force; NULL = not known
+  context_limit    integer,              -- from how many on it is summarised, when that was counted; NULL = not known
   unique (owner, number)
 );
 create unique index idx_sessions_identity on sessions(substr(uid, 11));
@@ -195,7 +197,14 @@ create table compactions(
   summary    text not null,
   created    text not null default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
   agent      text,                       -- who wrote it
-  undone     integer not null default 0  -- 1: no longer in force
+  undone     integer not null default 0, -- 1: no longer in force
+  model      text,                       -- and with which model
+  input_tokens       integer,            -- what it took, retries and steps together; NULL = not known
+  output_tokens      integer,
+  cache_read_tokens  integer,
+  cache_write_tokens integer,
+  cost_usd           real,               -- as the agent said
+  duration_ms        integer
 );
 create index idx_compactions_session on compactions(session_id);
 
@@ -230,4 +239,23 @@ create trigger turn_follows after insert on turns when new.parent_uid is not nul
 end;
 create trigger turn_gone after delete on turns begin
   delete from turn_texts where turn_id = old.id;
+end;
+-- How full a context is is known no more once anything changes that it is made of; then it is measured again.
+create trigger context_turn after insert on turns begin
+  update sessions set context_chars = null where id = new.session_id and context_chars is not null;
+end;
+create trigger context_turn_changed after update of first_seq, last_seq, parent_uid, parent_seq, removed on turns begin
+  update sessions set context_chars = null where id = new.session_id and context_chars is not null;
+end;
+create trigger context_leaf after update of leaf_uid, leaf_seq on sessions when new.context_chars is not null begin
+  update sessions set context_chars = null where id = new.id;
+end;
+create trigger context_summary after insert on compactions begin
+  update sessions set context_chars = null where id = new.session_id and context_chars is not null;
+end;
+create trigger context_summary_changed after update of after_seq, summary, undone on compactions begin
+  update sessions set context_chars = null where id = new.session_id and context_chars is not null;
+end;
+create trigger context_summary_gone after delete on compactions begin
+  update sessions set context_chars = null where id = old.session_id and context_chars is not null;
 end;

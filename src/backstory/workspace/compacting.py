@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
@@ -18,6 +19,7 @@ from backstory.runs import compactor
 from backstory.runs.answering import Question, ask
 from backstory.store.compactions import NewCompaction
 from backstory.workspace.contexts import NO_LIMIT
+from backstory.workspace.meter import measure
 from backstory.workspace.requests import usual_agent
 from backstory.workspace.run_events import Compacted, Compacting
 
@@ -54,6 +56,19 @@ class CompactionPlan(Struct, frozen=True, kw_only=True):
     def is_over(self) -> bool:
         """Whether the context has passed its limit."""
         return 0 < self.limit <= self.chars
+
+
+class _Spent:
+    """What the answers for one summary took together."""
+
+    def __init__(self) -> None:
+        self.tokens, self.cost_usd, self.model = Tokens(), cast("float | None", None), cast("str | None", None)
+
+    def add(self, answer: Answer) -> None:
+        self.tokens = self.tokens.plus(answer.tokens)
+        if answer.cost_usd is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + answer.cost_usd
+        self.model = answer.model or self.model
 
 
 class Compactor:
@@ -103,33 +118,44 @@ class Compactor:
     def _compact(self, plan: CompactionPlan, boundary: Boundary) -> Generator[Compacting | Compacted, None, Compacted]:
         turns = _covered(plan.history.turns, boundary.after_seq)
         touched = self._touched(turns, boundary.after_seq)
-        summary, tokens, cost = plan.history.summary, Tokens(), 0.0
-        agent = self._agent()
+        summary, spent = plan.history.summary, _Spent()
+        agent, began = self._agent(), time.monotonic()
         pieces = list(_pieces(turns, plan.limit))
         for step, piece in enumerate(pieces, 1):
             yield Compacting(
                 session=self._session, agent=agent, exchanges=boundary.summarized, step=step, steps=len(pieces)
             )
             prompt = compaction.summary_prompt(build_summarized(summary, piece))
-            answer = self._ask(agent, prompt, touched if step == len(pieces) else {})
-            summary, cost = answer.text, cost + (answer.cost_usd or 0.0)
-            tokens = tokens.plus(answer.tokens)
-        new = NewCompaction(after_seq=boundary.after_seq, summary=summary or "", agent=agent)
+            summary = self._ask(agent, prompt, touched if step == len(pieces) else {}, spent)
+        new = NewCompaction(
+            after_seq=boundary.after_seq,
+            summary=summary or "",
+            agent=agent,
+            model=spent.model or self._workspace.config.settings.compaction.model or None,
+            tokens=spent.tokens,
+            cost_usd=spent.cost_usd,
+            duration_ms=round(1_000 * (time.monotonic() - began)),
+        )
+        is_stored = self._store.add_compaction(self._session, new)
+        if is_stored:
+            measure(self._workspace, self._store, self._session)
         done = Compacted(
             session=self._session,
             after_seq=new.after_seq,
             summary=new.summary,
             exchanges=boundary.summarized,
-            is_stored=self._store.add_compaction(self._session, new),
+            is_stored=is_stored,
             retention=compaction.retention(new.summary, facts_of(turns, touched)),
-            tokens=tokens,
-            cost_usd=cost or None,
+            tokens=spent.tokens,
+            cost_usd=spent.cost_usd,
+            model=new.model,
+            duration_ms=new.duration_ms,
         )
         yield done
         return done
 
-    def _ask(self, agent: str, prompt: str, touched: dict[str, str]) -> Answer:
-        """An answer that is a summary; one that is none is asked for once more."""
+    def _ask(self, agent: str, prompt: str, touched: dict[str, str], spent: _Spent) -> str:
+        """An answer that is a summary; one that is none is asked for once more, and what it took counts, too."""
         settings = self._workspace.config.settings
         question = Question(
             agent=agent,
@@ -141,9 +167,10 @@ class Compactor:
         why = ""
         for _ in range(TRIES):
             answer = ask(question, self._workspace.environ)
+            spent.add(answer)
             why = answer.error or compaction.problem_with(answer.text, touched) or ""
             if not why:
-                return answer
+                return answer.text
         raise CompactionFailed(self._session.shown_number or self._session.uid[:12], why)
 
     def _agent(self) -> str:
@@ -170,7 +197,10 @@ class Compactor:
 
     def undo(self) -> Compaction | None:
         """Take the summary in force out of force; None where there is none."""
-        return self._store.undo_compaction(self._session)
+        undone = self._store.undo_compaction(self._session)
+        if undone is not None:
+            measure(self._workspace, self._store, self._session)
+        return undone
 
 
 def exchanges_of(turns: Sequence[TurnWithEvents]) -> list[Exchange]:

@@ -1,0 +1,66 @@
+"""How full a session's context is: what the next run would receive without a limit, and where it is summarised."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from backstory.errors import BackstoryError
+
+if TYPE_CHECKING:
+    from backstory.store import Session, Store
+    from backstory.workspace.workspace import Workspace
+
+
+class Meter(Struct, frozen=True, kw_only=True):
+    """Characters of a context since the last summary, and from how many on it is summarised."""
+
+    used: int
+    limit: int
+
+    @property
+    def percent(self) -> int:
+        """How much of the limit is used: from 0 to 100.
+
+        >>> Meter(used=120_000, limit=400_000).percent, Meter(used=9, limit=4).percent
+        (30, 100)
+        """
+        return min(100, 100 * self.used // self.limit) if self.limit else 0
+
+
+def meter_of(session: Session) -> Meter | None:
+    """What was counted of a session when its last turn was stored; None where that is not known."""
+    if session.context_chars is None or not session.context_limit:
+        return None
+    return Meter(used=session.context_chars, limit=session.context_limit)
+
+
+def limit_of(workspace: Workspace, agent: str | None, model: str | None) -> int:
+    """From how many characters on a context is summarised; where it never is, how many it may have."""
+    settings = workspace.config.settings
+    chars = settings.compaction.chars_of(agent, model) if agent else settings.compaction.chars
+    return chars or settings.run.context_chars
+
+
+def measure(workspace: Workspace, store: Store, session: Session) -> Meter:
+    """Count what a session's context has now, and keep that in its store."""
+    from backstory.conversation.context import rendered_blocks  # a list needs only what was counted before
+
+    turns = store.context_history(session, 1 << 60).turns
+    used = sum(len(block) + 1 for blocks in rendered_blocks(turns) for block in blocks)
+    last = turns[-1].turn if turns else None
+    limit = limit_of(workspace, None, None) if last is None else limit_of(workspace, last.agent, last.model)
+    meter = Meter(used=used, limit=limit)
+    with suppress(BackstoryError):
+        store.note_context(session, meter.used, meter.limit)
+        _note_in_home(workspace, store, session, meter)
+    return meter
+
+
+def _note_in_home(workspace: Workspace, store: Store, session: Session, meter: Meter) -> None:
+    """The machine's store lists the session, too; where its copy is behind, it takes this with the rest."""
+    home, uid = workspace.machine_store, session.uid
+    if home.path != store.path and home.has(uid) and home.next_seq(uid) == store.next_seq(uid):
+        home.note_context(home.session(uid), meter.used, meter.limit)
