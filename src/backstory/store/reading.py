@@ -230,12 +230,7 @@ class Reading(Database):
     def last_turns(self, sessions: Iterable[Session | int]) -> dict[int, Turn]:
         """The last turn of each of these sessions that has one, by the session's id."""
         wanted = [id_of(each) for each in sessions]
-
-        def read(db: apsw.Connection) -> dict[int, Turn]:
-            found = ((each, turns.newest(db, each)) for each in wanted)
-            return {each: newest[1] for each, newest in found if newest is not None}
-
-        return self._read(read)
+        return self._read(lambda db: turns.newest_of(db, wanted)) if wanted else {}
 
     def turn_costs(self, session: Session | int) -> dict[str, Cost]:
         """What each turn of a session cost, by its uid. Raises ConfigBroken for a person's own prices."""

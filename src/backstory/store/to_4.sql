@@ -11,10 +11,13 @@ alter table compactions add column duration_ms integer;
 create trigger context_turn after insert on turns begin
   update sessions set context_chars = null where id = new.session_id and context_chars is not null;
 end;
-create trigger context_turn_changed after update of first_seq, last_seq, parent_uid, parent_seq, removed on turns begin
+create trigger context_turn_changed after update of first_seq, last_seq, parent_uid, parent_seq, removed on turns
+when new.first_seq is not old.first_seq or new.last_seq is not old.last_seq or new.parent_uid is not old.parent_uid
+  or new.parent_seq is not old.parent_seq or new.removed is not old.removed begin
   update sessions set context_chars = null where id = new.session_id and context_chars is not null;
 end;
-create trigger context_leaf after update of leaf_uid, leaf_seq on sessions when new.context_chars is not null begin
+create trigger context_leaf after update of leaf_uid, leaf_seq on sessions
+when new.leaf_uid is not old.leaf_uid or new.leaf_seq is not old.leaf_seq begin
   update sessions set context_chars = null where id = new.id;
 end;
 create trigger context_summary after insert on compactions begin

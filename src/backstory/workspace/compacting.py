@@ -138,7 +138,7 @@ class Compactor:
         )
         is_stored = self._store.add_compaction(self._session, new)
         if is_stored:
-            measure(self._workspace, self._store, self._session)
+            self._make_known()
         done = Compacted(
             session=self._session,
             after_seq=new.after_seq,
@@ -199,8 +199,16 @@ class Compactor:
         """Take the summary in force out of force; None where there is none."""
         undone = self._store.undo_compaction(self._session)
         if undone is not None:
-            measure(self._workspace, self._store, self._session)
+            self._make_known()
         return undone
+
+    def _make_known(self) -> None:
+        """Count the context anew, and have the stores that hold the session, too, know its summaries.
+
+        What cannot be written now is taken over by the next ingest.
+        """
+        measure(self._workspace, self._store, self._session)
+        self._workspace.decisions.copy(self._store, self._session.uid)
 
 
 def exchanges_of(turns: Sequence[TurnWithEvents]) -> list[Exchange]:
