@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import apsw
 import pytest
 
 from tests.support.bench import Bench
+from tests.support.running import until
+from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,3 +152,35 @@ def test_a_turn_stopped_for_a_summary_has_no_badge(bench: Bench) -> None:
     assert "■" not in shown
     assert "cancelled" not in shown
     assert "stopped for a summary" in shown
+
+
+def test_on_a_terminal_it_moves_while_the_answer_streams_and_is_taken_away_at_the_end(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.backstory("config", "set", "compaction.chars", "10000")
+    gate = tmp_path / "gate"
+    script: list[dict[str, Any]] = [
+        {"say": "word " * 300}, {"say": "word " * 300}, {"wait_for": str(gate)}, {"result": True},
+    ]  # fmt: skip
+    words = [sys.executable, "-m", "backstory", "run", "-a", "claude", "prompt 1"]
+    with Terminal(words, bench.project, bench.environ(script)) as terminal:
+        streaming = terminal.until("context 30 %")
+        gate.touch()
+        shown = terminal.end()
+    assert "context 15 %" in streaming
+    assert shown.index("context 30 %") < shown.rindex("\x1b[2K") < shown.rindex("context 30 %")
+    assert "\x1b[2K" not in bench.run("prompt 2", *LONG).stderr
+
+
+def test_a_live_run_is_shown_with_how_full_it_is(bench: Bench, tmp_path: Path) -> None:
+    bench.run("prompt 1", *LONG)
+    bench.backstory("config", "set", "compaction.chars", "10000")
+    bench.run("prompt 2", *LONG)
+    gate = tmp_path / "gate"
+    running = bench.start("run", "prompt 3", script=[{"say": "word " * 300}, {"wait_for": str(gate)}, {"result": True}])
+    until(lambda: "context 45 %" in bench.backstory("show").stdout)
+    gate.touch()
+    running.communicate(timeout=60)
+    shown = bench.backstory("show").stdout
+    assert "still running" not in shown
+    assert "context 45 %" in shown.splitlines()[1]

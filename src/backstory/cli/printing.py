@@ -18,6 +18,7 @@ from backstory.workspace.run_events import (
     Compacting,
     Continued,
     Ended,
+    Metered,
     Notice,
     Queued,
     Shown,
@@ -114,9 +115,28 @@ class _TextPrinter:
         """Those that wait for their results, by their ids."""
         self._used = 0
         self._error = ""
+        self._status, self._is_status_shown = "", False
 
     def draw(self, event: RunEvent) -> None:
+        self._hide_status()
+        self._draw(event)
+        self._show_status()
+
+    def _hide_status(self) -> None:
+        if self._is_status_shown:
+            output.take_back_line()
+            self._is_status_shown = False
+
+    def _show_status(self) -> None:
+        """How full the context is, below what was printed so far; it goes before anything else is printed."""
+        if self._status and not self._is_line_open and output.is_screen():
+            output.passing_line(self._status)
+            self._is_status_shown = True
+
+    def _draw(self, event: RunEvent) -> None:
         match event:
+            case Metered():
+                self._status = _meter(event.meter)
             case Shown():
                 self._show(event)
             case Steered():
@@ -274,6 +294,7 @@ class _TextPrinter:
         )
 
     def _conclude(self, ended: Ended, facts: str) -> None:
+        self._status = ""
         mark = OUTCOMES.get(ended.turn.outcome or "", OUTCOMES["crashed"])
         name = output.session_name(ended.session) + (f" turn {ended.number}" if ended.number else "")
         if self._is_shown:

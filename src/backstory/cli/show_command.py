@@ -10,7 +10,7 @@ import click
 from backstory import model
 from backstory.cli import output, record_view
 from backstory.cli.event_view import event_lines
-from backstory.cli.marks import origin_mark
+from backstory.cli.marks import METER_LEAST, meter_words, origin_mark
 from backstory.cli.options import json_option, one_session, session_option, sessions_starting, store_option
 from backstory.cli.points import find
 from backstory.cli.turn_view import turn_line, unknown_line
@@ -22,6 +22,7 @@ from backstory.errors import TurnNotFound
 from backstory.workspace import entries, sessions
 from backstory.workspace import transcript as turns
 from backstory.workspace.entries import Entry
+from backstory.workspace.meter import LiveMeter
 from backstory.workspace.summaries import shown_summaries
 from backstory.workspace.targets import RECORD, SEQ_MAX, resolve_target
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from backstory.store import Store
     from backstory.workspace.entries import Form
     from backstory.workspace.located import LocatedSession
+    from backstory.workspace.meter import Meter
     from backstory.workspace.reader import Reader
     from backstory.workspace.summaries import ShownSummary
     from backstory.workspace.transcript import ListedTurn, Transcript
@@ -133,7 +135,10 @@ def _show(
         return
     lines = _lines(transcript, events, turn=turn, full=full, thinking=thinking or full)
     by_number = {each.number: each for each in shown}
-    coming = (_live_lines(by_number[number], run, full=full, thinking=thinking or full) for number, run in live.items())
+    meter = transcript.session.meter
+    coming = (
+        _live_lines(by_number[number], run, meter, full=full, thinking=thinking or full) for number, run in live.items()
+    )
     output.pages(chain(lines, chain.from_iterable(coming)))
 
 
@@ -252,8 +257,11 @@ def _head(transcript: Transcript) -> Iterator[str]:
     where = session.project or session.cwd or found.session.worktree
     money = output.money(session.cost) if session.cost.low_usd is not None else ""
     turns = output.counted(session.turns, "turn")
-    facts = [session.uid, ", ".join(session.agents), where, session.branch, turns, money]
-    yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
+    took = output.duration(session.duration_ms)
+    facts = [session.uid, ", ".join(session.agents), where, session.branch, turns, took, money]
+    words, colour = meter_words(session.meter)
+    context = f" · context {output.style(words, fg=colour)}" if words else ""
+    yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True) + context
     if mark := origin_mark(session.elsewhere, is_conflict=session.is_conflict):
         yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), fg="yellow")
     if session.number is None and session.native_id and session.elsewhere is None:
@@ -316,10 +324,13 @@ def _shown_elsewhere(transcript: Transcript) -> Iterator[str]:
             yield output.style(f"── turn {each.number}  follows a run: {where}", dim=True)
 
 
-def _live_lines(listed: ListedTurn, run: LiveRun, *, full: bool, thinking: bool) -> Iterator[str]:
+def _live_lines(listed: ListedTurn, run: LiveRun, meter: Meter | None, *, full: bool, thinking: bool) -> Iterator[str]:
+    """A turn of a live run. ``meter``: how full the context was before it."""
     yield from ("", turn_line(listed))
-    unknown = 0
-    for event, answered in results_below_calls(run.events(), lambda each: each, lambda _: listed.number):
+    unknown, live = 0, None if meter is None else LiveMeter(meter, "")
+    for event, answered in results_below_calls(
+        run.events() if live is None else live.counting(run.events()), lambda each: each, lambda _: listed.number
+    ):
         if isinstance(event, model.Unknown) and not full:
             unknown += 1
         elif thinking or not isinstance(event, model.Thinking):
@@ -329,7 +340,9 @@ def _live_lines(listed: ListedTurn, run: LiveRun, *, full: bool, thinking: bool)
     yield from unknown_line(unknown)
     if run.is_running:
         process = f"process {run.pid}" if run.pid is not None else "something that it started"
-        yield output.style(f"       … still running ({process})", fg="yellow")
+        words, colour = meter_words(None if live is None else live.meter, METER_LEAST)
+        full_now = f" · context {output.style(words, fg=colour)}" if words else ""
+        yield output.style(f"       … still running ({process})", fg="yellow") + full_now
     else:
         yield output.style("       … finished; the next run will store it", fg="yellow")
 

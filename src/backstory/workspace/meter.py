@@ -10,6 +10,9 @@ from msgspec import Struct
 from backstory.errors import BackstoryError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from backstory.model import Event
     from backstory.store import Session, Store
     from backstory.workspace.workspace import Workspace
 
@@ -64,3 +67,40 @@ def _note_in_home(workspace: Workspace, store: Store, session: Session, meter: M
     home, uid = workspace.machine_store, session.uid
     if home.path != store.path and home.has(uid) and home.next_seq(uid) == store.next_seq(uid):
         home.note_context(home.session(uid), meter.used, meter.limit)
+
+
+class LiveMeter:
+    """How full the context of a session becomes while a turn of it runs."""
+
+    def __init__(self, before: Meter, prompt: str) -> None:
+        self._limit, self._used = before.limit, before.used + len(prompt)
+        self._percent = -1
+
+    @property
+    def meter(self) -> Meter:
+        """How full it is now."""
+        return Meter(used=self._used, limit=self._limit)
+
+    def counting(self, events: Iterable[Event]) -> Iterator[Event]:
+        """The same events, each counted as it is passed on."""
+        for event in events:
+            self.add([event])
+            yield event
+
+    def add(self, events: Iterable[Event]) -> Meter | None:
+        """Count what came; returns how full it is now, if that is another percentage than before."""
+        from backstory.conversation.context import event_chars
+
+        self._used += sum(map(event_chars, events))
+        meter = self.meter
+        is_new, self._percent = meter.percent != self._percent, meter.percent
+        return meter if is_new else None
+
+
+def live_meter(workspace: Workspace, store: Store, session: Session, agent: str, prompt: str) -> LiveMeter | None:
+    """A meter for a turn that begins; None where it is not known how full the context is before it."""
+    limit = limit_of(workspace, agent, None)
+    if not store.turn_count(session):
+        return LiveMeter(Meter(used=0, limit=limit), prompt)
+    before = meter_of(store.session(session.id))
+    return None if before is None else LiveMeter(Meter(used=before.used, limit=limit), prompt)

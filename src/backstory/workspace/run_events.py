@@ -27,6 +27,7 @@ __all__ = [
     "Compacting",
     "Continued",
     "Ended",
+    "Metered",
     "Notice",
     "Queued",
     "RunEvent",
@@ -114,6 +115,13 @@ class Ended(Struct, frozen=True, kw_only=True):
         return model.Outcome(self.turn.outcome or model.Outcome.CRASHED)
 
 
+class Metered(Struct, frozen=True, kw_only=True):
+    """The context that the next run would receive has grown while a turn runs; only where it is shown otherwise."""
+
+    session: Session
+    meter: Meter
+
+
 class Waiting(Struct, frozen=True, kw_only=True):
     """A session is waited for; repeated while that lasts, so that a face can leave at any time."""
 
@@ -163,7 +171,7 @@ class Continued(Struct, frozen=True, kw_only=True):
 
 
 RunEvent: TypeAlias = (
-    "Queued | Started | Shown | Steered | Ended | Waiting | Notice | Compacting | Compacted | Continued"
+    "Queued | Started | Shown | Steered | Ended | Metered | Waiting | Notice | Compacting | Compacted | Continued"
 )
 
 

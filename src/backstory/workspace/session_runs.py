@@ -23,10 +23,21 @@ from backstory.store.queue import Kind, Options, Queue
 from backstory.store.waiting import WaitStopped
 from backstory.workspace import stopping
 from backstory.workspace.auto_compaction import begin_if_due, make_room
-from backstory.workspace.meter import measure
+from backstory.workspace.meter import live_meter, measure
 from backstory.workspace.mid_turn import MidTurn
 from backstory.workspace.requests import request_for
-from backstory.workspace.run_events import Continued, Ended, Notice, Queued, Shown, Started, Steered, Waiting, Whole
+from backstory.workspace.run_events import (
+    Continued,
+    Ended,
+    Metered,
+    Notice,
+    Queued,
+    Shown,
+    Started,
+    Steered,
+    Waiting,
+    Whole,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -487,6 +498,7 @@ class SessionRuns:
         ``is_watched``: it may be stopped for a summary. What continues such a turn is not stopped again.
         """
         watch = MidTurn(self._workspace, self._store, self._session, request) if is_watched else None
+        live = live_meter(self._workspace, self._store, self._session, request.agent, request.prompt)
         with closing(self._runner.run_held(lease, self._store, self._session, request)) as run:
             while True:
                 try:
@@ -495,6 +507,8 @@ class SessionRuns:
                     finished: Finished = over.value
                     return finished
                 yield Steered(message=came) if isinstance(came, UserMessage) else came
+                if live is not None and isinstance(came, Shown) and (meter := live.add(came.events)) is not None:
+                    yield Metered(session=self._session, meter=meter)
                 if watch is not None and isinstance(came, Shown) and came.events:
                     watch.look(came.events)
                     if watch.why_not:
