@@ -131,7 +131,7 @@ def test_a_run_below_the_limit_begins_nothing(long: Bench) -> None:
 def test_a_summary_leaves_no_session_and_no_prompt_behind(long: Bench) -> None:
     long.backstory("compact", script=GOOD)
     assert len(json.loads(long.backstory("list", "--json").stdout)) == 1
-    assert long.backstory("search", "the older part of a coding session").returncode == 1
+    assert long.backstory("search", "--exact", "the older part of a coding session").returncode == 1
 
 
 def test_a_failed_summary_is_reported_by_the_next_run(long: Bench) -> None:
