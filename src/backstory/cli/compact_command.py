@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -51,30 +49,25 @@ def command(
         return
     if not dry_run:
         may_act(app, located.store)
-    compactor = _compactor(app, located, dry_run=dry_run)
     if is_undo:
-        _undo(compactor, located, as_json=as_json)
+        _undo(app, located, as_json=as_json)
         return
-    if background:
-        signal.signal(signal.SIGTERM, _leave)
+    from backstory.workspace.compacting import Compactor
+
+    compactor = Compactor(app.workspace, located.store, located.session)
     plan = compactor.plan()
     if dry_run or not (plan.is_due or is_now):
         _show_plan(located, plan, as_json=as_json)
         return
-    _compact(compactor, plan, as_json=as_json)
+    # A session that is not ours is continued only for what will be stored.
+    _compact(_writable(app, located) if plan.boundary is not None else compactor, as_json=as_json)
 
 
-def _leave(number: int, _frame: object) -> NoReturn:
-    """End as an interrupt does: the agent is ended first."""
-    sys.exit(128 + number)
-
-
-def _compactor(app: App, located: LocatedSession, *, dry_run: bool) -> Compactor:
+def _writable(app: App, located: LocatedSession) -> Compactor:
+    """The compactor of the session; of one that continues it where it belongs elsewhere."""
     from backstory.workspace.compacting import Compactor
     from backstory.workspace.writable import ensure_writable_session
 
-    if dry_run:
-        return Compactor(app.workspace, located.store, located.session)
     own = app.workspace.project_store
     if located.session.is_own and located.store.path == own.path:
         return Compactor(app.workspace, located.store, located.session)
@@ -84,10 +77,10 @@ def _compactor(app: App, located: LocatedSession, *, dry_run: bool) -> Compactor
     return Compactor(app.workspace, own, writable.session)
 
 
-def _compact(compactor: Compactor, plan: CompactionPlan, *, as_json: bool) -> None:
+def _compact(compactor: Compactor, *, as_json: bool) -> None:
     from backstory.workspace.run_events import Compacted
 
-    for event in compactor.compact(plan):
+    for event in compactor.compact():
         if isinstance(event, Compacted):
             _tell_done(event, as_json=as_json)
         else:
@@ -135,8 +128,9 @@ def _show(located: LocatedSession, *, as_json: bool) -> None:
         output.talk(f"It covers everything up to @{found.after_seq}, and was written by {by}.")
 
 
-def _undo(compactor: Compactor, located: LocatedSession, *, as_json: bool) -> None:
-    undone = compactor.undo()
+def _undo(app: App, located: LocatedSession, *, as_json: bool) -> None:
+    has_one = any(each.id is not None for each in located.store.compactions(located.session))
+    undone = _writable(app, located).undo() if has_one else None
     if as_json:
         output.json({"undone": undone is not None, "after_seq": undone.after_seq if undone else None})
     elif undone is None:
