@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory.conversation.context import SUMMARY_HEADER
+from backstory.conversation.context import AUTO_CONTINUE, SUMMARY_HEADER
 from backstory.model import AssistantText, ToolCall, ToolResult
 from tests.support.real_clients import AGENTS, shell
 
@@ -69,7 +69,7 @@ def test_a_turn_that_outgrows_its_context_is_stopped_summarised_and_continued(ma
     partial = {"text": "much " * 500, "tools": [shell(agent, "echo heron-behind-the-stop")], "usage": USAGE}
     rules: list[dict[str, Any]] = [
         {"when": "older part of a coding session", "without_tools": True, "turns": [{"text": SUMMARY, "usage": USAGE}]},
-        {"when": "internal-auto-continue", "turns": [{"text": "All done.", "usage": USAGE}]},
+        {"when": AUTO_CONTINUE, "turns": [{"text": "All done.", "usage": USAGE}]},
         # Stopped behind the tool's result: what the model says to that takes too long to be heard.
         {"when": "Prompt 4", "turns": [partial, {"text": "Never heard.", "delay": 30, "usage": USAGE}]},
     ]

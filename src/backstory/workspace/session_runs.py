@@ -481,9 +481,7 @@ class SessionRuns:
             return None
         yield Continued(session=self._session, stopped=stopped.turn)
         is_leaf = self._store.leaf(self._session) == end
-        again = msgspec.structs.replace(
-            request, prompt=CONTINUE_PROMPT, turn_uid=None, after=None if is_leaf else end
-        )
+        again = msgspec.structs.replace(request, prompt=CONTINUE_PROMPT, turn_uid=None, after=None if is_leaf else end)
         return again, (yield from self._followed(lease, again, is_watched=False))
 
     def _followed(
