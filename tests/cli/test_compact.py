@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -200,7 +201,7 @@ def test_a_clone_does_not_choose_who_summarises(long: Bench) -> None:
 
 
 def test_ps_shows_a_summary_being_made_and_cancel_stops_it(long: Bench, tmp_path: Path) -> None:
-    making = long.start("compact", "--background", script=[{"wait_for": str(tmp_path / "never")}])
+    making = long.start("compact", script=[{"wait_for": str(tmp_path / "never")}])
     until(lambda: compactor.under_way(long.home))
     listed = json.loads(long.backstory("ps", "--json").stdout)
     assert [(each["number"], each["state"], each["pid"]) for each in listed] == [("S1", "summarising", making.pid)]
@@ -226,7 +227,7 @@ def test_cancel_stops_the_run_rather_than_the_summary(long: Bench, tmp_path: Pat
 
 
 def test_a_killed_summary_is_begun_again_by_the_next_run(long: Bench, tmp_path: Path) -> None:
-    making = long.start("compact", "--background", script=[{"wait_for": str(tmp_path / "never")}])
+    making = long.start("compact", script=[{"wait_for": str(tmp_path / "never")}])
     until(lambda: compactor.under_way(long.home))
     making.kill()
     making.communicate()
@@ -246,12 +247,11 @@ def test_a_summary_that_a_person_stopped_is_not_begun_again_before_the_next_turn
     assert compactor.trouble(long.home, session.uid) == ""
 
 
-@pytest.mark.parametrize("words", [("compact",), ("compact", "--background")])
-def test_a_summary_that_is_stopped_leaves_no_agent(long: Bench, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_summary_that_is_stopped_leaves_no_agent(long: Bench, tmp_path: Path) -> None:
     child, folder = tmp_path / "child", tmp_path / "temporary"
     folder.mkdir()
     script = [{"child": str(child)}, {"wait_for": str(tmp_path / "never")}]
-    making = long.start(*words, script=script, environ={"TMPDIR": str(folder)})
+    making = long.start("compact", script=script, environ={"TMPDIR": str(folder)})
     until(lambda: child.exists() and child.read_text())
     long.backstory("cancel", "S1")
     making.communicate(timeout=60)
@@ -261,7 +261,11 @@ def test_a_summary_that_is_stopped_leaves_no_agent(long: Bench, tmp_path: Path, 
 
 def test_a_second_interrupt_ends_an_agent_that_does_not_listen(long: Bench, tmp_path: Path) -> None:
     child = tmp_path / "child"
-    script = [{"ignore_interrupt": True}, {"child": str(child)}, {"wait_for": str(tmp_path / "never")}]
+    script: list[dict[str, Any]] = [
+        {"ignore_interrupt": True},
+        {"child": str(child)},
+        {"wait_for": str(tmp_path / "never")},
+    ]
     making = long.start("compact", script=script)
     until(lambda: child.exists() and child.read_text())
     making.send_signal(signal.SIGINT)
@@ -276,7 +280,7 @@ def test_the_process_imports_nothing_from_the_projects_folder(bench: Bench, monk
     told, python = bench.root / "told", bench.root / "python"
     python.write_text(f'#!/bin/sh\necho "$@" > {told}.new\nmv {told}.new {told}\n')
     python.chmod(0o755)
-    monkeypatch.setattr(compactor.sys, "executable", str(python))
+    monkeypatch.setattr(sys, "executable", str(python))
     compactor.start(bench.project / "store.bks", "UID", bench.project, {})
     until(told.exists)
     assert told.read_text().startswith("-P -m backstory compact UID")
@@ -347,3 +351,22 @@ def test_a_checkout_elsewhere_meanwhile_keeps_the_summary_for_its_branch(long: B
     assert SUMMARY_HEADER not in context(long)
     long.backstory("checkout", f"@{last.last_seq}")
     assert SUMMARY_HEADER in context(long)
+
+
+def test_a_session_of_a_log_is_continued_only_for_a_summary_that_is_made(bench: Bench) -> None:
+    bench.backstory("config", "set", "compaction.chars", "0")
+    for n in range(1, 5):
+        assert bench.run(f"prompt {n}", *LONG).returncode == 0
+    with bench.store as store:
+        (session,) = store.sessions()
+    (other := bench.root / "other").mkdir()
+    for words in (("compact",), ("compact", "--undo"), ("compact", "--show"), ("compact", "--dry-run")):
+        looked = bench.backstory(*words, session.uid, cwd=other, script=GOOD)
+        assert looked.returncode == 0, looked.stderr
+        assert "continues" not in looked.stderr
+        assert not (other / ".backstory").exists()
+    made = bench.backstory("compact", "--now", session.uid, cwd=other, script=GOOD)
+    assert made.returncode == 0, made.stderr
+    assert f"continues {session.uid[:12]}" in made.stderr
+    assert bench.backstory("context", cwd=other).stdout.startswith(SUMMARY_HEADER)
+    assert SUMMARY_HEADER not in context(bench)

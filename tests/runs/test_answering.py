@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.support.bench import Bench
 if TYPE_CHECKING:
     from pathlib import Path
 
-ANSWER = [{"say": "An answer."}, {"result": True}]
+ANSWER: list[dict[str, Any]] = [{"say": "An answer."}, {"result": True}]
 
 
 @pytest.fixture

@@ -26,14 +26,13 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only show what a summary would cover.")
 @click.option("--show", "is_show", is_flag=True, help="Show the summary in force.")
 @click.option("--undo", "is_undo", is_flag=True, help="Take the summary in force back.")
-@click.option("--background", is_flag=True, hidden=True)
 @json_option
 @trust_option
 @store_option
 @click.pass_context
 def command(
     ctx: click.Context, session: str | None, is_now: bool, dry_run: bool, is_show: bool, is_undo: bool,
-    background: bool, as_json: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Have an agent summarise the beginning of SESSION, so that its next contexts are short.
 

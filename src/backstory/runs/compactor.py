@@ -67,10 +67,10 @@ def start(store: Path, session_uid: str, cwd: Path, environ: Mapping[str, str]) 
     It belongs to no run, also where a run's agent began it: who stops that run does not stop it.
     """
     # -P: what the project's folder holds is no module of ours.
+    command = [sys.executable, "-P", "-m", "backstory", "compact", session_uid, "--store", str(store)]
     subprocess.Popen(
-        [sys.executable, "-P", "-m", "backstory", "compact", session_uid, "--store", str(store), "--background"],
-        cwd=cwd, env={name: value for name, value in environ.items() if name != MARKER}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True,
+        command, cwd=cwd, env={name: value for name, value in environ.items() if name != MARKER},
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
 
 
