@@ -30,10 +30,10 @@ _AGENT_ERROR = lazy_regex(
 )
 """How agents' own error texts begin, which some of them print where an answer is expected."""
 _REFUSAL = lazy_regex(
-    r"\W*(?i:(?:I(?:'|\u2019)?m|I am) (?:very |so )?sorry|I (?:must )?apologi[sz]e|My apologies|Sorry|"
-    r"I (?:can(?:'|\u2019)t|cannot|can not|won(?:'|\u2019)t|will not|must decline|have to decline|"
-    r"do(?:n(?:'|\u2019)t| not) (?:have|see|feel comfortable))|(?:I(?:'|\u2019)?m|I am) (?:not able|unable|not going|going to decline)|As an AI|"
-    r"Unfortunately, I|There is no (?:history|conversation|session)|It (?:looks|seems) like (?:the|there|you))\b",
+    r"\W*(?i:(?:I(?:'|\u2019)?m|I am) (?:(?:very |so )?sorry|not able|unable|not going|going to decline)|"
+    r"I (?:must )?apologi[sz]e|My apologies|Sorry|I (?:can(?:'|\u2019)t|cannot|can not|won(?:'|\u2019)t|will not)|"
+    r"I (?:must|have to) decline|I do(?:n(?:'|\u2019)t| not) (?:have|see|feel comfortable)|As an AI|Unfortunately, I|"
+    r"There is no (?:history|conversation|session)|It (?:looks|seems) like (?:the|there|you))\b",
 )
 
 _TASK = """\

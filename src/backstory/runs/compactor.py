@@ -14,6 +14,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from backstory.errors import BackstoryError
 from backstory.lazy_regex import lazy_regex
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.spool import MARKER
@@ -88,14 +89,15 @@ def stop(home: Path, session_uid: str) -> bool:
 
 
 def note_trouble(home: Path, session_uid: str, why: str) -> None:
-    """Note why a summary could not be made; '': nothing is in the way any more."""
+    """Note why a summary could not be made; '': nothing is in the way any more. A full disk keeps it from nothing."""
     file = home / TROUBLES / session_uid
-    if not why:
-        file.unlink(missing_ok=True)
-        return
-    make_private_folder(file.parent)
-    with os.fdopen(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
-        opened.write(why)
+    with suppress(OSError, BackstoryError):
+        if not why:
+            file.unlink(missing_ok=True)
+            return
+        make_private_folder(file.parent)
+        with os.fdopen(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
+            opened.write(why)
 
 
 def trouble(home: Path, session_uid: str) -> str:
