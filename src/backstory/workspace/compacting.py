@@ -93,9 +93,9 @@ class Compactor:
         lock = compactor.lock_of(home, uid)
         if not lock.take():
             raise CompactionRunning(self._session.shown_number or uid[:12])
+        trouble = ""
         try:
             compactor.note_trouble(home, uid, compactor.UNFINISHED)
-            trouble = ""
             return (yield from self._compact(plan, plan.boundary))
         except BackstoryError as refused:
             trouble = str(refused)
