@@ -673,6 +673,17 @@ class CompactionFailed(BackstoryError):
         )
 
 
+class TemporaryFolderUnusable(BackstoryError):
+    """The folder for temporary files cannot take what an agent is asked, or its answer. ``detail``: the system's."""
+
+    exit_code = 74
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(
+            f"No temporary folder could be used: {detail}. Free some space there, or set TMPDIR to another folder."
+        )
+
+
 class PromptNotText(BackstoryError):
     """The prompt is not UTF-8. ``at``: the position of the first invalid byte of stdin."""
 

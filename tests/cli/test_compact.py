@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
+import time
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from backstory.conversation.context import SUMMARY_HEADER
 from backstory.runs import compactor
+from backstory.runs.process import birth
 from tests.support.bench import Bench
 from tests.support.running import until
 
@@ -197,7 +202,7 @@ def test_a_clone_does_not_choose_who_summarises(long: Bench) -> None:
 
 
 def test_ps_shows_a_summary_being_made_and_cancel_stops_it(long: Bench, tmp_path: Path) -> None:
-    making = long.start("compact", "--background", script=[{"wait_for": str(tmp_path / "never")}])
+    making = long.start("compact", script=[{"wait_for": str(tmp_path / "never")}])
     until(lambda: compactor.under_way(long.home))
     listed = json.loads(long.backstory("ps", "--json").stdout)
     assert [(each["number"], each["state"], each["pid"]) for each in listed] == [("S1", "summarising", making.pid)]
@@ -220,3 +225,149 @@ def test_cancel_stops_the_run_rather_than_the_summary(long: Bench, tmp_path: Pat
     gate.touch()
     making.communicate(timeout=60)
     assert SUMMARY_HEADER in context(long)
+
+
+def test_a_killed_summary_is_begun_again_by_the_next_run(long: Bench, tmp_path: Path) -> None:
+    making = long.start("compact", script=[{"wait_for": str(tmp_path / "never")}])
+    until(lambda: compactor.under_way(long.home))
+    making.kill()
+    making.communicate()
+    gate = tmp_path / "gate"
+    running = long.start("run", "prompt 6", script={"older part": GOOD, "prompt 6": [{"wait_for": str(gate)}, *GOOD]})
+    until(lambda: SUMMARY_HEADER in context(long))
+    gate.touch()
+    assert "is being summarised in the background" in running.communicate(timeout=60)[1]
+
+
+def test_a_summary_that_a_person_stopped_is_not_begun_again_before_the_next_turn(long: Bench, tmp_path: Path) -> None:
+    making = long.start("compact", script=[{"wait_for": str(tmp_path / "never")}])
+    until(lambda: compactor.under_way(long.home))
+    long.backstory("cancel", "S1")
+    making.communicate(timeout=60)
+    (session,) = long.store.sessions()
+    assert compactor.trouble(long.home, session.uid) == ""
+
+
+def test_a_summary_that_is_stopped_leaves_no_agent(long: Bench, tmp_path: Path) -> None:
+    child, folder = tmp_path / "child", tmp_path / "temporary"
+    folder.mkdir()
+    script = [{"child": str(child)}, {"wait_for": str(tmp_path / "never")}]
+    making = long.start("compact", script=script, environ={"TMPDIR": str(folder)})
+    until(lambda: child.exists() and child.read_text())
+    long.backstory("cancel", "S1")
+    making.communicate(timeout=60)
+    assert not birth(int(child.read_text()))
+    assert not list(folder.glob("backstory-answer-*"))
+
+
+def test_a_second_interrupt_ends_an_agent_that_does_not_listen(long: Bench, tmp_path: Path) -> None:
+    child = tmp_path / "child"
+    script: list[dict[str, Any]] = [
+        {"ignore_interrupt": True},
+        {"child": str(child)},
+        {"wait_for": str(tmp_path / "never")},
+    ]
+    making = long.start("compact", script=script)
+    until(lambda: child.exists() and child.read_text())
+    making.send_signal(signal.SIGINT)
+    until(lambda: making.poll() is None and compactor.under_way(long.home))
+    time.sleep(0.5)
+    making.send_signal(signal.SIGINT)
+    making.communicate(timeout=60)
+    assert not birth(int(child.read_text()))
+
+
+def test_the_process_imports_nothing_from_the_projects_folder(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, python = bench.root / "told", bench.root / "python"
+    python.write_text(f'#!/bin/sh\necho "$@" > {told}.new\nmv {told}.new {told}\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    compactor.start(bench.project / "store.bks", "UID", bench.project, {})
+    until(told.exists)
+    assert told.read_text().startswith("-P -m backstory compact UID")
+
+
+def test_a_summary_begun_within_a_run_does_not_belong_to_it(long: Bench, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    script = {"older part": [{"wait_for": str(gate)}, *GOOD], "": GOOD}
+    ran = long.backstory("run", "prompt 6", script=script, environ={"BACKSTORY_RUN": "outer"})
+    assert "is being summarised in the background" in ran.stderr
+    until(lambda: compactor.under_way(long.home))
+    (pid,) = compactor.under_way(long.home).values()
+    assert psutil.Process(pid).environ().get("BACKSTORY_RUN") != "outer"
+    assert not [each for each in psutil.Process(pid).children() if each.environ().get("BACKSTORY_RUN") == "outer"]
+    gate.touch()
+    until(lambda: is_over(long))
+
+
+def test_an_agent_that_is_missing_is_said_and_nothing_is_stored(long: Bench) -> None:
+    long.backstory("config", "set", "agents.claude", str(long.root / "nothing"))
+    refused = long.backstory("compact", script=GOOD)
+    assert refused.returncode == 69
+    assert "Traceback" not in refused.stderr
+    assert SUMMARY_HEADER not in context(long)
+
+
+def test_a_session_removed_meanwhile_gets_no_summary_and_nobody_else_does(long: Bench, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    making = long.start("compact", script=[{"wait_for": str(gate)}, *GOOD])
+    until(lambda: compactor.under_way(long.home))
+    assert long.backstory("rm", "--yes", "S1").returncode == 0
+    assert long.backstory("run", "-a", "claude", "--new", "other", script=GOOD).returncode == 0
+    gate.touch()
+    _, err = making.communicate(timeout=60)
+    assert "Traceback" not in err
+    with long.store as store:
+        assert [store.compactions(each) for each in store.sessions()] == [[]]
+
+
+def test_a_branch_removed_meanwhile_gets_no_summary(long: Bench, tmp_path: Path) -> None:
+    with long.store as store:
+        (session,) = store.sessions()
+        first = store.turns(session)[0]
+    gate = tmp_path / "gate"
+    making = long.start("compact", script=[{"wait_for": str(gate)}, *GOOD])
+    until(lambda: compactor.under_way(long.home))
+    assert long.backstory("branch", "name", "old").returncode == 0
+    assert long.backstory("checkout", f"@{first.last_seq}").returncode == 0
+    assert long.run("another way", {"say": "short"}, {"result": True}).returncode == 0
+    removed = long.backstory("branch", "rm", "--yes", "old")
+    assert removed.returncode == 0, removed.stderr
+    gate.touch()
+    _, err = making.communicate(timeout=60)
+    assert "its branch is gone" in err
+    assert SUMMARY_HEADER not in context(long)
+
+
+def test_a_checkout_elsewhere_meanwhile_keeps_the_summary_for_its_branch(long: Bench, tmp_path: Path) -> None:
+    with long.store as store:
+        (session,) = store.sessions()
+        first, *_, last = store.turns(session)
+    gate = tmp_path / "gate"
+    making = long.start("compact", script=[{"wait_for": str(gate)}, *GOOD])
+    until(lambda: compactor.under_way(long.home))
+    assert long.backstory("checkout", f"@{first.last_seq}").returncode == 0
+    gate.touch()
+    making.communicate(timeout=60)
+    assert SUMMARY_HEADER not in context(long)
+    long.backstory("checkout", f"@{last.last_seq}")
+    assert SUMMARY_HEADER in context(long)
+
+
+def test_a_session_of_a_log_is_continued_only_for_a_summary_that_is_made(bench: Bench) -> None:
+    bench.backstory("config", "set", "compaction.chars", "0")
+    for n in range(1, 5):
+        assert bench.run(f"prompt {n}", *LONG).returncode == 0
+    with bench.store as store:
+        (session,) = store.sessions()
+    (other := bench.root / "other").mkdir()
+    for words in (("compact",), ("compact", "--undo"), ("compact", "--show"), ("compact", "--dry-run")):
+        looked = bench.backstory(*words, session.uid, cwd=other, script=GOOD)
+        assert looked.returncode == 0, looked.stderr
+        assert "continues" not in looked.stderr
+        assert not (other / ".backstory").exists()
+    made = bench.backstory("compact", "--now", session.uid, cwd=other, script=GOOD)
+    assert made.returncode == 0, made.stderr
+    assert f"continues {session.uid[:12]}" in made.stderr
+    assert bench.backstory("context", cwd=other).stdout.startswith(SUMMARY_HEADER)
+    assert SUMMARY_HEADER not in context(bench)

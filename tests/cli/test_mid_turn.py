@@ -166,3 +166,93 @@ def test_a_prompt_that_is_queued_meanwhile_goes_first(bench: Bench, tmp_path: Pa
         (session,) = store.sessions()
         assert [turn.prompt for turn in store.turns(session)][3:] == ["prompt 4", "prompt 5"]
         assert store.compaction_in_force(session) is not None
+
+
+def test_an_agent_that_does_not_listen_is_killed_and_continued(bench: Bench, tmp_path: Path) -> None:
+    deaf = [{"ignore_interrupt": True}, *growing(tmp_path / "never")]
+    script = {TASK: GOOD, AUTO_CONTINUE: DONE, "prompt 4": deaf}
+    done = bench.backstory("run", "-a", "claude", "prompt 4", script=script)
+    assert done.returncode == 0, done.stderr
+    assert "All done." in done.stdout
+
+
+def test_a_followup_of_the_turn_waits_until_the_turn_is_continued(bench: Bench, tmp_path: Path) -> None:
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    steps: list[dict[str, Any]] = [{"touch": str(begun)}, {"wait_for": str(gate)}, *growing(tmp_path / "never")]
+    script = {TASK: GOOD, AUTO_CONTINUE: DONE, "prompt 5": DONE, "prompt 4": steps}
+    process = bench.start("run", "-a", "claude", "prompt 4", script=script)
+    until(begun.exists)
+    assert bench.backstory("followup", "prompt 5", script=DONE).returncode == 0
+    gate.touch()
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    with bench.store as store:
+        (session,) = store.sessions()
+        assert [turn.prompt for turn in store.turns(session)][3:] == ["prompt 4", "", "prompt 5"]
+
+
+def test_ctrl_c_during_the_summary_also_leaves_what_is_queued(bench: Bench, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    waiting: list[dict[str, Any]] = [{"touch": str(begun)}, {"wait_for": str(tmp_path / "never")}]
+    process = bench.start("run", "-a", "claude", "prompt 4", script=scripts(tmp_path / "never", waiting))
+    until(begun.exists)
+    assert bench.backstory("followup", "prompt 5", script=DONE).returncode == 0
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    with bench.store as store:
+        (session,) = store.sessions()
+        assert [turn.prompt for turn in store.turns(session)][3:] == ["prompt 4"]
+
+
+def test_a_turn_that_a_checkout_left_behind_is_continued_where_it_stopped(bench: Bench, tmp_path: Path) -> None:
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    waiting: list[dict[str, Any]] = [{"touch": str(begun)}, {"wait_for": str(gate)}, *GOOD]
+    process = bench.start("run", "-a", "claude", "prompt 4", script=scripts(tmp_path / "never", waiting))
+    until(begun.exists)
+    with bench.store as store:
+        (session,) = store.sessions()
+        first = store.turns(session)[0]
+    bench.backstory("checkout", f"@{first.last_seq}")
+    gate.touch()
+    process.communicate(timeout=60)
+    with bench.store as store:
+        *_, stopped, continued = sorted(store.tree(session), key=lambda turn: turn.first_seq)
+    assert continued.parent_uid == stopped.uid
+
+
+def test_a_turn_is_not_stopped_while_its_summary_is_being_made(bench: Bench, tmp_path: Path) -> None:
+    begun, gate, over = tmp_path / "begun", tmp_path / "gate", tmp_path / "over"
+    script: dict[str, list[dict[str, Any]]] = {
+        TASK: [{"wait_for": str(gate)}, *GOOD],
+        "prompt 4": [
+            {"touch": str(begun)}, {"say": "much " * 400}, {"tool": "make"}, {"wait_for": str(over)},
+            {"tool": "make"}, *DONE,
+        ],
+    }  # fmt: skip
+    making = bench.start("compact", "--now", script=script)
+    process = bench.start("run", "-a", "claude", "prompt 4", script=script)
+    until(begun.exists)
+    gate.touch()
+    making.communicate(timeout=60)
+    over.touch()
+    process.communicate(timeout=60)
+    with bench.store as store:
+        (session,) = store.sessions()
+        assert store.compaction_in_force(session) is not None
+        assert [turn.outcome for turn in store.turns(session)] == [Outcome.COMPLETED] * 4
+
+
+def test_killed_between_the_stop_and_the_summary_the_partial_turn_is_stored(bench: Bench, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    waiting: list[dict[str, Any]] = [{"touch": str(begun)}, {"wait_for": str(tmp_path / "never")}]
+    process = bench.start("run", "-a", "claude", "prompt 4", script=scripts(tmp_path / "never", waiting))
+    until(begun.exists)
+    process.kill()
+    process.communicate(timeout=60)
+    script = {TASK: GOOD, "": DONE}
+    assert bench.backstory("run", "-a", "claude", "prompt 5", script=script).returncode == 0
+    until(lambda: SUMMARY_HEADER in bench.backstory("context").stdout)
+    with bench.store as store:
+        (session,) = store.sessions()
+        assert [turn.stop_reason == "compaction" for turn in store.turns(session)] == [False] * 3 + [True, False]

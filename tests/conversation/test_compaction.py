@@ -95,6 +95,11 @@ def test_a_good_summary_has_no_problem() -> None:
         "Too short.",
         "x" * 12_001,
         "x" * 10_000_000,
+        "I won't summarise this session. " + "Please ask for something else. " * 20,
+        "I don\u2019t have access to the history. " + "Please paste it here. " * 20,
+        "My apologies, but this is beyond what may be done. " * 10,
+        "It looks like the history is missing. " * 20,
+        "Failed to authenticate. API Error: 401 " + "x" * 500,
         "API Error: 529 overloaded " + "please try again " * 40,
         "Invalid API key · Please run /login " + "." * 600,
         "Claude AI usage limit reached|1760000000 " + "." * 600,
@@ -112,6 +117,11 @@ def test_a_summary_that_names_no_file_of_its_span_does_not_count() -> None:
 
 def test_a_summary_may_speak_of_an_error_that_happened() -> None:
     assert problem_with(f"{GOOD} An API Error: 529 was met and retried.", []) is None
+
+
+@pytest.mark.parametrize("beginning", ["Rate limiting was added. ", "Not logged in users were sent to /login. "])
+def test_a_summary_may_begin_with_words_that_errors_begin_with(beginning: str) -> None:
+    assert problem_with(beginning + GOOD, []) is None
 
 
 def test_retention_counts_what_is_still_named() -> None:

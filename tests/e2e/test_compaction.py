@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory.conversation.context import SUMMARY_HEADER
-from tests.support.real_clients import AGENTS
+from backstory.conversation.context import AUTO_CONTINUE, SUMMARY_HEADER
+from backstory.model import AssistantText, ToolCall, ToolResult
+from tests.support.real_clients import AGENTS, shell
 
 if TYPE_CHECKING:
     from tests.support.real_clients import Machine
@@ -55,4 +56,47 @@ def test_a_session_that_grows_too_long_is_summarised_by_itself(machine: Machine,
     listed = json.loads(machine.do("$B ingest >/dev/null 2>&1; $B list --all --json"))
     assert len(listed) == 1
     assert machine.do("$B search 'older part of a coding session' || true") == ""
+    machine.check()
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_turn_that_outgrows_its_context_is_stopped_summarised_and_continued(machine: Machine, agent: str) -> None:
+    script = f"""
+        $B config set compaction.chars 6000
+        for n in 1 2 3; do $B run -a {agent} --permissions all "Prompt $n" >/dev/null || exit 1; done
+        $B run -a {agent} --permissions all --json "Prompt 4"
+    """
+    partial = {"text": "much " * 500, "tools": [shell(agent, "echo heron-behind-the-stop")], "usage": USAGE}
+    rules: list[dict[str, Any]] = [
+        {"when": "older part of a coding session", "without_tools": True, "turns": [{"text": SUMMARY, "usage": USAGE}]},
+        {"when": AUTO_CONTINUE, "turns": [{"text": "All done.", "usage": USAGE}]},
+        # Stopped behind the tool's result: what the model says to that takes too long to be heard.
+        {"when": "Prompt 4", "turns": [partial, {"text": "Never heard.", "delay": 30, "usage": USAGE}]},
+    ]
+    before = [{"text": f"Answer {n}: " + f"word-{n} " * 200, "usage": USAGE} for n in (1, 2, 3)]
+    out, err, code = machine.end(machine.start(script, before, rules))
+    assert code == 0, err
+    kinds = [json.loads(line)["kind"] for line in out.splitlines()]
+    ours = [kind for kind in kinds if kind in ("Compacting", "Compacted", "Continued")]
+    assert list(dict.fromkeys(ours)) == ["Compacting", "Compacted", "Continued"]
+
+    def holds_each_once() -> None:
+        (session,) = machine.store.sessions()
+        *_, stopped, continued = turns = machine.store.turns(session)
+        assert len(turns) == 5
+        assert (stopped.prompt, stopped.outcome, stopped.stop_reason) == ("Prompt 4", "cancelled", "compaction")
+        assert (continued.prompt, continued.outcome) == ("", "completed")
+        events = [each.event for each in machine.store.events(session)]
+        assert sum(isinstance(each, ToolCall) for each in events) == 1
+        results = [each.content for each in events if isinstance(each, ToolResult)]
+        assert len(results) == 1
+        assert "heron-behind-the-stop" in results[0]
+        said = [each.text for each in events if isinstance(each, AssistantText)]
+        assert said.count("All done.") == 1
+        assert "Never heard." not in said
+
+    holds_each_once()
+    machine.do("$B ingest >/dev/null 2>&1")
+    holds_each_once()
+    assert len(json.loads(machine.do("$B list --all --json"))) == 1
     machine.check()

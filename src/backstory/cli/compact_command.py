@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -28,14 +26,13 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only show what a summary would cover.")
 @click.option("--show", "is_show", is_flag=True, help="Show the summary in force.")
 @click.option("--undo", "is_undo", is_flag=True, help="Take the summary in force back.")
-@click.option("--background", is_flag=True, hidden=True)
 @json_option
 @trust_option
 @store_option
 @click.pass_context
 def command(
     ctx: click.Context, session: str | None, is_now: bool, dry_run: bool, is_show: bool, is_undo: bool,
-    background: bool, as_json: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Have an agent summarise the beginning of SESSION, so that its next contexts are short.
 
@@ -47,34 +44,29 @@ def command(
     app: App = ctx.obj
     located = find(app, session)
     if is_show:
-        _show(_compactor(app, located, dry_run=True), located, as_json=as_json)
+        _show(app, located, as_json=as_json)
         return
     if not dry_run:
         may_act(app, located.store)
-    compactor = _compactor(app, located, dry_run=dry_run)
     if is_undo:
-        _undo(compactor, located, as_json=as_json)
+        _undo(app, located, as_json=as_json)
         return
-    if background:
-        signal.signal(signal.SIGTERM, _leave)
+    from backstory.workspace.compacting import Compactor
+
+    compactor = Compactor(app.workspace, located.store, located.session)
     plan = compactor.plan()
     if dry_run or not (plan.is_due or is_now):
         _show_plan(located, plan, as_json=as_json)
         return
-    _compact(compactor, plan, as_json=as_json)
+    # A session that is not ours is continued only for what will be stored.
+    _compact(_writable(app, located) if plan.boundary is not None else compactor, as_json=as_json)
 
 
-def _leave(number: int, _frame: object) -> NoReturn:
-    """End as an interrupt does: the agent is ended first."""
-    sys.exit(128 + number)
-
-
-def _compactor(app: App, located: LocatedSession, *, dry_run: bool) -> Compactor:
+def _writable(app: App, located: LocatedSession) -> Compactor:
+    """The compactor of the session; of one that continues it where it belongs elsewhere."""
     from backstory.workspace.compacting import Compactor
     from backstory.workspace.writable import ensure_writable_session
 
-    if dry_run:
-        return Compactor(app.workspace, located.store, located.session)
     own = app.workspace.project_store
     if located.session.is_own and located.store.path == own.path:
         return Compactor(app.workspace, located.store, located.session)
@@ -84,10 +76,10 @@ def _compactor(app: App, located: LocatedSession, *, dry_run: bool) -> Compactor
     return Compactor(app.workspace, own, writable.session)
 
 
-def _compact(compactor: Compactor, plan: CompactionPlan, *, as_json: bool) -> None:
+def _compact(compactor: Compactor, *, as_json: bool) -> None:
     from backstory.workspace.run_events import Compacted
 
-    for event in compactor.compact(plan):
+    for event in compactor.compact():
         if isinstance(event, Compacted):
             _tell_done(event, as_json=as_json)
         else:
@@ -123,8 +115,11 @@ def _show_plan(located: LocatedSession, plan: CompactionPlan, *, as_json: bool) 
     output.talk(f"{would}; {exchanges(plan.boundary.kept)} stay. Make it now: backstory compact --now")
 
 
-def _show(compactor: Compactor, located: LocatedSession, *, as_json: bool) -> None:
+def _show(app: App, located: LocatedSession, *, as_json: bool) -> None:
+    from backstory.workspace.compacting import Compactor
+
     found = located.store.compaction_in_force(located.session)
+    compactor = Compactor(app.workspace, located.store, located.session)
     retention = () if found is None else compactor.retention(found)
     if as_json:
         output.json(None if found is None else msgspec.to_builtins(found) | {"retention": retention})
@@ -138,8 +133,9 @@ def _show(compactor: Compactor, located: LocatedSession, *, as_json: bool) -> No
         output.talk(f"It covers everything up to @{found.after_seq}, and was written by {by}.")
 
 
-def _undo(compactor: Compactor, located: LocatedSession, *, as_json: bool) -> None:
-    undone = compactor.undo()
+def _undo(app: App, located: LocatedSession, *, as_json: bool) -> None:
+    has_one = any(each.id is not None for each in located.store.compactions(located.session))
+    undone = _writable(app, located).undo() if has_one else None
     if as_json:
         output.json({"undone": undone is not None, "after_seq": undone.after_seq if undone else None})
     elif undone is None:

@@ -23,14 +23,18 @@ CHARS_PER_TOKEN = 2.5
 """A context has at the most so many characters for each token that its agent's model can take."""
 
 _AGENT_ERROR = lazy_regex(
-    r"\W*(?:API Error|Error:|Invalid API key|Credit balance is too low|Please run /login|Not logged in|"
-    r"Prompt is too long|(?:\w+ ){0,3}usage limit reached|Rate limit|You've hit your|Execution error|"
-    r"stream (?:error|disconnected)|unexpected status)",
+    r"\W*(?:(?:Failed to authenticate\W+)?API Error|Error:|Invalid API key|Credit balance is too low|"
+    r"Please run /login|Not logged in\b\W*(?:$|Please)|OAuth token (?:revoked|has expired)|Prompt is too long|"
+    r"(?:\w+ ){0,3}usage limit reached|Rate limit (?:was |is )?(?:reached|exceeded)|"
+    r"You(?:'|\u2019)ve (?:hit|reached) your|Execution error\W*$|There(?:'|\u2019)s an issue with the selected model|"
+    r"Internal server error\W*$|stream (?:error|disconnected)|unexpected status)",
 )
 """How agents' own error texts begin, which some of them print where an answer is expected."""
 _REFUSAL = lazy_regex(
-    r"\W*(?:I(?:'|\u2019)?m sorry|I apologi[sz]e|Sorry|I can(?:'|\u2019)t|I cannot|I(?:'|\u2019)?m (?:not able|unable)|"
-    r"I am (?:not able|unable)|As an AI|Unfortunately, I)\b",
+    r"\W*(?i:(?:I(?:'|\u2019)?m|I am) (?:(?:very |so )?sorry|not able|unable|not going|going to decline)|"
+    r"I (?:must )?apologi[sz]e|My apologies|Sorry|I (?:can(?:'|\u2019)t|cannot|can not|won(?:'|\u2019)t|will not)|"
+    r"I (?:must|have to) decline|I do(?:n(?:'|\u2019)t| not) (?:have|see|feel comfortable)|As an AI|Unfortunately, I|"
+    r"There is no (?:history|conversation|session)|It (?:looks|seems) like (?:the|there|you))\b",
 )
 
 _TASK = """\

@@ -14,8 +14,10 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from backstory.errors import BackstoryError
 from backstory.lazy_regex import lazy_regex
 from backstory.runs.lock import LOCKS, SessionLock
+from backstory.runs.spool import MARKER
 from backstory.store.private import make_private_folder
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 SUFFIX = ".compaction"
 TROUBLES = "compactions"
 """The folder below BACKSTORY_HOME with why summaries could not be made."""
+UNFINISHED = "The summary was not finished."
+"""What is noted while one is made: it stays where the process is killed."""
 STOP_S = 10.0
 POLL_S = 0.05
 _PID = lazy_regex(r"process (\d+) on ")
@@ -59,11 +63,15 @@ def _pid_of(home: Path, session_uid: str) -> int | None:
 
 
 def start(store: Path, session_uid: str, cwd: Path, environ: Mapping[str, str]) -> None:
-    """Begin to summarise a session in a process of its own, which outlives this one; raises OSError."""
+    """Begin to summarise a session in a process of its own, which outlives this one; raises OSError.
+
+    It belongs to no run, also where a run's agent began it: who stops that run does not stop it.
+    """
+    # -P: what the project's folder holds is no module of ours.
+    command = [sys.executable, "-P", "-m", "backstory", "compact", session_uid, "--store", str(store)]
     subprocess.Popen(
-        [sys.executable, "-m", "backstory", "compact", session_uid, "--store", str(store), "--background"],
-        cwd=cwd, env=dict(environ), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True,
+        command, cwd=cwd, env={name: value for name, value in environ.items() if name != MARKER},
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
 
 
@@ -81,14 +89,15 @@ def stop(home: Path, session_uid: str) -> bool:
 
 
 def note_trouble(home: Path, session_uid: str, why: str) -> None:
-    """Note why a summary could not be made; '': nothing is in the way any more."""
+    """Note why a summary could not be made; '': nothing is in the way any more. A full disk keeps it from nothing."""
     file = home / TROUBLES / session_uid
-    if not why:
-        file.unlink(missing_ok=True)
-        return
-    make_private_folder(file.parent)
-    with os.fdopen(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
-        opened.write(why)
+    with suppress(OSError, BackstoryError):
+        if not why:
+            file.unlink(missing_ok=True)
+            return
+        make_private_folder(file.parent)
+        with os.fdopen(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
+            opened.write(why)
 
 
 def trouble(home: Path, session_uid: str) -> str:

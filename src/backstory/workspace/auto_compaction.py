@@ -29,6 +29,7 @@ EVENT_CHARS = 64
 def make_room(workspace: Workspace, store: Store, session: Session, request: Request) -> Iterator[RunEvent]:
     """Have a summary before a run whose context would be cut; an interrupt has it run with a cut one."""
     if not _would_be_cut(store, session, request):
+        yield from _begin_again(workspace, store, session, request)
         return
     label = session.shown_number or session.uid[:12]
     try:
@@ -38,7 +39,7 @@ def make_room(workspace: Workspace, store: Store, session: Session, request: Req
             return
         from backstory.workspace.compacting import Compactor
 
-        own = Compactor(workspace, store, session)
+        own = Compactor(workspace, store, session, request.after)
         plan = own.plan()
         if plan.limit and plan.boundary is not None:
             yield Notice(f"{label} is longer than a context may be: its beginning is summarised first (Ctrl-C: skip).")
@@ -83,13 +84,32 @@ def begin_if_due(
         return
     if why := compactor.trouble(workspace.home, session.uid):
         yield Notice(f"Last time: {why}")
+    yield from _begin(workspace, store, session, plan.limit)
+
+
+def _begin_again(workspace: Workspace, store: Store, session: Session, request: Request) -> Iterator[Notice]:
+    """Begin a summary again whose process was killed: without waiting for the end of a turn."""
+    was_killed = compactor.trouble(workspace.home, session.uid) == compactor.UNFINISHED
+    if not was_killed or compactor.is_under_way(workspace.home, session.uid):
+        return
+    compactor.note_trouble(workspace.home, session.uid, "")
+    from backstory.workspace.compacting import Compactor  # most runs need none
+
+    plan = Compactor(workspace, store, session, request.after).plan()
+    if plan.is_due:
+        yield from _begin(workspace, store, session, plan.limit)
+
+
+def _begin(workspace: Workspace, store: Store, session: Session, limit: int) -> Iterator[Notice]:
+    label = session.shown_number or session.uid[:12]
     environ = {**workspace.environ, "BACKSTORY_HOME": str(workspace.home)}
     try:
+        compactor.note_trouble(workspace.home, session.uid, compactor.UNFINISHED)
         compactor.start(store.path, session.uid, workspace.folder, environ)
     except OSError as refused:
-        yield Notice(f"{label} has passed {plan.limit:,} characters, and could not be summarised: {refused}.")
+        yield Notice(f"{label} has passed {limit:,} characters, and could not be summarised: {refused}.")
         return
-    yield Notice(f"{label} has passed {plan.limit:,} characters: its beginning is being summarised in the background.")
+    yield Notice(f"{label} has passed {limit:,} characters: its beginning is being summarised in the background.")
 
 
 def _may_be_over(store: Store, session: Session, finished: Finished, limit: int) -> bool:

@@ -72,14 +72,17 @@ class _Spent:
 
 
 class Compactor:
-    """Summarises the beginning of one session, in the store that owns it."""
+    """Summarises the beginning of one session, in the store that owns it.
 
-    def __init__(self, workspace: Workspace, store: Store, session: Session) -> None:
-        self._workspace, self._store, self._session = workspace, store, session
+    ``to``: the record that the context leads to; None: where the session goes on.
+    """
+
+    def __init__(self, workspace: Workspace, store: Store, session: Session, to: Point | None = None) -> None:
+        self._workspace, self._store, self._session, self._to = workspace, store, session, to
 
     def plan(self) -> CompactionPlan:
         """What a summary made now would cover."""
-        history = self._store.context_history(self._session, NO_LIMIT)
+        history = self._store.context_history(self._session, NO_LIMIT, self._to)
         exchanges = exchanges_of(history.turns)
         limit = self._limit(history.turns)
         return CompactionPlan(
@@ -106,13 +109,16 @@ class Compactor:
         lock = compactor.lock_of(home, uid)
         if not lock.take():
             raise CompactionRunning(self._session.shown_number or uid[:12])
+        trouble = ""
         try:
-            compactor.note_trouble(home, uid, "")
+            compactor.note_trouble(home, uid, compactor.UNFINISHED)
             return (yield from self._compact(plan, plan.boundary))
         except BackstoryError as refused:
-            compactor.note_trouble(home, uid, str(refused))
+            trouble = str(refused)
             raise
         finally:
+            # Not reached where the process is killed: then the next run begins again.
+            compactor.note_trouble(home, uid, trouble)
             lock.release()
 
     def _compact(self, plan: CompactionPlan, boundary: Boundary) -> Generator[Compacting | Compacted, None, Compacted]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from backstory.conversation import compaction
@@ -9,6 +10,7 @@ from backstory.conversation.compaction import Exchange
 from backstory.conversation.context import event_chars
 from backstory.model import STOPPED_TO_COMPACT, ToolCall, ToolResult
 from backstory.runs import compactor
+from backstory.runs.stopping import INTERRUPT_S
 from backstory.workspace.auto_compaction import EVENT_CHARS
 from backstory.workspace.stopping import running
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from backstory.model import Event
     from backstory.runs.runner import Request
+    from backstory.runs.spool import Spool
     from backstory.store import Session, Store
     from backstory.workspace.compacting import CompactionPlan
     from backstory.workspace.workspace import Workspace
@@ -30,12 +33,15 @@ class MidTurn:
 
     def __init__(self, workspace: Workspace, store: Store, session: Session, request: Request) -> None:
         self._workspace, self._store, self._session = workspace, store, session
+        self._after = request.after
         self._limit = workspace.config.settings.compaction.chars_of(request.agent, request.model)
         self._base_at_most = store.chars_at_most(session, EVENT_CHARS) if self._limit else 0
         self._plan: CompactionPlan | None = None
         self._turn_chars = len(request.prompt)
         self._open = set[str]()
         self._is_decided = not self._limit
+        self._stopped: list[Spool] = []
+        self._deadline = 0.0
         self.why_not = ""
 
     @property
@@ -44,7 +50,14 @@ class MidTurn:
         return (self._base_at_most if self._plan is None else self._plan.chars) + self._turn_chars
 
     def look(self, events: Sequence[Event]) -> None:
-        """Take what came; stop the turn where it has grown too long and no call is open."""
+        """Take what came; stop the turn where it has grown too long and no call is open.
+
+        An agent that does not listen is killed, as one that a person stops is: it is to be called while nothing comes,
+        too.
+        """
+        if self._stopped and time.monotonic() > self._deadline:
+            for spool in self._stopped:
+                spool.kill()
         for event in events:
             self._turn_chars += event_chars(event)
             if isinstance(event, ToolCall):
@@ -54,16 +67,26 @@ class MidTurn:
         is_between_steps = bool(events) and isinstance(events[-1], ToolResult) and not self._open
         if not self._is_decided and self.chars >= self._limit and is_between_steps and self._is_worth_it():
             self._is_decided = True
-            for spool in running(self._workspace.home, self._session.uid):
-                spool.cancel(STOPPED_TO_COMPACT)
+            self._stop()
+
+    def _stop(self) -> None:
+        # What a person stopped is not continued.
+        found = [spool for spool in running(self._workspace.home, self._session.uid) if not spool.was_cancelled]
+        for spool in found:
+            spool.cancel(STOPPED_TO_COMPACT)
+        self._stopped, self._deadline = found, time.monotonic() + INTERRUPT_S
 
     def _is_worth_it(self) -> bool:
         """Whether the context has passed its limit, and a summary of what came before the turn makes it shorter."""
         from backstory.workspace.compacting import Compactor, exchanges_of
 
+        if compactor.is_under_way(self._workspace.home, self._session.uid):
+            # The summary that is being made may be all the room that is needed.
+            self._plan = None
+            return False
         if self._plan is None:
-            self._plan = Compactor(self._workspace, self._store, self._session).plan()
-        if self.chars < self._limit or compactor.is_under_way(self._workspace.home, self._session.uid):
+            self._plan = Compactor(self._workspace, self._store, self._session, self._after).plan()
+        if self.chars < self._limit:
             return False
         current = Exchange(last_seq=-1, chars=self._turn_chars)
         found = compaction.boundary([*exchanges_of(self._plan.history.turns), current], self._limit)

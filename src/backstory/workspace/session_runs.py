@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from backstory import agents, model
 from backstory.conversation.context import CONTINUE_PROMPT
+from backstory.conversation.tree import Point
 from backstory.derive.pricing import Prices, PriceTable
 from backstory.errors import BackstoryError, ConfigBroken, NotQueuedNow, QueueBusy, SessionBusy, SessionElsewhere
 from backstory.model import STOPPED_TO_COMPACT, Outcome, UserMessage
@@ -451,11 +452,11 @@ class SessionRuns:
         yield from make_room(self._workspace, self._store, self._session, request)
         finished = yield from self._followed(lease, request, is_watched=True)
         if finished.turn.stop_reason == STOPPED_TO_COMPACT and not (finished.waits or finished.moved):
-            stopped = finished
-            request, finished = yield from self._continued(lease, request, stopped)
-            if finished is stopped and self._count_queued():
+            continued = yield from self._continued(lease, request, finished)
+            if continued is None:
                 # A prompt that a person queued goes before continuing: it is what is to be done now.
                 return Outcome.COMPLETED
+            request, finished = continued
         turn = ScheduledTurn(store=self._store, session=self._session, request=request, finished=finished)
         for after in self._scheduler.after_turn:
             after(turn)
@@ -471,23 +472,28 @@ class SessionRuns:
 
     def _continued(
         self, lease: SessionLease, request: Request, stopped: Finished
-    ) -> Generator[RunEvent, None, tuple[Request, Finished]]:
+    ) -> Generator[RunEvent, None, tuple[Request, Finished] | None]:
         """Summarise what came before a turn that was stopped for it, and have its agent continue.
 
-        The turn stays stopped where a person interrupts the summary, or has queued a prompt meanwhile.
+        The turn stays stopped where a person interrupts the summary; also where one has queued a prompt meanwhile, or
+        steered the turn too late: then None. A followup that was queued before waits until the turn is done.
         """
         from backstory.workspace.compacting import Compactor
 
+        followups = self._queued(Kind.FOLLOWUP)
+        # Also where a person checked something else out meanwhile.
+        end = Point(stopped.turn.uid, stopped.turn.last_seq)
         try:
-            yield from Compactor(self._workspace, self._store, self._session).compact()
+            yield from Compactor(self._workspace, self._store, self._session, end).compact()
         except KeyboardInterrupt:
             return request, stopped
         except BackstoryError as refused:
             yield Notice(str(refused))
-        if self._count_queued():
-            return request, stopped
+        if self._queued() - followups:
+            return None
         yield Continued(session=self._session, stopped=stopped.turn)
-        again = msgspec.structs.replace(request, prompt=CONTINUE_PROMPT, turn_uid=None, after=None)
+        is_leaf = self._store.leaf(self._session) == end
+        again = msgspec.structs.replace(request, prompt=CONTINUE_PROMPT, turn_uid=None, after=None if is_leaf else end)
         return again, (yield from self._followed(lease, again, is_watched=False))
 
     def _followed(
@@ -509,7 +515,7 @@ class SessionRuns:
                 yield Steered(message=came) if isinstance(came, UserMessage) else came
                 if live is not None and isinstance(came, Shown) and (meter := live.add(came.events)) is not None:
                     yield Metered(session=self._session, meter=meter)
-                if watch is not None and isinstance(came, Shown) and came.events:
+                if watch is not None and isinstance(came, Shown):
                     watch.look(came.events)
                     if watch.why_not:
                         yield Notice(watch.why_not)
@@ -581,6 +587,14 @@ class SessionRuns:
             return
         if left:
             yield Notice(still_queued(left, self.label))
+
+    def _queued(self, kind: Kind | None = None) -> set[str]:
+        """The uids of the prompts that are queued; ``kind``: of those alone."""
+        try:
+            with Queue(self._store.path, self._report) as queue:
+                return {each.uid for each in queue.prompts(self._session.uid) if kind in (None, each.kind)}
+        except BackstoryError:
+            return set()
 
     def _count_queued(self) -> int:
         try:
