@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from backstory import agents
 from backstory.errors import StoreDamaged, is_for_one_only
 from backstory.ingest import unread
-from backstory.ingest.databases import ROWS_OF, Done, Rows, Unread, sessions_without_logs
-from backstory.ingest.discover import Candidate, discover
+from backstory.ingest.databases import READ, ROWS_OF, Done, Rows, Unread, sessions_without_logs
+from backstory.ingest.discover import Candidate, stream_logs
 from backstory.ingest.log_reader import SLICE_BYTES, Slicer, Source, kept_bytes, missing_of, opened, unparsed_batches
 from backstory.ingest.matching import (
     begins_with,
@@ -32,7 +33,7 @@ from backstory.ingest.notes import Notes
 from backstory.ingest.own_logs import match_runs
 from backstory.ingest.report import Problem, Report
 from backstory.ingest.reported import is_reported, reported_logs
-from backstory.ingest.sidecars import gather, reapply_sidecars
+from backstory.ingest.sidecars import changed_sidecars, gather, reapply_sidecars
 from backstory.ingest.sources import Reading, job_of, kept_candidate, place_of, relpath, rows_candidate, source_of
 from backstory.ingest.worker import Job, Outcome, Worker, WorkerLost, outcomes
 from backstory.model import LogIdentity
@@ -40,7 +41,7 @@ from backstory.projects.git import project_key, worktree_root
 from backstory.store import append, codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from backstory.agents.contract import Agent
     from backstory.store import Log, RecordBatch, Store, Written
@@ -50,6 +51,8 @@ BULK_BYTES = 32 * 1024 * 1024
 WORKER_BYTES = 8 * 1024 * 1024
 """From so many on a second process reads along; below that it would hardly have begun when all is done."""
 BATCH_LOGS = 400
+STAMPS_AT_ONCE = 1_000
+"""So many files are compared with what the store knows of them at a time."""
 HANDED_MAX = 64
 """So many logs may be with the second process."""
 AHEAD_BYTES = 32 * 1024 * 1024
@@ -80,13 +83,9 @@ def ingest(
     ``places``: folders and files in which databases are looked for, too, beside the folders of known sessions.
     """
     store.make_ready()
-    candidates, looked = discover(agents, environ, home)
     work = _Ingest(store, running, progress)
-    work.report.looked = looked
-    for each in looked:
-        work.report.gave_nothing += [Problem(path, reason) for path, reason in each.passed_over]
     work.parse_kept()
-    work.run(candidates)
+    work.run(stream_logs(agents, environ, home, work.report.looked))
     work.read_databases(agents, environ, home, [*places, *map(Path, store.folders())])
     if store.exists:
         match_runs(store, work.report)
@@ -130,21 +129,48 @@ class _Ingest(Notes):
         self._unparsed = {log.id for log in store.unparsed_logs()}
         self._tried: set[int] = set()
         """Logs that were read once more because something of them is kept as bytes only."""
+        self._with_stored_sidecars: set[int] = set()
+        """Logs of files that are as they were, of which the store has every sidecar as it is."""
         self._done = self._to_do = 0
 
-    def run(self, candidates: list[Candidate]) -> None:
+    def run(self, candidates: Iterable[Candidate]) -> None:
         """Read what is new or changed, and what another process changed meanwhile once more."""
-        for each in candidates:
-            self._tally(each.agent.name).logs_seen += 1
-        changed = [each for each in candidates if not self._is_as_it_was(each)]
+        changed: list[Candidate] = []
+        beside: list[Candidate] = []
+        """What is to be looked at for its sidecars."""
+        every = iter(candidates)
+        # Of the many files that are as they were no more than these are in memory.
+        while some := list(islice(every, STAMPS_AT_ONCE)):
+            new, unchanged = self._compared(some)
+            changed += new
+            beside += unchanged
+        self._note_passed_over()
         self._to_do = sum(each.size for each in changed)
         with self.store.bulk(is_bulk=self._to_do >= BULK_BYTES):
             self._read_changed(changed)
-            self._gather(candidates)
+            self._gather([*changed, *beside])
             self._remember()
         if self._ctimes:
             self.store.note_ctimes(self._ctimes)
         self._sum_up()
+
+    def _compared(self, some: list[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
+        """Those of some files that are new or changed, and those of the others beside which something is."""
+        seen = self.store.stamps_of([each.path for each in some])
+        changed: list[Candidate] = []
+        beside: list[tuple[Candidate, int]] = []
+        for each in some:
+            self._tally(each.agent.name).logs_seen += 1
+            stamp = seen.get(each.path)
+            if not self._is_as_it_was(each, stamp):
+                changed.append(each)
+            elif each.sidecars and stamp is not None and stamp.log_id is not None:
+                beside.append((each, stamp.log_id))
+        return changed, changed_sidecars(self.store, beside, self._with_stored_sidecars)
+
+    def _note_passed_over(self) -> None:
+        passed_over = (problem for each in self.report.looked for problem in each.passed_over)
+        self.report.gave_nothing[:0] = [Problem(path, reason) for path, reason in passed_over]
 
     def _read_changed(self, changed: list[Candidate]) -> None:
         if self._to_do >= WORKER_BYTES:
@@ -208,7 +234,7 @@ class _Ingest(Notes):
     ) -> None:
         """Read sessions that only a database still holds, each as a log of its rows."""
         read: list[str] = []
-        for each in sessions_without_logs(agents, environ, home, self._places, places):
+        for each in sessions_without_logs(agents, environ, home, self.store.file_stamps(READ), places):
             match each:
                 case Rows():
                     self._alone(each.path, lambda rows=each: self._read_rows(rows))  # type: ignore[misc]
@@ -245,7 +271,7 @@ class _Ingest(Notes):
         here = [(each, log_id) for each in beside if (log_id := self._log_id(each)) is not None]
         if not here:
             return
-        gathered = gather(self.store, here, set(self._read_now.values()), self._places)
+        gathered = gather(self.store, here, set(self._read_now.values()), self._with_stored_sidecars)
         for name, read in gathered.read.items():
             self._tally(name).companions_read += read
         self._new_places += gathered.seen
@@ -289,7 +315,7 @@ class _Ingest(Notes):
 
     def _understand(self, each: Candidate, identity: LogIdentity, file: IO[bytes]) -> None:
         """What is kept of a file from when nobody understood it becomes the beginning of the log that it is."""
-        seen = self._places.get(each.path)
+        seen = self._stamp(each.path)
         if seen is None or seen.log_id is None or not seen.reason:
             return
         for log in self.store.logs_of(each.agent.name, unread.identity_of(relpath(each)).native_id):
@@ -319,7 +345,7 @@ class _Ingest(Notes):
         """Read a file as this log."""
         first_hash = first_record_hash(head)
         kept = self._kept_logs(each.agent, identity.native_id, reported_too=parent is not None)
-        log = matching_log(self.store, file, first_hash, kept, self._places.get(each.path))
+        log = matching_log(self.store, file, first_hash, kept, self._stamp(each.path) if kept else None)
         if log is not None:
             log = self._parse_kept(log)
         if log is not None and size_of(file) <= log.read_to:

@@ -60,9 +60,13 @@ class Ingesting(Reading):
         """Take away those of sessions of which no run will be stored any more."""
         self._change(lambda db: runs.drop_native_ids(db, gone))
 
-    def file_stamps(self) -> dict[str, FileStamp]:
-        """Every file that was looked at, by path, as it was then."""
-        return self._read_if_begun(logs.file_stamps, {})
+    def file_stamps(self, reason: str | None = None) -> dict[str, FileStamp]:
+        """Every file that was looked at, by path, as it was then; with a reason those that gave nothing for it."""
+        return self._read_if_begun(lambda db: logs.file_stamps(db, reason), {})
+
+    def stamps_of(self, paths: Iterable[str]) -> dict[str, FileStamp]:
+        """These files as they were when they were looked at, by path; without those that never were."""
+        return self._read_if_begun(lambda db: logs.stamps_of(db, paths), {})
 
     def log(self, log_id: int) -> Log | None:
         """One log."""
@@ -105,9 +109,9 @@ class Ingesting(Reading):
                 return
             yield piece
 
-    def sidecar_marks(self) -> dict[tuple[int, str], Mark]:
-        """Size and mtime (ns) of every sidecar when it was last read, by its log's id and its name."""
-        return self._read_if_begun(sidecars.marks, {})
+    def sidecar_marks(self, log_ids: Iterable[int] | None = None) -> dict[tuple[int, str], Mark]:
+        """Size and mtime (ns) of sidecars when they were last read, by log id and name: all, or those of these logs."""
+        return self._read_if_begun(lambda db: sidecars.marks(db, log_ids), {})
 
     def sidecars(self, log_id: int) -> list[StoredSidecar]:
         """The small files that an agent keeps beside a log."""

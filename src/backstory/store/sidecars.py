@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from backstory.model import SessionFacts
-from backstory.store import codec
+from backstory.store import codec, kinds
 from backstory.store.derived_tables import SECTIONS, Texts, texts_of
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import apsw
 
@@ -75,9 +75,13 @@ def pack(name: str, mtime_ns: int, data: bytes) -> Sidecar:
     )
 
 
-def marks(db: apsw.Connection) -> dict[tuple[int, str], Mark]:
-    """Return the mark of every sidecar, by log and name, as last read."""
-    rows = db.execute("select log_id, name, size, mtime_ns from sidecars")
+def marks(db: apsw.Connection, log_ids: Iterable[int] | None = None) -> dict[tuple[int, str], Mark]:
+    """Return the mark of every sidecar, by log and name, as last read; with ``log_ids`` of these logs alone."""
+    asked = "select log_id, name, size, mtime_ns from sidecars"
+    if log_ids is None:
+        rows = db.execute(asked)
+    else:
+        rows = db.execute(f"{asked} where log_id in (select value from json_each(?))", (kinds.json_list(log_ids),))
     return {(log_id, name): (size, mtime_ns) for log_id, name, size, mtime_ns in rows}
 
 
