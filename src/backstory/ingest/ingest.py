@@ -7,7 +7,6 @@ and a log that was rewritten is read anew beside it, its records known again by 
 
 from __future__ import annotations
 
-from collections import deque
 from functools import partial
 from io import BytesIO
 from itertools import islice
@@ -31,11 +30,12 @@ from backstory.ingest.matching import (
 )
 from backstory.ingest.notes import Notes
 from backstory.ingest.own_logs import match_runs
+from backstory.ingest.readers import Readers, count_for
 from backstory.ingest.report import Problem, Report
 from backstory.ingest.reported import is_reported, reported_logs
 from backstory.ingest.sidecars import changed_sidecars, gather, reapply_sidecars
 from backstory.ingest.sources import Reading, job_of, kept_candidate, place_of, relpath, rows_candidate, source_of
-from backstory.ingest.worker import Job, Outcome, Worker, WorkerLost, outcomes
+from backstory.ingest.worker import Job, Outcome, outcomes
 from backstory.model import LogIdentity
 from backstory.projects.git import project_key, worktree_root
 from backstory.store import append, codec
@@ -49,14 +49,10 @@ if TYPE_CHECKING:
 BULK_BYTES = 32 * 1024 * 1024
 """From so many new bytes on the index is built in one go."""
 WORKER_BYTES = 8 * 1024 * 1024
-"""From so many on a second process reads along; below that it would hardly have begun when all is done."""
+"""From so many on other processes read along; below that they would hardly have begun when all is done."""
 BATCH_LOGS = 400
 STAMPS_AT_ONCE = 1_000
 """So many files are compared with what the store knows of them at a time."""
-HANDED_MAX = 64
-"""So many logs may be with the second process."""
-AHEAD_BYTES = 32 * 1024 * 1024
-"""With so much before it, the second process is busy enough."""
 TRIES = 4
 """How often a log is read again when another process was faster."""
 IDLE_MS = 24 * 3600 * 1000
@@ -122,8 +118,7 @@ class _Ingest(Notes):
         self._running = running
         self._progress = progress
         self._pending: list[tuple[Reading, Outcome, RecordBatch]] = []
-        self._worker: Worker | None = None
-        self._handed: deque[Reading] = deque()
+        self._readers: Readers | None = None
         self._pending_bytes = 0
         self._again: list[Candidate] = []
         self._unparsed = {log.id for log in store.unparsed_logs()}
@@ -174,7 +169,7 @@ class _Ingest(Notes):
 
     def _read_changed(self, changed: list[Candidate]) -> None:
         if self._to_do >= WORKER_BYTES:
-            self._worker = Worker()
+            self._readers = Readers(count_for(self._to_do))
         try:
             for _ in range(TRIES):
                 self._read_all(changed)
@@ -182,7 +177,7 @@ class _Ingest(Notes):
                 if not changed:
                     break
         finally:
-            self._end_worker()
+            self._end_readers()
         self.report.errors += [Problem(each.path, append.STALE) for each in changed]
 
     def parse_kept(self) -> None:
@@ -283,10 +278,10 @@ class _Ingest(Notes):
     def _read_all(self, changed: list[Candidate]) -> None:
         for each in changed:
             self._read(each)
-        while self._handed:
-            self._collect()
+        while self._readers is not None and self._readers.is_reading:
+            self._collect(self._readers)
         self._flush()
-        self._end_worker()
+        self._end_readers()
 
     def _read(self, each: Candidate) -> None:
         try:
@@ -448,49 +443,37 @@ class _Ingest(Notes):
         return any((each.agent.name, native_id) in self._running for native_id in named)
 
     def _should_hand_over(self, each: Candidate) -> bool:
-        """Whether the second process reads this log: this one takes a small one itself when it would only wait."""
-        if self._worker is None:
+        """Whether another process reads this log: this one takes a small one itself when it would only wait."""
+        if self._readers is None:
             return False
-        while self._handed and self._worker is not None and self._worker.has_outcome:
-            self._collect()
-        ahead = sum(reading.each.size for reading in self._handed)
-        return self._worker is not None and (ahead < AHEAD_BYTES or each.size > AHEAD_BYTES)
+        while self._readers.has_outcome or self._readers.is_full:
+            self._collect(self._readers)
+        return self._readers.has_room(each.size)
 
     def _hand_over(self, each: Candidate, job: Job) -> None:
-        """Let the second process read a log, a few logs ahead of what is written."""
-        assert self._worker is not None
-        self._handed.append(Reading(each=each))
-        try:
-            self._worker.give(job)
-        except WorkerLost:
-            self._read_here_again()
-        while len(self._handed) > HANDED_MAX:
-            self._collect()
+        """Let another process read a log, a few logs ahead of what is written."""
+        assert self._readers is not None
+        self._read_here_again(self._readers.give(Reading(each=each), job))
 
-    def _collect(self) -> None:
-        """Take the next batch from the second process."""
-        assert self._worker is not None
-        try:
-            outcome = self._worker.outcome()
-        except WorkerLost:
-            self._read_here_again()
+    def _collect(self, readers: Readers) -> None:
+        """Take the next batch from another process."""
+        taken = readers.take()
+        if isinstance(taken, list):
+            self._read_here_again(taken)
             return
+        reading, outcome = taken
         if outcome.is_undone:
-            self._again.append(self._handed[0].each)
-        self._take(self._handed[0], outcome)
-        if outcome.is_last:
-            self._handed.popleft()
+            self._again.append(reading.each)
+        self._take(reading, outcome)
 
-    def _read_here_again(self) -> None:
-        """What the second process left undone is read in this one."""
-        self._again += [reading.each for reading in self._handed]
-        self._handed.clear()
-        self._end_worker()
+    def _read_here_again(self, undone: Iterable[Reading]) -> None:
+        """What another process left undone is read in this one."""
+        self._again += [reading.each for reading in undone]
 
-    def _end_worker(self) -> None:
-        if self._worker is not None:
-            self._worker.end()
-            self._worker = None
+    def _end_readers(self) -> None:
+        if self._readers is not None:
+            self._readers.end()
+            self._readers = None
 
     def _take(self, reading: Reading, outcome: Outcome) -> None:
         """Store a batch: the last one of a log together with others', one before it at once."""
