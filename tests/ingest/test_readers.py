@@ -132,6 +132,21 @@ def test_the_logs_of_one_that_is_lost_come_back_and_the_other_goes_on(machine: M
     assert outcomes == [(second[0].each.path, True)]
 
 
+def test_where_one_cannot_be_started_none_is_left_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, started = worker.Worker.__init__, list[worker.Worker]()
+
+    def begin_once(self: worker.Worker, waiting: worker.Waiting) -> None:
+        if started:
+            raise BlockingIOError("no more processes")
+        begin(self, waiting)
+        started.append(self)
+
+    monkeypatch.setattr(worker.Worker, "__init__", begin_once)
+    with pytest.raises(BlockingIOError):
+        Readers(2)
+    assert started[0]._process.poll() is not None
+
+
 def test_what_waits_to_be_written_is_bounded_for_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
     from collections import deque
     from threading import Thread

@@ -63,7 +63,13 @@ class Readers:
 
     def __init__(self, count: int) -> None:
         self._waiting = Waiting()
-        self._readers = [_Reader(self._waiting) for _ in range(count)]
+        self._readers = list[_Reader]()
+        try:
+            for _ in range(count):
+                self._readers.append(_Reader(self._waiting))
+        except BaseException:
+            self.end()
+            raise
 
     @property
     def has_outcome(self) -> bool:

@@ -73,7 +73,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class WorkerLost(Exception):
-    """The second process ended, or is not to be believed, before its work was done; this one can do it instead."""
+    """A process that reads ended, or is not to be believed, before its work was done; this one can do it instead."""
 
 
 def parse(job: Job, agent: Agent) -> Iterator[Outcome]:
