@@ -12,7 +12,7 @@ from backstory import agents, errors, ids
 from backstory.agents.claude.log import Logs
 from backstory.agents.claude.reader import Reader
 from backstory.ingest import ingest as ingesting
-from backstory.ingest import worker
+from backstory.ingest import readers, worker
 from backstory.ingest.reindex import reindex
 from backstory.model import LogIdentity
 from backstory.store import RecordBatch, append, derived_tables, event_rows, logs, sidecars, turns
@@ -314,7 +314,7 @@ def test_what_fails_in_the_second_process_is_read_in_the_first(
 ) -> None:
     write_three(machine)
     monkeypatch.setattr(ingesting, "WORKER_BYTES", 1)
-    monkeypatch.setattr(ingesting, "AHEAD_BYTES", 0)
+    monkeypatch.setattr(readers, "AHEAD_BYTES", 0)
     undone = worker.Outcome(is_last=True, is_undone=True)
     given = iter([None, undone, None])
     outcome = worker.Worker.outcome

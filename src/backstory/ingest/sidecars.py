@@ -20,13 +20,12 @@ from backstory.store import FileStamp
 from backstory.store.sidecars import TOO_LARGE, SidecarBatch, SidecarFacts, pack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Set
+    from collections.abc import Iterable, Mapping, Sequence, Set
     from io import BufferedReader
 
     from backstory.agents.contract import SidecarContent, SidecarPart
     from backstory.ingest.discover import Candidate, SidecarFile
     from backstory.store import Log, Store
-    from backstory.store.sidecars import Mark
 
 SIDECAR_BYTES_MAX = 8 * 1024 * 1024
 BINARY_BYTES_MAX = 2 * 1024 * 1024
@@ -55,16 +54,30 @@ class Gathered(Struct, kw_only=True):
     seen: list[FileStamp] = field(default_factory=list)
 
 
+def changed_sidecars(store: Store, found: Sequence[tuple[Candidate, int]], stored: set[int]) -> list[Candidate]:
+    """Return those of some logs, each given with its id here, that have sidecars which the store has not as they are.
+
+    ``stored`` receives the ids of the others.
+    """
+    marks = store.sidecar_marks([log_id for _, log_id in found]) if found else {}
+    changed: list[Candidate] = []
+    for each, log_id in found:
+        if all(marks.get((log_id, file.name)) == (file.size, file.mtime_ns) for file in each.sidecars):
+            stored.add(log_id)
+        else:
+            changed.append(each)
+    return changed
+
+
 def gather(
-    store: Store, found: Iterable[tuple[Candidate, int]], read: Set[int], places: Mapping[str, FileStamp]
+    store: Store, found: Sequence[tuple[Candidate, int]], read: Set[int], stored: Set[int] = frozenset()
 ) -> Gathered:
     """Store new and changed sidecars of logs, each given with its id here.
 
     ``read``: the ids of logs that were just read, for which the facts of sidecars are written again.
-    ``places``: the files as last seen.
+    ``stored``: those of logs of which another file has its sidecars as they are stored.
     """
-    found = list(found)
-    work = _Gathering(store, places, store.sidecar_marks({log_id for _, log_id in found}))
+    work = _Gathering(store, {log_id for _, log_id in found}, stored)
     for each, log_id in found:
         try:
             work.look(each, log_id, was_read=log_id in read)
@@ -84,10 +97,12 @@ def reapply_sidecars(store: Store, log: Log) -> None:
 
 
 class _Gathering:
-    def __init__(self, store: Store, places: Mapping[str, FileStamp], marks: Mapping[tuple[int, str], Mark]) -> None:
-        self._store, self._places, self._marks = store, places, marks
+    def __init__(self, store: Store, log_ids: Set[int], stored: Set[int]) -> None:
+        self._store = store
+        self._too_large = store.file_stamps(TOO_LARGE)
+        self._marks = store.sidecar_marks(log_ids)
         self._logs_with_sidecars = {log_id for log_id, _ in self._marks}
-        self._met: set[tuple[int, str]] = set()
+        self._met = {(log_id, name) for log_id, name in self._marks if log_id in stored}
         self._pending: list[tuple[str, SidecarBatch]] = []
         self._pending_bytes = 0
         self.gathered = Gathered()
@@ -157,8 +172,8 @@ class _Gathering:
 
     def _content(self, each: Candidate, file: SidecarFile) -> tuple[bytes, int] | None:
         """Read a sidecar's bytes and their mtime; None if it is not stored, or not now."""
-        known = self._places.get(file.path)
-        if known is not None and (known.reason, known.size, known.mtime_ns) == (TOO_LARGE, file.size, file.mtime_ns):
+        known = self._too_large.get(file.path)
+        if known is not None and (known.size, known.mtime_ns) == (file.size, file.mtime_ns):
             self.gathered.known_problems.append((file.path, TOO_LARGE_MESSAGE))
             return None
         with _opened(file.path) as opened:

@@ -17,6 +17,7 @@ from backstory.derive.remotes import repository_name
 from backstory.errors import SessionNotFound
 from backstory.model import Outcome, Relation
 from backstory.store import (
+    branches,
     claims,
     codec,
     derived_tables,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from backstory.model import Turn
     from backstory.store.batches import NewEvent, RecordBatch
     from backstory.store.event_rows import EventKey
 
@@ -170,8 +172,18 @@ def _drop_taken(db: apsw.Connection, identity: str) -> None:
 def _write_turns(db: apsw.Connection, session_id: int, batch: RecordBatch) -> dict[str, int]:
     """Store a batch's turns; returns their ids by uid, both by the log's uid and by the one here."""
     renamed = claims.renamed(db, session_id, batch) if batch.kind == FILE else {}
-    turn_ids = turns.upsert(db, session_id, [claims.renamed_turn(turn, renamed) for turn in batch.turns])
+    turn_ids = _upsert_turns(db, session_id, [claims.renamed_turn(turn, renamed) for turn in batch.turns])
     return turn_ids | {old: turn_ids[new] for old, new in renamed.items() if new in turn_ids}
+
+
+def _upsert_turns(db: apsw.Connection, session_id: int, read: list[Turn]) -> dict[str, int]:
+    """Store turns as they stand now, and have the names of branches follow the new ones; returns their ids by uid."""
+    named = branches.has_names(db, session_id)
+    known = turns.ids_of(db, session_id, read) if named else {}
+    turn_ids = turns.upsert(db, session_id, read)
+    if named:
+        branches.follow(db, session_id, [turn for turn in read if turn.uid not in known])
+    return turn_ids
 
 
 def _is_as_expected(db: apsw.Connection, session_id: int | None, batch: RecordBatch) -> bool:
@@ -446,7 +458,7 @@ def rederive(db: apsw.Connection, batch: RecordBatch, *, events_too: bool) -> No
         raise SessionNotFound(batch.session_uid)
     renamed, waiting = claims.known_as(db, session_id), Waiting()
     if events_too:
-        turns.upsert(db, session_id, [claims.renamed_turn(turn, renamed) for turn in batch.turns])
+        _upsert_turns(db, session_id, [claims.renamed_turn(turn, renamed) for turn in batch.turns])
     rows = fetch(db, tuple[str, int], "select uid, id from turns where session_id = ?", (session_id,))
     here: dict[str, int] = dict(rows)
     turn_ids = here | {old: here[new] for old, new in renamed.items() if new in here}

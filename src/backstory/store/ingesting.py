@@ -60,9 +60,13 @@ class Ingesting(Reading):
         """Take away those of sessions of which no run will be stored any more."""
         self._change(lambda db: runs.drop_native_ids(db, gone))
 
-    def file_stamps(self, paths: Sequence[str] | None = None) -> dict[str, FileStamp]:
-        """Every file that was looked at, by path, as it was then; or those of these paths that were."""
-        return self._read_if_begun(lambda db: logs.file_stamps(db, paths), {})
+    def file_stamps(self, reason: str | None = None) -> dict[str, FileStamp]:
+        """Every file that was looked at, by path, as it was then; with a reason those that gave nothing for it."""
+        return self._read_if_begun(lambda db: logs.file_stamps(db, reason), {})
+
+    def stamps_of(self, paths: Iterable[str]) -> dict[str, FileStamp]:
+        """These files as they were when they were looked at, by path; without those that never were."""
+        return self._read_if_begun(lambda db: logs.stamps_of(db, paths), {})
 
     def known_paths(self, paths: Sequence[str]) -> set[str]:
         """Those of these paths whose files were looked at."""

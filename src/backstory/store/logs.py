@@ -13,7 +13,7 @@ from backstory.store import codec, kinds
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 FILE, STREAM, STDERR, API = "file", "stream", "stderr", "api"
 """Kinds of logs: an agent's own, the two outputs of a run, and what a session of ours was appended with."""
@@ -30,6 +30,7 @@ PACKED = -1
 """In place of their number: all chunks are packed as small as they can be."""
 SALVAGED_MAX = 10_000_000
 """So many ids are tried at most where a damaged store cannot list its logs."""
+LOGS_AT_ONCE = 500
 TAIL_BYTES = 4096
 """How much before ``read_to`` is hashed, to distinguish an append from a rewrite."""
 
@@ -119,6 +120,9 @@ _LOG_COLUMNS = (
 )
 
 
+_STAMP_COLUMNS = ", ".join(FileStamp.__struct_fields__)
+
+
 def pack(start: int, data: bytes) -> Chunk:
     """A chunk of ``data``, which lies at ``start`` in its log."""
     return Chunk(start, len(data), codec.chunk_digest(data), codec.pack_chunk(data))
@@ -175,6 +179,20 @@ def all_logs(db: apsw.Connection) -> list[Log]:
     return [_log(row) for row in db.execute(f"select {_LOG_COLUMNS} from logs order by id")]
 
 
+def stream_logs(db: apsw.Connection) -> Iterator[Log]:
+    """The same, some of them in memory at a time; no statement stays open between two."""
+    last = 0
+    while True:
+        rows = db.execute(
+            f"select {_LOG_COLUMNS} from logs where id > ? order by id limit ?", (last, LOGS_AT_ONCE)
+        ).fetchall()
+        if not rows:
+            return
+        for row in rows:
+            yield (log := _log(row))
+        last = log.id
+
+
 def salvaged(db: apsw.Connection) -> tuple[list[Log], list[int]]:
     """Every log whose row can be read, oldest first, without its reader's state; and the ids of the other ones.
 
@@ -206,17 +224,16 @@ def _newest(db: apsw.Connection) -> int:
     return min(newest, SALVAGED_MAX)
 
 
-_STAMP = f"select {', '.join(FileStamp.__struct_fields__)} from log_places"
-
-
-def file_stamps(db: apsw.Connection, paths: Collection[str] | None = None) -> dict[str, FileStamp]:
-    """Every file that was looked at, by path; or those of these paths that were."""
-    if paths is None:
-        found = fetch(db, FileStamp, _STAMP)
-    else:
-        among = f"{_STAMP} where path in (select value from json_each(?))"
-        found = fetch(db, FileStamp, among, (kinds.json_list(paths),))
+def file_stamps(db: apsw.Connection, reason: str | None = None) -> dict[str, FileStamp]:
+    """Every file that was looked at, by path; with a reason those that gave nothing for it."""
+    found = fetch(db, FileStamp, f"select {_STAMP_COLUMNS} from log_places where ?1 is null or reason = ?1", (reason,))
     return {stamp.path: stamp for stamp in found}
+
+
+def stamps_of(db: apsw.Connection, paths: Iterable[str]) -> dict[str, FileStamp]:
+    """These files as they were when they were looked at, by path; those that were."""
+    asked = f"select {_STAMP_COLUMNS} from log_places where path in (select value from json_each(?))"
+    return {stamp.path: stamp for stamp in fetch(db, FileStamp, asked, (kinds.json_list(paths),))}
 
 
 def known_paths(db: apsw.Connection, paths: Collection[str]) -> set[str]:
@@ -227,7 +244,8 @@ def known_paths(db: apsw.Connection, paths: Collection[str]) -> set[str]:
 
 def recent_stamps(db: apsw.Connection, limit: int) -> list[FileStamp]:
     """The files of logs that were written last, the last first."""
-    return fetch(db, FileStamp, f"{_STAMP} where log_id is not null order by mtime_ns desc limit ?", (limit,))
+    asked = f"select {_STAMP_COLUMNS} from log_places where log_id is not null order by mtime_ns desc limit ?"
+    return fetch(db, FileStamp, asked, (limit,))
 
 
 def newest(db: apsw.Connection) -> int:
@@ -239,7 +257,7 @@ def newest(db: apsw.Connection) -> int:
 def remember_stamp(db: apsw.Connection, place: FileStamp) -> None:
     """Note how a file was found, so that it need not be opened again while it stays so."""
     db.execute(
-        f"insert into log_places({', '.join(FileStamp.__struct_fields__)}) "
+        f"insert into log_places({_STAMP_COLUMNS}) "
         "values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(path) do update set agent = excluded.agent, "
         "log_id = excluded.log_id, device = excluded.device, inode = excluded.inode, size = excluded.size, "
         "mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns, reason = excluded.reason",

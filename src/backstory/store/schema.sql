@@ -219,15 +219,6 @@ create trigger log_gone after delete on logs begin
   delete from sidecars where log_id = old.id;
   update log_places set log_id = null where log_id = old.id;
 end;
--- A branch's name moves with what follows its tip.
-create trigger turn_follows after insert on turns when new.parent_uid is not null begin
-  update branches set leaf_uid = new.uid, leaf_seq = null
-  where session_id = new.session_id and leaf_uid = new.parent_uid and (leaf_seq = new.parent_seq
-    or (leaf_seq is null and not exists (select 1 from events e, turns t where t.session_id = new.session_id
-      and t.uid = new.parent_uid and e.session_id = new.session_id and e.seq > new.parent_seq
-      and e.seq <= t.last_seq and e.kind in ('UserMessage', 'AssistantText', 'Thinking', 'ToolCall', 'ToolResult',
-      'Error', 'Plan', 'Compacted'))));
-end;
 create trigger turn_gone after delete on turns begin
   delete from turn_texts where turn_id = old.id;
 end;

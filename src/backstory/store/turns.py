@@ -31,6 +31,11 @@ def upsert(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str,
     if not turns:
         return {}
     db.executemany(_UPSERT, [_values(session_id, turn) for turn in turns])
+    return ids_of(db, session_id, turns)
+
+
+def ids_of(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str, int]:
+    """The ids of those of these turns that the session has, by uid."""
     uids = kinds.json_list(turn.uid for turn in turns)
     rows = fetch(
         db,

@@ -37,15 +37,14 @@ def verify(db: apsw.Connection, progress: Callable[[int, int], None] = lambda do
     for name, check in (("pages", _pages), ("references", _references), ("index", _index)):
         found.problems += check(db)
         found.checked[name] = 1
-    everything = logs.all_logs(db)
+    found.checked["logs"] = int(db.execute("select count(*) from logs").get)
     found.checked["bytes"] = 0
-    for n, log in enumerate(everything):
-        progress(n, len(everything))
+    for n, log in enumerate(logs.stream_logs(db)):
+        progress(n, found.checked["logs"])
         found.problems += _log(db, log)
         found.checked["bytes"] += log.read_to
         if len(found.problems) > PROBLEMS_MAX:
             break
-    found.checked["logs"] = len(everything)
     found.checked["sessions"] = int(db.execute("select count(*) from sessions").get)
     found.checked["events"] = int(db.execute("select count(*) from events").get)
     found.problems += _events(db)
