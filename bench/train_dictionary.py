@@ -39,8 +39,39 @@ LIST_MAX = 3
 TEXT_MAX = 200
 FIRST_TIME, LAST_TIME = 1_750_000_000, 1_800_000_000
 WORDS = (
-    *("the", "file", "test", "is", "and", "not", "error", "return", "import", "function", "line", "for", "in", "of", "it"),
-    *("read", "value", "name", "path", "user", "session", "code", "src", "added", "check", "should", "with", "to", "this"),
+    *(
+        "the",
+        "file",
+        "test",
+        "is",
+        "and",
+        "not",
+        "error",
+        "return",
+        "import",
+        "function",
+        "line",
+        "for",
+        "in",
+        "of",
+        "it",
+    ),
+    *(
+        "read",
+        "value",
+        "name",
+        "path",
+        "user",
+        "session",
+        "code",
+        "src",
+        "added",
+        "check",
+        "should",
+        "with",
+        "to",
+        "this",
+    ),
 )
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,16}Z")
 _ID = re.compile(r"(?=.*[0-9])[A-Za-z0-9_-]{16,64}")
@@ -145,7 +176,9 @@ def main() -> None:
         samples, held_out = [*heads(logs[::2])], [log.read_bytes()[:HEAD_BYTES] for log in logs[1::2]]
         dictionary = zstandard.train_dictionary(HEADS_SIZE, samples, dict_id=LOGS_ID)
     else:
-        samples, held_out = ([event for log in some for event in compact_events(log)] for some in (logs[::2], logs[1::2]))
+        samples, held_out = (
+            [event for log in some for event in compact_events(log)] for some in (logs[::2], logs[1::2])
+        )
         dictionary = zstandard.train_dictionary(SIZE, samples, dict_id=EVENTS_ID)
     dictionary.precompute_compress(level=3)
     with_it = zstandard.ZstdCompressor(level=3, dict_data=dictionary)

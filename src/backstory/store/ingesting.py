@@ -162,10 +162,10 @@ class Ingesting(Reading):
         """
 
         def remember(db: apsw.Connection) -> None:
+            for log_id, path, relpath in moved:
+                db.execute(f"update logs set {logs.PLACED} where id = ?", (*logs.placed(path, relpath), log_id))
             for place in places:
                 logs.remember_stamp(db, place)
-            for log_id, path, relpath in moved:
-                db.execute("update logs set path = ?, relpath = ? where id = ?", (path, relpath, log_id))
 
         self._write(remember)
 

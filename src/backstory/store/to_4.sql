@@ -1,0 +1,34 @@
+-- From schema 3 to 4: what stood twice of a log's row stands once. Chunks and events stay as they are packed.
+
+alter table logs rename column first_hash to first_hex;
+alter table logs rename column tail_hash to tail_hex;
+alter table logs add column first_hash blob;
+alter table logs add column tail_hash blob;
+alter table logs add column root_chars integer;
+alter table logs add column device integer;
+alter table logs add column inode integer;
+alter table logs add column size integer;
+alter table logs add column mtime_ns integer;
+alter table logs add column ctime_ns integer;
+alter table logs add column reason text;
+
+-- A hash that is none is as one that is not known: what is kept is then compared byte for byte.
+update logs set
+  first_hash = unhex(first_hex), tail_hash = unhex(tail_hex),
+  state = iif(parsed_to <= 8192, null, state),
+  root_chars = iif(relpath <> '' and substr(path, -length(relpath)) = relpath, length(path) - length(relpath), null),
+  relpath = iif(relpath <> '' and substr(path, -length(relpath)) = relpath, '', relpath);
+alter table logs drop column first_hex;
+alter table logs drop column tail_hex;
+
+update logs set (device, inode, size, mtime_ns, ctime_ns, reason) = (
+  select p.device, p.inode, p.size, p.mtime_ns, p.ctime_ns, p.reason from log_places p where p.path = logs.path
+) where exists (
+  select 1 from log_places p where p.path = logs.path and p.log_id = logs.id and p.agent = logs.agent
+);
+delete from log_places where exists (
+  select 1 from logs l where l.id = log_places.log_id and l.path = log_places.path and l.size is not null
+);
+
+drop index if exists idx_sessions_repo;
+drop index if exists idx_sessions_cwd;
