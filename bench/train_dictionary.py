@@ -176,9 +176,8 @@ def main() -> None:
         samples, held_out = [*heads(logs[::2])], [log.read_bytes()[:HEAD_BYTES] for log in logs[1::2]]
         dictionary = zstandard.train_dictionary(HEADS_SIZE, samples, dict_id=LOGS_ID)
     else:
-        samples, held_out = (
-            [event for log in some for event in compact_events(log)] for some in (logs[::2], logs[1::2])
-        )
+        samples = [event for log in logs[::2] for event in compact_events(log)]
+        held_out = [event for log in logs[1::2] for event in compact_events(log)]
         dictionary = zstandard.train_dictionary(SIZE, samples, dict_id=EVENTS_ID)
     dictionary.precompute_compress(level=3)
     with_it = zstandard.ZstdCompressor(level=3, dict_data=dictionary)

@@ -115,8 +115,9 @@ class ChunkMark(NamedTuple):
 
 
 _LOG_COLUMNS = (
-    "id, session_id, agent, kind, native_id, path, iif(root_chars is null, relpath, substr(path, root_chars + 1)), modified, first_hash, tail_hash, "
-    "read_to, parsed_to, tail_seq, generation, told_to, state"
+    "id, session_id, agent, kind, native_id, path, "
+    "iif(relpath <> '' or root_chars is null, relpath, substr(path, root_chars + 1)), "
+    "modified, first_hash, tail_hash, read_to, parsed_to, tail_seq, generation, told_to, state"
 )
 
 
@@ -247,8 +248,8 @@ def remember_stamp(db: apsw.Connection, place: FileStamp) -> None:
         return
     db.execute(
         f"insert into log_places({', '.join(FileStamp.__struct_fields__)}) "
-        f"values ({', '.join('?' * len(FileStamp.__struct_fields__))}) on conflict(path) do update set agent = excluded.agent, "
-        "log_id = excluded.log_id, device = excluded.device, inode = excluded.inode, size = excluded.size, "
+        f"values ({', '.join('?' * len(FileStamp.__struct_fields__))}) on conflict(path) do update set "
+        "agent = excluded.agent, log_id = excluded.log_id, device = excluded.device, inode = excluded.inode, size = excluded.size, "
         "mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns, reason = excluded.reason",
         astuple(place),
     )
@@ -452,4 +453,8 @@ def _chunks_between(db: apsw.Connection, log_id: int, start: int, end: int) -> l
 def _log(row: tuple[Any, ...]) -> Log:
     values = dict(zip(Log.__struct_fields__, row, strict=True))
     values["state"] = codec.unpack_text(values["state"]) if values["state"] else None
+    for name in ("first_hash", "tail_hash"):
+        if isinstance(values[name], str):
+            # A process of the version before may still have had the store open when it was brought forward.
+            values[name] = bytes.fromhex(values[name])
     return Log(**values)

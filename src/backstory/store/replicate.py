@@ -32,8 +32,8 @@ _SESSION = (
     "leaf_uid, next_seq, root"
 )
 _LOG = (
-    "turn_uid, agent, native_id, path, root_chars, relpath, modified, first_hash, tail_hash, read_to, parsed_to, frames, "
-    "cwd"
+    "turn_uid, agent, native_id, path, root_chars, relpath, modified, first_hash, tail_hash, read_to, "
+    "parsed_to, frames, cwd"
 )
 _LOG_TABLES = {
     "chunks": "start, length, sha256, data",
