@@ -249,7 +249,8 @@ def remember_stamp(db: apsw.Connection, place: FileStamp) -> None:
     db.execute(
         f"insert into log_places({', '.join(FileStamp.__struct_fields__)}) "
         f"values ({', '.join('?' * len(FileStamp.__struct_fields__))}) on conflict(path) do update set "
-        "agent = excluded.agent, log_id = excluded.log_id, device = excluded.device, inode = excluded.inode, size = excluded.size, "
+        "agent = excluded.agent, log_id = excluded.log_id, device = excluded.device, inode = excluded.inode, "
+        "size = excluded.size, "
         "mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns, reason = excluded.reason",
         astuple(place),
     )
