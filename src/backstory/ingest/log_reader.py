@@ -69,6 +69,8 @@ class Start(Struct, kw_only=True):
     tail: bytes = b""
     pending: bytes | None = None
     """What the deriver of an earlier reading left."""
+    state: Callable[[], bytes | None] = lambda: None
+    """What its reader made of it so far."""
     known: dict[str, deque[int]] | None = None
     """Numbers of records that other logs of the session hold, by their key; None when there are none."""
     earlier: Callable[[], Iterable[bytes]] = tuple
@@ -100,8 +102,7 @@ class Slicer:
     def __init__(self, source: Source, start: Start) -> None:
         self._source, self._start = source, start
         log = start.log
-        state = log.state if log else None
-        self._records = record_source(FILE, source.agent, source.identity, state=state, earlier=start.earlier)
+        self._records = record_source(FILE, source.agent, source.identity, state=start.state(), earlier=start.earlier)
         self._content = BatchContent(start.pending)
         self._at = log.told_end if log else 0
         self._is_kept = log is not None and log.told_to is not None

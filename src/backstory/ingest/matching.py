@@ -11,8 +11,6 @@ from collections import Counter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from backstory import ids
 from backstory.agents import lines
 from backstory.agents.lines import BLANK, LineReader, lines_of
@@ -74,7 +72,8 @@ def start_of(
     unfinished = log.told_end - log.parsed_to
     carry = store.read_log(log.id, log.parsed_to, unfinished) if unfinished <= lines.LINE_BYTES_MAX else b""
     return Start(
-        log=replace(log, state=state_of(store, log)),
+        log=log,
+        state=lambda: state_of(store, log),
         next_seq=next_seq,
         generation=log.generation,
         first_hash=first_hash or log.first_hash,

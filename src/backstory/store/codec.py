@@ -214,7 +214,7 @@ class EventCodec:
 
     @cached_property
     def _decompressor(self) -> zstandard.ZstdDecompressor:
-        return zstandard.ZstdDecompressor(dict_data=self._dictionary)
+        return _decompressor(self.dictionary)
 
 
 @cache
@@ -288,4 +288,7 @@ def _decompressor_for(frame: bytes, find: FindsDictionaries) -> zstandard.ZstdDe
 
 @lru_cache(maxsize=4)
 def _decompressor(dictionary: bytes) -> zstandard.ZstdDecompressor:
-    return zstandard.ZstdDecompressor(dict_data=zstandard.ZstdCompressionDict(dictionary) if dictionary else None)
+    try:
+        return zstandard.ZstdDecompressor(dict_data=zstandard.ZstdCompressionDict(dictionary) if dictionary else None)
+    except zstandard.ZstdError as refused:
+        raise CodecError(f"a dictionary of this file is damaged: {refused}") from refused

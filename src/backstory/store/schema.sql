@@ -49,6 +49,8 @@ create unique index idx_sessions_identity on sessions(substr(uid, 11));
 create index idx_sessions_parent on sessions(parent_id);
 create index idx_sessions_parent_identity on sessions(parent_identity) where parent_identity is not null;
 create index idx_sessions_active on sessions(last_active);
+create index idx_sessions_repo on sessions(repository);
+create index idx_sessions_cwd on sessions(cwd);
 create index idx_sessions_native on sessions(native_id) where native_id is not null;
 
 create table logs(

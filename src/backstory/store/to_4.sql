@@ -29,6 +29,3 @@ update logs set (device, inode, size, mtime_ns, ctime_ns, reason) = (
 delete from log_places where exists (
   select 1 from logs l where l.id = log_places.log_id and l.path = log_places.path and l.size is not null
 );
-
-drop index if exists idx_sessions_repo;
-drop index if exists idx_sessions_cwd;
