@@ -156,8 +156,8 @@ def test_killed_at_any_moment_it_is_of_one_schema_or_the_other(tmp_path: Path) -
         # More rows than are there, so that it takes long enough to be killed meanwhile.
         db.execute("pragma recursive_triggers = off")
         db.execute(
-            "insert into logs(session_id, agent, kind, native_id, relpath, path, first_hash) with n(i) as (select 1 union "
-            "all select i + 1 from n where i < 20000) select 2, 'claude', 'copy file', 'n', 'a/' || i, '/h/a/' || i, "
+            "insert into logs(session_id, agent, kind, native_id, relpath, path, first_hash) "
+            "with n(i) as (select 1 union all select i + 1 from n where i < 20000) select 2, 'claude', 'copy file', 'n', 'a/' || i, '/h/a/' || i, "
             "hex(zeroblob(32)) from n"
         )
     content_before = (tmp_path / "old.db").read_bytes()
@@ -189,6 +189,17 @@ def test_an_older_program_would_refuse_it(tmp_path: Path, monkeypatch: pytest.Mo
     with open_store(tmp_path / "new.db") as store, pytest.raises(errors.StoreTooNew):
         store.sessions()
     assert (tmp_path / "new.db").read_bytes() == content_before
+
+
+def test_short_logs_that_were_packed_hard_are_packed_again(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    a_store_of_schema_3(path, tmp_path)
+    looked_up(path, "update logs set frames = -1")
+    before = looked_up(path, "select sum(length(data)) from chunks")
+    with open_store(path) as store:
+        store.optimize(NOW * 2)
+        assert store.verify().problems == []
+    assert looked_up(path, "select sum(length(data)) from chunks") < before
 
 
 # what a log's reader made of it --------------------------------------------------------------------------------------
@@ -252,7 +263,7 @@ def test_without_its_dictionary_a_chunk_is_read_with_ours_and_the_loss_is_report
         "update dictionaries set data = x'37a430ec0280000000000000', sha256 = 'x' where id = 32770",
         "update dictionaries set data = zeroblob(100000000), sha256 = 'x' where id = 32770",
         "update dictionaries set data = 'text', sha256 = 'x' where id = 32770",
-        "update dictionaries set sha256 = 'x', data = (select data from dictionaries where id < 32770) where id = 32770",
+        "update dictionaries set sha256 = 'x', data = (select data from dictionaries where id = 32769) where id > 32769",
     ],
     ids=["zeros", "torn", "huge", "text", "another"],
 )

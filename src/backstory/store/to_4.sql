@@ -12,10 +12,12 @@ alter table logs add column mtime_ns integer;
 alter table logs add column ctime_ns integer;
 alter table logs add column reason text;
 
--- A hash that is none is as one that is not known: what is kept is then compared byte for byte.
+-- A hash that is none is as one that is not known: what is kept is then compared byte for byte. Of short logs no state
+-- is kept; and what was packed as small as could be then can be packed smaller now.
 update logs set
   first_hash = unhex(first_hex), tail_hash = unhex(tail_hex),
   state = iif(parsed_to <= 8192, null, state),
+  frames = iif(frames = -1 and read_to <= 65536, 0, frames),
   root_chars = iif(relpath <> '' and substr(path, -length(relpath)) = relpath, length(path) - length(relpath), null),
   relpath = iif(relpath <> '' and substr(path, -length(relpath)) = relpath, '', relpath);
 alter table logs drop column first_hex;
