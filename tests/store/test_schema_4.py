@@ -157,8 +157,8 @@ def test_killed_at_any_moment_it_is_of_one_schema_or_the_other(tmp_path: Path) -
         db.execute("pragma recursive_triggers = off")
         db.execute(
             "insert into logs(session_id, agent, kind, native_id, relpath, path, first_hash) "
-            "with n(i) as (select 1 union all select i + 1 from n where i < 20000) select 2, 'claude', 'copy file', 'n', 'a/' || i, '/h/a/' || i, "
-            "hex(zeroblob(32)) from n"
+            "with n(i) as (select 1 union all select i + 1 from n where i < 20000) "
+            "select 2, 'claude', 'copy file', 'n', 'a/' || i, '/h/a/' || i, hex(zeroblob(32)) from n"
         )
     content_before = (tmp_path / "old.db").read_bytes()
     found = []
@@ -263,7 +263,7 @@ def test_without_its_dictionary_a_chunk_is_read_with_ours_and_the_loss_is_report
         "update dictionaries set data = x'37a430ec0280000000000000', sha256 = 'x' where id = 32770",
         "update dictionaries set data = zeroblob(100000000), sha256 = 'x' where id = 32770",
         "update dictionaries set data = 'text', sha256 = 'x' where id = 32770",
-        "update dictionaries set sha256 = 'x', data = (select data from dictionaries where id = 32769) where id > 32769",
+        "update dictionaries set sha256 = '', data = (select data from dictionaries where id < 32770) where id > 32769",
     ],
     ids=["zeros", "torn", "huge", "text", "another"],
 )
