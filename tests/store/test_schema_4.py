@@ -297,3 +297,32 @@ def test_chunks_packed_hard_are_read_as_before(tmp_path: Path) -> None:
     assert content(machine.store) == before
     assert machine.store.verify().problems == []
     machine.close()
+
+
+# free pages ----------------------------------------------------------------------------------------------------------
+
+
+def leave_free_pages(path: Path) -> int:
+    """Have much of a file be free, as merging the index does; gives how many pages."""
+    looked_up(path, "insert into meta(key, value) values ('large', hex(zeroblob(1000000)))")
+    looked_up(path, "delete from meta where key = 'large'")
+    return int(looked_up(path, "pragma freelist_count")[0][0])
+
+
+def test_an_ingest_that_stored_something_gives_the_free_pages_back(tmp_path: Path) -> None:
+    machine = with_a_small_chunk(tmp_path)
+    assert leave_free_pages(machine.store_path) > 200
+    machine.write(f"{FOLDER}/s.jsonl", lines(*conversation(6)))
+    machine.read("claude")
+    assert looked_up(machine.store_path, "pragma freelist_count") == [(0,)]
+    machine.close()
+
+
+def test_an_ingest_that_finds_nothing_new_leaves_the_file_as_it_is(tmp_path: Path) -> None:
+    machine = with_a_small_chunk(tmp_path)
+    machine.close()
+    leave_free_pages(machine.store_path)
+    before = machine.store_path.read_bytes()
+    machine.read("claude")
+    machine.close()
+    assert machine.store_path.read_bytes() == before

@@ -29,7 +29,6 @@ LEVEL_WINDOW_BYTES = 2 * 1024 * 1024
 """So far back the level looks by itself; in a larger chunk the window spans all of it."""
 SMALL_BYTES = 64 * 1024
 """A chunk of at most so many bytes is packed with a dictionary; in a larger one that would save nothing."""
-SMALL_LEVEL = 6
 PACKED_BYTES = CHUNK_BYTES
 """So large are the chunks of logs that have not changed for long, which are packed harder."""
 PACKED_LEVEL = 12
@@ -71,7 +70,7 @@ def text_digest(data: bytes) -> str:
 def pack_chunk(data: bytes) -> bytes:
     """A chunk's bytes as one zstd frame; that of a small one needs the dictionary of logs."""
     if len(data) <= SMALL_BYTES:
-        return _small_compressor(SMALL_LEVEL).compress(data)
+        return _small_compressor(CHUNK_LEVEL).compress(data)
     return _chunk_compressor(is_large=len(data) > LEVEL_WINDOW_BYTES).compress(data)
 
 

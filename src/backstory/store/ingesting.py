@@ -233,7 +233,7 @@ class Ingesting(Reading):
                 self._change(titles.assign)
             if is_bulk:
                 self.end_bulk()
-            elif self._writer is not None and self._read_if_begun(_has_many_free_pages, otherwise=False):
+            elif self._writer is not None and self._writer.total_changes() and self._read(_has_many_free_pages):
                 self._give_pages_back()
         except BaseException:
             # Where even that fails, opening the store again does it.
