@@ -48,18 +48,14 @@ ROUNDS ?= 20
 fuzz: $(READY)
 	for round in $$(seq $(ROUNDS)); do $(BIN)/python -m pytest -n auto -m hypothesis || exit 1; done
 
-# LOGS names a folder shaped like a home folder; the samples that come with the project are small. GENERATED a second one,
-# AGENTSVIEW and SEARCHERS ("puenteo search,agsearch -n") other indexers' programs; see bench/table.py.
-LOGS ?= demo/home
+# Every figure beside its bound: docs/performance.md. LOGS is a home folder with agents' logs or an archive of one, BEFORE a
+# revision to compare with, PEERS a folder for other indexers, JSON a file for the figures. With QUICK=1 it takes 3 minutes.
+LOGS   ?= $(firstword $(wildcard ../shared/corpus/logs.tar.xz) demo/home)
+BEFORE ?= 43a8c7e
+PEERS  ?= .peers
 bench: $(READY)
-	$(BIN)/python bench/ingest.py $(LOGS)
-	$(BIN)/python bench/append.py
-	$(BIN)/python bench/startup.py $(LOGS)
-	$(BIN)/python bench/run.py
-	$(BIN)/python bench/lock.py
-	$(BIN)/python bench/tree.py
-	$(BIN)/python bench/table.py $(LOGS) $(if $(GENERATED),--generated $(GENERATED)) \
-		$(if $(AGENTSVIEW),--agentsview $(AGENTSVIEW)) --searches "$(SEARCHERS)" $(if $(QUICK),--quick)
+	$(BIN)/python -m bench '$(LOGS)' --before '$(BEFORE)' --peers '$(PEERS)' $(if $(RUNS),--runs $(RUNS)) \
+		$(if $(JSON),--json '$(JSON)') $(if $(QUICK),--quick) $(if $(PROFILE),--profile)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf $(VENV) .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -1,23 +1,27 @@
 """What small appends cost: one new line in a log that is kept, and a thousand of them.
 
-``append.py [--lines N]``. A log of recorded shape grows by one line at a time, with an ingest after each, in
-process. "written against appended" is the bytes put into chunk rows (small frames, and again when they are
+``python -m bench.append [--lines N]``. A log of recorded shape grows by one line at a time, with an ingest after each,
+in process. "written against appended" is the bytes put into chunk rows (small frames, and again when they are
 folded) over the bytes appended; "file writes" is what the kernel was given to write, with journal and index.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import tempfile
 import time
 import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backstory import agents
 from backstory.ingest.ingest import ingest
 from backstory.store import logs, open_store
+from bench.figures import Figure, arguments, report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CWD = "/home/dev/project"
 
@@ -46,11 +50,8 @@ def line(number: int) -> bytes:
     return json.dumps(record).encode() + b"\n"
 
 
-def main() -> None:
+def figures(count: int) -> Iterator[Figure]:
     """Append, ingest, measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lines", type=int, default=1000)
-    given = parser.parse_args()
     packed = 0
     insert = logs.insert_chunks
 
@@ -69,23 +70,19 @@ def main() -> None:
         with open_store(home / "store.db", shared=True) as store:
             ingest(store, [claude], environ={}, home=home, now=0)
             packed, appended, times, before = 0, 0, [], _bytes_written()
-            for number in range(200, 200 + given.lines):
+            for number in range(200, 200 + count):
                 data = line(number)
                 with log.open("ab") as file:
                     file.write(data)
                 appended += len(data)
-                started = time.perf_counter()
-                report = ingest(store, [claude], environ={}, home=home, now=0)
-                times.append((time.perf_counter() - started) * 1000)
-                assert report.total("bytes_read") == len(data)
-            figures = {
-                "one_line_ms_median": statistics.median(times),
-                "one_line_ms_p95": statistics.quantiles(times, n=20)[-1],
-                "written_against_appended": packed / appended,
-                "file_writes_against_appended": (_bytes_written() - before) / appended,
-            }
-    for name, value in figures.items():
-        print(f"{name:30} {value:10.3f}")
+                started = time.process_time()
+                report_of = ingest(store, [claude], environ={}, home=home, now=0)
+                times.append((time.process_time() - started) * 1000)
+                assert report_of.total("bytes_read") == len(data)
+    p95 = f"95th percentile {statistics.quantiles(times, n=20)[-1]:.1f} ms"
+    yield Figure("one line more in a log, in process", statistics.median(times), "ms", note=p95, runs=count)
+    yield Figure("bytes put into chunks for each byte appended", packed / appended)
+    yield Figure("bytes written to files for each byte appended", (_bytes_written() - before) / appended)
 
 
 def _bytes_written() -> int:
@@ -97,6 +94,14 @@ def _bytes_written() -> int:
     except OSError:
         pass
     return 0
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = arguments(__doc__)
+    parser.add_argument("--lines", type=int, default=1000)
+    given = parser.parse_args()
+    report(given, figures(given.lines))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What holding a session costs: ``lock.py [--times N]``.
+"""What holding a session costs: ``python -m bench.lock [--times N]``.
 
 "lock" is taking and giving back the right to write a session; with "row" the owner's row is written and removed beside
 it, as a run does. "heartbeat" is the processor time of a session that is held while nothing happens.
@@ -6,15 +6,19 @@ it, as a run does. "heartbeat" is the processor time of a session that is held w
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backstory.runs.lease import SessionLease
 from backstory.store import open_store
+from bench.figures import Figure, arguments, report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 LOCK_MS_MAX = 5.0
 HEARTBEAT_PERCENT_MAX = 0.1
@@ -55,20 +59,26 @@ def heartbeat_percent(root: Path, seconds: float) -> float:
     return used / seconds * 100
 
 
-def main() -> None:
-    """Print the figures, and what each may be at most."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--times", type=int, default=1_000)
-    parser.add_argument("--idle-s", type=float, default=30.0)
-    given = parser.parse_args()
+def figures(times: int, idle_s: float) -> Iterator[Figure]:
+    """What holding a session costs."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         (root / "project").mkdir()
-        for name, row in (("lock", False), ("lock and row", True)):
-            median, p99 = hold_ms(root, given.times, row=row)
-            print(f"{name:<14} median {median:6.2f} ms, p99 {p99:6.2f} ms   at most {LOCK_MS_MAX:g} ms")
-        percent = heartbeat_percent(root, given.idle_s)
-        print(f"{'heartbeat':<14} {percent:.3f} % of a processor   at most {HEARTBEAT_PERCENT_MAX:g} %")
+        for name, row in (("lock a session, 99th percentile", False), ("the same with its owner's row", True)):
+            median, p99 = hold_ms(root, times, row=row)
+            load = (os.getloadavg()[0],)
+            yield Figure(name, p99, "ms", most=LOCK_MS_MAX, loads=load, note=f"median {median:.2f} ms, on the clock")
+        name = "a processor's share, a session held while nothing happens"
+        yield Figure(name, heartbeat_percent(root, idle_s), "%", most=HEARTBEAT_PERCENT_MAX)
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = arguments(__doc__)
+    parser.add_argument("--times", type=int, default=1_000)
+    parser.add_argument("--idle-s", type=float, default=30.0)
+    given = parser.parse_args()
+    report(given, figures(given.times, given.idle_s))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,11 @@
-"""What a run costs beside the bare agent: ``run.py [--runs N]``.
+"""What a run costs beside the bare agent: ``python -m bench.run [--runs N] [--quick]``.
 
-The agent is a script that streams 200 events and ends. "overhead" is a whole `backstory run` less the agent alone;
-"shown after" is how long after the agent wrote a line that line was printed; the context is of a session of
-10,000 events; "kept per run" shows how the store grows while every run is told all runs before it.
+The agent is a script that streams 200 events and ends; "over the bare agent" is a whole ``backstory run`` less the
+agent alone. Syncs are those of SQLite and of Python, of folders, too. A line is shown so long after the agent wrote it.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
@@ -17,11 +15,20 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backstory.conversation.context import build_context
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
 from backstory.store import open_store
+from bench import profiles
+from bench.figures import Figure, arguments, profiled, report
+from bench.measuring import ROOT, Command, backstory, environment
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OVER_AGENT_MS = 100
+SYNCS = 10
 AGENT = """
 import json, sys, time
 sys.stdin.readline()
@@ -55,19 +62,23 @@ class Place:
 
     def environ(self) -> dict[str, str]:
         path = f"{self.root / 'bin'}:{os.environ['PATH']}"
-        return {**os.environ, "PATH": path, "BACKSTORY_HOME": str(self.root / "home")}
+        return environment(self.root, self.root / "home", PATH=path)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "backstory", "run", "-a", "claude", *words]
-        return subprocess.run(command, cwd=self.project, env=self.environ(), capture_output=True, text=True, check=True)
+        command = backstory("run", "-a", "claude", *words)
+        return subprocess.run(
+            command, cwd=self.project, env=self.environ(), capture_output=True, text=True, check=True,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
 
 
-def overhead_ms(place: Place, runs: int) -> tuple[float, float]:
-    """A whole run less the agent alone, medians: on the clock, and of the processor."""
+def overhead_ms(place: Place, runs: int) -> tuple[float, float, tuple[float, ...]]:
+    """A whole run less the agent alone, medians: on the clock, and of the processor; the loads before each pair."""
     bare = place.agent(200, 0)
-    walls, cpus = [], []
+    walls, cpus, loads = [], [], []
     place.run("warm up")
     for _ in range(runs):
+        loads.append(os.getloadavg()[0])
         before = _spent()
         subprocess.run(bare, input="x", capture_output=True, text=True, check=True)
         between = _spent()
@@ -76,7 +87,7 @@ def overhead_ms(place: Place, runs: int) -> tuple[float, float]:
         wall, cpu = (c - b - (b - a) for a, b, c in zip(before, between, after, strict=True))
         walls.append(wall * 1000)
         cpus.append(cpu * 1000)
-    return statistics.median(walls), statistics.median(cpus)
+    return statistics.median(walls), statistics.median(cpus), tuple(loads)
 
 
 def _spent() -> tuple[float, float]:
@@ -85,10 +96,20 @@ def _spent() -> tuple[float, float]:
     return time.perf_counter(), used.ru_utime + used.ru_stime
 
 
+def syncs(place: Place) -> list[str]:
+    """The files that a run syncs, in their order."""
+    out = place.root / "counts.json"
+    words = [sys.executable, "-m", "tests.support.counted", str(out), "run", "-a", "claude", "-n", "go"]
+    env = {**place.environ(), "PYTHONPATH": str(ROOT)}
+    subprocess.run(words, cwd=place.project, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    found: list[str] = json.loads(out.read_text("utf-8"))["synced"]
+    return [each.replace(str(place.root), "") for each in found]
+
+
 def shown_after_ms(place: Place) -> tuple[float, float]:
     """From a line's writing to its printing: median and 95th percentile."""
     place.agent(200, 0.01)
-    command = [sys.executable, "-m", "backstory", "run", "-a", "claude", "-n", "--json", "go"]
+    command = backstory("run", "-a", "claude", "-n", "--json", "go")
     late = []
     with subprocess.Popen(
         command, cwd=place.project, env=place.environ(), stdout=subprocess.PIPE, text=True
@@ -104,7 +125,7 @@ def shown_after_ms(place: Place) -> tuple[float, float]:
 def busy_percent(place: Place) -> float:
     """How much of one processor backstory needs while an agent streams 200 events a second."""
     place.agent(1_400, 0.005)
-    command = [sys.executable, "-m", "backstory", "run", "-a", "claude", "-n", "go"]
+    command = backstory("run", "-a", "claude", "-n", "go")
     with subprocess.Popen(
         command, cwd=place.project, env=place.environ(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
@@ -151,23 +172,38 @@ def growth(place: Place) -> list[int]:
     return sizes
 
 
-def main() -> None:
-    """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=9)
-    given = parser.parse_args()
+def figures(runs: int, *, quick: bool, profile: bool) -> Iterator[Figure]:
+    """What a run costs."""
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder))
-        wall, cpu = overhead_ms(place, given.runs)
-        print(f"overhead over the bare agent   {wall:8.0f} ms, {cpu:.0f} ms of the processor")
+        wall, cpu, loads = overhead_ms(place, runs)
+        figure = Figure("a run of 200 events, over the bare agent", cpu, "ms", most=OVER_AGENT_MS, runs=runs)
+        command = Command(backstory("run", "-a", "claude", "-n", "go"), place.environ(), place.project)
+        yield profiled(figure, lambda: profiles.imports(command) + profiles.cpu(command), wanted=profile)
+        yield Figure("the same on the clock", wall, "ms", runs=runs, loads=loads)
+        files = syncs(place)
+        yield profiled(Figure("syncs of a run", len(files), most=SYNCS), lambda: files, wanted=profile)
+        if quick:
+            return
         median, p95 = shown_after_ms(place)
-        print(f"shown after, median / p95      {median:8.0f} / {p95:.0f} ms")
-        print(f"at 200 events a second         {busy_percent(place):8.1f} % of a processor")
+        yield Figure("a line is shown after, on the clock", median, "ms", note=f"95th percentile {p95:.0f} ms")
+        yield Figure("a processor's share at 200 events a second", busy_percent(place), "%")
         took, characters = context_ms()
-        print(f"context of 10,000 events       {took:8.0f} ms, {characters} characters")
+        yield Figure("context of 10,000 events, in process", took, "ms", note=f"{characters:,} characters")
     with tempfile.TemporaryDirectory() as folder:
         sizes = growth(Place(Path(folder)))
-        print("store after 10, 20, … turns    " + ", ".join(f"{size / 1000:.0f} KB" for size in sizes))
+        note = ", ".join(f"{size / 1000:.0f} KB" for size in sizes)
+        a_turn = (sizes[-1] - sizes[0]) / 40 / 1000
+        yield Figure("a store grows with each turn of a session", a_turn, "KB", note=f"after 10, 20, … turns {note}")
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = arguments(__doc__)
+    parser.add_argument("--runs", type=int, default=9)
+    parser.add_argument("--quick", action="store_true", help="only what has a bound")
+    given = parser.parse_args()
+    report(given, figures(given.runs, quick=given.quick, profile=given.profile))
 
 
 if __name__ == "__main__":

@@ -1,33 +1,24 @@
 """How well and how fast a store is searched.
 
-``search.py STORE [--queries N] [--json]`` asks a store that was filled by ``backstory ingest`` for things that are
+``python -m bench.search STORE [--queries N]`` asks a store that was filled by ``backstory ingest`` for things that are
 known to be in it. *Known items*: whole short prompts, three of their words, and subjects of commits, each of which one
 session (or its copies) has; told are hit@1, hit@5 and the mean reciprocal rank among 20 sessions. *Times*: rare words
 (at most 20 hits), phrases of two words, common words (the most frequent of the sample), common words with a filter,
 what 20 excerpts take when the hits are known, and ``backstory search`` as a process; medians and 95th percentiles (of
 processes the worst) in ms of CPU, in process with a warm index, beside their bounds. Also told: common words with up to
 1,000 sessions shown, two words that may stand apart, and words that occur nowhere. The choice is by a fixed seed.
-
-Measured with Python 3.11 and SQLite 3.54 on a machine with 2 cores and a load of 5 to 7, real logs (17 MB of text, 164
-sessions) and made-up ones (102 MB, 430 sessions). Known items, real logs: whole prompts hit@1 0.997, three of their
-words 0.956 (hit@5 0.997), commits 1.0; with all scopes weighed alike 0.90 and 0.978, with a LENGTH_WEIGHT of 0.75
-0.95 and 0.978. Times, real logs, p50 / p95: rare 0.2 / 1.0, phrase 0.4 / 1.8, common 6 / 7, filtered 3 / 8, every
-session of a common word 13 / 19, 20 excerpts 3 / 5. Made-up logs of 1 GB (1,700 sessions, 311,000 events): rare
-0.3 / 1.0, common 23 / 36, filtered 27 / 38: nearly all of it is listing a word's hits and grouping them by session,
-0.15 to 0.3 ms for 1,000 hits. 100,000 sessions of two events each: common 21 / 53, with --agent 170. Processes, real
-logs: 95 to 106.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import cProfile
+import os
+import pstats
 import random
 import re
 import resource
 import statistics
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -35,9 +26,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from backstory.search.query import find
 from backstory.store import Filter, open_store
+from bench import profiles
+from bench.figures import Figure, arguments, profiled, report
+from bench.measuring import Command, backstory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from backstory.store import Store
 
@@ -135,8 +129,8 @@ def timed(questions: list[Callable[[], object]]) -> dict[str, float]:
     return {"queries": len(times), "p50_ms": round(statistics.median(times), 2), "p95_ms": round(p95, 2)}
 
 
-def speeds(store: Store, most: int) -> dict[str, dict[str, float]]:
-    """Times of each kind of query."""
+def speeds(store: Store, most: int, *, only: str | None = None) -> dict[str, dict[str, float]]:
+    """Times of each kind of query, or of one kind."""
     words, phrases = sample(store)
     totals = {word: store.search(word, limit=1).total for word in words}
     rare = [word for word in words if 0 < totals[word] <= RARE_HITS_MAX][:most]
@@ -161,16 +155,17 @@ def speeds(store: Store, most: int) -> dict[str, dict[str, float]]:
         """What is left to do once the hits are known: each is read and its place shown."""
         return lambda: find(_Searched(store), word, Filter(), limit=SESSIONS_SHOWN)  # type: ignore[arg-type]
 
-    return {
-        "rare": timed([plain(word) for word in rare]),
-        "phrase": timed([plain(f'"{phrase}"') for phrase in phrases[:most]]),
-        "common": timed([plain(word) for word in common]),
-        "filtered": timed([filtered(word, wanted) for word in common[:10] for wanted in filters]),
-        "every session": timed([all_of(word) for word in common[:10]]),
-        "two words": timed([plain(phrase) for phrase in phrases[:most]]),
-        "misspelt": timed([plain(_misspelt(word)) for word in rare[:100]]),
-        "20 excerpts": timed([excerpts(word) for word in common]),
+    kinds = {
+        "rare": [plain(word) for word in rare],
+        "phrase": [plain(f'"{phrase}"') for phrase in phrases[:most]],
+        "common": [plain(word) for word in common],
+        "filtered": [filtered(word, wanted) for word in common[:10] for wanted in filters],
+        "every session": [all_of(word) for word in common[:10]],
+        "two words": [plain(phrase) for phrase in phrases[:most]],
+        "misspelt": [plain(_misspelt(word)) for word in rare[:100]],
+        "20 excerpts": [excerpts(word) for word in common],
     }
+    return {name: timed(asked) for name, asked in kinds.items() if only in (None, name) and asked}
 
 
 def _misspelt(word: str) -> str:
@@ -199,7 +194,7 @@ def processes(store: Path) -> dict[str, float]:
     """Median and worst of the best times in ms of CPU that ``backstory search`` takes as a process."""
     times = []
     for query in PROCESS_QUERIES:
-        command = [sys.executable, "-m", "backstory", "search", "--store", str(store), query]
+        command = backstory("search", "--store", str(store), query)
         rounds = []
         for _ in range(PROCESS_ROUNDS):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -211,33 +206,40 @@ def processes(store: Path) -> dict[str, float]:
     return {"queries": len(times), "p50_ms": round(statistics.median(times), 1), "p95_ms": round(times[-1], 1)}
 
 
-def table(times: dict[str, dict[str, float]], megabytes: float) -> list[str]:
-    """The times beside their bounds."""
+def figures(path: Path, queries: int, *, profile: bool) -> Iterator[Figure]:
+    """Times beside their bounds, and how high known items are."""
+    with open_store(path, shared=True) as store:
+        megabytes = sum(each.char_len for session in store.sessions() for each in store.events(session)) / 1e6
+        quality = {kind: ranks(store, items) for kind, items in known_items(store, queries).items() if items}
+        times = {**speeds(store, queries), "process": processes(path)}
     bounds = BOUNDS_MS if megabytes < GIGABYTE_TEXT_MB else BOUNDS_OF_A_GIGABYTE_MS
-    lines = [f"  {'':12}{'queries':>8}{'p50 ms':>9}{'p95 ms':>9}{'bound':>7}"]
+    yield Figure("text in the store", megabytes, "MB")
     for name, row in times.items():
-        verdict = "" if row["p95_ms"] <= bounds[name] else "  over"
-        lines.append(f"  {name:12}{row['queries']:8}{row['p50_ms']:9.2f}{row['p95_ms']:9.2f}{bounds[name]:7}{verdict}")
-    return lines
+        note = f"median {row['p50_ms']:.2f} ms, {row['queries']:.0f} queries"
+        figure = Figure(f"{name}, 95th percentile", row["p95_ms"], "ms", most=bounds[name], note=note)
+        yield profiled(figure, lambda name=name: _profile(path, name), wanted=profile)  # type: ignore[misc]
+    for name, row in quality.items():
+        note = f"among the first five {row['hit@5']:.3f}, {row['queries']:.0f} queries"
+        yield Figure(f"{name}: found first", row["hit@1"], note=note)
+
+
+def _profile(path: Path, name: str) -> list[str]:
+    """Where all searches of one kind spend their time."""
+    if name == "process":
+        return profiles.imports(Command(backstory("search", "--store", str(path), "the"), dict(os.environ)))
+    recorded = cProfile.Profile()
+    with open_store(path, shared=True) as store:
+        recorded.runcall(speeds, store, 100, only=name)
+    return profiles.top(pstats.Stats(recorded))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Print the figures."""
+    parser = arguments(__doc__)
     parser.add_argument("store", type=Path)
     parser.add_argument("--queries", type=int, default=400, help="how many of each kind at most")
-    parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
-    with open_store(args.store, shared=True) as store:
-        megabytes = sum(each.char_len for session in store.sessions() for each in store.events(session)) / 1e6
-        quality = {kind: ranks(store, items) for kind, items in known_items(store, args.queries).items() if items}
-        times = {**speeds(store, args.queries), "process": processes(args.store)}
-    if args.json:
-        print(json.dumps({"text_mb": round(megabytes, 1), "known items": quality, "times": times}, indent=2))
-        return
-    print(f"{megabytes:.1f} MB of text")
-    for name, row in quality.items():
-        print(f"  {name:12}" + "  ".join(f"{key} {value}" for key, value in row.items()))
-    print("\n".join(table(times, megabytes)))
+    given = parser.parse_args()
+    report(given, figures(given.store, given.queries, profile=given.profile))
 
 
 if __name__ == "__main__":

@@ -1,26 +1,25 @@
-"""The conversation tree's figures beside their bounds: ``tree.py [--turns N] [--runs N] [--json]``.
+"""The conversation tree: ``python -m bench.tree [--turns N] [--runs N]``.
 
 A session of so many turns is made, every tenth of them the beginning of a branch; commands are whole processes.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
+import resource
 import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.conversation.tree import get_ancestry
 from backstory.model import AssistantText, UserMessage
 from backstory.store import open_store
+from bench.figures import Figure, arguments, report
+from bench.measuring import backstory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from backstory.store import Store
 
@@ -52,24 +51,29 @@ def said(n: int) -> list[UserMessage | AssistantText]:
 
 
 def best_ms(times: int, work: Callable[[], object]) -> float:
-    """The best of several times, in ms: others use the machine, too."""
+    """The best of several times, in ms of the processor: others use the machine, too."""
     taken = []
     for _ in range(times):
-        started = time.perf_counter()
+        started = busy_s()
         work()
-        taken.append((time.perf_counter() - started) * 1000)
+        taken.append((busy_s() - started) * 1000)
     return min(taken)
+
+
+def busy_s() -> float:
+    """Processor time of this process, and of those that it waited for."""
+    every = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in every)
 
 
 def command(folder: Path, *words: str) -> Callable[[], object]:
     """A command of backstory as a whole process, in a folder with the store."""
-    program = Path(sys.executable).with_name("backstory")
     env = {**os.environ, "HOME": str(folder), "BACKSTORY_HOME": str(folder / "home")}
-    return lambda: subprocess.run([program, *words], env=env, cwd=folder, check=True, capture_output=True)
+    return lambda: subprocess.run(backstory(*words), env=env, cwd=folder, check=True, capture_output=True)
 
 
-def measured(turns: int, runs: int) -> list[tuple[str, float, float]]:
-    """What is measured, its bound and its figure, in ms."""
+def figures(turns: int, runs: int) -> Iterator[Figure]:
+    """What a large tree takes; best times, because these are so short that whatever else runs disturbs them."""
     with tempfile.TemporaryDirectory() as name, open_store(Path(name) / ".backstory" / "sessions.bks") as store:
         folder = Path(name)
         session = fill(store, turns)
@@ -79,30 +83,25 @@ def measured(turns: int, runs: int) -> list[tuple[str, float, float]]:
         def ancestry() -> None:
             assert get_ancestry(everything, deepest)
 
-        return [
-            (f"tree of {turns} turns", TREE_MS_MAX, best_ms(runs, command(folder, "tree"))),
-            ("tree --json", TREE_MS_MAX, best_ms(runs, command(folder, "tree", "--json"))),
-            ("ancestry of the deepest leaf", ANCESTRY_MS_MAX, best_ms(runs, ancestry)),
-            ("turns of a context of 400,000 characters", CONTEXT_MS_MAX,
-             best_ms(runs, lambda: store.context_turns(session, 400_000))),
-            ("branches", TREE_MS_MAX, best_ms(runs, command(folder, "branches"))),
-            ("for comparison: --version", TREE_MS_MAX, best_ms(runs, command(folder, "--version"))),
-        ]  # fmt: skip
+        measured = (
+            (f"tree of {turns:,} turns", TREE_MS_MAX, command(folder, "tree")),
+            ("tree --json", TREE_MS_MAX, command(folder, "tree", "--json")),
+            ("ancestry of the deepest leaf, in process", ANCESTRY_MS_MAX, ancestry),
+            ("turns of a context of 400,000 characters, in process", CONTEXT_MS_MAX,
+             lambda: store.context_turns(session, 400_000)),
+            ("branches", TREE_MS_MAX, command(folder, "branches")),
+        )  # fmt: skip
+        for what, most, work in measured:
+            yield Figure(what, best_ms(runs, work), "ms", most=most, note=f"best of {runs}")
 
 
 def main() -> None:
-    """Print the table, or JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Print the figures."""
+    parser = arguments(__doc__)
     parser.add_argument("--turns", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    rows = measured(given.turns, given.runs)
-    if given.json:
-        print(json.dumps([{"what": what, "bound_ms": bound, "ms": round(ms, 1)} for what, bound, ms in rows]))
-        return
-    for what, bound, ms in rows:
-        print(f"{what:42} {ms:7.1f} ms   bound {bound:4.0f} ms   {'' if ms <= bound else 'OVER'}")
+    report(given, figures(given.turns, given.runs))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What following logs costs and how soon a line is found: ``watch.py [--files N] [--lines N] [--idle S] [--json]``.
+"""What following logs costs and how soon a line is found: ``python -m bench.watch [--files N] [--lines N] [--idle S]``.
 
 ``backstory ingest --watch`` runs in a home folder with that many logs. "idle CPU" is the share of a processor that it
 used while nothing changed; "latency" is the time from the append of a line until a search in another process finds it.
@@ -7,18 +7,22 @@ Each line goes to a log chosen by a fixed rule; "batch CPU" is what following co
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backstory.store import open_store
+from bench.figures import Figure, arguments, report
+from bench.measuring import backstory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FOLDERS = 500
 WAIT_S = 120.0
@@ -82,7 +86,7 @@ def measure(home: Path, files: int, lines: int, idle_s: float) -> dict[str, floa
     environ = {**os.environ, "HOME": str(home), "BACKSTORY_HOME": str(home / "backstory")}
     environ.pop("CLAUDE_CONFIG_DIR", None)
     began = time.perf_counter()
-    command = [sys.executable, "-m", "backstory", "ingest", "--watch", "--json"]
+    command = backstory("ingest", "--watch", "--json")
     process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         assert process.stdout is not None
@@ -109,21 +113,25 @@ def measure(home: Path, files: int, lines: int, idle_s: float) -> dict[str, floa
     return figures
 
 
+def figures(files: int, lines: int, idle_s: float) -> Iterator[Figure]:
+    """What following costs."""
+    with tempfile.TemporaryDirectory() as folder:
+        told = measure(Path(folder), files, lines, idle_s)
+    yield Figure(f"a processor's share, {files:,} logs, idle", told["idle_cpu_percent"], "%")
+    yield Figure("memory, idle", told["idle_memory_mb"], "MB", note=f"at most {told['peak_memory_mb']:.0f} MB")
+    yield Figure("processor time of one line", told["batch_cpu_ms"], "ms", runs=lines)
+    note = f"95th percentile {told['latency_ms_p95']:.0f} ms, at most {told['latency_ms_max']:.0f} ms, on the clock"
+    yield Figure("a line is found after", told["latency_ms_median"], "ms", runs=lines, note=note)
+
+
 def main() -> None:
     """Make logs, follow them, print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--lines", type=int, default=100)
     parser.add_argument("--idle", type=float, default=20.0)
-    parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        figures = measure(Path(folder), given.files, given.lines, given.idle)
-    if given.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:20} {value:10.3f}")
+    report(given, figures(given.files, given.lines, given.idle))
 
 
 if __name__ == "__main__":

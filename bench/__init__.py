@@ -1,0 +1,1 @@
+"""Measurements: ``python -m bench LOGS`` prints one table, each module alone its part of it."""

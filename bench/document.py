@@ -1,0 +1,73 @@
+"""Puts measured figures into docs/performance.md: ``python -m bench.document FIGURES.json``.
+
+FIGURES.json is what ``make bench JSON=FIGURES.json`` wrote. Only the tables between the two marks are replaced.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.figures import Figure, beside, bound, from_json, value, verdict
+from bench.measuring import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+DOCUMENT = ROOT / "docs" / "performance.md"
+BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
+PROFILE_LINES = 8
+
+
+def rendered(told: dict[str, Any]) -> str:
+    """The figures as Markdown."""
+    figures = [from_json(each) for each in told["figures"]]
+    counts = [verdict(each) for each in figures]
+    words = ", ".join(f"{counts.count(each)} {each}" for each in ("met", "not met", "not judged", "not measured"))
+    quick = " with `QUICK=1`" if told["quick"] else ""
+    head = (
+        f"Measured at {told['measured_at']}{quick}, revision {told['revision']}, Python {told['python']}, "
+        f"{told['processors']} processors, load {told['load']:.1f} at the beginning, in {told['took_s']:,} s: {words}."
+    )
+    lines = [head]
+    for title, each in itertools.groupby(figures, lambda figure: figure.section):
+        lines += ["", f"### {title[:1].upper()}{title[1:]}", "", *_table(each)]
+    return "\n".join([*lines, *_profiles(figures)])
+
+
+def _table(figures: Iterable[Figure]) -> Iterator[str]:
+    yield "| | figure | bound | | |"
+    yield "|---|---|---|---|---|"
+    for figure in figures:
+        cells = (figure.name, value(figure), bound(figure), verdict(figure), beside(figure))
+        yield "| " + " | ".join(each.replace("|", "\\|") for each in cells) + " |"
+
+
+def _profiles(figures: Iterable[Figure]) -> Iterator[str]:
+    missed = [each for each in figures if each.profile]
+    if missed:
+        yield from ("", "### Where it goes, of what is not met")
+    for figure in missed:
+        yield from ("", f"{figure.section}: {figure.name}", "", "```text", *figure.profile[:PROFILE_LINES], "```")
+
+
+def replaced(document: str, figures: str) -> str:
+    """A document with other figures."""
+    before, _, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise SystemExit(f"{DOCUMENT} has no {BEGIN} … {END}")
+    return f"{before}{BEGIN}\n{figures}\n{END}{after}"
+
+
+def main() -> None:
+    """Replace."""
+    told = json.loads(Path(sys.argv[1]).read_text("utf-8"))
+    DOCUMENT.write_text(replaced(DOCUMENT.read_text("utf-8"), rendered(told)), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
