@@ -152,9 +152,9 @@ def test_a_lost_dictionary_is_found_and_ours_stands_in_for_it(whole: Store) -> N
 
 
 def test_an_event_of_a_dictionary_that_nobody_has_is_found(whole: Store) -> None:
-    samples = [b"%d says hello to %d" % (n, n * 7) * 3 for n in range(500)]
+    samples: list[bytes | bytearray | memoryview] = [b"%d says hello to %d" % (n, n * 7) * 3 for n in range(500)]
     strange = zstandard.train_dictionary(2_000, samples, dict_id=40_000)
-    frame = zstandard.ZstdCompressor(dict_data=strange).compress(samples[0])
+    frame = zstandard.ZstdCompressor(dict_data=strange).compress(b"hello")
     (problem,) = hurt(whole, f"update events set data = x'{frame.hex()}' where id = 2")
     assert "dictionary 40000 is not in this file" in problem
 
