@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backstory import agents
 from backstory.ingest import ingest as ingest_module
 from backstory.ingest import readers, worker
 from backstory.ingest.discover import discover
+from backstory.ingest.log_reader import full_pace
 from backstory.ingest.readers import AHEAD_BYTES, HANDED_MAX, READERS_MAX, Readers, count_for
 from backstory.ingest.sources import Reading
 from tests.support.machines import SMALL, Machine, claude_line, claude_log, content, differences, lines
@@ -59,6 +61,16 @@ def test_the_store_says_the_same_whatever_the_number_of_processes(
     report = together.read()
     assert (report.errors, len(started)) == ([], count)
     assert differences(content(together.store), content(alone.store)) == []
+
+
+def test_a_brief_ingest_starts_no_process(another: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = another()
+    write_logs(machine)
+    monkeypatch.setattr(ingest_module, "WORKER_BYTES", 0)
+    monkeypatch.delattr(worker.Worker, "__init__")
+    found, _ = discover([agents.load("claude")], {}, machine.home)
+    assert ingest_module.ingest_briefly(machine.store, found, full_pace()).errors == []
+    assert machine.store.recent_stamps(1) != []
 
 
 @pytest.mark.parametrize(

@@ -447,7 +447,7 @@ class _Ingest(Notes):
             self._read_reported(reading.each, file, until)
 
     def _read_here(
-        self, reading: Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
+        self, reading: Reading, source: Source, log: Log | None, first_hash: bytes | None, file: IO[bytes]
     ) -> None:
         """Read a log in this process, from where ``file`` stands; ``log`` is what is kept of it."""
         reading.log_id = log.id if log else None
@@ -589,7 +589,7 @@ class _Ingest(Notes):
         self._note_failure(reading.each.path, failure, BYTES_ONLY)
 
     def _keep_unparsed(
-        self, reading: Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
+        self, reading: Reading, source: Source, log: Log | None, first_hash: bytes | None, file: IO[bytes]
     ) -> None:
         """Keep the bytes of a log that cannot be parsed, behind what is kept of it by now."""
         self._flush()

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from backstory import agents
 from backstory.errors import in_words, is_for_one_only
+from backstory.ingest.log_reader import state_of
 from backstory.model import LogIdentity, SessionFacts
 from backstory.projects.git import project_key, worktree_root
 from backstory.store import FileStamp
@@ -93,7 +94,7 @@ def reapply_sidecars(store: Store, log: Log) -> None:
         return
     keeper = agents.load(log.agent).sidecars
     if keeper is not None and (contents := _readable_contents(store, keeper, log.id)):
-        store.keep_sidecars([SidecarBatch(log_id=log.id, facts=_facts_of(log, keeper, contents))])
+        store.keep_sidecars([SidecarBatch(log_id=log.id, facts=_facts_of(store, log, keeper, contents))])
 
 
 class _Gathering:
@@ -213,7 +214,7 @@ class _Gathering:
     def _add_facts(self, keeper: SidecarPart, log_id: int, changed: dict[str, bytes]) -> None:
         log = self._store.log(log_id)
         if log is not None and (contents := _readable_contents(self._store, keeper, log_id) | changed):
-            self._add(log.path, SidecarBatch(log_id=log_id, facts=_facts_of(log, keeper, contents)), 0)
+            self._add(log.path, SidecarBatch(log_id=log_id, facts=_facts_of(self._store, log, keeper, contents)), 0)
 
     def _add(self, path: str, piece: SidecarBatch, length: int) -> None:
         self._pending.append((path, piece))
@@ -227,10 +228,10 @@ def _readable_contents(store: Store, keeper: SidecarPart, log_id: int) -> dict[s
     return {each.name: store.read_sidecar(each.id) for each in store.sidecars(log_id) if keeper.is_read(each.name)}
 
 
-def _facts_of(log: Log, keeper: SidecarPart, contents: Mapping[str, bytes]) -> SidecarFacts:
+def _facts_of(store: Store, log: Log, keeper: SidecarPart, contents: Mapping[str, bytes]) -> SidecarFacts:
     """Parse the facts of a log's sidecars, in addition to the log's own."""
     agent = agents.load(log.agent)
-    in_log = agent.log.reader(LogIdentity(native_id=log.native_id), log.state, lambda: ()).session
+    in_log = agent.log.reader(LogIdentity(native_id=log.native_id), state_of(store, log), lambda: ()).session
     return combined_facts(in_log, [keeper.read(name, content) for name, content in sorted(contents.items())])
 
 

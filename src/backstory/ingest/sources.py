@@ -51,7 +51,7 @@ def created_ms(agent: Agent, path: str, head: bytes) -> int:
     return _started_ms(agent, path, head) or ids.first_own_time_ms(head)
 
 
-def job_of(source: Source, next_seq: int, first_hash: str | None) -> Job:
+def job_of(source: Source, next_seq: int, first_hash: bytes | None) -> Job:
     """The reading of a new log, as it is handed to another process."""
     return Job(
         agent=source.agent.name, identity=source.identity, session_uid=source.session_uid, created=source.created,

@@ -58,7 +58,7 @@ class Job(Struct, frozen=True, kw_only=True):
     relpath: str
     place: FileStamp
     next_seq: int
-    first_hash: str | None
+    first_hash: bytes | None
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

@@ -35,6 +35,13 @@ else:
 BULK_HASH_BYTES = 32 * 1024 * 1024
 BULK_WAL_PAGES = 8_192
 WAL_PAGES = 1_000
+FREE_SHARE = 50
+"""One page in so many may be free when an ingest is done."""
+
+
+def _has_many_free_pages(db: apsw.Connection) -> bool:
+    """Whether so much of the file is free, as after merging the index, that giving it back is worth the writing."""
+    return int(db.pragma("freelist_count")) * FREE_SHARE > int(db.pragma("page_count"))
 
 
 class Ingesting(Reading):
@@ -178,10 +185,10 @@ class Ingesting(Reading):
         """
 
         def remember(db: apsw.Connection) -> None:
+            for log_id, path, relpath in moved:
+                db.execute(f"update logs set {logs.PLACED} where id = ?", (*logs.placed(path, relpath), log_id))
             for place in places:
                 logs.remember_stamp(db, place)
-            for log_id, path, relpath in moved:
-                db.execute("update logs set path = ?, relpath = ? where id = ?", (path, relpath, log_id))
 
         self._write(remember)
 
@@ -242,6 +249,8 @@ class Ingesting(Reading):
                 self._change(titles.assign)
             if is_bulk:
                 self.end_bulk()
+            elif self._writer is not None and self._writer.total_changes() and self._read(_has_many_free_pages):
+                self._give_pages_back()
         except BaseException:
             # Where even that fails, opening the store again does it.
             with suppress(errors.BackstoryError):
