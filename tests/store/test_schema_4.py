@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from backstory import errors
-from backstory.store import migrate, open_store
+from backstory.store import codec, migrate, open_store
 from tests.support.clock import NOW
 from tests.support.machines import Machine, content, conversation, lines, looked_up
 from tests.support.make_golden import GOLDEN
@@ -326,3 +326,8 @@ def test_an_ingest_that_finds_nothing_new_leaves_the_file_as_it_is(tmp_path: Pat
     machine.read("claude")
     machine.close()
     assert machine.store_path.read_bytes() == before
+
+
+def test_the_dictionaries_that_come_with_the_package_are_those_that_their_ids_always_named() -> None:
+    shipped = codec.shipped()
+    assert {each: codec.text_digest(shipped[each].dictionary) for each in shipped} == codec.SHIPPED_SHA256

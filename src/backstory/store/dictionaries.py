@@ -19,7 +19,7 @@ def keep_shipped(db: apsw.Connection) -> None:
     """Put those dictionaries that come with the package into a file, as far as they are not in it."""
     db.executemany(
         "insert or ignore into dictionaries(id, sha256, data) values (?, ?, ?)",
-        [(each.id, each.sha256, each.dictionary) for each in codec.shipped().values()],
+        [(each.id, codec.SHIPPED_SHA256[each.id], each.dictionary) for each in codec.shipped().values()],
     )
 
 
@@ -32,7 +32,7 @@ def _find(db: apsw.Connection, dictionary_id: int) -> bytes:
     ours = codec.shipped().get(dictionary_id)
     try:
         kept = db.execute("select sha256 from dictionaries where id = ?", (dictionary_id,)).get
-        if ours is not None and (kept is None or kept == ours.sha256):
+        if ours is not None and (kept is None or kept == codec.SHIPPED_SHA256[dictionary_id]):
             return ours.dictionary
         data = db.execute(
             "select data from dictionaries where id = ? and length(data) <= ?",
