@@ -47,7 +47,7 @@ def new_logs(store: Store, agents: Sequence[Agent], news: News, environ: Mapping
     """Those of the files that may be new which are logs, or lie beside one, and are new. Changes nothing."""
     spots = [Spot(agent, place) for agent in agents for place in agent.log.roots(environ, home)]
     found = changed(news.files, spots).logs
-    stamps = store.file_stamps([each.path for each in found])
+    stamps = store.stamps_of([each.path for each in found])
     beside = {stamps[each.path].log_id for each in found if each.path in stamps and each.sidecars} - {None}
     marks = store.sidecar_marks([each for each in beside if each is not None]) if beside else {}
 
@@ -76,7 +76,7 @@ def take_in(store: Store, logs: Selected, budget: Budget, *, running: Set[tuple[
     """Read new logs until the time is up; what is stored by then is whole. ``running`` as for ``ingest``."""
     pace = Pace(slice_bytes=SLICE_BYTES, block_bytes=SLICE_BYTES, is_over=budget.is_over)
     report = ingest_briefly(store, logs.now, pace, running=running)
-    stamps = store.file_stamps([each.path for each in logs.now])
+    stamps = store.stamps_of([each.path for each in logs.now])
     unread = [each.path for each in logs.now if (seen := stamps.get(each.path)) is None or not is_as_noted(each, seen)]
     return TakenIn(
         has_stored=len(unread) < len(logs.now) or report.total("bytes_read") > 0,
