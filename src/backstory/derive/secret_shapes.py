@@ -325,7 +325,8 @@ _HEADER = lazy_regex(
     re.IGNORECASE,
 )
 _BASIC = lazy_regex(
-    r"""authorization\\*+["']?[ \t]*+[:=,][ \t]*+\\*+["']?[ \t]*+basic[ \t]++((?:[A-Za-z0-9+/]{4}){2,}[A-Za-z0-9+/=]{0,4})""",
+    r"""authorization\\*+["']?[ \t]*+[:=,][ \t]*+\\*+["']?[ \t]*+basic[ \t]++"""
+    r"""((?:[A-Za-z0-9+/]{4}){2,}[A-Za-z0-9+/=]{0,4})""",
     re.IGNORECASE,
 )
 _BEARER = lazy_regex(r"bearer(?:[ \t]+|%20|\+)([A-Za-z0-9][A-Za-z0-9+/=._~-]{15,})", re.IGNORECASE)

@@ -86,7 +86,7 @@ def take_in(store: Store, logs: Selected, budget: Budget, *, running: Set[tuple[
     )
 
 
-def _read(store: Store, logs: Sequence[Candidate], budget: Budget, running: Set[tuple[str, str]]) -> tuple[bool, int]:
+def _read(store: Store, logs: list[Candidate], budget: Budget, running: Set[tuple[str, str]]) -> tuple[bool, int]:
     """Read logs, some at once, as long as the next ones have time as well; whether bytes were read, and how many logs
     were not."""
     pace = Pace(slice_bytes=SLICE_BYTES, block_bytes=SLICE_BYTES, is_over=budget.is_over)
