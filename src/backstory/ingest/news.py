@@ -42,7 +42,11 @@ class Budget:
 
     def is_over(self) -> bool:
         """Whether all of it is used."""
-        return time.process_time() >= self._until
+        return self.remaining_s() <= 0
+
+    def remaining_s(self) -> float:
+        """How much of it is left."""
+        return self._until - time.process_time()
 
 
 class News(Struct, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -257,9 +258,13 @@ def children(db: apsw.Connection, session_id: int) -> list[Session]:
 
 
 def find(db: apsw.Connection, wanted: str, *, by_name: bool = True) -> int:
-    """The id of the session meant by a number (S3), a name, an agent's own id, or the start of a uid."""
-    named = _by_name(db, wanted) if by_name else []
-    for candidates in (_by_number(db, wanted), named, _by_uid(db, wanted), _by_native_id(db, wanted)):
+    """The id of the session meant by a number (S3), a name, an agent's own id, or the start of a uid.
+
+    A whole uid is that session's, whatever others are called: names have no index, and anybody can give one.
+    """
+    whole = _candidates(db, "uid = ?", wanted.upper()) if len(wanted) == ids.UID_LENGTH else []
+    ways = (_by_number, _by_name, _by_uid, _by_native_id) if by_name else (_by_number, _by_uid, _by_native_id)
+    for candidates in chain([whole], (way(db, wanted) for way in ways)):
         # A run and the agent's own log of it are one session.
         meant = {claims.shown_as(db, session_id) for session_id, _, _ in candidates}
         if len(meant) == 1:
