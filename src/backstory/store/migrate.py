@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from backstory import errors
 from backstory.lazy_regex import lazy_regex
-from backstory.store import codec, connection, derived_tables, erasing
+from backstory.store import connection, derived_tables, dictionaries, erasing
 
 if TYPE_CHECKING:
     import apsw
@@ -83,11 +83,7 @@ def begin(db: apsw.Connection, store_id: str) -> None:
             (erasing.MARK, "1"),
         ],
     )
-    shipped = codec.shipped_codec()
-    db.execute(
-        "insert into dictionaries(id, sha256, data) values (?, ?, ?)",
-        (shipped.id, shipped.sha256, shipped.dictionary),
-    )
+    dictionaries.keep_shipped(db)
 
 
 def upgrade(db: apsw.Connection, path: Path) -> None:
@@ -96,6 +92,7 @@ def upgrade(db: apsw.Connection, path: Path) -> None:
         change = MIGRATIONS[version]
         db.execute(Path(__file__).with_name(change).read_text("utf-8") if change.endswith(".sql") else change)
         db.execute("update meta set value = ? where key = 'schema_version'", (str(version),))
+    dictionaries.keep_shipped(db)
     # Tables of what can be derived are made where they lack; reading a log anew fills them.
     db.execute(Path(__file__).with_name("derived.sql").read_text("utf-8"))
     raised = "update meta set value = ?1 where key = 'derived_version' and cast(value as integer) < ?1"

@@ -62,28 +62,37 @@ create table logs(
   agent       text not null,             -- whose format it is in
   kind        text not null,             -- file | stream | stderr | api, or "copy " and one of these
   native_id   text not null,             -- the agent's id of the session
-  relpath     text not null default '',  -- path below the agent's own folder, where it was last seen
   path        text not null default '',  -- absolute path where it was last seen
+  root_chars  integer,                   -- so many characters of path lead to the agent's own folder; NULL: see relpath
+  relpath     text not null default '',  -- path below that folder, where it is not the rest of path
   modified    integer,                   -- mtime in ms of the file when last read
-  first_hash  text,                      -- sha256 of its first record (of 64 KB of it); NULL until that is whole
-  tail_hash   text,                      -- sha256 of the 4 KB before read_to
+  first_hash  blob,                      -- sha256 of its first record (of 64 KB of it); NULL until that is whole
+  tail_hash   blob,                      -- sha256 of the 4 KB before read_to
   read_to     integer not null default 0,-- bytes kept
   parsed_to   integer not null default 0,-- bytes behind the last whole record; what follows may still grow
   tail_seq    integer,                   -- number already given to the record behind parsed_to, if it looks whole
   generation  integer not null default 1,-- raised when the file was rewritten
   frames      integer not null default 0,-- small chunks waiting to be folded; -1 = packed as small as can be
-  state       blob,                      -- the adapter's state at parsed_to (JSON, zstd)
+  state       blob,                      -- the adapter's state at parsed_to (JSON, zstd); NULL: its bytes say it
   pending     blob,                      -- calls whose result had not come at parsed_to (JSON, zstd)
   derived     integer not null default 0,-- version of what was derived from it; see derived.sql
   gone        integer,                   -- when its file was first found to be gone, ms
   cwd         text,                      -- the folder that a run was in
-  told_to     integer                    -- what stands behind it is kept as bytes only; NULL: all is parsed
+  told_to     integer,                   -- what stands behind it is kept as bytes only; NULL: all is parsed
+  device      integer,                   -- the file at path as stat returned it when it was last read, as in log_places;
+  inode       integer,                   -- NULL where that was not noted
+  size        integer,
+  mtime_ns    integer,
+  ctime_ns    integer,
+  reason      text
 );
 create index idx_logs_session on logs(session_id);
 create unique index idx_logs_identity on logs(agent, native_id, generation) where kind = 'file';
+create index idx_logs_path_end on logs(substr(path, -24)) where size is not null;
+create index idx_logs_mtime on logs(mtime_ns) where size is not null;
 
 create table log_places(
-  path     text primary key,             -- a file that was looked at
+  path     text primary key,             -- a file that was looked at and that is not where a log was last seen
   agent    text not null,
   log_id   integer references logs(id) on delete set null,   -- NULL: it gave nothing, for the reason beside it
   device   integer not null,
@@ -228,37 +237,6 @@ create trigger log_gone after delete on logs begin
   delete from sidecars where log_id = old.id;
   update log_places set log_id = null where log_id = old.id;
 end;
--- A branch's name moves with what follows its tip.
-create trigger turn_follows after insert on turns when new.parent_uid is not null begin
-  update branches set leaf_uid = new.uid, leaf_seq = null
-  where session_id = new.session_id and leaf_uid = new.parent_uid and (leaf_seq = new.parent_seq
-    or (leaf_seq is null and not exists (select 1 from events e, turns t where t.session_id = new.session_id
-      and t.uid = new.parent_uid and e.session_id = new.session_id and e.seq > new.parent_seq
-      and e.seq <= t.last_seq and e.kind in ('UserMessage', 'AssistantText', 'Thinking', 'ToolCall', 'ToolResult',
-      'Error', 'Plan', 'Compacted'))));
-end;
 create trigger turn_gone after delete on turns begin
   delete from turn_texts where turn_id = old.id;
-end;
--- How full a context is is known no more once anything changes that it is made of; then it is measured again.
-create trigger context_turn after insert on turns begin
-  update sessions set context_chars = null where id = new.session_id and context_chars is not null;
-end;
-create trigger context_turn_changed after update of first_seq, last_seq, parent_uid, parent_seq, removed on turns
-when new.first_seq is not old.first_seq or new.last_seq is not old.last_seq or new.parent_uid is not old.parent_uid
-  or new.parent_seq is not old.parent_seq or new.removed is not old.removed begin
-  update sessions set context_chars = null where id = new.session_id and context_chars is not null;
-end;
-create trigger context_leaf after update of leaf_uid, leaf_seq on sessions
-when new.leaf_uid is not old.leaf_uid or new.leaf_seq is not old.leaf_seq begin
-  update sessions set context_chars = null where id = new.id;
-end;
-create trigger context_summary after insert on compactions begin
-  update sessions set context_chars = null where id = new.session_id and context_chars is not null;
-end;
-create trigger context_summary_changed after update of after_seq, summary, undone on compactions begin
-  update sessions set context_chars = null where id = new.session_id and context_chars is not null;
-end;
-create trigger context_summary_gone after delete on compactions begin
-  update sessions set context_chars = null where id = old.session_id and context_chars is not null;
 end;

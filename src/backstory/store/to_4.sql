@@ -1,6 +1,44 @@
--- How full a session's context is, and what its summaries took. Nothing of either is known of what is there already.
-alter table sessions add column context_chars integer;
-alter table sessions add column context_limit integer;
+-- From schema 3 to 4: what stood twice of a log's row stands once. Chunks and events stay as they are packed.
+
+alter table logs rename column first_hash to first_hex;
+alter table logs rename column tail_hash to tail_hex;
+alter table logs add column first_hash blob;
+alter table logs add column tail_hash blob;
+alter table logs add column root_chars integer;
+alter table logs add column device integer;
+alter table logs add column inode integer;
+alter table logs add column size integer;
+alter table logs add column mtime_ns integer;
+alter table logs add column ctime_ns integer;
+alter table logs add column reason text;
+
+-- A hash that is none is as one that is not known: what is kept is then compared byte for byte. Of short logs no state
+-- is kept; and what was packed as small as could be then can be packed smaller now.
+update logs set
+  first_hash = unhex(first_hex), tail_hash = unhex(tail_hex),
+  state = iif(parsed_to <= 8192, null, state),
+  frames = iif(frames = -1 and read_to <= 65536, 0, frames),
+  root_chars = iif(relpath <> '' and substr(path, -length(relpath)) = relpath, length(path) - length(relpath), null),
+  relpath = iif(relpath <> '' and substr(path, -length(relpath)) = relpath, '', relpath);
+alter table logs drop column first_hex;
+alter table logs drop column tail_hex;
+
+create index idx_logs_path_end on logs(substr(path, -24)) where size is not null;
+create index idx_logs_mtime on logs(mtime_ns) where size is not null;
+
+update logs set (device, inode, size, mtime_ns, ctime_ns, reason) = (
+  select p.device, p.inode, p.size, p.mtime_ns, p.ctime_ns, p.reason from log_places p where p.path = logs.path
+) where exists (
+  select 1 from log_places p where p.path = logs.path and p.log_id = logs.id and p.agent = logs.agent
+);
+delete from log_places where exists (
+  select 1 from logs l where l.id = log_places.log_id and l.path = log_places.path and l.size is not null
+);
+
+-- Names of branches are moved by what stores turns.
+drop trigger if exists turn_follows;
+
+-- What making a summary used, and how much of a session is told its next turn.
 alter table compactions add column model text;
 alter table compactions add column input_tokens integer;
 alter table compactions add column output_tokens integer;
@@ -8,24 +46,5 @@ alter table compactions add column cache_read_tokens integer;
 alter table compactions add column cache_write_tokens integer;
 alter table compactions add column cost_usd real;
 alter table compactions add column duration_ms integer;
-create trigger context_turn after insert on turns begin
-  update sessions set context_chars = null where id = new.session_id and context_chars is not null;
-end;
-create trigger context_turn_changed after update of first_seq, last_seq, parent_uid, parent_seq, removed on turns
-when new.first_seq is not old.first_seq or new.last_seq is not old.last_seq or new.parent_uid is not old.parent_uid
-  or new.parent_seq is not old.parent_seq or new.removed is not old.removed begin
-  update sessions set context_chars = null where id = new.session_id and context_chars is not null;
-end;
-create trigger context_leaf after update of leaf_uid, leaf_seq on sessions
-when new.leaf_uid is not old.leaf_uid or new.leaf_seq is not old.leaf_seq begin
-  update sessions set context_chars = null where id = new.id;
-end;
-create trigger context_summary after insert on compactions begin
-  update sessions set context_chars = null where id = new.session_id and context_chars is not null;
-end;
-create trigger context_summary_changed after update of after_seq, summary, undone on compactions begin
-  update sessions set context_chars = null where id = new.session_id and context_chars is not null;
-end;
-create trigger context_summary_gone after delete on compactions begin
-  update sessions set context_chars = null where id = old.session_id and context_chars is not null;
-end;
+alter table sessions add column context_chars integer;
+alter table sessions add column context_limit integer;
