@@ -7,6 +7,7 @@ is a lower bound.
 
 from __future__ import annotations
 
+import math
 import re
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from backstory.model import PARTIAL, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from collections.abc import Set as AbstractSet
 
 CHARS_PER_TOKEN = 3
 """How many characters a token of output holds, for the estimate of output that was not counted."""
@@ -136,8 +138,7 @@ def cost_of(
     if reported is not None:
         kind = Kind.EXACT if is_exact else Kind.COMPUTED
         return Cost(kind=kind, usd=reported, low_usd=reported, high_usd=reported)
-    counts = (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write)
-    if price is None or all(count is None for count in counts):
+    if price is None or not is_counted(tokens):
         return UNKNOWN
     least, most = _rates(tokens, price)
     low = _sum(tokens, least)
@@ -147,17 +148,30 @@ def cost_of(
     return Cost(kind=Kind.LOWER_BOUND, low_usd=low, high_usd=_estimate(tokens, most, missing))
 
 
+def is_counted(tokens: Tokens) -> bool:
+    """Whether anything is known of how many tokens there were."""
+    return not (
+        tokens.input is None and tokens.output is None and tokens.cache_read is None and tokens.cache_write is None
+    )
+
+
 def total(costs: Iterable[Cost]) -> Cost:
     """What several turns cost together; estimates are not added up."""
     known = [each for each in costs if each.kind is not Kind.INCLUDED]
-    lows = [each.low_usd for each in known if each.low_usd is not None]
-    if not lows:
+    return summed({each.kind for each in known}, [each.low_usd for each in known if each.low_usd is not None])
+
+
+def summed(kinds: AbstractSet[Kind], lows: Iterable[float]) -> Cost:
+    """A cost of several: the kinds that occur among them but INCLUDED, and what each is at least.
+
+    The sum is the same in whichever order they come.
+    """
+    if not (low := list(lows)):
         return UNKNOWN
-    low = sum(lows)
-    kinds = {each.kind for each in known}
-    if kinds & {Kind.LOWER_BOUND, Kind.UNKNOWN}:
-        return Cost(kind=Kind.LOWER_BOUND, low_usd=low)
-    return Cost(kind=Kind.COMPUTED if Kind.COMPUTED in kinds else Kind.EXACT, usd=low, low_usd=low)
+    amount = math.fsum(low)
+    if not kinds.isdisjoint((Kind.LOWER_BOUND, Kind.UNKNOWN)):
+        return Cost(kind=Kind.LOWER_BOUND, low_usd=amount)
+    return Cost(kind=Kind.COMPUTED if Kind.COMPUTED in kinds else Kind.EXACT, usd=amount, low_usd=amount)
 
 
 def prices_from(values: object) -> Prices:
@@ -190,7 +204,16 @@ def _rates(tokens: Tokens, price: Price) -> tuple[Rates, Rates]:
 
 
 def _sum(tokens: Tokens, rates: Rates) -> float:
-    return sum((count or 0) * (rate or 0) for count, rate in _priced(tokens, rates)) / MILLION
+    # Written out, because it is asked for every turn there is.
+    held_1h = 0 if rates.cache_write_1h is None else tokens.cache_write_1h or 0
+    amount = (
+        (tokens.input or 0) * (rates.input or 0)
+        + (tokens.output or 0) * (rates.output or 0)
+        + (tokens.cache_read or 0) * (rates.cache_read or 0)
+        + ((tokens.cache_write or 0) - held_1h) * (rates.cache_write or 0)
+        + held_1h * (rates.cache_write_1h or 0)
+    )
+    return amount / MILLION
 
 
 def _priced(tokens: Tokens, rates: Rates) -> Iterable[tuple[int | None, float | None]]:
