@@ -216,15 +216,6 @@ def _sum(tokens: Tokens, rates: Rates) -> float:
     return amount / MILLION
 
 
-def _priced(tokens: Tokens, rates: Rates) -> Iterable[tuple[int | None, float | None]]:
-    yield tokens.input, rates.input
-    yield tokens.output, rates.output
-    yield tokens.cache_read, rates.cache_read
-    held_1h = 0 if rates.cache_write_1h is None else tokens.cache_write_1h or 0
-    yield (tokens.cache_write or 0) - held_1h, rates.cache_write
-    yield held_1h, rates.cache_write_1h
-
-
 def _estimate(tokens: Tokens, rates: Rates, missing_output: int) -> float | None:
     """What a lower bound comes to with the output that was not counted, and caches that hold for an hour."""
     if rates.input is None or rates.output is None:
@@ -238,8 +229,17 @@ def _is_bound(tokens: Tokens, rates: Rates, source: str | None) -> bool:
     """Whether there may be more to pay than what is known to be."""
     if source == PARTIAL or tokens.input is None or tokens.output is None:
         return True
-    if any(count and rate is None for count, rate in _priced(tokens, rates)):
+    lacks_any = rates.input is None or rates.output is None or rates.cache_read is None or rates.cache_write is None
+    if lacks_any and _lacks_a_rate(tokens, rates):
         return True
     # The longer a cache holds what is written, the more that costs.
     is_known = tokens.cache_write_1h is not None or not tokens.cache_write
     return not is_known and rates.cache_write_1h not in (None, rates.cache_write)
+
+
+def _lacks_a_rate(tokens: Tokens, rates: Rates) -> bool:
+    """Whether there are tokens of which nobody knows what they cost."""
+    held_1h = 0 if rates.cache_write_1h is None else tokens.cache_write_1h or 0
+    counts = tokens.input, tokens.output, tokens.cache_read, (tokens.cache_write or 0) - held_1h
+    known = rates.input, rates.output, rates.cache_read, rates.cache_write
+    return any(count and rate is None for count, rate in zip(counts, known, strict=True))

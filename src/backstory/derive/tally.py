@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from backstory.derive.pricing import INCLUDED, Cost, Kind, is_counted, summed
+from backstory.derive.pricing import INCLUDED, Cost, Kind, summed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from backstory.model import Tokens
 
 
 class GroupKey(Struct, frozen=True, kw_only=True):
@@ -67,44 +65,48 @@ class Group(Struct, kw_only=True):
     without_cost: int = 0
     without_duration: int = 0
 
-    def add_tokens(self, tokens: Tokens) -> None:
-        """Add what a turn used."""
-        if not is_counted(tokens):
+    def add_tokens(self, read: int | None, wrote: int | None, cache_read: int | None, cache_write: int | None) -> None:
+        """Add what a turn used: its input and output, and what of it came from a cache and went into one."""
+        if read is None and wrote is None and cache_read is None and cache_write is None:
             self.without_tokens += 1
             return
-        if tokens.input is not None:
-            self.input = (self.input or 0) + tokens.input
-        if tokens.output is not None:
-            self.output = (self.output or 0) + tokens.output
-        if tokens.cache_read is not None:
-            self.cache_read = (self.cache_read or 0) + tokens.cache_read
-        if tokens.cache_write is not None:
-            self.cache_write = (self.cache_write or 0) + tokens.cache_write
+        if read is not None:
+            self.input = (self.input or 0) + read
+        if wrote is not None:
+            self.output = (self.output or 0) + wrote
+        if cache_read is not None:
+            self.cache_read = (self.cache_read or 0) + cache_read
+        if cache_write is not None:
+            self.cache_write = (self.cache_write or 0) + cache_write
 
     def add_cost(self, cost: Cost) -> None:
         """Add what a turn cost; nothing where that is in another turn's cost."""
         if cost is INCLUDED:
             return
         self.kinds.add(cost.kind)
-        if cost.low_usd is None:
+        low, high = cost.low_usd, cost.high_usd
+        if low is None:
             self.without_cost += 1
         else:
-            self.lows.append(cost.low_usd)
-        if cost.high_usd is None:
+            self.lows.append(low)
+        if high is None:
             self.without_high += 1
         else:
-            self.highs.append(cost.high_usd)
+            self.highs.append(high)
 
     def add_turn(self, duration_ms: int | None) -> None:
         """Count a turn, and how long it took."""
         self.turns += 1
-        self.add_duration(duration_ms)
-
-    def add_duration(self, duration_ms: int | None) -> None:
-        """Add how long something took."""
         if duration_ms is None:
             self.without_duration += 1
         else:
+            self.duration_ms = (self.duration_ms or 0) + duration_ms
+
+    def add_marked(self, cost: Cost, duration_ms: int | None) -> None:
+        """Add what a session without turns is marked with."""
+        if cost.low_usd is not None:
+            self.add_cost(cost)
+        if duration_ms is not None:
             self.duration_ms = (self.duration_ms or 0) + duration_ms
 
     @property

@@ -175,12 +175,12 @@ class Costs:
         chars = self.chars(wanted) if self._estimates and any(row[-3] == PARTIAL for row in rows) else {}
         found: dict[int, list[TurnCost]] = {each: [] for each in wanted}
         for session_id, turn_id, uid, *paid in rows:
-            cost = self.of_row(paid, chars.get(turn_id, 0), is_included=session_id in included)
+            cost = self.of_row(paid, chars.get(turn_id, 0), session_id in included)
             counts_here = turn_id not in copies and not is_free(paid[1], cost)
             found[session_id].append(TurnCost(id=turn_id, uid=uid, cost=cost, counts=counts_here))
         return found
 
-    def of_row(self, paid: Sequence[Any], chars: int, *, is_included: bool) -> Cost:
+    def of_row(self, paid: Sequence[Any], chars: int, is_included: bool) -> Cost:
         """What a turn cost, given as its ``PAID_COLUMNS``.
 
         ``chars``: the length of its output. ``is_included``: it is a subagent's whose parent's cost was reported.

@@ -14,10 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backstory import bounds
-from backstory.derive.naming import project_name
+from backstory.derive.naming import main_folder, project_name
 from backstory.derive.pricing import cost_of
 from backstory.derive.tally import GroupKey
-from backstory.model import PARTIAL, Relation, Tokens
+from backstory.model import PARTIAL, Relation
 from backstory.store import kinds
 from backstory.store.costs import NOTHING, PAID_COLUMNS, Costs, is_free
 from backstory.store.rows import fetch
@@ -38,8 +38,8 @@ SLOT_MS = 900_000
 """Clocks are changed at full quarters of an hour, so that all of one is on the same day."""
 ROWS_AT_ONCE = 20_000
 """Progress is reported every so many turns."""
-PARTS_OF_ALL = 4
-"""If more than one of so many sessions is asked for, all turns are read, in their order."""
+PARTS_READ, PARTS_COMPARED = 4, 20
+"""If more than one of so many sessions is asked for, all turns are read, or compared, in their order."""
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -151,8 +151,7 @@ def _roots(db: apsw.Connection, asked: Asked, tops: Collection[int]) -> dict[int
         f"where {' and '.join(conditions)}",
         values,
     )
-    found = (Root(*row) for row in rows)
-    return {each.id: each for each in found if each.uid not in asked.but_sessions}
+    return {row[0]: Root._make(row) for row in rows if row[1] not in asked.but_sessions}
 
 
 class _Adding:
@@ -163,33 +162,49 @@ class _Adding:
     ) -> None:
         self._db, self._costs, self._asked, self._tally = db, costs, asked, tally
         self._roots, self._root_of, self._number = *members, number << 48
-        self._keys = Keys(asked.by, asked.zone)
-        self._are_all = len(self._root_of) * PARTS_OF_ALL > int(db.execute("select count(*) from sessions").get)
+        self._groups = _Groups(asked, tally, members.roots)
+        self._of_how_many = int(db.execute("select count(*) from sessions").get)
 
     def add(self) -> None:
-        ids = kinds.json_list(self._root_of)
-        runs = runs_among(self._db, self._costs)
-        paid_elsewhere, counted_elsewhere = self._copies(runs)
+        self._runs = runs_among(self._db, self._costs)
+        self._paid, self._counted = self._copies()
         subagents = [each for each, root in self._root_of.items() if each != root]
-        included = self._costs.included(subagents) if subagents else set()
-        chars = self._chars(ids)
-        has_turns, is_ranged = set[int](), self._asked.is_ranged
-        for row in self._rows(ids):
-            session_id, turn_id, duration = row[:3]
-            root = self._root_of.get(session_id)
+        self._included = self._costs.included(subagents) if subagents else set()
+        has_turns, partial = set[int](), list[tuple[Any, ...]]()
+        is_ranged, is_estimated = self._asked.is_ranged, self._asked.is_estimated
+        for row in self._rows():
+            root = self._root_of.get(row[0])
             if root is None:
                 continue
             has_turns.add(root)
-            is_own = session_id == root and turn_id not in counted_elsewhere
+            is_own = row[0] == root and row[1] not in self._counted
             if is_ranged and not self._is_in_time(row[5], is_own):
                 continue
-            group = self._group(root, row)
+            group = self._groups.of_turn(root, row[3], row[4], row[5])
             group.sessions.add(self._number | root)
-            if turn_id not in paid_elsewhere:
-                self._add_usage(group, row, chars.get(turn_id, 0), session_id in included)
             if is_own:
-                group.add_turn(duration)
+                group.add_turn(row[2])
+            if row[1] in self._paid:
+                continue
+            if is_estimated and row[12] == PARTIAL:
+                partial.append(row)
+            else:
+                self._add_usage(group, row, 0)
+        self._add_partial(partial)
         self._add_without_turns(self._roots.keys() - has_turns)
+
+    def _add_usage(self, group: Group, row: tuple[Any, ...], chars: int) -> None:
+        cost = self._costs.of_row(row[3:], chars, row[0] in self._included)
+        if row[4] is not None or not is_free(None, cost):
+            group.add_cost(cost)
+            group.add_tokens(row[6], row[7], row[8], row[9])
+
+    def _add_partial(self, rows: list[tuple[Any, ...]]) -> None:
+        """Add turns whose output was not counted to its end, with how much the model wrote in them."""
+        chars = self._costs.chars({row[0] for row in rows}) if rows else {}
+        for row in rows:
+            group = self._groups.of_turn(self._root_of[row[0]], row[3], row[4], row[5])
+            self._add_usage(group, row, chars.get(row[1], 0))
 
     def _is_in_time(self, started: int | None, is_own: bool) -> bool:
         if started is None:
@@ -197,49 +212,34 @@ class _Adding:
             return False
         return self._asked.includes(started)
 
-    def _group(self, root: int, row: tuple[Any, ...]) -> Group:
-        return self._tally.group(self._keys.of_turn(self._roots[root], row[3], row[4], row[5]))
-
-    def _add_usage(self, group: Group, row: tuple[Any, ...], chars: int, is_included: bool) -> None:
-        cost = self._costs.of_row(row[3:], chars, is_included=is_included)
-        if not is_free(row[4], cost):
-            group.add_cost(cost)
-            group.add_tokens(Tokens(input=row[6], output=row[7], cache_read=row[8], cache_write=row[9]))
-
-    def _rows(self, ids: str) -> Iterator[tuple[Any, ...]]:
+    def _rows(self) -> Iterator[tuple[Any, ...]]:
         columns = f"session_id, id, duration_ms, {PAID_COLUMNS}"
-        if self._are_all:
-            rows = self._db.execute(f"select {columns} from turns")
-            count = int(self._db.execute("select count(*) from turns").get)
-        else:
+        if not self._are(PARTS_READ):
+            ids = kinds.json_list(self._root_of)
             of_these = "from turns where session_id in (select value from json_each(?))"
-            rows = self._db.execute(f"select {columns} {of_these}", (ids,))
-            count = int(self._db.execute(f"select count(*) {of_these}", (ids,)).get)
+            yield from self._db.execute(f"select {columns} {of_these}", (ids,))
+            return
+        count, rows = (
+            int(self._db.execute("select count(*) from turns").get),
+            self._db.execute(f"select {columns} from turns"),
+        )
         for done in range(0, count, ROWS_AT_ONCE):
             self._asked.report(done, count)
             yield from islice(rows, ROWS_AT_ONCE)
 
-    def _chars(self, ids: str) -> Mapping[int, int]:
-        """How much the model wrote in turns whose output was not counted to its end."""
-        if not self._asked.is_estimated:
-            return {}
-        partial = self._db.execute(
-            "select distinct session_id from turns where tokens_source = ? and (?2 is null or session_id in "
-            "(select value from json_each(?2)))",
-            (PARTIAL, None if self._are_all else ids),
-        )
-        wanted = [session_id for (session_id,) in partial if session_id in self._root_of]
-        return self._costs.chars(wanted) if wanted else {}
+    def _are(self, parts: int) -> bool:
+        """Whether they are so many that it takes longer to look each of them up."""
+        return len(self._root_of) * parts > self._of_how_many
 
-    def _copies(self, runs: Collection[int]) -> tuple[set[int], set[int]]:
+    def _copies(self) -> tuple[set[int], set[int]]:
         """The turns whose cost counts elsewhere, and those that are counted elsewhere themselves."""
-        rows = copies_among(self._db, None if self._are_all else self._root_of)
+        rows = copies_among(self._db, None if self._are(PARTS_COMPARED) else self._root_of)
         hidden = self._costs.shown_as({each.other_session for each in rows})
         known = [each for each in rows if each.other_session not in hidden]
         here = elsewhere_among(self._db, self._asked.but_turns)
         paid = {each.turn for each in known if each.is_known} | here
-        counted = {each.turn for each in known if each.is_listed and each.other_turn not in runs}
-        return paid, counted | here | set(runs)
+        counted = {each.turn for each in known if each.is_listed and each.other_turn not in self._runs}
+        return paid, counted | here | self._runs
 
     def _add_without_turns(self, roots: Iterable[int]) -> None:
         """Sessions that hold no turn: they may be marked with what they took."""
@@ -247,12 +247,9 @@ class _Adding:
             root = self._roots[each]
             if self._asked.is_ranged and (root.last_active is None or not self._asked.includes(root.last_active)):
                 continue
-            group = self._tally.group(self._keys.of_turn(root, None, None, root.last_active))
-            group.sessions.add(self._number | root.id)
-            if root.cost_usd is not None:
-                group.add_cost(cost_of(NOTHING, None, reported=root.cost_usd))
-            if root.duration_ms is not None:
-                group.add_duration(root.duration_ms)
+            group = self._groups.of_turn(each, None, None, root.last_active)
+            group.sessions.add(self._number | each)
+            group.add_marked(cost_of(NOTHING, None, reported=root.cost_usd), root.duration_ms)
 
 
 class Copy(NamedTuple):
@@ -286,52 +283,49 @@ def elsewhere_among(db: apsw.Connection, uids: Collection[str]) -> set[int]:
     return {turn_id for (turn_id,) in fetch(db, tuple[int], sql, (kinds.json_list(uids),))} if uids else set()
 
 
-class Keys:
+class _Groups:
     """Which group a turn is in."""
 
-    def __init__(self, by: By | None, zone: tzinfo | None) -> None:
-        self._by, self._zone = by, zone
-        self._keys: dict[object, GroupKey] = {}
+    def __init__(self, asked: Asked, tally: Tally, roots: Mapping[int, Root]) -> None:
+        self._by, self._zone, self._tally, self._roots = asked.by, asked.zone, tally, roots
+        self._known: dict[object, Group] = {}
         self._names: dict[str, str] = {}
 
-    def of_turn(self, session: Root, agent: str | None, model: str | None, at: int | None) -> GroupKey:
-        """The group of a turn, by the facts that its groups are made of."""
-        match self._by:
-            case None:
-                return NO_GROUP
-            case "day":
-                return self._of_day(at)
-            case "model" | "agent":
-                value = model if self._by == "model" else agent
-                return self._kept(value, lambda: GroupKey(value=value))
-            case _:
-                return self._of_place(session)
-
-    def _of_day(self, at: int | None) -> GroupKey:
-        slot = None if bounds.time_ms(at) is None or at is None else at // SLOT_MS
-        return self._kept(slot, lambda: GroupKey(value=None if slot is None else self._day(slot)))
-
-    def _day(self, slot: int) -> str:
-        return datetime.fromtimestamp(slot * SLOT_MS / 1000, self._zone).strftime("%Y-%m-%d")
-
-    def _of_place(self, session: Root) -> GroupKey:
-        if (known := self._keys.get(session.id)) is not None:
-            return known
-        name = project_name(session.project, session.repository, session.root, session.cwd)
-        if session.project is not None:
-            name = self._names.setdefault(session.project, name)
-        value = name if self._by == "project" else session.branch
-        key = self._keys[session.id] = GroupKey(value=value or None, project=session.project, project_name=name or None)
-        return key
-
-    def _kept(self, known_as: object, made: Callable[[], GroupKey]) -> GroupKey:
-        found = self._keys.get(known_as)
+    def of_turn(self, root: int, agent: str | None, model: str | None, at: int | None) -> Group:
+        """The group of a turn. Those with the same value of one of these facts are in the same group."""
+        by = self._by
+        fact: int | str | None = None if by is None else root
+        if by == "day":
+            fact = None if at is None else at // SLOT_MS
+        elif by in ("model", "agent"):
+            fact = model if by == "model" else agent
+        found = self._known.get(fact)
         if found is None:
-            found = self._keys[known_as] = made()
+            found = self._known[fact] = self._tally.group(self._key(fact))
         return found
 
+    def _key(self, fact: Any) -> GroupKey:
+        match self._by:
+            case "day":
+                return GroupKey(value=None if fact is None else self._day(fact * SLOT_MS))
+            case "project" | "branch":
+                return self._place(self._roots[fact])
+        return GroupKey(value=fact)
 
-NO_GROUP = GroupKey()
+    def _day(self, ms: int) -> str | None:
+        if bounds.time_ms(ms) is None:
+            return None
+        return datetime.fromtimestamp(ms / 1000, self._zone).date().isoformat()
+
+    def _place(self, session: Root) -> GroupKey:
+        project = session.project and main_folder(session.project)
+        name = project_name(session.project, session.repository, session.root, session.cwd)
+        if project:
+            name = self._names.setdefault(project, name)
+        value = name if self._by == "project" else session.branch
+        return GroupKey(value=value or None, project=project, project_name=name or None)
+
+
 _COPIES = f"""
 select t.id, o.id, o.session_id, o.tokens_source is not null or o.cost_usd is not null,
   os.relation is not '{Relation.SUBAGENT}' or os.parent_id is null

@@ -52,7 +52,8 @@ def add_calls(db: apsw.Connection, costs: Costs, asked: Asked, tools: dict[str, 
     A call in a copy of a turn counts where the turn does. ``number`` is as in ``stats.add_turns``.
     """
     root_of = members_of(db, costs, asked).root_of
-    decoder, codecs = msgspec.json.Decoder(_Event), dict[int, EventCodec]()
+    decoder = msgspec.json.Decoder(_Event)
+    codecs: dict[int, EventCodec] = {}
     copied = _copied(db, costs, asked, root_of)
     for session_id, turn_id, data, at, is_error in _rows(db, asked, sorted(root_of)):
         if turn_id in copied or (asked.is_ranged and (at is None or not asked.includes(at))):

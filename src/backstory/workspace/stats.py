@@ -81,7 +81,7 @@ def count_turns(listing: Listing, query: StatsQuery, report: Callable[[int, int]
 
 def count_calls(listing: Listing, query: StatsQuery, report: Callable[[int, int], None]) -> ToolStats:
     """Count the calls of tools in the sessions that are listed."""
-    tools = dict[str, "ToolCalls"]()
+    tools: dict[str, ToolCalls] = {}
     for number, (store, asked) in enumerate(_asked(listing, query, report)):
         store.add_tool_calls(asked, tools, number)
     found = [
