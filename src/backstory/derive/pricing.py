@@ -195,9 +195,12 @@ def _amounts(rates: Rates) -> tuple[float | None, ...]:
 
 def _rates(tokens: Tokens, price: Price) -> tuple[Rates, Rates]:
     """What these tokens cost at least and at most; the same where it is known which requests were long."""
+    long = price.long
+    if long is None:
+        return price, price
     whole = (tokens.input or 0) + (tokens.cache_read or 0) + (tokens.cache_write or 0)
-    largest, long = tokens.largest_input, price.long
-    if long is None or (whole if largest is None else largest) <= long.over:
+    largest = tokens.largest_input
+    if (whole if largest is None else largest) <= long.over:
         return price, price
     # As large as all of them together: it was the only one.
     return (long, long) if largest == whole and long.input is not None else (price, long)

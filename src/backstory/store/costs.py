@@ -174,18 +174,35 @@ class Costs:
         included, copies = self.included(wanted), self._copies(wanted)
         chars = self.chars(wanted) if self._estimates and any(row[-3] == PARTIAL for row in rows) else {}
         found: dict[int, list[TurnCost]] = {each: [] for each in wanted}
-        for session_id, turn_id, uid, *paid in rows:
-            cost = self.of_row(paid, chars.get(turn_id, 0), session_id in included)
-            counts_here = turn_id not in copies and not is_free(paid[1], cost)
+        for row in rows:
+            session_id, turn_id, uid, _, model, *_ = row
+            cost = self.of_row(row, chars.get(turn_id, 0), session_id in included)
+            counts_here = turn_id not in copies and not is_free(model, cost)
             found[session_id].append(TurnCost(id=turn_id, uid=uid, cost=cost, counts=counts_here))
         return found
 
-    def of_row(self, paid: Sequence[Any], chars: int, is_included: bool) -> Cost:
-        """What a turn cost, given as its ``PAID_COLUMNS``.
+    def of_row(self, row: Sequence[Any], chars: int, is_included: bool) -> Cost:
+        """What a turn cost, given as a row of three columns and its ``PAID_COLUMNS``.
 
         ``chars``: the length of its output. ``is_included``: it is a subagent's whose parent's cost was reported.
         """
-        agent, model, started, read, wrote, cache_read, cache_write, cache_write_1h, largest, source, usd, by = paid
+        (
+            _,
+            _,
+            _,
+            agent,
+            model,
+            started,
+            read,
+            wrote,
+            cache_read,
+            cache_write,
+            cache_write_1h,
+            largest,
+            source,
+            usd,
+            by,
+        ) = row
         if usd is not None:
             return cost_of(NOTHING, None, reported=usd, is_exact=by == REPORTED)
         if is_included:

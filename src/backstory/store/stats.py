@@ -83,10 +83,14 @@ class Root(NamedTuple):
     branch: str | None
 
 
+_RootRow = tuple[Any, ...]
+"""A Root that is not made yet: there are very many, of which little is asked."""
+
+
 class Members(NamedTuple):
     """The sessions whose turns count: those that are listed, and to which of them each session's turns belong."""
 
-    roots: Mapping[int, Root]
+    roots: Mapping[int, _RootRow]
     root_of: Mapping[int, int]
 
 
@@ -138,7 +142,7 @@ def _top(child: int, parents: Mapping[int, int], shown: Mapping[int, int]) -> in
     return at
 
 
-def _roots(db: apsw.Connection, asked: Asked, tops: Collection[int]) -> dict[int, Root]:
+def _roots(db: apsw.Connection, asked: Asked, tops: Collection[int]) -> dict[int, _RootRow]:
     # Which of their turns count is known from the turns.
     conditions, values = listed_conditions(replace(asked.wanted, since=None, until=None))
     if asked.wanted.since is not None:
@@ -151,7 +155,7 @@ def _roots(db: apsw.Connection, asked: Asked, tops: Collection[int]) -> dict[int
         f"where {' and '.join(conditions)}",
         values,
     )
-    return {row[0]: Root._make(row) for row in rows if row[1] not in asked.but_sessions}
+    return {row[0]: row for row in rows if row[1] not in asked.but_sessions}
 
 
 class _Adding:
@@ -194,7 +198,7 @@ class _Adding:
         self._add_without_turns(self._roots.keys() - has_turns)
 
     def _add_usage(self, group: Group, row: tuple[Any, ...], chars: int) -> None:
-        cost = self._costs.of_row(row[3:], chars, row[0] in self._included)
+        cost = self._costs.of_row(row, chars, row[0] in self._included)
         if row[4] is not None or not is_free(None, cost):
             group.add_cost(cost)
             group.add_tokens(row[6], row[7], row[8], row[9])
@@ -244,7 +248,7 @@ class _Adding:
     def _add_without_turns(self, roots: Iterable[int]) -> None:
         """Sessions that hold no turn: they may be marked with what they took."""
         for each in roots:
-            root = self._roots[each]
+            root = Root._make(self._roots[each])
             if self._asked.is_ranged and (root.last_active is None or not self._asked.includes(root.last_active)):
                 continue
             group = self._groups.of_turn(each, None, None, root.last_active)
@@ -286,9 +290,10 @@ def elsewhere_among(db: apsw.Connection, uids: Collection[str]) -> set[int]:
 class _Groups:
     """Which group a turn is in."""
 
-    def __init__(self, asked: Asked, tally: Tally, roots: Mapping[int, Root]) -> None:
+    def __init__(self, asked: Asked, tally: Tally, roots: Mapping[int, _RootRow]) -> None:
         self._by, self._zone, self._tally, self._roots = asked.by, asked.zone, tally, roots
         self._known: dict[object, Group] = {}
+        self._places: dict[tuple[str | None, ...], GroupKey] = {}
         self._names: dict[str, str] = {}
 
     def of_turn(self, root: int, agent: str | None, model: str | None, at: int | None) -> Group:
@@ -309,7 +314,7 @@ class _Groups:
             case "day":
                 return GroupKey(value=None if fact is None else self._day(fact * SLOT_MS))
             case "project" | "branch":
-                return self._place(self._roots[fact])
+                return self._place(Root._make(self._roots[fact]))
         return GroupKey(value=fact)
 
     def _day(self, ms: int) -> str | None:
@@ -318,6 +323,12 @@ class _Groups:
         return datetime.fromtimestamp(ms / 1000, self._zone).date().isoformat()
 
     def _place(self, session: Root) -> GroupKey:
+        facts = session[5:]
+        if facts not in self._places:
+            self._places[facts] = self._new_place(session)
+        return self._places[facts]
+
+    def _new_place(self, session: Root) -> GroupKey:
         project = session.project and main_folder(session.project)
         name = project_name(session.project, session.repository, session.root, session.cwd)
         if project:
