@@ -12,7 +12,18 @@ import pytest
 from backstory.agents import names
 
 SOURCE = Path(__file__).parent.parent / "src" / "backstory"
-NOUNS = {"model", "errors", "ids", "times", "config", "settings", "bounds", "lazy_regex", "sqlite_memory"}
+NOUNS = {
+    "model",
+    "errors",
+    "ids",
+    "times",
+    "config",
+    "settings",
+    "bounds",
+    "lazy_module",
+    "lazy_regex",
+    "sqlite_memory",
+}
 """The modules at the root beside the package itself; every other module is in a room."""
 ROOMS = {
     "conversation": "pure", "derive": "pure",

@@ -22,9 +22,12 @@ Fix it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False
+"""As ``typing`` has it, which `backstory --version` need not import."""
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from backstory.conversation.compact import compact_event
     from backstory.conversation.context import (
         Context,

@@ -1,6 +1,10 @@
 """The program: ``backstory``, or ``python -m backstory``."""
 
 import gc
+import os
+import sys
+
+from backstory import __version__
 
 GARBAGE_LOOK_EVERY = 100_000
 """Garbage is looked for each time when so many objects are new: to import a command makes many, and no garbage."""
@@ -8,10 +12,21 @@ GARBAGE_LOOK_EVERY = 100_000
 
 def main() -> None:
     """Run the command line."""
+    if sys.argv[1:] == ["--version"] and _has_printed_version():
+        return
     gc.set_threshold(GARBAGE_LOOK_EVERY)
     from backstory import cli
 
     cli.main()
+
+
+def _has_printed_version() -> bool:
+    """Print the version before anything is imported; where that fails the command line does it, and says why."""
+    line = f"backstory {__version__}\n".encode()
+    try:
+        return os.write(1, line) == len(line)
+    except OSError:
+        return False
 
 
 if __name__ == "__main__":

@@ -696,6 +696,18 @@ class EditorFailed(BackstoryError):
         super().__init__(f"The editor failed, so nothing was run: {editor}: {detail}.")
 
 
+class FinderFailed(BackstoryError):
+    """fzf ended with an error of its own."""
+
+    exit_code = 69
+
+    def __init__(self, code: int) -> None:
+        super().__init__(
+            f"fzf failed (exit code {code}), so nothing was chosen. Check FZF_DEFAULT_OPTS, or take fzf off PATH to "
+            "choose from a numbered list."
+        )
+
+
 class PromptLeftEmpty(BackstoryError):
     """The editor was closed without a prompt."""
 
@@ -869,3 +881,132 @@ class BranchShared(BackstoryError):
             f"Other branches begin inside the last turn of {branch[:80]!r}, so no turn belongs to it alone. "
             "`backstory branch rm @N` removes the turn of record N and everything after it."
         )
+
+
+class RunsContinue(BackstoryError):
+    """A session of backstory's own runs: no agent's client has it as a whole."""
+
+    exit_code = 64
+
+    def __init__(self, session: str) -> None:
+        super().__init__(
+            f"{session} consists of runs of backstory, so no agent's client can resume it. `run` continues it, "
+            "with any agent:"
+        )
+        self.below = (f'backstory run -S {session} "…"',)
+
+
+class CannotResume(BackstoryError):
+    """No agent's client can continue the session; ``why`` is a clause."""
+
+    exit_code = 64
+
+    def __init__(self, session: str, why: str) -> None:
+        super().__init__(f"{session} cannot be resumed: {why}. `run` continues it as a session of its own:")
+        self.below = (f'backstory run -S {session} "…"',)
+
+
+class SessionNotTrusted(BackstoryError):
+    """A session came with a store from elsewhere that nobody has trusted."""
+
+    exit_code = 77
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"This session came with {path}, which was not created here and which nobody has trusted. Nothing was "
+            "started or written. Read it with `backstory show`; to trust it, repeat the command with --trust in that "
+            "project."
+        )
+
+
+class FolderGone(BackstoryError):
+    """The folder of a session does not exist any more."""
+
+    exit_code = 66
+
+    def __init__(self, folder: str | None) -> None:
+        where = f"was in {folder}, which is gone" if folder else "does not say in which folder it was"
+        super().__init__(f"The session {where}. Name the folder to resume it in: --cwd DIR")
+
+
+class InUseNow(BackstoryError):
+    """The agent's own client is at work in a session, or was a moment ago. ``how`` is a clause."""
+
+    exit_code = 75
+
+    def __init__(self, session: str, how: str) -> None:
+        super().__init__(f"{session} is in use: {how}. Close it there first, or add --force.")
+
+
+class LogDiffers(BackstoryError):
+    """A log at the place of one to put back has other content, or less."""
+
+    exit_code = 73
+
+    def __init__(self, path: Path, original: str, *, is_shorter: bool) -> None:
+        how = "is only the beginning of" if is_shorter else "differs from"
+        super().__init__(
+            f"{path} {how} the log that the store has, which was read from {original}. It was not changed. Compare "
+            "them with `backstory restore SESSION --to FOLDER`, and move one of them away."
+        )
+
+
+class LogNotRead(BackstoryError):
+    """A log has changed since it was last read, so what would be put back is not all of the session."""
+
+    exit_code = 75
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} has changed since it was last read. Nothing was put back; first run: backstory ingest"
+        )
+
+
+class LogAppeared(BackstoryError):
+    """Another process made a file while one was put in its place."""
+
+    exit_code = 75
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} was created by another process at this moment. It was not changed. Try again.")
+
+
+class IndexFailed(BackstoryError):
+    """The agent's own database could not be made to lead to a log."""
+
+    exit_code = 75
+
+    def __init__(self, agent: str, reason: str) -> None:
+        super().__init__(
+            f"The database of {agent} could not be changed ({reason}), so nothing else was. Close its client, and "
+            "repeat the command."
+        )
+
+
+class PutFileChanged(BackstoryError):
+    """A file that was put somewhere is not what it was then."""
+
+    exit_code = 73
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} has changed since it was put back, so it belongs to the agent by now. Nothing was removed."
+        )
+
+
+class NothingPutBack(BackstoryError):
+    """There is nothing to undo."""
+
+    exit_code = 66
+
+    def __init__(self, session: str) -> None:
+        super().__init__(f"Nothing was put back for {session}, or it was removed already.")
+
+
+class NoteUnreadable(BackstoryError):
+    """What was put back for a session is not known any more."""
+
+    exit_code = 65
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(f"{path} says which files were put back, and cannot be read ({detail[:200]}). Move it aside.")

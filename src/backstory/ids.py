@@ -5,11 +5,23 @@ A uid is 26 characters of Crockford's base 32: 10 of time (48 bits, ms since 197
 
 from __future__ import annotations
 
-import hashlib
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from backstory import bounds
 from backstory.lazy_regex import lazy_regex
+
+if TYPE_CHECKING:
+    from hashlib import sha256
+else:
+    # What is hashed here is short, and OpenSSL, which is in hashlib, takes longer to begin. ``random`` does the same.
+    try:
+        from _sha2 import sha256
+    except ImportError:
+        try:
+            from _sha256 import sha256
+        except ImportError:
+            from hashlib import sha256
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 UID_LENGTH = 26
@@ -63,7 +75,7 @@ def record_key(native_id: str) -> bytes:
     return (
         key
         if len(key) == RECORD_KEY_BYTES
-        else hashlib.sha256(native_id.encode("utf-8", "surrogatepass")).digest()[:RECORD_KEY_BYTES]
+        else sha256(native_id.encode("utf-8", "surrogatepass")).digest()[:RECORD_KEY_BYTES]
     )
 
 
@@ -164,4 +176,4 @@ def shown(uid: str, others: int = UID_SHOWN_MIN) -> str:
 
 
 def _digest(agent: str, native_id: str) -> bytes:
-    return hashlib.sha256(f"{agent}\0{native_id}".encode("utf-8", "surrogatepass")).digest()
+    return sha256(f"{agent}\0{native_id}".encode("utf-8", "surrogatepass")).digest()

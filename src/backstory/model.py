@@ -210,6 +210,7 @@ def kinds_of(*classes: KindClass) -> tuple[type[Event], ...]:
 CONTENT_KINDS: tuple[type[Event], ...] = kinds_of(KindClass.SAID, KindClass.DONE)
 """What a turn is made of: behind the last of them it is at its end."""
 TOOL_KINDS: tuple[type[Event], ...] = kinds_of(KindClass.DONE)
+META_KINDS: tuple[type[Event], ...] = kinds_of(KindClass.META)
 TEXT_KINDS: tuple[type[Event], ...] = (UserMessage, AssistantText)
 """The words of a person and of the model."""
 MESSAGE_KINDS: tuple[type[Event], ...] = (*TEXT_KINDS, *TOOL_KINDS)

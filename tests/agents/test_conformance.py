@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,7 +10,7 @@ import pytest
 
 from backstory import agents
 from backstory.agents.conformance import behaviour_faults, check, log_faults, output_faults, part_faults
-from backstory.agents.contract import Exit, SidecarContent, SteerState, Streamed
+from backstory.agents.contract import Exit, InUse, SidecarContent, SteerState, Streamed
 from backstory.agents.turn_fold import TurnState
 from backstory.model import AssistantText, LogIdentity, Parsed, Unknown, UserMessage
 from tests.agents import example
@@ -269,6 +269,22 @@ def test_an_agent_that_does_not_know_its_own_log_is_named() -> None:
     assert log_faults(with_log(identify=lambda path, head: None), RECORDED) == [
         "log.identify: returns None for its own log"
     ]
+
+
+@pytest.mark.parametrize(
+    ("member", "wrong", "words"),
+    [
+        ("command", lambda executable, native_id: ["client"], "resume.command: "),
+        ("log_names", lambda relpath, folder: [PurePath("/etc") / relpath], "resume.log_names: /etc/x"),
+        ("log_names", lambda relpath, folder: [PurePath("..", "x")], "resume.log_names: ../x"),
+        ("in_use", lambda root, native_id: [InUse(pid=1)], "resume.in_use: "),
+        ("enter", lambda environ, log, root, native_id, aside: aside(root), "resume.enter: changes"),
+        ("enter", lambda environ, log, root, native_id, aside: (root / "x").touch(), "resume.enter: leaves x"),
+    ],
+)
+def test_a_client_that_would_be_resumed_wrongly_is_named(member: str, wrong: Any, words: str) -> None:
+    agent = msgspec.structs.replace(CLAUDE, resume=with_member(CLAUDE.resume, member, wrong))
+    assert any(fault.startswith(words) for fault in behaviour_faults(agent))
 
 
 def test_a_root_that_is_not_in_its_agents_folder_is_named() -> None:

@@ -263,7 +263,7 @@ def test_what_a_persons_command_printed_is_shown_without_its_wrapping(bare: Shel
         return "response_item", {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
 
     shown = of_codex(bare, ran("ls", 0, "a.py"), ran("exit 3", 3, ""), ran("true", 0, ""))
-    assert [line.rstrip() for line in shown.splitlines()[2:]] == [
+    assert [line.rstrip() for line in shown.splitlines()[3:]] == [
         "@2     Command: ! ls", "@2       a.py", "@3     Command: ! exit 3", "@3       Exit code: 3",
         "@4     Command: ! true", "@4       (nothing)",
     ]  # fmt: skip

@@ -27,6 +27,14 @@ DEAR = {
     "random", "sqlite3", "ssl", "tempfile", "tomllib", "xml",
 }  # fmt: skip
 """Modules of Python itself that take long, and that no command needs which people wait for."""
+WRITING = {
+    f"backstory.store.{name}"
+    for name in (
+        "append", "arrivals", "batches", "copies", "decisions", "orphans", "own_log", "plan", "replicate", "run_facts",
+        "runs", "verify",
+    )
+}  # fmt: skip
+"""Modules of the store that only what writes needs, or what checks all of it."""
 AGENT = """#!/bin/sh
 cat >/dev/null
 echo '{"type":"thread.started","thread_id":"0199a213-81c0-7800-8aa1-bbab2a035a53"}'
@@ -66,14 +74,22 @@ def agent(read_once: Shell, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_version_imports_no_store_and_of_others_only_click(bare: Shell) -> None:
+def test_the_version_imports_nothing(bare: Shell) -> None:
     modules = imported(bare, "--version")
-    assert of_others(modules) == {"click"}
-    assert ours(modules, "") - ours(modules, "cli.") == {
-        "backstory.bounds", "backstory.cli", "backstory.errors", "backstory.lazy_regex",
-    }  # fmt: skip
-    assert ours(modules, "cli.") == {"backstory.cli.harmless", "backstory.cli.output"}
-    assert modules & (DEAR | {"hashlib", "shutil", "subprocess"}) == set()
+    assert of_others(modules) == set()
+    assert ours(modules, "") == set()
+    assert modules & (DEAR | {"hashlib", "inspect", "re", "shutil", "subprocess", "typing"}) == set()
+
+
+@pytest.mark.parametrize("target", ["/dev/full", None], ids=["full", "closed"])
+def test_a_version_that_cannot_be_printed_fails_as_other_commands_do(bare: Shell, target: str | None) -> None:
+    with open(target or os.devnull, "wb") as out:  # noqa: PTH123
+        done = subprocess.run(
+            [sys.executable, "-m", "backstory", "--version"], cwd=bare.cwd, env=bare.environ, stdout=out,
+            stderr=subprocess.PIPE, text=True, timeout=120, check=False,
+            preexec_fn=None if target else lambda: os.close(1),
+        )  # fmt: skip
+    assert (done.returncode, "could not be written" in done.stderr) == ((74, True) if target else (0, False))
 
 
 @pytest.mark.parametrize("words", [["list"], ["show", "SESSION"], ["search", "the"]], ids=lambda words: words[0])
@@ -83,6 +99,22 @@ def test_a_command_that_reads_imports_nothing_that_ingests_or_parses_sql(read_on
     modules = imported(read_once, *(word.replace("SESSION", uid) for word in words))
     assert of_others(modules) - DATABASE == set()
     assert ours(modules, "ingest.ingest", "ingest.watch", "store.readonly", "store.sql_functions") == set()
+    assert ours(modules, "runs.runner", "runs.stream") == set()
+    # Which turns were rewound is decided where they are derived again.
+    rederives = {"backstory.store.batches", "backstory.store.arrivals"} if words[0] == "show" else set()
+    assert modules & (WRITING - rederives) == set()
+
+
+def test_what_picks_and_what_follows_is_imported_only_by_who_asks_for_it(read_once: Shell) -> None:
+    with open_store(read_once.store) as store:
+        uid = store.uids()[0]
+    for words in (["list"], ["search", "the"], ["show", uid], ["show", uid, "--preview"]):
+        modules = imported(read_once, *words)
+        assert ours(modules, "cli.picking", "cli.choices", "cli.following", "cli.shell_scripts") == set(), words
+        assert ours(modules, "workspace.following", "workspace.importing", "ingest.tail", "ingest.watch") == set(), (
+            words
+        )
+        assert words[0] == "show" or modules & {"subprocess"} == set(), words
 
 
 def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell) -> None:
@@ -93,7 +125,11 @@ def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell) -> Non
     # Whether there are new logs is found out without what reads them.
     assert ours(modules, "ingest.") == {"backstory.ingest.news", "backstory.ingest.seen_folders"}
     assert ours(modules, "runs.runner", "workspace.scheduler", "workspace.run_events") == set()
-    assert modules & (DEAR | {"subprocess"}) == set()
+    assert modules & (DEAR | {"hashlib", "shutil", "subprocess", "zstandard"}) == set()
+
+
+def test_a_search_begins_neither_openssl_nor_what_only_a_terminal_needs(read_once: Shell) -> None:
+    assert imported(read_once, "search", "the") & (DEAR | {"_hashlib", "hashlib", "shlex", "shutil"}) == set()
 
 
 def test_a_run_without_calls_imports_only_its_agent_and_what_stores_an_answer(machine: Shell, agent: Path) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import apsw
@@ -30,7 +30,6 @@ from tests.support.syncs import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from backstory.store import Session, Store
 
@@ -115,8 +114,16 @@ def test_a_spool_that_is_removed_by_half_still_says_whose_it_was(home: Path, mon
     spool = spool_of(home)
     for each in (spool.stdout, spool.stderr):
         each.write_text("said")
-    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
-    spool.remove()
+    unlink = Path.unlink
+
+    def cut_off(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "run.json":
+            raise KeyboardInterrupt
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        spool.remove()
     assert [each.name for each in spool.folder.iterdir()] == ["run.json"]
     assert spool.run is not None
 

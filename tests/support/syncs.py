@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import apsw
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -86,3 +88,56 @@ def in_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Order]:
             yield order
         finally:
             _heard.told = None
+
+
+class Syncs(apsw.VFS):
+    """A file system that notes what SQLite syncs; with what Python syncs, ``names`` has all of it, in order."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.base = apsw.vfs_names()[0]
+        super().__init__("backstory-syncs", self.base, makedefault=True)
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
+        return _Synced(self, name, flags)
+
+    def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802
+        super().xDelete(filename, syncdir)
+        if syncdir:
+            self.names.append(f"{Path(filename).parent.name}/")
+
+
+class _Synced(apsw.VFSFile):
+    """A file; with the first sync of a journal the system's own layer syncs the folder that names it."""
+
+    def __init__(self, syncs: Syncs, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
+        super().__init__(syncs.base, name, flags)
+        self._names = syncs.names
+        self._path = Path((name.filename() if isinstance(name, apsw.URIFilename) else name) or "")
+        is_journal = flags[0] & (apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL)
+        self._is_unnamed = bool(is_journal and flags[0] & apsw.SQLITE_OPEN_CREATE)
+
+    def xSync(self, flags: int) -> None:  # noqa: N802
+        super().xSync(flags)
+        self._names.append(self._path.name)
+        if self._is_unnamed:
+            self._names.append(f"{self._path.parent.name}/")
+            self._is_unnamed = False
+
+
+@contextmanager
+def noted_syncs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of what is synced, in order: files, and folders with a slash behind them; those of this process."""
+    syncs, fsync = Syncs(), os.fsync
+
+    def synced(file: int) -> None:
+        fsync(file)
+        path = Path(f"/proc/self/fd/{file}").readlink()
+        syncs.names.append(f"{path.name}/" if path.is_dir() else path.name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", synced)
+        try:
+            yield syncs.names
+        finally:
+            syncs.unregister()

@@ -51,7 +51,7 @@ from backstory.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from backstory.agents.contract import LogReader, OwnLogPart, RunPart, SteerPart
+    from backstory.agents.contract import LogReader, OwnLogPart, ResumePart, RunPart, SteerPart
 
 HOME = Path("/nonexistent/home")
 ODD_LINES = (
@@ -163,6 +163,8 @@ def behaviour_faults(agent: Agent) -> list[str]:
             faults += _steer_faults(agent.steer)
     if agent.own_log is not None:
         faults += _own_log_faults(agent.own_log)
+    if agent.resume is not None:
+        faults += _resume_faults(agent.resume)
     return faults
 
 
@@ -248,6 +250,25 @@ def _own_log_faults(own_log: OwnLogPart) -> Iterator[str]:
     found = own_log.run_facts(enumerate(ODD_LINES), ODD_LINES)
     if found != RunFacts():
         yield f"own_log.run_facts: returns {found} for odd lines"
+
+
+def _resume_faults(resume: ResumePart) -> Iterator[str]:
+    given = "0ddba11a-0000-4000-8000-000000000000"
+    words = resume.command("/the/client", given)
+    if not words or words[0] != "/the/client" or given not in words:
+        yield f"resume.command: must begin with the given program and have the id as a word: {words!r}"
+    for relpath in (PurePath("x"), PurePath("x", "y", "z.jsonl"), PurePath("x", "y.json")):
+        for name in resume.log_names(relpath, "/nonexistent/folder"):
+            if name.is_absolute() or ".." in name.parts:
+                yield f"resume.log_names: {name} is not a path below the agent's own folder"
+    if used := resume.in_use(HOME, given):
+        yield f"resume.in_use: {used!r} use a session in a folder that does not exist"
+    with tempfile.TemporaryDirectory() as folder:
+        root, touched = Path(folder), list[Path]()
+        if resume.enter({}, root / "log.jsonl", root, given, touched.append) is not None or touched:
+            yield "resume.enter: changes a database that does not exist"
+        if left := list(root.iterdir()):
+            yield f"resume.enter: leaves {left[0].name} in a folder without a database"
 
 
 def _steer_faults(steer: SteerPart) -> Iterator[str]:

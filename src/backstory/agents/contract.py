@@ -43,6 +43,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     run: RunPart | None = None
     steer: SteerPart | None = None
     own_log: OwnLogPart | None = None
+    resume: ResumePart | None = None
     export: ExportPart | None = None
     session_export: SessionExportPart | None = None
 
@@ -343,6 +344,63 @@ class OwnLogPart(Protocol):
         ``stream``: the lines of the run's stdout, each with its offset. ``log``: the lines of the log up to the end of
         the run's turn. A record that is not found in the log is left out; nothing is raised for lines that are odd.
         """
+
+
+# resume ---------------------------------------------------------------------------------------------------------
+
+
+class InUse(Struct, frozen=True, kw_only=True):
+    """A process that an agent's own files name as one that has a session open. It may be dead by now.
+
+    ``birth``: when it started, in the system's format, where the agent wrote it down.
+    """
+
+    pid: int
+    birth: str | None = None
+
+
+class IndexChange(Struct, frozen=True, kw_only=True):
+    """What was changed in the agent's own database so that it leads to a log, and what stood there before.
+
+    ``before`` is None where a row was added.
+    """
+
+    database: str
+    native_id: str
+    log: str
+    before: dict[str, str | int | None] | None = None
+
+
+class ResumePart(Protocol):
+    """Handing a session over to the agent's own client, which continues the session in its own log."""
+
+    @property
+    def executable(self) -> str:
+        """What its client is called on PATH."""
+
+    def command(self, executable: str, native_id: str) -> list[str]:
+        """The command line that continues a session; further words of a person follow it."""
+
+    def log_names(self, relpath: PurePath, folder: str) -> list[PurePath]:
+        """Where the client looks for a log, below its own folder, if it is started in ``folder`` (a real path).
+
+        ``relpath``: where the log lay, below the agent's own folder. It is put in the first of these places if it is in
+        none of them. Empty if the client cannot continue such a log.
+        """
+
+    def in_use(self, root: Path, native_id: str) -> list[InUse]:
+        """The processes that the files in the agent's own folder name as users of a session."""
+
+    def enter(
+        self, environ: Mapping[str, str], log: Path, root: Path, native_id: str, aside: Callable[[Path], None]
+    ) -> IndexChange | None:
+        """Have the agent's own database lead to a log, in one transaction; None if nothing had to be changed.
+
+        ``aside`` is called with the database before it is changed. Raises OSError, sqlite3.Error.
+        """
+
+    def leave(self, change: IndexChange) -> None:
+        """Undo such a change, unless the agent changed that row meanwhile. Raises sqlite3.Error."""
 
 
 # export ---------------------------------------------------------------------------------------------------------

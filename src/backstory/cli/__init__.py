@@ -24,6 +24,7 @@ COMMANDS = {
     "stats": "Sum up sessions: turns, tokens, cost, time worked.",
     "show": "Show a session turn by turn.",
     "run": "Send a prompt to an agent, with the session so far as context.",
+    "resume": "Continue a session in its agent's own client.",
     "steer": "Send a message to the running agent.",
     "followup": "Queue a prompt to run when the current run ends.",
     "queue": "Show, edit and run queued prompts.",
@@ -172,6 +173,9 @@ def main() -> None:
     from backstory.errors import ClockUnusable
 
     _have_standard_files()
+    if "_BACKSTORY_COMPLETE" in os.environ:
+        # bash is told the titles of sessions, too.
+        importlib.import_module("backstory.cli.shell_scripts")
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Characters that the terminal cannot encode become question marks.
         sys.stdout.reconfigure(errors="replace")

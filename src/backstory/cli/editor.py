@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -58,6 +57,8 @@ class Draft:
     def remove(self) -> None:
         """Remove the file, whose text is stored elsewhere or empty."""
         if self._file is not None:
+            import shutil  # and the compressions that it knows
+
             shutil.rmtree(self._file.parent, ignore_errors=True)
             self._file = None
 
@@ -89,6 +90,8 @@ def _editor(environ: Mapping[str, str]) -> list[str]:
         raise EditorMissing(configured) from refused
     if not words:
         raise EditorMissing(None)
+    import shutil
+
     program = shutil.which(words[0], path=environ.get("PATH"))
     if program is None:
         raise EditorMissing(words[0])

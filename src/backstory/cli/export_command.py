@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from backstory.cli import output
+from backstory.cli import output, sharing
 from backstory.cli.options import json_option, sessions_argument, store_option
 from backstory.errors import SessionNotFound
 from backstory.export import exporting
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     "--exact", is_flag=True, help="Write what that tool would have written from its own logs, including its errors."
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option("--redact", is_flag=True, help="Mask secrets, and people's names in paths, in all that is written.")
 @json_option
 @store_option
 @click.pass_obj
@@ -44,6 +45,7 @@ def command(
     target: Path,
     exact: bool,
     force: bool,
+    redact: bool,
     as_json: bool,
 ) -> None:
     """Write the SESSIONs (--all: every session) in the format of another tool, which reads them as its own.
@@ -56,13 +58,18 @@ def command(
 
     if bool(sessions) == everything:
         raise click.UsageError("Name sessions, or use --all.")
-    chosen = _chosen(app, sessions)
+    chosen, redactor = _chosen(app, sessions), sharing.redactor_of(app) if redact else None
     if exporting.writes_folder(form):
         if exact:
             raise click.UsageError(f"--exact does not apply to {form}: its own sessions are always exported exactly.")
-        _print(exporting.export_each(form, chosen, target.absolute(), force=force), as_json=as_json)
+        done = exporting.export_each(form, chosen, target.absolute(), force=force, redactor=redactor)
+        sharing.tell_masked(redactor)
+        _print(done, as_json=as_json)
         return
-    written = exporting.export(form, chosen, target.absolute(), exact=exact, force=force, now=now_ms())
+    written = exporting.export(
+        form, chosen, target.absolute(), exact=exact, force=force, now=now_ms(), redactor=redactor
+    )
+    sharing.tell_masked(redactor)
     if as_json:
         output.json(msgspec.to_builtins(written))
         return

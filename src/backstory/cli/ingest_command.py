@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from backstory.bounds import OUT_OF_RANGE
 from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.options import AGENT, json_option, store_option
+from backstory.cli.stop_signals import stop_on_signals
 from backstory.workspace.importing import Machine, no_progress, watch_all
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _follow(app: App, only: Sequence[str], *, explain: bool, as_json: bool) -> N
         lambda: app.workspace.ingest(machine, output.talk, no_progress if is_following else output.progress),
     )
     is_following = False
-    _stop_on_signals()
+    stop_on_signals()
     try:
         with closing(watch.batches()) as batches:
             report = next(batches)
@@ -92,14 +92,6 @@ def _follow(app: App, only: Sequence[str], *, explain: bool, as_json: bool) -> N
     except KeyboardInterrupt:
         # It is how this command ends.
         return
-
-
-def _stop_on_signals() -> None:
-    """SIGTERM, and a terminal that is closed, act like Ctrl-C."""
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
 
 
 def _tell_batch(report: Report, *, as_json: bool) -> None:

@@ -9,7 +9,7 @@ import click
 from backstory.cli import output
 from backstory.cli.filters import filter_options
 from backstory.cli.list_remarks import report_elsewhere, report_runs, why_no_sessions
-from backstory.cli.options import json_option, readable, store_option
+from backstory.cli.options import json_option, pick_option, readable, store_option
 from backstory.cli.session_table import print_page
 from backstory.store.sessions import Sort
 from backstory.workspace import sessions
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from backstory.store.session_filter import SessionFilter as Chosen
 
 
+FIRST_PAGE = 50
+"""So many sessions can be picked at once, while the others are read."""
+
+
 @click.command("list")
 @click.option("--all", "everything", is_flag=True, help="Every session on this machine, not only this project's.")
 @filter_options
@@ -28,19 +32,23 @@ if TYPE_CHECKING:
 @click.option("--subagents", "--helpers", "subagents", is_flag=True, help="Also the sessions of subagents.")
 @click.option("--unread", is_flag=True, help="Also stored files of an unknown format.")
 @click.option("--limit", "-n", type=int, help="How many; 0 for all.  [default: 50]")
+@pick_option
 @json_option
 @store_option
-@click.pass_obj
+@click.pass_context
 def command(
-    app: App, everything: bool, chosen: Chosen, title: str | None, sort: Sort | None, subagents: bool, unread: bool,
-    limit: int | None, as_json: bool,
+    ctx: click.Context, everything: bool, chosen: Chosen, title: str | None, sort: Sort | None, subagents: bool,
+    unread: bool, limit: int | None, picks: bool, prints: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """List this project's sessions, newest first (--all: every project).
 
     The mark is the outcome of the last turn: ✓ completed, ✗ failed, ■ cancelled, ! crashed; ● running. The cost
     includes subagents: $1.20 reported, ~$1.20 computed from tokens and prices, ≥ $1.20 at least that, – unknown.
     --since and --until: sessions that were active in that time. --sort time: how long their turns took.
+
+    With -i you pick one, in fzf if that is installed. Nothing picked is exit code 130.
     """
+    app: App = ctx.obj
     limit = app.config.settings.list.limit if limit is None and not as_json else max(limit or 0, 0)
     wanted = SessionFilter(
         **chosen.shared,
@@ -50,6 +58,8 @@ def command(
         unread=unread,
     )
     app.bring_up_to_date()
+    if picks or prints:
+        ctx.exit(_pick(app, wanted, prints=prints, as_json=as_json))
     page = app.reader.sessions(wanted, Page(limit=limit, sort=sort))
     report_runs(app.reader)
     if as_json:
@@ -57,3 +67,13 @@ def command(
     else:
         report_elsewhere(app)
         print_page(page) if page.sessions else output.talk(why_no_sessions(app, wanted))
+
+
+def _pick(app: App, wanted: SessionFilter, *, prints: bool, as_json: bool) -> int:
+    from backstory.cli.choices import session_choice
+    from backstory.cli.picking import pick
+
+    if as_json:
+        raise click.UsageError("-i and --json exclude each other.")
+    pages = app.reader.session_pages(wanted, app.config.settings.list.limit or FIRST_PAGE)
+    return pick(app, ([session_choice(each) for each in page.sessions] for page in pages), prints=prints)

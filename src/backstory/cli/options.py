@@ -102,6 +102,16 @@ def sessions_argument(function: Callable[..., Any]) -> Callable[..., Any]:
     return argument(option(with_all))
 
 
+def pick_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``-i``, and ``--print`` for what inserts the command elsewhere."""
+    for option in (
+        click.option("--print", "prints", is_flag=True, help="With -i: print the command instead of running it."),
+        click.option("--interactive", "-i", "picks", is_flag=True, help="Pick one, then show, resume or continue it."),
+    ):
+        function = option(function)
+    return function
+
+
 def readable(text: str) -> str:
     """An argument as text; invalid bytes become replacement characters."""
     return os.fsencode(text).decode("utf-8", "replace")

@@ -85,14 +85,17 @@ def as_json(value: Any) -> str:
     return msgspec.json.format(encoded(value), indent=2)
 
 
-def json_lines(head: dict[str, Any], name: str, items: Iterable[Any]) -> None:
-    """Print one JSON object whose last member is a long list, item by item."""
+def json_lines(
+    head: dict[str, Any], name: str, items: Iterable[Any], after: Callable[[], dict[str, Any]] = dict
+) -> None:
+    """Print one JSON object with a long list, item by item. ``after``: the members behind it, asked for at the end."""
     sys.stdout.write(as_json(head)[:-2].rstrip() + f',\n  "{name}": [')
     separator = "\n"
     for item in items:
         sys.stdout.write(f"{separator}    {encoded(item)}")
         separator = ",\n"
-    sys.stdout.write("\n  ]\n}\n")
+    more = "".join(f',\n  "{key}": {encoded(value)}' for key, value in after().items())
+    sys.stdout.write(f"\n  ]{more}\n}}\n")
 
 
 def pages(lines: Iterable[str]) -> None:
@@ -110,9 +113,7 @@ def pages(lines: Iterable[str]) -> None:
 
 def _screenful(lines: Iterator[str]) -> tuple[list[str], bool]:
     """Return as many lines as fit the terminal above a prompt, and one more; and whether these are all."""
-    import shutil  # and the compressions that it knows
-
-    columns_wide, rows = shutil.get_terminal_size((100, 24))
+    columns_wide, rows = _terminal_size()
     found, used = [], 0
     for line in lines:
         found.append(line)
@@ -173,6 +174,11 @@ def trace(failed: BaseException | None) -> None:
 def can_ask() -> bool:
     """Whether a person at a terminal can be asked."""
     return sys.stdin.isatty()
+
+
+def ask(question: str) -> None:
+    """Print a question to a person, who answers on the same line."""
+    _write(question, err=True)
 
 
 def confirm(question: str) -> bool:
@@ -247,9 +253,21 @@ _ALL = sys.maxsize
 
 def width() -> int:
     """Return the columns of the terminal; 100 without one."""
-    import shutil  # and the compressions that it knows
+    return _terminal_size()[0]
 
-    return shutil.get_terminal_size((100, 24)).columns
+
+def _terminal_size() -> tuple[int, int]:
+    """Return columns and rows as ``shutil`` does, which would import all compressions that it knows."""
+    try:
+        real = os.get_terminal_size(sys.__stdout__.fileno()) if sys.__stdout__ else os.terminal_size((0, 0))
+    except (AttributeError, ValueError, OSError):
+        real = os.terminal_size((0, 0))
+    return _from_environment("COLUMNS") or real.columns or 100, _from_environment("LINES") or real.lines or 24
+
+
+def _from_environment(name: str) -> int:
+    number = os.environ.get(name, "")
+    return int(number) if number.isdecimal() else 0
 
 
 def table(rows: Sequence[Sequence[str]], *, flexible: int, heads: Sequence[str]) -> list[str]:

@@ -17,31 +17,87 @@ import msgspec
 
 from backstory.cli import output
 from backstory.cli.options import json_option, sessions_argument, store_option
-from backstory.errors import RestoreIncomplete, SessionNotFound
+from backstory.cli.trusting import trust_option
+from backstory.errors import BackstoryError, RestoreIncomplete, SessionNotFound
 from backstory.export.restore import Restored, Restoring, Written
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from backstory.cli.app import App
+    from backstory.workspace.resuming import PutBack, Resumption
 
 
 @click.command("restore")
 @sessions_argument
 @click.option("--all", "everything", is_flag=True, help="Every log in the store.")
-@click.option("--to", "target", required=True, type=click.Path(path_type=Path), help="The folder to write them in.")
-@click.option("--force", is_flag=True, help="Overwrite files that differ.")
+@click.option("--to", "target", type=click.Path(path_type=Path), help="The folder to write them in.")
+@click.option("--in-place", is_flag=True, help="Put logs that are gone back where their agent looks for them.")
+@click.option(
+    "--cwd", type=click.Path(path_type=Path), metavar="DIR", help="With --in-place: the session's folder now."
+)
+@click.option(
+    "--force", is_flag=True, help="Overwrite files that differ; with --in-place: also if the session is in use."
+)
 @json_option
+@trust_option
 @store_option
 @click.pass_obj
-def command(app: App, sessions: tuple[str, ...], everything: bool, target: Path, force: bool, as_json: bool) -> None:
+def command(
+    app: App, sessions: tuple[str, ...], everything: bool, target: Path | None, in_place: bool, cwd: Path | None,
+    force: bool, as_json: bool,
+) -> None:  # fmt: skip
     """Write the original logs of the SESSIONs (--all: of every session) to a folder, byte for byte.
 
     Their layout is that of the agent's own folder, sidecar files included. If two have the same name, the older
     one gets a number. Files that cannot be restored are listed, and the exit code is 73.
+
+    --in-place does what `resume` does before it starts the agent: it overwrites nothing, and `resume --undo` removes
+    what it put back.
     """
-    if bool(sessions) == everything:
-        raise click.UsageError("Name sessions, or use --all.")
+    if bool(sessions) == everything or (everything and in_place):
+        raise click.UsageError("Name sessions." if in_place else "Name sessions, or use --all.")
+    if in_place == (target is not None) or (cwd is not None and not in_place):
+        raise click.UsageError("Give --to FOLDER, or --in-place, which --cwd belongs to.")
+    if target is None:
+        _show(list(_in_place(app, sessions, cwd, force=force)), as_json=as_json)
+    else:
+        _restore(app, sessions, target, everything=everything, force=force, as_json=as_json)
+
+
+def _in_place(app: App, sessions: Sequence[str], cwd: Path | None, *, force: bool) -> Iterator[Restored]:
+    from backstory.cli.handing_over import planned, resuming  # writing logs to a folder needs none of it
+
+    at_work = resuming(app)
+    for found in [app.find(each) for each in sessions]:
+        try:
+            resumption = planned(app, at_work, found, cwd)
+            with at_work.held(resumption, force=force):
+                yield _put_back(at_work.put_back(resumption), resumption)
+        except BackstoryError as refused:
+            if len(sessions) == 1:
+                raise
+            yield Restored(session=found.session.uid, original="", error=str(refused))
+
+
+def _put_back(done: PutBack, resumption: Resumption) -> Restored:
+    """What was put back, as what was restored; a log that was there stays what it is."""
+    files = [
+        Written(name=Path(each.path).name, written=each.path, bytes=each.bytes, sha256=each.sha256)
+        for each in done.files
+    ]
+    log = next((each for each in files if each.written == str(resumption.log)), None)
+    there = next((each for each in resumption.places if each.exists()), resumption.log)
+    return Restored(
+        session=resumption.located.session.uid, original=resumption.original, written=str(there),
+        bytes=there.stat().st_size if log is None else log.bytes, sha256=None if log is None else log.sha256,
+        companions=[each for each in files if each is not log],
+    )  # fmt: skip
+
+
+def _restore(
+    app: App, sessions: tuple[str, ...], target: Path, *, everything: bool, force: bool, as_json: bool
+) -> None:
     found = [app.find(each) for each in sessions]
     stores = {each.store.path: each.store for each in found}
     if everything:
@@ -56,6 +112,11 @@ def command(app: App, sessions: tuple[str, ...], everything: bool, target: Path,
         for n, restored in enumerate(restoring.each(wanted)):
             progress(n, len(wanted))
             done.append(restored)
+    _show(done, as_json=as_json)
+
+
+def _show(done: Sequence[Restored], *, as_json: bool) -> None:
+    """Print what was restored. Raises RestoreIncomplete."""
     if as_json:
         output.json([msgspec.to_builtins(each) for each in done])
     else:

@@ -14,12 +14,13 @@ them, ``near_sessions`` that hold it in another way only, and ``at_least``: whet
   order: by score, where signs were typed those that have them first, for ``--regex`` the newest sessions first; those
   that are near after the others;
 - ``from_elsewhere``: whether the session came with a store that nobody had trusted;
+- ``native_id``: the agent's own id of the session, and ``resume_command``: the words of its own command that
+  continues it; null for runs of backstory and subagents;
 - ``snippet``: one line of its text, and ``marks``: [start, end] of each match in it, in characters (code points).
 """
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ import click
 
 from backstory.cli import output
 from backstory.cli.filters import filter_options
-from backstory.cli.options import SESSION, TOOL, json_option, readable, store_option
+from backstory.cli.options import SESSION, TOOL, json_option, pick_option, readable, store_option
 from backstory.derive.naming import NO_PROMPT
 from backstory.store.search import BY_SCORE, BY_TIME, ROLES, SCOPE_WEIGHT, terms
 from backstory.workspace import searching
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 TITLE_COLUMNS_LEAST = 20
 NOTHING_FOUND = 1
 """The exit code of a search without a hit, as grep has it; an error has another."""
+HITS_TO_PICK = 50
+"""So many hits can be picked where no limit was given."""
 MARKER = "BACKSTORY_RUN"
 """Names the run that asks, as ``spool.MARKER`` says; said here again so that others need not wait for ``spool``."""
 
@@ -61,19 +64,25 @@ MARKER = "BACKSTORY_RUN"
 @click.option("--sort", type=click.Choice((BY_SCORE, BY_TIME)), default=BY_SCORE, help="The best or the newest first.")
 @click.option("--all-hits", is_flag=True, help="Every event that was found, not the best of each session.")
 @click.option("--limit", "-n", type=click.IntRange(min=1), help="How many sessions, or hits.  [default: 20]")
+@pick_option
 @json_option
 @store_option
 @click.pass_context
 def command(
-    ctx: click.Context, /, query: tuple[str, ...], chosen: SessionFilter, exact: bool, regex: bool, as_json: bool,
+    ctx: click.Context, /, query: tuple[str, ...], chosen: SessionFilter, exact: bool, regex: bool, picks: bool,
+    prints: bool, as_json: bool,
     **how: Any,
 ) -> None:  # fmt: skip
     """Search prompts, answers, tools and their output. All words must occur; "quoted words" together; log* begins.
 
     userName also finds getUserName and user_name, limit also limits: marked as near, after what has the words as typed.
     Without words, --ref, --path, --branch or --repo list sessions. Nothing found is exit code 1.
-    From inside a run, its own session is left out.
+    From inside a run, its own session is left out. With -i you pick a hit, in fzf if that is installed, and see the
+    text around it; nothing picked is exit code 130.
     """
+    picks = picks or prints
+    if picks and as_json:
+        raise click.UsageError("-i and --json exclude each other.")
     if exact and regex:
         raise click.UsageError("--exact and --regex exclude each other.")
     app: App = ctx.obj
@@ -81,16 +90,28 @@ def command(
     if not query and not any((chosen.ref, chosen.path, chosen.branch, chosen.repository)):
         raise click.UsageError("Missing argument 'QUERY...': words to look for, or --ref, --path, --branch, --repo.")
     mode = Mode.EXACT if exact else Mode.REGEX if regex else Mode.WORDS
+    if picks:
+        how["limit"] = how["limit"] or HITS_TO_PICK
     asked = _query(app, text, mode, chosen, **how)
     app.bring_up_to_date()
     # A mistake in a filter is reported also where there is nothing to search.
     result = app.reader.search(asked)
+    if picks and result.findings.excerpts:
+        ctx.exit(_pick(app, result, prints=prints))
     if as_json:
         output.json(searching.as_json(result))
     else:
         _print(result)
     if not result.findings.excerpts:
         ctx.exit(NOTHING_FOUND)
+
+
+def _pick(app: App, result: SearchResult, *, prints: bool) -> int:
+    from backstory.cli.choices import hit_choice
+    from backstory.cli.picking import pick
+
+    words = "" if result.query.mode is Mode.REGEX else result.query.text
+    return pick(app, [[hit_choice(each) for each in result.findings.excerpts]], words=words, prints=prints)
 
 
 def _query(
@@ -143,6 +164,8 @@ def _print_how_to_read(result: SearchResult) -> None:
     """How to see more of a hit, on a terminal, with the same words marked."""
     if not sys.stdout.isatty():
         return
+    import shlex  # only where a command is shown
+
     best = result.findings.excerpts[0]
     label, marked = result.labels[best.session.uid], f"--find {shlex.quote(result.query.text)}"
     output.talk(output.one_liner(f"Read one: backstory show {label} @{best.stored.seq} {marked}"))

@@ -10,9 +10,10 @@ import click
 from backstory import model
 from backstory.cli import output, record_view
 from backstory.cli.event_view import event_lines
-from backstory.cli.marks import OUTCOMES, origin_mark
+from backstory.cli.marks import origin_mark
 from backstory.cli.options import json_option, one_session, session_option, sessions_starting, store_option
 from backstory.cli.points import find
+from backstory.cli.turn_view import turn_line, unknown_line
 from backstory.conversation.compact import compact_event
 from backstory.conversation.pairing import results_below_calls, told_once
 from backstory.derive.essence import essence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backstory.cli.app import App
-    from backstory.model import Event, Turn
+    from backstory.model import Event
     from backstory.runs.live import LiveRun
     from backstory.store import Store
     from backstory.workspace.entries import Form
@@ -40,6 +41,8 @@ WINDOW = 500
 PART_MAX = 1 << 30
 NEIGHBOURS = 2
 """So many records before and after the one that is asked for."""
+PREVIEW_EVENTS = 40
+"""A preview has so many events of the first turn, and of the last."""
 RECORDS_BEFORE = 100
 """So many records back a record's call and its neighbours are looked for."""
 
@@ -48,16 +51,22 @@ RECORDS_BEFORE = 100
 @click.argument("session", metavar="[SESSION]", required=False, shell_complete=sessions_starting)
 @click.argument("record", metavar="[@N]", required=False)
 @click.option("--full", is_flag=True, help="Show everything, not the compact form.")
+@click.option("--follow", "-f", "follows", is_flag=True, help="Then show what comes, as it comes, until Ctrl-C.")
 @click.option("--turn", "-t", type=int, metavar="N", help="Show only this turn.")
 @click.option("--find", "searched", metavar="WORDS", help="With @N: highlight these words and show the text around.")
+@click.option("--preview", "previews", is_flag=True, hidden=True, help="An excerpt for a small window.")
 @session_option
 @click.option("--thinking", is_flag=True, help="Also show the model's thinking.")
+@click.option("--md", is_flag=True, help="Print Markdown for a pull request: answers, folded tools, references.")
+@click.option("--outline", is_flag=True, help="Print prompts, decisions and commits, one a line.")
+@click.option("--redact", is_flag=True, help="With --md or --outline: mask secrets and people's names in paths.")
 @json_option
 @store_option
 @click.pass_obj
 def command(
     app: App, session: str | None, record: str | None, full: bool, turn: int | None, searched: str | None,
-    wanted: str | None, thinking: bool, as_json: bool,
+    wanted: str | None, thinking: bool, follows: bool, previews: bool, md: bool, outline: bool, redact: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Show a session turn by turn. SESSION is S3, a name, or the start of a uid; default: the one running here, else
     the one last active.
@@ -66,22 +75,50 @@ def command(
     now; in JSON its turn has "live": "running" or "waiting", and its events have "live": true and no number yet.
     A turn marked "rewound" is on no current branch since a rewind; one marked "removed" was removed by `branch rm`.
     A turn that another session's run already shows is only named; in JSON "shown_in" is that session.
+
+    With --follow, new entries are shown as the agent writes them, also of one that was started without backstory, and
+    its log is imported as it grows. With --json each line is then one JSON object: the session with its turns first,
+    then {"event": …}, {"turn": …} when a turn begins or its end is known, and {"remark": …}.
     """
     if session is not None and record is None and RECORD.fullmatch(session):
         session, record = None, session
+    if md or outline or redact:
+        from backstory.cli import sharing
+
+        part = record is not None or turn is not None or searched is not None
+        sharing.refuse_combinations(md=md, outline=outline, redact=redact, as_json=as_json, part=part)
+    if follows and (record is not None or turn is not None):
+        raise click.UsageError("--follow shows what comes, so it goes with neither @N nor --turn.")
     named = one_session(session, wanted)
-    app.bring_up_to_date()
+    if not previews:
+        app.bring_up_to_date()
     found = find(app, named, running_first=True)
-    if record is not None:
+    if md:
+        sharing.print_markdown(app, found, full=full, thinking=thinking, redact=redact)
+    elif outline:
+        sharing.print_outline(app, found, redact=redact, as_json=as_json)
+    elif record is not None:
         _show_record(app.reader, found, record, searched, full=full, as_json=as_json)
-        return
-    transcript = app.reader.transcript(found, output.talk)
+    elif previews:
+        output.pages(_preview_lines(app.reader, found))
+    elif follows:
+        from backstory.cli.following import follow
+
+        follow(app, found, _before, full=full, thinking=thinking or full, as_json=as_json)
+    else:
+        _show(app.reader, found, turn, full=full, thinking=thinking, as_json=as_json)
+
+
+def _show(
+    reader: Reader, found: LocatedSession, turn: int | None, *, full: bool, thinking: bool, as_json: bool
+) -> None:
+    transcript = reader.transcript(found, output.talk)
     shown = [each for each in transcript.turns if turn in (None, each.number)]
     if turn is not None and not shown:
         raise TurnNotFound(found.label, len(transcript.turns))
     numbers = {each.number for each in shown if each.live is None and each.shown_in is None}
     form: Form = "full" if full else "compact" if as_json else "words"
-    events = app.reader.events(found, form=form, turns=numbers | {None} if turn is None else numbers)
+    events = reader.events(found, form=form, turns=numbers | {None} if turn is None else numbers)
     live = {each.number: transcript.live[each.number] for each in shown if each.live is not None}
     if as_json:
         more = (
@@ -98,6 +135,18 @@ def command(
     output.pages(chain(lines, chain.from_iterable(coming)))
 
 
+def _before(
+    transcript: Transcript, events: Iterator[Entry], *, full: bool, thinking: bool, as_json: bool
+) -> Iterator[str]:
+    """The stored part of a session that is followed."""
+    if not as_json:
+        yield from _lines(transcript, events, whole=True, full=full, thinking=thinking)
+        return
+    stored = [each for each in transcript.turns if each.live is None]
+    yield output.encoded(_head_as_json(transcript, stored))
+    yield from (output.encoded({"event": entries.event_as_json(each)}) for each in events)
+
+
 def _head_as_json(transcript: Transcript, shown: Sequence[ListedTurn]) -> dict[str, Any]:
     found = transcript.located
     children = [
@@ -106,6 +155,18 @@ def _head_as_json(transcript: Transcript, shown: Sequence[ListedTurn]) -> dict[s
     ]
     session = sessions.as_json(transcript.session) | {"children": children}
     return {"session": session, "turns": [turns.as_json(each) for each in shown]}
+
+
+def _preview_lines(reader: Reader, found: LocatedSession) -> Iterator[str]:
+    """How a session began, and its last turn: so much as fits a small window."""
+    stored = found.store.turns(found.session)
+    if not stored:
+        return
+    for turn in dict.fromkeys((stored[0].first_seq, stored[-1].first_seq)):
+        yield ""
+        for each in reader.events(found, (turn, -1), limit=PREVIEW_EVENTS):
+            if isinstance(each.event, model.UserMessage | model.AssistantText | model.ToolCall | model.Error):
+                yield from record_view.neighbour_lines(event_lines(each.outline.seq, each.event, full=False))
 
 
 def _show_record(
@@ -176,6 +237,10 @@ def _head(transcript: Transcript) -> Iterator[str]:
     yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
     if mark := origin_mark(session.elsewhere, is_conflict=session.is_conflict):
         yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), fg="yellow")
+    if session.number is None and session.native_id and session.elsewhere is None:
+        # The agent's own command is in --json: naming it here would import the agent.
+        own = f"{', '.join(session.agents)} {session.native_id}"
+        yield output.style(output.one_liner(f"resume: backstory resume {session.label}  ({own})"), dim=True)
     if session.parent_uid:
         yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
     yield from _child_lines(found.store, found.session.id)
@@ -196,13 +261,13 @@ def _lines(
     for entry, answered in shown:
         number = entry.outline.turn
         if number != current and number is not None:
-            yield from ("", _turn_line(by_number[number]))
+            yield from ("", turn_line(by_number[number]))
         current = number
         if isinstance(entry.event, model.Unknown) and not full:
             unknown += 1
         elif thinking or not isinstance(entry.event, model.Thinking):
             yield from event_lines(entry.outline.seq, entry.event, full=full, answered=answered)
-    yield from _unknown_line(unknown)
+    yield from unknown_line(unknown)
 
 
 def _event_of(entry: Entry) -> Event:
@@ -221,7 +286,7 @@ def _shown_elsewhere(transcript: Transcript) -> Iterator[str]:
 
 
 def _live_lines(listed: ListedTurn, run: LiveRun, *, full: bool, thinking: bool) -> Iterator[str]:
-    yield from ("", _turn_line(listed))
+    yield from ("", turn_line(listed))
     unknown = 0
     for event, answered in results_below_calls(run.events(), lambda each: each, lambda _: listed.number):
         if isinstance(event, model.Unknown) and not full:
@@ -230,7 +295,7 @@ def _live_lines(listed: ListedTurn, run: LiveRun, *, full: bool, thinking: bool)
             # Of a call the compact form may leave nothing to show.
             shown = event if full or isinstance(event, model.ToolCall) else compact_event(event)
             yield from event_lines(None, shown, full=full, answered=answered)
-    yield from _unknown_line(unknown)
+    yield from unknown_line(unknown)
     if run.is_running:
         process = f"process {run.pid}" if run.pid is not None else "something that it started"
         yield output.style(f"       … still running ({process})", fg="yellow")
@@ -238,39 +303,7 @@ def _live_lines(listed: ListedTurn, run: LiveRun, *, full: bool, thinking: bool)
         yield output.style("       … finished; the next run will store it", fg="yellow")
 
 
-def _unknown_line(count: int) -> Iterator[str]:
-    if count:
-        yield output.style(f"         (+{output.counted(count, 'record')} of an unknown kind: --full)", dim=True)
-
-
 def _child_lines(store: Store, session_id: int) -> Iterator[str]:
     for child in store.children(session_id):
         line = f"  └ {child.relation} {child.uid[:12]} ({output.counted(child.turns, 'turn')}) {child.shown_title}"
         yield output.style(output.one_line(line.rstrip(), output.width()), dim=True)
-
-
-def _turn_line(listed: ListedTurn) -> str:
-    turn, tokens = listed.turn, listed.turn.tokens
-    used = [] if tokens.output is None else [f"{_input_tokens(tokens)} in, {_output_tokens(turn)} out"]
-    cost = [] if listed.cost.low_usd is None else [output.money(listed.cost)]
-    mark, colour = OUTCOMES.get(turn.outcome or "", ("", ""))
-    facts = [turn.agent, turn.model, output.local(turn.started), output.duration(turn.duration_ms), *used, *cost]
-    how = "" if turn.outcome in (None, model.Outcome.COMPLETED) else f" {turn.outcome}"
-    title = f"── turn {listed.number} " + (output.style(mark + how, fg=colour) if mark else how)
-    about = "  " + output.one_liner(" · ".join(each for each in facts if each))
-    return output.style(title, bold=True) + output.style(about, dim=True) + _left_behind(listed)
-
-
-def _left_behind(listed: ListedTurn) -> str:
-    if listed.removed is not None:
-        return output.style("  removed", fg="red")
-    return output.style("  rewound", fg="yellow") if listed.is_rewound else ""
-
-
-def _input_tokens(tokens: model.Tokens) -> str:
-    known = [each for each in (tokens.input, tokens.cache_read, tokens.cache_write) if each is not None]
-    return f"{sum(known):,}" if known else "–"
-
-
-def _output_tokens(turn: Turn) -> str:
-    return f"{'≥ ' if turn.tokens_source == model.PARTIAL else ''}{turn.tokens.output or 0:,}"

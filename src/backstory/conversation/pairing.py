@@ -43,21 +43,21 @@ class _Held(Generic[T]):
         return self.call is not None and not self.results
 
 
-def results_below_calls(
-    items: Iterable[T], event_of: Callable[[T], Event], turn_of: Callable[[T], object]
-) -> Iterator[tuple[T, ToolCall | None]]:
-    """All items, each result right below its call; one that stands elsewhere comes with the call that it answers.
+class Pairing(Generic[T]):
+    """Pairs items as they come: ``take`` and ``release`` return what can be shown, each with the call it answers."""
 
-    A subagent's words come with the call by which it is at work.
-    """
-    held: list[_Held[T]] = []
-    known: dict[str, ToolCall] = {}
-    turn: object = None
-    for item in items:
-        event = event_of(item)
-        if isinstance(event, SAID) or turn_of(item) != turn or len(held) >= HELD_MAX:
-            yield from _released(held, len(held))
-        turn = turn_of(item)
+    def __init__(self, event_of: Callable[[T], Event], turn_of: Callable[[T], object]) -> None:
+        self._event_of, self._turn_of = event_of, turn_of
+        self._held: list[_Held[T]] = []
+        self._known: dict[str, ToolCall] = {}
+        self._turn: object = None
+
+    def take(self, item: T) -> Iterator[tuple[T, ToolCall | None]]:
+        """Take the next item; returns those that need not wait any longer."""
+        held, known, event = self._held, self._known, self._event_of(item)
+        if isinstance(event, SAID) or self._turn_of(item) != self._turn or len(held) >= HELD_MAX:
+            yield from self.release()
+        self._turn = self._turn_of(item)
         match event:
             case ToolCall():
                 held.append(_Held(item, call=event))
@@ -75,7 +75,23 @@ def results_below_calls(
             case _:
                 held.append(_Held(item))
         yield from _released(held, next((n for n, each in enumerate(held) if each.waits), len(held)))
-    yield from _released(held, len(held))
+
+    def release(self) -> Iterator[tuple[T, ToolCall | None]]:
+        """Return all items that wait. A result that comes later is returned with its call."""
+        yield from _released(self._held, len(self._held))
+
+
+def results_below_calls(
+    items: Iterable[T], event_of: Callable[[T], Event], turn_of: Callable[[T], object]
+) -> Iterator[tuple[T, ToolCall | None]]:
+    """All items, each result right below its call; one that stands elsewhere comes with the call that it answers.
+
+    A subagent's words come with the call by which it is at work.
+    """
+    pairing = Pairing(event_of, turn_of)
+    for item in items:
+        yield from pairing.take(item)
+    yield from pairing.release()
 
 
 def told_once(

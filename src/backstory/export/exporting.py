@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from backstory import agents
 from backstory.agents.contract import KeptFile, KeptLog
 from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, SqlTooBig
 from backstory.export.full_form import FullForms
+from backstory.export.redacted import RedactedSource, learn
 from backstory.store import readonly
 from backstory.store.private import make_folder
 
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from backstory.agents.contract import SessionFile
+    from backstory.agents.contract import ExportSource, SessionFile
+    from backstory.derive.secrets import Redactor
     from backstory.model import Event
     from backstory.store import Log, Session, Store, StoredEvent
     from backstory.store.readonly import Answer
@@ -60,6 +63,8 @@ class Written(Struct, frozen=True, kw_only=True):
     rows: dict[str, int]
     left_out: int
     """Sessions without a log of that agent's own, where it was to be exact."""
+    masked: dict[str, int] | None = None
+    """How many times something was masked, by the names of shapes; None where nothing was to be."""
 
 
 class NotWritten(Struct, frozen=True, kw_only=True):
@@ -101,10 +106,14 @@ def these(found: Iterable[tuple[Store, Session]]) -> list[Chosen]:
     return [Chosen(store=store, ids=list(ids)) for store, ids in by_store.values()]
 
 
-def export(name: str, chosen: Iterable[Chosen], target: Path, *, exact: bool, force: bool, now: int) -> Written:
+def export(
+    name: str, chosen: Iterable[Chosen], target: Path, *, exact: bool, force: bool, now: int,
+    redactor: Redactor | None = None,
+) -> Written:  # fmt: skip
     """Write sessions into a new file in the form of the agent ``name``; see ``contract.ExportPart`` for ``exact``.
 
-    Raises FileInTheWay for a file that is there, unless ``force``, and CannotWrite.
+    ``redactor``: masks the secrets of all that is written. Raises FileInTheWay for a file that is there, unless
+    ``force``, and CannotWrite.
     """
     writer = agents.load(name).export
     assert writer is not None
@@ -112,12 +121,18 @@ def export(name: str, chosen: Iterable[Chosen], target: Path, *, exact: bool, fo
     _check_place(target, force=force)
     if any(target.resolve() == each.path.resolve() for each in sources):
         raise CannotWrite(target, "it is the store itself")
-    rows, size = _write(lambda path: writer.write_store(path, sources, exact=exact, now=now), target, force=force)
+    given = [each.given(redactor) for each in sources]
+    rows, size = _write(lambda path: writer.write_store(path, given, exact=exact, now=now), target, force=force)
     left_out = sum(each.sessions_without_logs_of(name) for each in sources) if exact else 0
-    return Written(format=name, file=str(target), exact=exact, bytes=size, rows=rows, left_out=left_out)
+    return Written(
+        format=name, file=str(target), exact=exact, bytes=size, rows=rows, left_out=left_out,
+        masked=redactor.counts if redactor is not None else None,
+    )  # fmt: skip
 
 
-def export_each(name: str, chosen: Iterable[Chosen], folder: Path, *, force: bool) -> list[Written | NotWritten]:
+def export_each(
+    name: str, chosen: Iterable[Chosen], folder: Path, *, force: bool, redactor: Redactor | None = None
+) -> list[Written | NotWritten]:
     """Write each session into files of its own below a folder, in the form of the agent ``name``.
 
     Nothing is written when a file is in the way: raises FileInTheWay, unless ``force``. A session that cannot be read
@@ -126,7 +141,7 @@ def export_each(name: str, chosen: Iterable[Chosen], folder: Path, *, force: boo
     writer = agents.load(name).session_export
     assert writer is not None
     sources = [
-        (_Source(Chosen(store=each.store, ids=[session_id])), uid)
+        (_Source(Chosen(store=each.store, ids=[session_id])).given(redactor), uid)
         for each in chosen
         for session_id, uid in _Source(each).session_ids()
     ]
@@ -137,7 +152,7 @@ def export_each(name: str, chosen: Iterable[Chosen], folder: Path, *, force: boo
     first: BackstoryError | None = None
     for target, file, uid in files:
         try:
-            done.append(_write_one(name, target, file, force=force))
+            done.append(_write_one(name, target, file, force=force, redactor=redactor))
         except BackstoryError as failed:
             first = first or failed
             done.append(NotWritten(format=name, file=str(target), session=uid, reason=str(failed)))
@@ -146,9 +161,11 @@ def export_each(name: str, chosen: Iterable[Chosen], folder: Path, *, force: boo
     return done
 
 
-def _write_one(name: str, target: Path, file: SessionFile, *, force: bool) -> Written:
+def _write_one(name: str, target: Path, file: SessionFile, *, force: bool, redactor: Redactor | None) -> Written:
+    before = Counter(redactor.counts if redactor is not None else ())
     rows, size = _write(file.write, target, force=force)
-    return Written(format=name, file=str(target), exact=False, bytes=size, rows=rows, left_out=0)
+    masked = None if redactor is None else dict(Counter(redactor.counts) - before)
+    return Written(format=name, file=str(target), exact=False, bytes=size, rows=rows, left_out=0, masked=masked)
 
 
 class _Source:
@@ -162,6 +179,13 @@ class _Source:
     @property
     def path(self) -> Path:
         return self._store.path
+
+    def given(self, redactor: Redactor | None) -> ExportSource:
+        """What the agent's file is given: this, or what is left of it when its secrets are masked."""
+        if redactor is None:
+            return self
+        learn(redactor, self._store, (session_id for session_id, _ in self.session_ids()))
+        return RedactedSource(self, redactor)
 
     def rows(self, view: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         sql = f"select id, {', '.join(columns)} from {view} where id in (select value from json_each(?)) order by id"

@@ -6,37 +6,37 @@ file is replaced, and that only if asked. What cannot be written is reported wit
 
 from __future__ import annotations
 
-import hashlib
 import os
-import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from msgspec import Struct, field, structs
 
-from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, NoFileToReplace, NotAPlace, StoreDamaged
+from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, NoFileToReplace, NotAPlace
+from backstory.export.files import (
+    FILE,
+    NOT_FOLLOWED,
+    enter,
+    inside,
+    kind_of,
+    measured,
+    sha256_of,
+    whole_log,
+    written_to,
+)
 from backstory.ingest.reported import is_reported
 from backstory.store.logs import COPY
-from backstory.store.private import MODE, make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
+    from backstory.export.files import Parts
     from backstory.store import Log, Store
     from backstory.store.sidecars import StoredSidecar
 
 NAME_BYTES_MAX = 255
 """Longer names no usual file system takes."""
-NOT_FOLLOWED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-FILE, FOLDER = "a file", "a folder"
-KINDS = (
-    (stat.S_ISREG, FILE), (stat.S_ISDIR, FOLDER), (stat.S_ISLNK, "a link"), (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-)  # fmt: skip
-
-Parts = tuple[str, ...]
-"""A path below the folder that is written in."""
 
 
 class Written(Struct, frozen=True, kw_only=True):
@@ -154,7 +154,7 @@ class Restoring:
             raise wish
         mtime_ns = None if log.modified is None else log.modified * 1_000_000
         place = self._places[wish.parts, wish.content]
-        target, length, sha256 = self._write(place, lambda: _whole(store, log), mtime_ns)
+        target, length, sha256 = self._write(place, lambda: whole_log(store, log), mtime_ns)
         return Restored(
             session=_session_uid(store, log), original=log.path, written=str(target), bytes=length, sha256=sha256
         )
@@ -186,13 +186,13 @@ class Restoring:
             # A path that is too long for the system is refused before folders are made for its beginning.
             with suppress(FileNotFoundError, NotADirectoryError):
                 target.lstat()
-            _enter(self._folder, place[:-1])
-            kind = _kind(target)
+            enter(self._folder, place[:-1])
+            kind = kind_of(target)
             if kind is not None:
                 if kind != FILE:
                     raise NoFileToReplace(target, kind)
-                length, sha256 = _measured(pieces())
-                if sha256 == _sha256(target):
+                length, sha256 = measured(pieces())
+                if sha256 == sha256_of(target):
                     return target, length, sha256
                 if not self._force:
                     raise FileInTheWay(target)
@@ -225,64 +225,16 @@ def _session_uid(store: Store, log: Log) -> str:
 
 def _wish(store: Store, log: Log) -> File:
     """Where a log lay below its agent's own folder; raises NotAPlace."""
-    below = _inside(log.relpath) or _inside(f"{_session_uid(store, log) or log.id}.jsonl")
+    below = inside(log.relpath) or inside(f"{_session_uid(store, log) or log.id}.jsonl")
     content = (log.first_hash, log.tail_hash, log.read_to, log.generation)
-    return File((*_inside(log.agent), *below), content, log.generation)
+    return File((*inside(log.agent), *below), content, log.generation)
 
 
 def _wish_beside(above: Parts, kept: StoredSidecar) -> File:
-    below = _inside(kept.name)
+    below = inside(kept.name)
     if not below:
         raise NotAPlace(kept.name)
     return File((*above, *below), kept.digest)
-
-
-def _inside(name: str) -> Parts:
-    """The parts of a path from a store, which is not trusted to stay below its folder; raises NotAPlace."""
-    parts = Path(f"./{name}").parts
-    if ".." in parts or "\0" in name:
-        raise NotAPlace(name)
-    return parts
-
-
-def _whole(store: Store, log: Log) -> Iterator[bytes]:
-    """A log's bytes; raises StoreDamaged also where some are missing at its end."""
-    length = 0
-    for piece in store.stream_log(log.id):
-        length += len(piece)
-        yield piece
-    if length != log.read_to:
-        raise StoreDamaged(store.path, f"of {log.read_to} bytes of log {log.id} it has {length}")
-
-
-def _enter(folder: Path, parts: Parts) -> None:
-    """Make the folders of a path below ``folder``, for their owner alone; raises NoFileToReplace at a link."""
-    make_folder(folder)
-    for part in parts:
-        folder /= part
-        try:
-            folder.mkdir(mode=MODE)
-        except FileExistsError:
-            kind = _kind(folder) or "gone"
-            if kind != FOLDER:
-                raise NoFileToReplace(folder, kind) from None
-
-
-def _kind(path: Path) -> str | None:
-    """What lies at a path, itself and not what it links to; None for nothing."""
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return None
-    return next((kind for fits, kind in KINDS if fits(mode)), "a device")
-
-
-def _measured(pieces: Iterable[bytes]) -> tuple[int, str]:
-    digest, length = hashlib.sha256(), 0
-    for piece in pieces:
-        digest.update(piece)
-        length += len(piece)
-    return length, digest.hexdigest()
 
 
 def _replace(target: Path, pieces: Iterable[bytes], mtime_ns: int | None) -> tuple[int, str]:
@@ -290,7 +242,7 @@ def _replace(target: Path, pieces: Iterable[bytes], mtime_ns: int | None) -> tup
     beside = target.with_name(f".backstory-{os.urandom(6).hex()}")
     try:
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOT_FOLLOWED, 0o600), "wb") as file:  # noqa: PTH123
-            length, sha256 = _measured(_written(file, pieces))
+            length, sha256 = measured(written_to(file, pieces))
         if mtime_ns is not None:
             # A time that no file can have is no reason to keep its bytes back.
             with suppress(OverflowError):
@@ -300,14 +252,3 @@ def _replace(target: Path, pieces: Iterable[bytes], mtime_ns: int | None) -> tup
         with suppress(OSError):
             beside.unlink()
     return length, sha256
-
-
-def _written(file: BinaryIO, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    for piece in pieces:
-        file.write(piece)
-        yield piece
-
-
-def _sha256(path: Path) -> str:
-    with open(os.open(path, os.O_RDONLY | NOT_FOLLOWED), "rb") as file:  # noqa: PTH123
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -130,7 +130,7 @@ class Slicer:
         """
         before = self._at
         parsed_to = log.parsed_to if (log := self._start.log) else 0
-        end = _record_end(self._source.agent, self._source.path, file)
+        end = record_end_of(self._source.agent, self._source.path, file)
         self._lines = LineReader(parsed_to, self._start.carry, carried=self._at - parsed_to, record_end=end)
         while block := file.read(self._pace.block_bytes):
             # Cut before the next block, so that the last slice has a chunk for an unfinished record to count in.
@@ -315,7 +315,7 @@ class _KeptBytes(io.RawIOBase):
         return len(data)
 
 
-def _record_end(agent: Agent, path: PurePath, file: IO[bytes]) -> re.Pattern[bytes] | None:
+def record_end_of(agent: Agent, path: PurePath, file: IO[bytes]) -> re.Pattern[bytes] | None:
     """What the last line of every record matches; None where each line is one. The file is left as it stands."""
     keeper = agent.documents
     if keeper is None or not keeper.is_document(path):

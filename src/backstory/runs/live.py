@@ -73,6 +73,56 @@ class LiveRun:
             followed.close()
 
 
+class FollowedRun:
+    """A run as it goes on, from its prompt. Raises UnknownAgent, AgentCannotRun."""
+
+    def __init__(self, spool: Spool, run: Run) -> None:
+        self.run, self._spool = run, spool
+        self._reader = bounded.stream_reader(agents.load(run.agent))
+        self._outputs: list[Followed] = []
+        self.is_begun = False
+        """Whether its prompt was returned."""
+        self.is_over = False
+        """Whether its agent has ended, and all of its output was returned."""
+
+    @property
+    def pid(self) -> int | None:
+        """The agent's process, while that runs."""
+        return self._spool.pid
+
+    def new(self) -> list[Event]:
+        """Its events since the last call; first the prompt."""
+        found: list[Event] = [] if self.is_begun else [model.UserMessage(content=self.run.prompt)]
+        self.is_begun = True
+        is_running = self._spool.is_alive
+        paths = ((self._spool.stdout, False), (self._spool.stderr, True))
+        if not self._outputs and all(path.exists() for path, _ in paths):
+            self._outputs = [Followed(path, self._reader, is_error=is_error) for path, is_error in paths]
+        for followed, (path, _) in zip(self._outputs, paths, strict=False):
+            for _ in range(_size(path) // READ_BYTES + 1):
+                found += (event for shown in followed.new() for event in shown.events)
+            if not is_running:
+                # A spool that is gone was stored, and all of it but a torn last line was read above.
+                with suppress(FileNotFoundError):
+                    found += (event for shown in followed.rest() for event in shown.events)
+        # Before its output is there, its agent is being started.
+        if not is_running and (self._outputs or not self._spool.folder.exists()):
+            self.is_over = True
+            self.close()
+        return found
+
+    def close(self) -> None:
+        """Let go of its files."""
+        for followed in self._outputs:
+            followed.close()
+
+
+def followed_runs(spools: Path, session_uid: str) -> dict[str, tuple[Spool, Run]]:
+    """The runs of a session that no store has yet, by their turns' uids, the oldest first."""
+    found = ((spool, spool.run) for spool in list_spools(spools))
+    return {run.turn_uid: (spool, run) for spool, run in found if run is not None and run.session_uid == session_uid}
+
+
 def live_runs(spools: Path, session_uid: str, now: int, report: Callable[[str], None]) -> list[LiveRun]:
     """The runs of a session that are still in their spools, the oldest first; ``report`` receives why one is not."""
     found = []

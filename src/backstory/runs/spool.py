@@ -11,20 +11,27 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
-import signal
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
 from backstory.agents.lines import LineReader
 from backstory.errors import BackstoryError
+from backstory.lazy_module import lazy_module
 from backstory.lazy_regex import lazy_regex
 from backstory.runs import process
 from backstory.store.private import as_ours, make_private_folder, write_private
+
+if TYPE_CHECKING:
+    import shutil
+    import signal
+else:
+    # Only what ends a run needs them; shutil knows all compressions.
+    shutil, signal = lazy_module("shutil"), lazy_module("signal")
 
 SPOOLS = "spool"
 """The folder below BACKSTORY_HOME with the folders of all runs."""
@@ -290,7 +297,11 @@ class Spool:
             for each in self.folder.iterdir():
                 if each.name != RUN:
                     each.unlink()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        try:
+            (self.folder / RUN).unlink(missing_ok=True)
+            self.folder.rmdir()
+        except OSError:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def list_spools(spools: Path) -> list[Spool]:

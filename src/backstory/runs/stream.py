@@ -439,6 +439,6 @@ def append_run(run: SpooledRun, store: Store, beside: Store | None = None) -> bo
 def _is_taken(store: Store, batches: list[RecordBatch]) -> bool:
     """Whether a store accepted these batches; otherwise they are copied when the run is stored."""
     try:
-        return all(each.refused is None for each in store.append(batches))
+        return all(each.refused is None for each in store.append(batches, is_copy=True))
     except Exception:
         return False

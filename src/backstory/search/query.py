@@ -5,7 +5,6 @@ The index knows words only, so for the latter two it is the text that decides.
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from itertools import islice
@@ -448,6 +447,8 @@ class _Texts:
 
 
 def _in_json(sign: str) -> tuple[str, str]:
+    import json  # few queries have signs
+
     return json.dumps(sign, ensure_ascii=False)[1:-1], json.dumps(sign)[1:-1]
 
 

@@ -9,24 +9,17 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backstory.model import Complete
-from backstory.store import events, orphans, sessions
-from backstory.store.append import Written
-from backstory.store.batches import RecordBatch
+from backstory.store import sessions
 from backstory.store.branches import Named, TreePosition, TreeTurn
 from backstory.store.database import id_of
 from backstory.store.events import StoredEvent
-from backstory.store.logs import FileStamp, Log
-from backstory.store.orphans import Orphan
-from backstory.store.plan import NAME
-from backstory.store.replicate import Taken
 from backstory.store.replication import Replication
-from backstory.store.runs import RunStart
 from backstory.store.sessions import Session, Workplace
-from backstory.store.verify import Verified
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -34,7 +27,17 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.model import Event
+    from backstory.store import orphans
+    from backstory.store.append import Written
+    from backstory.store.batches import RecordBatch
+    from backstory.store.logs import FileStamp, Log
+    from backstory.store.orphans import Orphan
+    from backstory.store.own_log import OwnLog
+    from backstory.store.replicate import Taken
+    from backstory.store.runs import RunStart
     from backstory.store.search import Filter, SearchResult
+    from backstory.store.verify import Verified
+
 
 __all__ = [
     "FileStamp",
@@ -61,12 +64,16 @@ __all__ = [
 PROJECT_STORE = Path(".backstory") / "sessions.bks"
 
 
-def __getattr__(name: str) -> Any:
-    # Most commands search for nothing.
-    if name in ("Filter", "SearchResult"):
-        from backstory.store import search
+_HOMES = {
+    "FileStamp": "logs", "Filter": "search", "Log": "logs", "Orphan": "orphans", "RecordBatch": "batches",
+    "RunStart": "runs", "SearchResult": "search", "Taken": "replicate", "Verified": "verify", "Written": "append",
+}  # fmt: skip
+"""Names whose modules most commands do not need, imported when they are asked for."""
 
-        return getattr(search, name)
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -149,8 +156,10 @@ class Store(Replication):
         made = self._append(lambda db: partial(self._own_log(db, session).batches, new))
         return made[-1].next_seq - 1
 
-    def _own_log(self, db: apsw.Connection, session: Session | int) -> events.OwnLog:
-        return events.OwnLog(db, sessions.get(db, id_of(session)).id, self._now(), self._new_uid)
+    def _own_log(self, db: apsw.Connection, session: Session | int) -> OwnLog:
+        from backstory.store.own_log import OwnLog
+
+        return OwnLog(db, sessions.get(db, id_of(session)).id, self._now(), self._new_uid)
 
     def mark_completed(
         self, session: Session | int, duration_ms: int | None, cost_usd: float | None, success: bool = True
@@ -184,9 +193,11 @@ class Store(Replication):
 
         ``running``: uids of turns whose rest is still to come. One that comes all the same replaces what was closed.
         """
+        from backstory.store import orphans
+
         if not self._read_if_begun(lambda db: bool(orphans.found(db, running)), otherwise=False):
             return []
-        closed, now = list[Orphan](), self._now()
+        closed, now = list[orphans.Orphan](), self._now()
         left: list[orphans.Left] = []
 
         def look(db: apsw.Connection) -> Callable[[], list[RecordBatch]]:
@@ -199,6 +210,8 @@ class Store(Replication):
 
     def rename(self, session: Session | int, name: str) -> None:
         """Call a session ``name``; '' takes its name away."""
+        from backstory.store.plan import NAME
+
         self._decide(session, [NAME], lambda db, each: sessions.rename(db, sessions.get(db, each).id, name))
 
 

@@ -5,20 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from backstory import errors
-from backstory.store import (
-    append,
-    branches,
-    decisions,
-    derived_tables,
-    erasing,
-    events,
-    rederiving,
-    sessions,
-)
-from backstory.store.branches import Named, TreePosition, TreeTurn
+from backstory.lazy_module import lazy_module
+from backstory.store import branches, sessions
 from backstory.store.database import id_of
 from backstory.store.maintenance import Maintenance
-from backstory.store.plan import TURN, about_branch
 from backstory.store.sessions import Session
 
 if TYPE_CHECKING:
@@ -27,6 +17,16 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.conversation.tree import Point
+    from backstory.store import append, decisions, derived_tables, erasing, own_log, plan, rederiving
+    from backstory.store.branches import Named, TreePosition, TreeTurn
+else:
+    append = lazy_module("backstory.store.append")
+    decisions = lazy_module("backstory.store.decisions")
+    derived_tables = lazy_module("backstory.store.derived_tables")
+    erasing = lazy_module("backstory.store.erasing")
+    own_log = lazy_module("backstory.store.own_log")
+    plan = lazy_module("backstory.store.plan")
+    rederiving = lazy_module("backstory.store.rederiving")
 
 T = TypeVar("T")
 
@@ -71,16 +71,18 @@ class Branching(Maintenance):
         Raises RecordNotFound, BranchNameTaken.
         """
         now = self._now()
-        self._decide(session, [about_branch(name)], lambda db, each: branches.name_branch(db, each, name, point, now))
+        self._decide(
+            session, [plan.about_branch(name)], lambda db, each: branches.name_branch(db, each, name, point, now)
+        )
 
     def unname_branch(self, session: Session | int, name: str) -> None:
         """Take a branch's name away."""
-        self._decide(session, [about_branch(name)], lambda db, each: branches.unname_branch(db, each, name))
+        self._decide(session, [plan.about_branch(name)], lambda db, each: branches.unname_branch(db, each, name))
 
     def remove_turns(self, session: Session | int, uids: Sequence[str]) -> int:
         """Remove turns from a session's tree, until ``restore_turns`` or ``prune_turns``; returns how many."""
         gone, now = list(uids), self._now()
-        about = [TURN + uid for uid in gone]
+        about = [plan.TURN + uid for uid in gone]
         return self._decide(session, about, lambda db, each: branches.remove(db, each, gone, now))
 
     def restore_turns(self, session: Session | int, uid: str) -> int:
@@ -88,7 +90,7 @@ class Branching(Maintenance):
 
         def restore(db: apsw.Connection) -> int:
             back = branches.restore(db, sessions.get(db, id_of(session)).id, uid)
-            decisions.note(db, id_of(session), [TURN + each for each in back], self._now())
+            decisions.note(db, id_of(session), [plan.TURN + each for each in back], self._now())
             return len(back)
 
         return self._change(restore, decided=True)
@@ -132,7 +134,7 @@ class Branching(Maintenance):
             return count
 
         for _ in range(append.APPEND_TRIES):
-            next_seq, named, turn_ids = self._read(lambda db: events.refs_kept(db, session_id))
+            next_seq, named, turn_ids = self._read(lambda db: own_log.refs_kept(db, session_id))
             if (count := self._change(prune)) is not None:
                 return count
         raise errors.StoreBusy(self.path)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory import ids
+from backstory.lazy_module import lazy_module
 from backstory.model import Turn
-from backstory.store import kinds, lineage, run_facts
+from backstory.store import kinds
 from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from backstory.store import lineage, run_facts
     from backstory.store.batches import RecordBatch
+else:
+    lineage = lazy_module("backstory.store.lineage")
+    run_facts = lazy_module("backstory.store.run_facts")
 
 _RUN = (
     "select r.uid from turns r join sessions o on o.id = r.session_id "

@@ -6,16 +6,22 @@ small frame made with a dictionary; the dictionary's bytes lie in the file that 
 
 from __future__ import annotations
 
-import hashlib
 from functools import cache, cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
-import zstandard
+from backstory.lazy_module import lazy_module
 
 if TYPE_CHECKING:
+    import hashlib
     from collections.abc import Callable, Iterator
+
+    import zstandard
+    from zstandard import ZstdError as ZstdError
+else:
+    # Lists show nothing that is packed, and hash nothing.
+    hashlib, zstandard = lazy_module("hashlib"), lazy_module("zstandard")
 
 CHUNK_BYTES = 4 * 1024 * 1024
 """So much of a log is packed into one frame: a record that recurs is then mostly found in it."""
@@ -32,13 +38,18 @@ PACKED_BYTES = CHUNK_BYTES
 PACKED_LEVEL = 12
 EVENT_LEVEL = 3
 DICTIONARY_FILE = Path(__file__).with_name("events.zdict")
-ZstdError = zstandard.ZstdError
 FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
 BLOCK_HEAD_BYTES, CHECKSUM_BYTES, REPEATED = 3, 4, 1
 """Of a zstd frame: how long is what says what a block is, how long its checksum, the kind of block with one byte."""
 CUT_SHORT = "its compressed content ends too early"
 DAMAGED = "its compressed content is damaged"
 NO_FRAME = "its compressed content goes on with something else"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ZstdError":
+        return zstandard.ZstdError
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class CodecError(ValueError):
@@ -112,11 +123,11 @@ def decompressed(file: IO[bytes]) -> Iterator[bytes]:
             try:
                 yield from _frame(file)
             except zstandard.ZstdError as refused:
-                raise ZstdError(CUT_SHORT if CUT_SHORT in str(refused) else DAMAGED) from refused
+                raise zstandard.ZstdError(CUT_SHORT if CUT_SHORT in str(refused) else DAMAGED) from refused
         elif _is_skippable(magic):
             _exactly(file, int.from_bytes(_exactly(file, 4), "little"))
         else:
-            raise ZstdError(NO_FRAME)
+            raise zstandard.ZstdError(NO_FRAME)
 
 
 def _frame(file: IO[bytes]) -> Iterator[bytes]:
@@ -142,7 +153,7 @@ def _is_skippable(magic: bytes) -> bool:
 def _exactly(file: IO[bytes], length: int) -> bytes:
     data = file.read(length)
     if len(data) < length:
-        raise ZstdError(CUT_SHORT)
+        raise zstandard.ZstdError(CUT_SHORT)
     return data
 
 

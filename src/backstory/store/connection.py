@@ -132,6 +132,18 @@ def lasting(db: apsw.Connection, path: Path) -> Iterator[None]:
 
 
 @contextmanager
+def undoing(db: apsw.Connection, path: Path) -> Iterator[None]:
+    """What is written in this block is taken back, so that its journal is gone need not be on the disk."""
+    with translated(path):
+        db.execute("pragma synchronous = full")
+    try:
+        yield
+    finally:
+        with suppress(apsw.Error):
+            be_durable(db, always=False)
+
+
+@contextmanager
 def writing(db: apsw.Connection, path: Path, *, first: bool = False) -> Iterator[apsw.Connection]:
     """One transaction: all of the block, or nothing of it. ``first``: the one that begins the file."""
     with translated(path), ctrl_z.put_off():

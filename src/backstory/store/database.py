@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from backstory import errors, ids
-from backstory.store import (
-    append,
-    connection,
-    foreign,
-    migrate,
-    sessions,
-)
-from backstory.store.append import Written
-from backstory.store.batches import RecordBatch
+from backstory.lazy_module import lazy_module
+from backstory.store import connection, foreign, migrate, sessions
 from backstory.store.segments import has_too_many_segments, is_in_bulk, merge_whole, needs_care, reset_index
 from backstory.store.sessions import Session
 
@@ -28,6 +21,12 @@ if TYPE_CHECKING:
     from typing import Self
 
     import apsw
+
+    from backstory.store import append
+    from backstory.store.append import Written
+    from backstory.store.batches import RecordBatch
+else:
+    append = lazy_module("backstory.store.append")
 
 
 T = TypeVar("T")
@@ -199,13 +198,18 @@ class Database:
             db.execute("insert into meta(key, value) values ('tried', '')")
             raise Undone
 
-        with suppress(Undone):
-            self._change(try_it)
+        if not self.exists:
+            raise errors.StoreNotFound(self.path)
+        with suppress(Undone), connection.undoing(self._writing_connection(), self.path):
+            self._write(try_it)
 
-    def append(self, batches: Sequence[RecordBatch]) -> list[Written]:
-        """Store batches of records in one transaction; each is taken, or refused on its own if the store moved on."""
+    def append(self, batches: Sequence[RecordBatch], *, is_copy: bool = False) -> list[Written]:
+        """Store batches of records in one transaction; each is taken, or refused on its own if the store moved on.
+
+        ``is_copy``: the store that owns them has them on the disk, from which they can be copied again.
+        """
         # A spool goes once its run is stored, so the run's end is on the disk by then.
-        ends = any(batch.run is not None and batch.run.is_last for batch in batches)
+        ends = not is_copy and any(batch.run is not None and batch.run.is_last for batch in batches)
         return self._write(lambda db: append.write_all(db, batches), decided=ends)
 
     @contextmanager

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from backstory.lazy_regex import lazy_regex
 from backstory.store import kinds
 from backstory.store.rows import fetch
@@ -51,6 +53,28 @@ def write(
         _write_refs(db, session_id, found.refs, turn_ids)
     for checkpoint in found.checkpoints:
         _write_checkpoint(db, session_id, checkpoint)
+
+
+class StoredRef(Struct, frozen=True):
+    """A pull request, issue or commit, and the record and turn that name it first. Its fields are columns."""
+
+    type: str
+    value: str
+    host: str | None
+    repository: str | None
+    seq: int
+    turn_id: int | None
+
+
+def refs_of(db: apsw.Connection, session_id: int) -> list[StoredRef]:
+    """What a session names, in the order of its first records."""
+    return fetch(
+        db,
+        StoredRef,
+        "select ref_type, ref_value, host, repository, seq, turn_id from session_refs where session_id = ? "
+        "order by seq, id",
+        (session_id,),
+    )
 
 
 def clear(db: apsw.Connection, session_id: int) -> None:

@@ -7,29 +7,29 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from backstory import errors, ids
-from backstory.store import (
-    connection,
-    logs,
-    rederiving,
-    run_facts,
-    runs,
-    sessions,
-    sidecars,
-    titles,
-)
+from backstory.lazy_module import lazy_module
+from backstory.store import connection, logs, sessions
 from backstory.store.database import checked, id_of
-from backstory.store.logs import ChunkMark, FileStamp, Log, SeqRange
 from backstory.store.reading import Reading
-from backstory.store.run_facts import Unmatched
-from backstory.store.runs import RunStart
 from backstory.store.segments import BULK_CRISIS_MERGE, is_scattered, merge_whole, reset_index, set_index
 from backstory.store.sessions import Session
-from backstory.store.sidecars import Mark, Sidecar, SidecarBatch, StoredSidecar
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import apsw
+
+    from backstory.store import rederiving, run_facts, runs, sidecars, titles
+    from backstory.store.logs import ChunkMark, FileStamp, Log, SeqRange
+    from backstory.store.run_facts import Unmatched
+    from backstory.store.runs import RunStart
+    from backstory.store.sidecars import Mark, Sidecar, SidecarBatch, StoredSidecar
+else:
+    rederiving = lazy_module("backstory.store.rederiving")
+    run_facts = lazy_module("backstory.store.run_facts")
+    runs = lazy_module("backstory.store.runs")
+    sidecars = lazy_module("backstory.store.sidecars")
+    titles = lazy_module("backstory.store.titles")
 
 
 BULK_HASH_BYTES = 32 * 1024 * 1024

@@ -7,30 +7,30 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.store import (
-    append,
-    connection,
-    decisions,
-    erasing,
-    logs,
-    rederiving,
-    sessions,
-    titles,
-    verify,
-)
-from backstory.store.batches import RecordBatch
+from backstory.lazy_module import lazy_module
+from backstory.store import connection, logs, sessions
 from backstory.store.database import id_of
 from backstory.store.ingesting import Ingesting
-from backstory.store.logs import Log
 from backstory.store.rows import fetch
 from backstory.store.segments import reset_index, set_index
 from backstory.store.sessions import Session
-from backstory.store.verify import Verified
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import apsw
+
+    from backstory.store import append, decisions, erasing, rederiving, titles, verify
+    from backstory.store.batches import RecordBatch
+    from backstory.store.logs import Log
+    from backstory.store.verify import Verified
+else:
+    append = lazy_module("backstory.store.append")
+    decisions = lazy_module("backstory.store.decisions")
+    erasing = lazy_module("backstory.store.erasing")
+    rederiving = lazy_module("backstory.store.rederiving")
+    titles = lazy_module("backstory.store.titles")
+    verify = lazy_module("backstory.store.verify")
 
 
 class Maintenance(Ingesting):

@@ -6,17 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backstory.store import (
-    branches,
-    claims,
-    copies,
-    costs,
-    events,
-    run_facts,
-    runs,
-    sessions,
-    turns,
-)
+from backstory.lazy_module import lazy_module
+from backstory.store import branches, events, sessions, turns
 from backstory.store.database import Database, T, checked, id_of
 from backstory.store.events import OutlinedEvent, StoredEvent
 from backstory.store.session_filter import ListFilter
@@ -32,13 +23,21 @@ if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
     from backstory.derive.tally import Tally
     from backstory.model import Turn
+    from backstory.store import claims, copies, costs, run_facts, runs
     from backstory.store.costs import Costs
+    from backstory.store.derived_tables import StoredRef
     from backstory.store.readonly import Answer
     from backstory.store.search import Filter, SearchResult
     from backstory.store.sidecars import Sidecar
     from backstory.store.sql_functions import FullForm
     from backstory.store.stats import Asked
     from backstory.store.tool_stats import ToolCalls
+else:
+    claims = lazy_module("backstory.store.claims")
+    copies = lazy_module("backstory.store.copies")
+    costs = lazy_module("backstory.store.costs")
+    run_facts = lazy_module("backstory.store.run_facts")
+    runs = lazy_module("backstory.store.runs")
 
 ROWS_MAX = 10_000
 """So many rows of an answer to SQL are given, unless it is said otherwise."""
@@ -195,6 +194,12 @@ class Reading(Database):
     def files_touched(self, session: Session | int, spans: Sequence[Span]) -> dict[str, str]:
         """The files that records of a session touched, each with what was done to it."""
         return self._read(lambda db: branches.touched(db, id_of(session), spans))
+
+    def refs(self, session: Session | int) -> list[StoredRef]:
+        """The pull requests, issues and commits that a session names, in the order of their first records."""
+        from backstory.store import derived_tables  # and what it reads checkpoints with
+
+        return self._read(lambda db: derived_tables.refs_of(db, id_of(session)))
 
     def turns(self, session: Session | int) -> list[Turn]:
         """A session's turns, in the order of their prompts."""

@@ -6,20 +6,10 @@ import os
 from typing import TYPE_CHECKING
 
 from backstory import errors, ids
-from backstory.store import (
-    copies,
-    decisions,
-    foreign,
-    plan,
-    replicate,
-    run_facts,
-    sessions,
-)
+from backstory.lazy_module import lazy_module
+from backstory.store import foreign, sessions
 from backstory.store.branching import Branching
-from backstory.store.copies import Holder
 from backstory.store.database import believed
-from backstory.store.plan import Copy, Decide, Differ, Prune, Remove, Side, Step, StoreState
-from backstory.store.replicate import Taken
 from backstory.store.sessions import Session
 
 if TYPE_CHECKING:
@@ -29,8 +19,18 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.conversation.tree import Point
+    from backstory.store import copies, decisions, plan, replicate, run_facts
+    from backstory.store.copies import Holder
+    from backstory.store.plan import Decide, Prune, Remove, Step, StoreState
     from backstory.store.reading import Reading
+    from backstory.store.replicate import Taken
     from backstory.store.run_facts import LoggedRun
+else:
+    copies = lazy_module("backstory.store.copies")
+    decisions = lazy_module("backstory.store.decisions")
+    plan = lazy_module("backstory.store.plan")
+    replicate = lazy_module("backstory.store.replicate")
+    run_facts = lazy_module("backstory.store.run_facts")
 
 
 class Replication(Branching):
@@ -92,25 +92,25 @@ class Replication(Branching):
         if self.path == source.path or self.is_forgotten(uid):
             return
         # A copy has no more than its owner, so what was pruned here is pruned there first.
-        self._perform(source, [step for step in self._plan(source, [uid]) if isinstance(step, Prune)])
+        self._perform(source, [step for step in self._plan(source, [uid]) if isinstance(step, plan.Prune)])
         if has_all:
             session = source.session(uid)
             self._write(lambda db: sessions.copy_labels(db, session))
         else:
             self.copy_session(source, uid)
-        self._perform(source, [step for step in self._plan(source, [uid]) if isinstance(step, Decide)])
+        self._perform(source, [step for step in self._plan(source, [uid]) if isinstance(step, plan.Decide)])
 
     def reconcile(self, source: Replication, uid: str) -> None:
         """Have a session's owner and us agree about it: its events, and what was decided last, in either store."""
         if self.path != source.path:
-            self._perform(source, [step for step in self._plan(source, [uid]) if not isinstance(step, Differ)])
+            self._perform(source, [step for step in self._plan(source, [uid]) if not isinstance(step, plan.Differ)])
 
     def adopt_decisions(self, source: Replication, uid: str) -> None:
         """Take over what was decided later about a session in another store that holds it, whoever owns it."""
         here, there = self._state([uid]).sessions.get(uid), source._state([uid]).sessions.get(uid)
         if self.path != source.path and here is not None and there is not None:
             steps = plan.shared(here, there)
-            self._perform(source, [step for step in steps if step.side == Side.OURS])
+            self._perform(source, [step for step in steps if step.side == plan.Side.OURS])
 
     def pull_sessions(self, source: Replication) -> int:
         """Have the sessions that another store owns as they are there; returns how many were copied.
@@ -123,7 +123,7 @@ class Replication(Branching):
             if pulled.may_try(step):
                 try:
                     self._perform(source, [step])
-                    pulled.copied += isinstance(step, Copy)
+                    pulled.copied += isinstance(step, plan.Copy)
                 except Exception as refused:
                     pulled.refuse(step, refused)
         pulled.raise_trouble(source.path)
@@ -135,33 +135,33 @@ class Replication(Branching):
         return plan.plan(self._state(known), theirs)
 
     def _state(self, uids: Collection[str] | None) -> StoreState:
-        nothing = StoreState(store_id="", sessions={}, removed={})
+        nothing = plan.StoreState(store_id="", sessions={}, removed={})
         return self._read_if_begun(lambda db: decisions.store_state(db, uids), nothing)
 
     def _perform(self, source: Replication, steps: Sequence[Step]) -> None:
         """Perform the steps of a plan; each is a transaction."""
         for step in steps:
             match step:
-                case Copy():
+                case plan.Copy():
                     self.copy_session(source, step.uid)
-                case Differ():
+                case plan.Differ():
                     raise errors.SessionDiverged(step.uid)
                 case _:
-                    (self if step.side == Side.OURS else source)._change_as(step)
+                    (self if step.side == plan.Side.OURS else source)._change_as(step)
 
     def _change_as(self, step: Remove | Prune | Decide) -> None:
         """Perform a step that changes this store alone."""
         from backstory.store.queue import Queue
 
         match step:
-            case Remove():
+            case plan.Remove():
                 session = self.session(step.uid)
                 with Queue(self.path) as queue:
                     queue.drop(list(self.doomed(session)))
                 self.remove(session)
-            case Prune():
+            case plan.Prune():
                 self.prune_turns(self.session(step.uid), only=step.turns)
-            case Decide():
+            case plan.Decide():
                 self._change(lambda db: decisions.write_step(db, step), decided=True)
 
     def origins(self, uids: Sequence[str]) -> dict[str, str | None]:
@@ -218,7 +218,7 @@ class Replication(Branching):
 
     def holders(self, turn_uids: Collection[str]) -> list[Holder]:
         """The sessions here that have any of these turns."""
-        return self._read_if_begun(lambda db: copies.holders(db, turn_uids), list[Holder]())
+        return self._read_if_begun(lambda db: copies.holders(db, turn_uids), [])
 
     def unforget(self) -> int:
         """Let removed sessions be read again; gives how many there were."""
@@ -235,7 +235,7 @@ class _Pulled:
 
     def may_try(self, step: Step) -> bool:
         """Whether a step can be performed after those before it."""
-        is_there = isinstance(step, Remove | Prune | Decide) and step.side == Side.THEIRS
+        is_there = isinstance(step, plan.Remove | plan.Prune | plan.Decide) and step.side == plan.Side.THEIRS
         if is_there and self._behind:
             self._behind.setdefault(step.uid, next(iter(self._behind.values())))
         return step.uid not in self._failed and step.uid not in self._behind
@@ -244,7 +244,7 @@ class _Pulled:
         """Note what a step raised; raises what keeps our store from being written."""
         if isinstance(refused, errors.SessionDiverged):
             self._differing.append(step.uid)
-        elif isinstance(step, Remove | Prune | Decide) and step.side == Side.THEIRS:
+        elif isinstance(step, plan.Remove | plan.Prune | plan.Decide) and step.side == plan.Side.THEIRS:
             self._behind[step.uid] = errors.short_reason(refused)
         elif errors.is_for_one_only(refused):
             self._failed[step.uid] = errors.in_words(refused)

@@ -7,7 +7,6 @@ anew. Both reach the project's store by ``lacking`` and ``take_over``: the log i
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -266,7 +265,7 @@ def of_owner(db: apsw.Connection, owner: str) -> list[LoggedRun]:
 
 def digest(runs: Sequence[LoggedRun]) -> str:
     """The key that distinguishes two results of ``of_owner``."""
-    return hashlib.sha256(msgspec.json.encode(runs)).hexdigest()
+    return codec.text_digest(msgspec.json.encode(runs))
 
 
 def given(db: apsw.Connection, store_id: str) -> str | None:

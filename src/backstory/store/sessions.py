@@ -9,8 +9,9 @@ from msgspec import Struct
 from backstory import errors, ids
 from backstory.derive import naming
 from backstory.derive.remotes import repository_name
+from backstory.lazy_module import lazy_module
 from backstory.model import Outcome, Relation
-from backstory.store import append, claims, derived_tables, event_rows, kinds
+from backstory.store import claims, kinds
 from backstory.store.rows import fetch
 from backstory.store.session_filter import FIRST_PROMPT, ListFilter, listed_conditions
 
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import apsw
+
+    from backstory.store import append, derived_tables, event_rows
+else:
+    append = lazy_module("backstory.store.append")
+    derived_tables = lazy_module("backstory.store.derived_tables")
+    event_rows = lazy_module("backstory.store.event_rows")
 
 CANDIDATES_SHOWN_MAX = 8
 CALLED_CHARS_MAX = 40

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     _Place = tuple[Store, Session]
 
 
+LARGE_PAGE = 2_000
+"""At most so many sessions are read at once; a page costs more the farther behind it is."""
+
+
 class Listing:
     """The sessions of a place."""
 
@@ -50,6 +54,15 @@ class Listing:
             total=len(shown) if is_whole else self._total(stores, wanted),
             has_more=has_more,
         )
+
+    def pages(self, wanted: SessionFilter, first: int) -> Iterator[SessionPage]:
+        """The whole list, read as it is asked for: a page of ``first`` sessions, then larger and larger ones."""
+        page, limit = self.sessions(wanted, Page(limit=first)), first
+        yield page
+        while page.has_more:
+            limit = min(limit * 4, LARGE_PAGE)
+            page = self.sessions(wanted, Page(limit=limit, after=page.sessions[-1]))
+            yield page
 
     def count(self, wanted: SessionFilter | None = None) -> int:
         """How many sessions the whole list has."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pathlib
     from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 
+    from backstory.derive.secrets import Redactor
+    from backstory.export.shared import Point, SharedSession
     from backstory.model import Event
     from backstory.projects.registry import KnownProjects
     from backstory.runs.live import LiveRun
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from backstory.workspace.running import PendingRun
     from backstory.workspace.searching import Cancellation, SearchQuery, SearchResult
     from backstory.workspace.sessions import ListedSession, Page, SessionFilter, SessionPage
+    from backstory.workspace.sharing import Shared
     from backstory.workspace.stats import Stats, StatsQuery, ToolStats
     from backstory.workspace.targets import Branch, Target
     from backstory.workspace.transcript import ListedTurn, Transcript
@@ -82,6 +85,10 @@ class Reader:
         """A page of the sessions that are listed here, each once, the last active first."""
         return self._listing.sessions(wanted, page)
 
+    def session_pages(self, wanted: SessionFilter, first: int) -> Iterator[SessionPage]:
+        """The whole list, read as it is asked for: a page of ``first`` sessions, then larger and larger ones."""
+        return self._listing.pages(wanted, first)
+
     def count(self, wanted: SessionFilter | None = None) -> int:
         """How many sessions the whole list has."""
         return self._listing.count(wanted)
@@ -127,6 +134,23 @@ class Reader:
         from backstory.workspace.transcript import transcript_of
 
         return transcript_of(self._listing, self._sources.home / SPOOLS, self._sources.now(), located, report)
+
+    def shared(self, located: LocatedSession, redactor: Redactor | None = None, *, full: bool = False) -> Shared:
+        """A session for other people: without removed branches; with a ``redactor``, without its secrets.
+
+        ``full``: with all that tools were given and returned.
+        """
+        from backstory.workspace import sharing
+
+        return sharing.shared(self.transcript(located), redactor, full=full)
+
+    def points(
+        self, located: LocatedSession, redactor: Redactor | None = None
+    ) -> tuple[SharedSession, Iterator[Point]]:
+        """The outline of a session for other people: what was asked, decided and committed, in order."""
+        from backstory.workspace import sharing
+
+        return sharing.outlined(self.transcript(located), redactor)
 
     def turns(self, located: LocatedSession) -> tuple[ListedTurn, ...]:
         """The turns of a session, in order, those of its live runs last."""

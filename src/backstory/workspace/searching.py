@@ -12,6 +12,7 @@ from backstory.search.query import Findings, find, find_exact, find_listed, find
 from backstory.store import Filter
 from backstory.store.search import BY_SCORE, ROLES
 from backstory.store.session_filter import SessionFilter
+from backstory.workspace.resume_command import resume_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,4 +185,6 @@ def hit_as_json(found: Excerpt, labels: dict[str, str]) -> dict[str, Any]:
         "marks": found.marks,
         "score": round(found.score, 4),
         "from_elsewhere": session.elsewhere is not None,
+        "native_id": session.native_id,
+        "resume_command": resume_command(session.agents, session.native_id, session.shown_number),
     }

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from backstory.bounds import iso
 from backstory.store.session_filter import ListFilter
+from backstory.workspace.resume_command import resume_command
 
 if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
@@ -148,6 +149,7 @@ def as_json(session: ListedSession) -> dict[str, Any]:
         "cost_kind": session.cost.kind,
         "low_usd": session.cost.low_usd,
         "native_id": session.native_id,
+        "resume_command": resume_command(session.agents, session.native_id, session.number),
         "parent": session.parent_uid,
         "relation": session.relation,
         "from_elsewhere": session.elsewhere is not None,

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from backstory.bounds import iso
 from backstory.derive.pricing import UNKNOWN
-from backstory.runs.live import live_runs
+from backstory.runs.spool import list_spools
 from backstory.store.costs import of_turn, price_table
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def transcript_of(
 ) -> Transcript:
     """The turns of a session with those of its live runs; ``report`` receives why a run is not shown."""
     store, session = located.store, located.session
-    runs = live_runs(spools, session.uid, now, report)
+    runs = _live_runs(session.uid, spools, now, report)
     stored = store.turns(session)
     over = {each.uid for each in stored if each.outcome is not None}
     # A turn of a live run that is here already is being stored at this moment; it is shown from its spool.
@@ -76,6 +76,14 @@ def transcript_of(
         [store], [(store, session)], {session.uid: running} if running else {}, {session.uid: new}, everywhere=False
     )
     return Transcript(located=located, session=listed, turns=tuple(turns), live=numbered)
+
+
+def _live_runs(session_uid: str, spools: Path, now: int, report: Callable[[str], None]) -> list[LiveRun]:
+    if not list_spools(spools):
+        return []
+    from backstory.runs.live import live_runs  # it knows all that runs agents
+
+    return live_runs(spools, session_uid, now, report)
 
 
 def _stored_turns(located: LocatedSession, stored: Sequence[Turn]) -> list[ListedTurn]:

@@ -1,4 +1,4 @@
-"""Claude Code: its logs, what they report of subagents, what lies beside them, and runs, which can be steered."""
+"""Claude Code: its logs, what they report of subagents, what lies beside them, runs (also steered), its client."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from backstory.agents.claude.log import Logs
 from backstory.agents.claude.own_log import OwnLogs
 from backstory.agents.claude.places import NAME
 from backstory.agents.claude.reports import Reports
+from backstory.agents.claude.resume import Resuming
 from backstory.agents.claude.run import Runs
 from backstory.agents.claude.sidecars import Sidecars
 from backstory.agents.claude.steer import Steering
@@ -13,5 +14,5 @@ from backstory.agents.contract import Agent
 
 AGENT = Agent(
     name=NAME, title="Claude Code", log=Logs(), reports=Reports(), sidecars=Sidecars(), run=Runs(), steer=Steering(),
-    own_log=OwnLogs(),
+    own_log=OwnLogs(), resume=Resuming(),
 )  # fmt: skip

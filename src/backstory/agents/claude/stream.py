@@ -8,7 +8,6 @@ process does. Cost is a running total; the usage of a result is its own.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 from backstory.agents import jsonl, numbers
 from backstory.agents.claude import kinds, prompts, refusals, retries, steer
@@ -16,14 +15,10 @@ from backstory.agents.claude.blocks import Blocks
 from backstory.agents.claude.records import Message, plain_text, text_of
 from backstory.agents.claude.stream_records import Delta, StreamEvent, StreamRecord, stream_decoder
 from backstory.agents.claude.usage import Usage, larger_counts, tokens_of, tokens_of_run
-from backstory.agents.contract import Ending, SteerState, Streamed
+from backstory.agents.contract import Ending, Exit, SteerState, Streamed
 from backstory.agents.turn_fold import OpenCalls, UnknownCounts
 from backstory.bounds import added
 from backstory.model import Compacted, Complete, Error, Event, Hook, Init, Outcome, Tokens
-
-if TYPE_CHECKING:
-    from backstory.agents.turn_fold import OpenCalls, UnknownCounts
-from backstory.agents.contract import Exit
 
 _ACKNOWLEDGES = "msg_lifecycle_v1"
 """Among the capabilities of a version that says which messages it takes up."""

@@ -1,11 +1,12 @@
-"""Codex CLI: its logs, its runs, and what its logs say of them."""
+"""Codex CLI: its logs, its runs, its client, and what its logs say of them."""
 
 from __future__ import annotations
 
 from backstory.agents.codex.log import Logs
 from backstory.agents.codex.own_log import OwnLogs
 from backstory.agents.codex.places import NAME
+from backstory.agents.codex.resume import Resuming
 from backstory.agents.codex.run import Runs
 from backstory.agents.contract import Agent
 
-AGENT = Agent(name=NAME, title="Codex CLI", log=Logs(), run=Runs(), own_log=OwnLogs())
+AGENT = Agent(name=NAME, title="Codex CLI", log=Logs(), run=Runs(), own_log=OwnLogs(), resume=Resuming())

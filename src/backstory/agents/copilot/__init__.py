@@ -7,6 +7,7 @@ from backstory.agents.copilot.database import Databases
 from backstory.agents.copilot.export import Export
 from backstory.agents.copilot.log import Documents, Logs
 from backstory.agents.copilot.places import NAME
+from backstory.agents.copilot.resume import Resuming
 from backstory.agents.copilot.sidecars import Sidecars
 
 AGENT = Agent(
@@ -16,5 +17,6 @@ AGENT = Agent(
     documents=Documents(),
     sidecars=Sidecars(),
     database=Databases(),
+    resume=Resuming(),
     export=Export(),
 )

@@ -1,0 +1,44 @@
+"""What ``resume`` and ``restore --in-place`` share: the plan, the trust it needs, and what was put back, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backstory.cli import output
+from backstory.cli.trusting import may_act
+from backstory.errors import SessionNotTrusted
+from backstory.workspace.resuming import Resuming
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backstory.cli.app import App
+    from backstory.workspace.located import LocatedSession
+    from backstory.workspace.resuming import PutBack, Resumption
+
+
+def resuming(app: App) -> Resuming:
+    """What hands sessions over to their agents' clients."""
+    return Resuming(app.workspace, app.user_home)
+
+
+def planned(app: App, at_work: Resuming, located: LocatedSession, cwd: Path | None) -> Resumption:
+    """How a session is resumed. One from elsewhere needs trust in its store first: a person is asked, or --trust."""
+    folder = None if cwd is None else app.cwd / cwd
+    try:
+        return at_work.plan(located, folder)
+    except SessionNotTrusted:
+        if not app.trusts and not output.can_ask():
+            raise
+    may_act(app)
+    return at_work.plan(app.find(located.session.uid), folder)
+
+
+def talk_put_back(done: PutBack, resumption: Resumption) -> None:
+    """Print what was put back, if anything was."""
+    if done.files:
+        beside = len(done.files) - sum(each.path == str(resumption.log) for each in done.files)
+        more = f", with {output.counted(beside, 'file')} beside it" if beside else ""
+        output.talk(output.one_liner(f"Put back: {resumption.log}{more}"))
+    if done.index is not None:
+        output.talk(output.one_liner(f"{done.index} leads to it now; a copy of what it was is kept."))

@@ -1,0 +1,124 @@
+"""``backstory resume``: a session continues in its agent's own client.
+
+``--print --json`` prints ``session`` (its uid), ``agent``, ``native_id`` (the agent's own id), ``folder`` (where the
+client starts), ``command`` (its words), ``log`` (where the client looks) and ``is_log_there``.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backstory.cli import output
+from backstory.cli.handing_over import planned, resuming, talk_put_back
+from backstory.cli.options import json_option, session_argument, store_option
+from backstory.cli.points import find
+from backstory.cli.trusting import trust_option
+from backstory.errors import AgentNotStarted
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from backstory.cli.app import App
+    from backstory.workspace.located import LocatedSession
+    from backstory.workspace.resuming import Resuming, Resumption
+
+FOR_AGENT = "backstory.words_for_agent"
+
+
+class WithWordsForAgent(click.Command):
+    """A command of which all words behind ``--`` are the agent's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ours, theirs = (args[: args.index("--")], args[args.index("--") + 1 :]) if "--" in args else (args, [])
+        ctx.meta[FOR_AGENT] = theirs
+        return super().parse_args(ctx, ours)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- ARGS...]"]
+
+
+@click.command("resume", cls=WithWordsForAgent)
+@session_argument
+@click.option("--print", "is_printed", is_flag=True, help="Print the command and its folder; change and start nothing.")
+@click.option(
+    "--cwd", type=click.Path(path_type=Path), metavar="DIR", help="The folder to resume in; default: its own."
+)
+@click.option("--force", is_flag=True, help="Also if the session is in use.")
+@click.option("--undo", is_flag=True, help="Remove what was put back, if nothing was added to it.")
+@json_option
+@trust_option
+@store_option
+@click.pass_context
+def command(
+    ctx: click.Context, session: str | None, is_printed: bool, cwd: Path | None, force: bool, undo: bool, as_json: bool
+) -> None:
+    """Continue SESSION in its agent's own client, by the agent's own id.
+
+    If the agent deleted the log, it is put back first; no file is ever overwritten, and --undo removes what was put
+    back. The client starts in the session's folder; ARGS are passed to it. Without a terminal, or with --print, the
+    command is only printed. Default: the session running here, else the one last active.
+    """
+    app: App = ctx.obj
+    found, at_work = find(app, session, running_first=True), resuming(app)
+    if undo:
+        _undo(at_work, found, as_json=as_json)
+        return
+    resumption = planned(app, at_work, found, cwd)
+    words = [*at_work.command(resumption), *ctx.meta[FOR_AGENT]]
+    if is_printed or as_json or not (output.can_ask() and sys.stdout.isatty()):
+        _print(resumption, words, as_json=as_json)
+        return
+    program = at_work.program(resumption)
+    with at_work.held(resumption, force=force):
+        talk_put_back(at_work.put_back(resumption), resumption)
+        at_work.keep_held()
+        app.close()
+        _become(resumption, program, words, dict(app.environ))
+
+
+def _print(resumption: Resumption, words: list[str], *, as_json: bool) -> None:
+    if as_json:
+        output.json(_as_json(resumption, words))
+    else:
+        output.data(output.one_liner(f"cd {shlex.quote(str(resumption.folder))} && {shlex.join(words)}"))
+    if not resumption.is_log_there:
+        uid = resumption.located.session.uid
+        output.talk(f"Its log is gone. This puts it back: backstory restore --in-place {uid}")
+
+
+def _as_json(resumption: Resumption, words: list[str]) -> dict[str, Any]:
+    return {
+        "session": resumption.located.session.uid,
+        "agent": resumption.agent,
+        "native_id": resumption.native_id,
+        "folder": str(resumption.folder),
+        "command": words,
+        "log": str(resumption.log),
+        "is_log_there": resumption.is_log_there,
+    }
+
+
+def _undo(at_work: Resuming, found: LocatedSession, *, as_json: bool) -> None:
+    done = at_work.undo(found)
+    if as_json:
+        output.json({"session": found.session.uid, "removed": [each.path for each in done.files]})
+        return
+    for each in done.files:
+        output.data(output.one_liner(each.path))
+    output.talk(f"{output.counted(len(done.files), 'file')} removed.")
+
+
+def _become(resumption: Resumption, program: str, words: list[str], environ: dict[str, str]) -> NoReturn:
+    """Become the agent's client. Raises AgentNotStarted."""
+    sys.stderr.flush()
+    try:
+        os.chdir(resumption.folder)
+        os.execve(program, [program, *words[1:]], environ | {"PWD": str(resumption.folder)})
+    except OSError as refused:
+        raise AgentNotStarted(resumption.agent, program, refused.strerror or str(refused)) from refused

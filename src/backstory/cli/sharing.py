@@ -1,0 +1,84 @@
+"""What ``show`` and ``export`` print for other people: Markdown, an outline, and how much was masked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from backstory.cli import output
+from backstory.export.shared import point_as_json, session_as_json
+
+if TYPE_CHECKING:
+    from backstory.cli.app import App, Found
+    from backstory.derive.secrets import Redactor
+    from backstory.export.shared import Point
+
+MARKS = {"prompt": ("❯", "cyan"), "decision": ("◆", "magenta"), "commit": ("✓", "green")}
+SHAPES_SHOWN_MAX = 12
+
+
+def redactor_of(app: App) -> Redactor:
+    """A redactor that also knows the home folder of the person who asks."""
+    from backstory.derive.secrets import Redactor
+
+    return Redactor(str(app.user_home))
+
+
+def print_markdown(app: App, found: Found, *, full: bool, thinking: bool, redact: bool) -> None:
+    """Print a session as Markdown."""
+    from backstory.export.markdown import document
+
+    redactor = redactor_of(app) if redact else None
+    shared = app.reader.shared(found, redactor, full=full)
+    output.pages(document(shared.session, shared.events, full=full, thinking=thinking, is_masked=redact))
+    tell_masked(redactor)
+
+
+def print_outline(app: App, found: Found, *, redact: bool, as_json: bool) -> None:
+    """Print the outline of a session."""
+    redactor = redactor_of(app) if redact else None
+    session, points = app.reader.points(found, redactor)
+    if as_json:
+        head = {"session": session_as_json(session)}
+        masked = (lambda: {"masked": redactor.counts}) if redactor is not None else dict
+        output.json_lines(head, "points", map(point_as_json, points), masked)
+    else:
+        output.data(output.style(output.one_line(session.title, output.width()), bold=True))
+        output.pages(map(_line, points))
+    tell_masked(redactor)
+
+
+def tell_masked(redactor: Redactor | None) -> None:
+    """Say how much was masked, by the names of the shapes."""
+    if redactor is not None:
+        output.talk(masked_words(redactor.counts))
+
+
+def masked_words(counts: dict[str, int]) -> str:
+    """How much was masked, in a sentence.
+
+    >>> masked_words({"user": 3, "jwt": 1})
+    'Masked: 3 user, 1 jwt.'
+    """
+    shown = [f"{count} {name}" for name, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))]
+    return f"Masked: {', '.join(shown)}." if shown else "Nothing had to be masked."
+
+
+def refuse_combinations(*, md: bool, outline: bool, redact: bool, as_json: bool, part: bool) -> None:
+    """Raise UsageError for options that do not go together. ``part``: only a part of the session was asked for."""
+    if md and outline:
+        raise click.UsageError("Choose --md or --outline.")
+    if redact and not (md or outline):
+        raise click.UsageError("--redact masks what is shared: add --md or --outline.")
+    if md and as_json:
+        raise click.UsageError("--md prints Markdown, not JSON: use one of the two.")
+    if (md or outline) and part:
+        raise click.UsageError("--md and --outline are of a whole session: leave out @N, --turn and --find.")
+
+
+def _line(point: Point) -> str:
+    mark, colour = MARKS[point.kind]
+    at = "      " if point.seq is None else output.style(f"@{point.seq:<5}", dim=True)
+    room = output.width() - 9
+    return f"{at} {output.style(f'{mark} {output.one_line(point.text, room)}', fg=colour)}"

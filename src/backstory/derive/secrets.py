@@ -1,0 +1,237 @@
+"""Secrets and people's names, replaced by masks. Pure; the shapes are in ``secret_shapes``.
+
+A mask says what was there and which one of its kind it was: the same secret has the same mask wherever it stands, such
+as ``[github-token-1]``. What is masked already stays as it is, and JSON stays JSON. A secret that only a name tells
+(``password=``) is masked without the name, too, once it is known: so ``learn`` everything that is shown before.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from backstory.derive.secret_shapes import Finding, findings_in, is_secret, kind_of_name, lines_of_key, users_in
+from backstory.lazy_regex import lazy_regex
+from backstory.model import encoded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+DEPTH_MAX = 50
+"""A value that is nested deeper is masked as its JSON."""
+KNOWN_CHARS_MIN = 6
+"""A shorter secret is masked only where its name tells it."""
+BEGUN_CHARS_MIN = 12
+"""So many letters of a known secret are masked where the rest is cut off, as in a title."""
+ROUNDS_MAX = 8
+_BASE64 = lazy_regex(r"[A-Za-z0-9+/]{14,}={0,2}")
+_ENDS = lazy_regex(r"""\Z|[\s"'`,;|)\]}>]|/(?!home/|users/|var/|export/|mnt/|system/|private/|[a-z]/)""", re.IGNORECASE)
+"""What may stand behind a secret without beginning another one."""
+_OPTION = lazy_regex(r"--?[A-Za-z][\w.-]*")
+_UNSAFE = lazy_regex(r"[^A-Za-z0-9_.~-]")
+
+
+class Redactor:
+    """Masks the secrets of what it is given; remembers which it met. One report or file uses one of these."""
+
+    def __init__(self, home: str = "") -> None:
+        self.counts: dict[str, int] = {}
+        """How many times something was masked, by the name of its shape."""
+        self._masks: dict[tuple[bool, str], str] = {}
+        self._kinds: dict[str, int] = {}
+        self._known: dict[str, Finding] = {}
+        """What is masked wherever it stands, as it may be written, with what it is."""
+        if "/" in home[1:] and not any(users_in(home, home.lower())):
+            self._remember(home, Finding("home", 0, 0, home))
+
+    def learn(self, value: Any) -> None:
+        """Remember the secrets of a text, or of a value as JSON or an event has it."""
+        before = dict(self.counts)
+        self.value(value)
+        self.counts = before
+
+    def text(self, text: str) -> str:
+        """The text with its secrets masked."""
+        if len(text) < KNOWN_CHARS_MIN:
+            return text
+        for _ in range(ROUNDS_MAX):
+            found = _apart([*findings_in(text), *self._known_in(text)])
+            if not found:
+                break
+            known = len(self._known)
+            # Where one that stood before it is masked, another one may be seen to begin; a new one may stand twice.
+            is_whole = all(_stands_apart(text, each) for each in found)
+            text = self._with_masks(text, found)
+            if is_whole and len(self._known) == known:
+                break
+        return text
+
+    def _with_masks(self, text: str, found: list[Finding]) -> str:
+        pieces, at = list[str](), 0
+        for each in found:
+            pieces += text[at : each.start], self._mask(text, each)
+            at = each.end
+        return "".join((*pieces, text[at:]))
+
+    def value(self, value: Any) -> Any:
+        """A value with its secrets masked in every text and key: what JSON has, or a Struct."""
+        return self._value(value, 0)
+
+    def json(self, text: str) -> str:
+        """A text that may be JSON, and stays it: as it was, letter by letter, where it has no secret."""
+        if text.lstrip()[:1] not in ("{", "["):
+            return self.text(text)
+        try:
+            decoded = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            return self.text(text)
+        masked = self.value(decoded)
+        return text if masked == decoded else encoded(masked).decode()
+
+    def bytes(self, data: bytes) -> bytes:
+        """The bytes of a file, or of a line of a log, likewise."""
+        return self.json(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+    def _value(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Struct):
+            fields = {name: self._value(getattr(value, name), depth + 1) for name in value.__struct_fields__}
+            return msgspec.structs.replace(value, **fields)
+        if not isinstance(value, dict | list | tuple):
+            return value
+        if depth > DEPTH_MAX:
+            return msgspec.json.decode(self.text(msgspec.json.encode(value).decode()))
+        if isinstance(value, dict):
+            return self._dict(value, depth)
+        return type(value)(self._items(value, depth))
+
+    def _dict(self, value: dict[Any, Any], depth: int) -> dict[Any, Any]:
+        if len(value) == 1 and (masked_bytes := self._base64(value)) is not None:
+            return masked_bytes
+        # {"name": "DB_PASSWORD", "value": "…"}, as settings of containers have it.
+        about = next((value[key] for key in ("name", "key", "Name", "Key") if isinstance(value.get(key), str)), "")
+        masked: dict[Any, Any] = {}
+        for key, each in value.items():
+            named = about if key in ("value", "Value") else key
+            shown = self.text(key) if isinstance(key, str) else key
+            masked[shown] = self._named(named, each, depth) if isinstance(named, str) else self._value(each, depth + 1)
+        return masked
+
+    def _base64(self, value: dict[Any, Any]) -> dict[Any, Any] | None:
+        """A value that stands for bytes, which hold a secret; None of all others."""
+        ((key, each),) = value.items()
+        if not isinstance(each, str) or len(each) % 4 or not _BASE64.fullmatch(each):
+            return None
+        text = binascii.a2b_base64(each).decode("utf-8", "surrogateescape")
+        masked = self.text(text)
+        if masked == text:
+            return None
+        return {key: binascii.b2a_base64(masked.encode("utf-8", "surrogateescape"), newline=False).decode()}
+
+    def _items(self, items: Iterable[Any], depth: int) -> Iterator[Any]:
+        """The items of a list; in a command line a word may name the next one."""
+        option = ""
+        for each in items:
+            yield self._named(option, each, depth) if option else self._value(each, depth + 1)
+            option = each if isinstance(each, str) and len(each) < 60 and _OPTION.fullmatch(each) else ""
+
+    def _named(self, name: str, value: Any, depth: int) -> Any:
+        """The value under a name, which may tell that it is a secret."""
+        kind = kind_of_name(name) if isinstance(value, str | int) and len(name) < 200 else None
+        if kind is None or isinstance(value, bool):
+            return self._value(value, depth + 1)
+        text = str(value)
+        if (isinstance(value, int) and kind != "password") or not is_secret(kind, text, quoted=True):
+            return self._value(value, depth + 1)
+        found = _apart([*findings_in(text), Finding(kind, 0, len(text), text)])
+        return self._mask(text, found[0])
+
+    def _mask(self, text: str, found: Finding) -> str:
+        """The mask of a finding; a number between quotes of a JSON text becomes a text."""
+        self.counts[found.name] = self.counts.get(found.name, 0) + 1
+        mask = self._mask_of(found)
+        if found.name in ("password", "secret") and text[found.start : found.end].isdigit():
+            quote = text[: found.start].rstrip(" \t\r\n")[:-1].rstrip(" \t\r\n")[-2:]
+            if quote.endswith('"') and text[found.start - 1 : found.start] != '"':
+                mark = '\\"' if quote == '\\"' else '"'
+                return f"{mark}{mask}{mark}"
+        return mask
+
+    def _mask_of(self, found: Finding) -> str:
+        # A secret has one mask, whatever tells it; a person may have the name of one.
+        key = found.name == "user", found.secret
+        if key not in self._masks:
+            self._kinds[found.name] = self._kinds.get(found.name, 0) + 1
+            self._masks[key] = f"[{found.name}-{self._kinds[found.name]}]"
+            if found.name == "user":
+                for folder in ("home", "Users"):
+                    self._remember(f"-{folder}-{found.secret.replace('.', '-')}-", found)
+            elif found.name == "private-key":
+                for line in lines_of_key(found.secret):
+                    self._remember(line, found)
+            else:
+                self._remember(found.secret, found)
+        return self._masks[key]
+
+    def _remember(self, secret: str, found: Finding) -> None:
+        """Mask this wherever it stands, also as JSON or a URL writes it."""
+        if len(secret) < KNOWN_CHARS_MIN or (secret.isalpha() and len(secret) < BEGUN_CHARS_MIN):
+            return
+        in_url = _UNSAFE.sub(lambda sign: "".join(f"%{byte:02X}" for byte in _bytes(sign.group())), secret)
+        for each in (secret, _bare_json(secret), in_url):
+            self._known.setdefault(each, found)
+
+    def _known_in(self, text: str) -> Iterator[Finding]:
+        for secret, found in self._known.items():
+            begun = secret[:BEGUN_CHARS_MIN] if found.name not in ("home", "user") else secret
+            at = text.find(begun)
+            while at >= 0:
+                end = at + _same(text, at, secret)
+                start, stop = (secret.rindex("-", 0, -1) + 1, -1) if found.name == "user" else (0, None)
+                yield Finding(found.name, at + start, end if stop is None else end + stop, found.secret)
+                at = text.find(begun, end)
+
+
+def _same(text: str, at: int, secret: str) -> int:
+    """How many letters of a secret stand at this place."""
+    part = text[at : at + len(secret)]
+    if part == secret:
+        return len(secret)
+    return next((n for n, (a, b) in enumerate(zip(part, secret, strict=False)) if a != b), len(part))
+
+
+def _stands_apart(text: str, found: Finding) -> bool:
+    """Whether no other secret can be seen to begin or end beside this one once it is masked."""
+    before = text[found.start - 1 : found.start] if found.start else ""
+    return _ENDS.match(text, found.end) is not None and not before.isalnum() and before not in ("_", "-")
+
+
+def _apart(findings: list[Finding]) -> list[Finding]:
+    """Findings in order; those that overlap become one, of the shape that was looked for first."""
+    apart: list[tuple[int, Finding]] = []
+    for rank, each in sorted(enumerate(findings), key=lambda ranked: ranked[1].start):
+        if apart and each.start < apart[-1][1].end:
+            last_rank, last = apart[-1]
+            first = last if last_rank < rank else each
+            united = Finding(first.name, last.start, max(last.end, each.end), first.secret)
+            apart[-1] = min(last_rank, rank), united
+        else:
+            apart.append((rank, each))
+    return [each for _, each in apart]
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _bare_json(text: str) -> str:
+    """A text as it stands between the quotes of JSON."""
+    try:
+        return msgspec.json.encode(text).decode()[1:-1]
+    except UnicodeEncodeError:
+        return text

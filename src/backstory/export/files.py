@@ -1,0 +1,92 @@
+"""Files that are written where a store says: their places, which are not believed, and their bytes.
+
+Nothing is written outside a folder, and no link below it is followed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from backstory.errors import NoFileToReplace, NotAPlace, StoreDamaged
+from backstory.store.private import MODE, make_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from backstory.store import Log, Store
+
+NOT_FOLLOWED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+FILE, FOLDER = "a file", "a folder"
+KINDS = (
+    (stat.S_ISREG, FILE), (stat.S_ISDIR, FOLDER), (stat.S_ISLNK, "a link"), (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+)  # fmt: skip
+
+Parts = tuple[str, ...]
+"""A path below the folder that is written in."""
+
+
+def inside(name: str) -> Parts:
+    """The parts of a path from a store, which is not trusted to stay below its folder; raises NotAPlace."""
+    parts = Path(f"./{name}").parts
+    if ".." in parts or "\0" in name:
+        raise NotAPlace(name)
+    return parts
+
+
+def whole_log(store: Store, log: Log) -> Iterator[bytes]:
+    """A log's bytes; raises StoreDamaged also where some are missing at its end."""
+    length = 0
+    for piece in store.stream_log(log.id):
+        length += len(piece)
+        yield piece
+    if length != log.read_to:
+        raise StoreDamaged(store.path, f"of {log.read_to} bytes of log {log.id} it has {length}")
+
+
+def enter(folder: Path, parts: Parts) -> None:
+    """Make the folders of a path below ``folder``, for their owner alone; raises NoFileToReplace at a link."""
+    make_folder(folder)
+    for part in parts:
+        folder /= part
+        try:
+            folder.mkdir(mode=MODE)
+        except FileExistsError:
+            kind = kind_of(folder) or "gone"
+            if kind != FOLDER:
+                raise NoFileToReplace(folder, kind) from None
+
+
+def kind_of(path: Path) -> str | None:
+    """What lies at a path, itself and not what it links to; None for nothing."""
+    try:
+        mode = path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return next((kind for fits, kind in KINDS if fits(mode)), "a device")
+
+
+def measured(pieces: Iterable[bytes]) -> tuple[int, str]:
+    """How long bytes are, and their SHA-256."""
+    digest, length = hashlib.sha256(), 0
+    for piece in pieces:
+        digest.update(piece)
+        length += len(piece)
+    return length, digest.hexdigest()
+
+
+def written_to(file: BinaryIO, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Write bytes to a file as they are passed on."""
+    for piece in pieces:
+        file.write(piece)
+        yield piece
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file that is no link. Raises OSError."""
+    with open(os.open(path, os.O_RDONLY | NOT_FOLLOWED), "rb") as file:  # noqa: PTH123
+        return hashlib.file_digest(file, "sha256").hexdigest()

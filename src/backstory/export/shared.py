@@ -1,0 +1,90 @@
+"""A session as it is shared with other people: values that ``markdown`` and ``outline`` render. No store, no files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backstory.bounds import iso
+
+if TYPE_CHECKING:
+    from backstory.model import Event
+
+
+class SharedTurn(Struct, frozen=True, kw_only=True):
+    """One turn. Times are in ms since 1970; None where no log says."""
+
+    number: int
+    agent: str
+    model: str | None
+    started: int | None
+    duration_ms: int | None
+    outcome: str | None
+    cost_usd: float | None
+    is_computed: bool
+    """Whether the cost was computed from tokens and prices."""
+    is_rewound: bool
+
+
+class SharedRef(Struct, frozen=True, kw_only=True):
+    """A pull request, issue or commit that was named first in record ``seq``."""
+
+    type: str
+    value: str
+    host: str | None
+    repository: str | None
+    seq: int
+
+
+class SharedSession(Struct, frozen=True, kw_only=True):
+    """A session as a whole, without the branches that a person removed."""
+
+    uid: str
+    title: str
+    agents: tuple[str, ...]
+    project: str | None
+    branch: str | None
+    started: int | None
+    cost_usd: float | None
+    is_computed: bool
+    turns: tuple[SharedTurn, ...]
+    refs: tuple[SharedRef, ...]
+
+
+class SharedEvent(Struct, frozen=True, kw_only=True):
+    """An event of a turn. ``seq`` is None in a run that no store has yet."""
+
+    seq: int | None
+    turn: int | None
+    event: Event
+    at: int | None = None
+
+
+class Point(Struct, frozen=True, kw_only=True):
+    """One line of an outline: a ``prompt``, a ``decision`` or a ``commit``, at record ``seq``."""
+
+    kind: str
+    seq: int | None
+    turn: int | None
+    at: int | None
+    text: str
+
+
+def session_as_json(session: SharedSession) -> dict[str, Any]:
+    """The head of ``show --outline --json``."""
+    return {
+        "uid": session.uid,
+        "title": session.title,
+        "agents": session.agents,
+        "project": session.project,
+        "branch": session.branch,
+        "started": iso(session.started),
+        "turns": len(session.turns),
+        "cost_usd": session.cost_usd,
+    }
+
+
+def point_as_json(point: Point) -> dict[str, Any]:
+    """A line of an outline as ``show --outline --json`` prints it."""
+    return {"kind": point.kind, "seq": point.seq, "turn": point.turn, "at": iso(point.at), "text": point.text}

@@ -1,0 +1,175 @@
+"""One log read behind what the store has of it, as it grows: its new records with their numbers. Stores nothing.
+
+A record has the number that an ingest would give it, so what is shown here can be named by it later. The file is opened
+only when its size or time changed, and is never kept open.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from msgspec import Struct
+
+from backstory import agents
+from backstory.agents.lines import BLANK, LineReader
+from backstory.ingest.log_reader import (
+    BLOCK_BYTES,
+    known_numbers,
+    numbered_lines,
+    read_exactly,
+    record_end_of,
+    record_key,
+)
+from backstory.ingest.matching import whose_log
+from backstory.ingest.record_source import record_source
+from backstory.model import LogIdentity, Record, Unknown
+from backstory.store.logs import FAILED, FILE, TAIL_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from backstory.ingest.record_source import RecordSource
+    from backstory.model import Turn
+    from backstory.store import Log, Session, Store
+
+REPLACED, GONE = "replaced", "deleted"
+"""What became of a log that is not the same file with more in it."""
+
+
+class Growth(Struct, frozen=True, kw_only=True):
+    """What came since the last look. ``turns``: those that began or changed, as they are now."""
+
+    records: tuple[tuple[int, Record], ...] = ()
+    """Each with its number in the session."""
+    turns: tuple[Turn, ...] = ()
+    change: str | None = None
+    """REPLACED or GONE, if that happened; records of a new file that were in the old one are not repeated."""
+    has_more: bool = False
+    """Whether there is more to read at once."""
+
+
+class LogTail:
+    """Reads a session's log behind ``log``: what the store has of it."""
+
+    def __init__(self, store: Store, session: Session, log: Log) -> None:
+        self._store, self._session, self._log = store, session, log
+        self._agent, self.path = agents.load(log.agent), Path(log.path)
+        self.shown_to = 0
+        """Records up to this one came already; they are not returned."""
+        self._next_seq = store.next_seq(session.uid)
+        self._tail_seq = log.tail_seq
+        self._known: dict[str, deque[int]] = {}
+        self._keys: dict[int, str] = {}
+        """By what each record would be known again that was read here."""
+        self._at = log.parsed_to
+        before = min(TAIL_BYTES, self._at)
+        self._before = store.read_log(log.id, self._at - before, before)
+        """The bytes before ``_at``: a file that has others there is another log."""
+        self._state = log.state
+        self._source: RecordSource | None = None
+        self._lines = LineReader(self._at)
+        self._provisional: int | None = None
+        """Where the last line begins, if it was read before its end came: it held a whole record."""
+        self._stamp: tuple[int, int, int] | None = None
+        self._is_gone = False
+
+    def look(self) -> Growth | None:
+        """What came since the last look; None if nothing did."""
+        try:
+            found = self.path.stat()
+            stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+            if stamp == self._stamp:
+                return None
+            self._stamp = stamp
+            with self.path.open("rb", buffering=0) as file:
+                self._is_gone = False
+                return self._read(file)
+        except OSError:
+            was_gone, self._is_gone, self._stamp = self._is_gone, True, None
+            return None if was_gone else Growth(change=GONE)
+
+    def _read(self, file: IO[bytes]) -> Growth:
+        change = None
+        if not self._goes_on(file):
+            self._begin_again()
+            change = REPLACED
+        if self._source is None:
+            self._source = self._new_source(file)
+            self._lines = LineReader(self._at, record_end=record_end_of(self._agent, self.path, file))
+        file.seek(self._at)
+        block = read_exactly(file, BLOCK_BYTES)
+        self._at += len(block)
+        self._before = (self._before + block)[-TAIL_BYTES:]
+        records = tuple(self._records(self._source, block))
+        has_more = len(block) == BLOCK_BYTES
+        if has_more:
+            self._stamp = None
+        return Growth(records=records, turns=tuple(self._source.turns()), change=change, has_more=has_more)
+
+    def _goes_on(self, file: IO[bytes]) -> bool:
+        """Whether a file begins with what was read, as far as the last of it shows."""
+        file.seek(self._at - len(self._before))
+        return read_exactly(file, len(self._before)) == self._before
+
+    def _begin_again(self) -> None:
+        """Read another file from its beginning; records that it repeats are known by their own ids, or content."""
+        stored = [log for log in self._store.logs(self._session) if log.agent == self._log.agent]
+        self._known = known_numbers(self._store, self._agent, stored)
+        numbers = {seq for each in self._known.values() for seq in each}
+        for seq, key in self._keys.items():
+            if seq not in numbers:
+                self._known.setdefault(key, deque()).append(seq)
+        self._next_seq = max(self._next_seq, self._store.next_seq(self._session.uid))
+        self._at, self._before, self._state, self._source = 0, b"", None, None
+        self._tail_seq = self._provisional = None
+
+    def _new_source(self, file: IO[bytes]) -> RecordSource:
+        identity, _ = whose_log(self._agent, str(self.path), file)
+        identity = identity or LogIdentity(native_id=self._log.native_id)
+        return record_source(FILE, self._agent, identity, state=self._state, earlier=self._earlier)
+
+    def _earlier(self) -> Iterable[bytes]:
+        """The lines before those that are read here."""
+        return () if self._state is None else (line for line, _ in numbered_lines(self._store, self._log))
+
+    def _records(self, source: RecordSource, block: bytes) -> Iterator[tuple[int, Record]]:
+        for start, _, line in self._lines.lines(block):
+            if start != self._provisional:
+                yield from self._numbered(source, line)
+        rest = self._lines.unfinished
+        if rest and self._lines.start != self._provisional and self._looks_whole(rest):
+            # A whole record cannot grow into another one: all that may come is its end.
+            self._provisional = self._lines.start
+            yield from self._numbered(source, rest)
+
+    def _looks_whole(self, line: bytes) -> bool:
+        try:
+            return bool(line.strip(BLANK)) and self._agent.log.is_whole(line)
+        except Exception:
+            return False
+
+    def _numbered(self, source: RecordSource, line: bytes | None) -> Iterator[tuple[int, Record]]:
+        if line is not None and not line.strip(BLANK):
+            return
+        key = "" if line is None else record_key(self._agent, line)
+        seq = self._number(key)
+        self._keys[seq] = key
+        try:
+            record = source.read(line, seq) if line is not None else Record([(0, Unknown(type=FAILED))], None)
+        except Exception:
+            # A failure of an adapter must not end what is followed.
+            record = Record([(0, Unknown(type=FAILED))], None)
+        if seq > self.shown_to:
+            self.shown_to = seq
+            yield seq, record
+
+    def _number(self, key: str) -> int:
+        if self._tail_seq is not None:
+            seq, self._tail_seq = self._tail_seq, None
+            return seq
+        if numbers := self._known.get(key):
+            return numbers.popleft()
+        self._next_seq += 1
+        return self._next_seq - 1

@@ -1,0 +1,71 @@
+"""A session in the hands of the agent's own client: who has it, and the right to hand it over.
+
+The right is a POSIX record lock: a process keeps it when it becomes another program, its children do not get it, and
+the kernel releases it at its death. So whoever has become an agent's client holds it as long as that runs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+from backstory.runs import process
+from backstory.store.private import as_ours, make_private_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backstory.agents.contract import InUse
+
+WRITTEN_MS = 30_000
+"""A log that was written so short a time ago may be in use."""
+
+
+class HandoverLock:
+    """The right to hand a session over, as long as this process lives, whatever program it becomes."""
+
+    def __init__(self, folder: Path, session_uid: str) -> None:
+        self._path = folder / f"{session_uid}.lock"
+        self._file: int | None = None
+
+    def take(self) -> bool:
+        """Take the lock; False if another process has it. Raises DiskFull, CannotWrite."""
+        make_private_folder(self._path.parent)
+        try:
+            file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError as refused:
+            raise as_ours(self._path, refused) from refused
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            return False
+        self._file = file
+        return True
+
+    def keep(self) -> None:
+        """Keep it also when this process becomes another program."""
+        if self._file is not None:
+            os.set_inheritable(self._file, True)
+
+    def release(self) -> None:
+        """Release the lock."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def who_uses(claims: list[InUse], logs: list[Path]) -> str | None:
+    """The living process that has a session open, as a clause; None if there is none.
+
+    ``claims``: what the agent's own files say; ``logs``: the files that it would write.
+    """
+    for each in claims:
+        birth = process.birth(each.pid)
+        if birth and each.birth in (None, birth):
+            return f"process {each.pid} has it open"
+    for log in logs:
+        if log.exists() and (writers := process.writers_of(log)):
+            return f"process {writers[0]} has {log} open"
+    return None

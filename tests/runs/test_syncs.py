@@ -1,0 +1,61 @@
+"""What a run waits for: each sync takes as long as the disk does, so each has a reason that ARCHITECTURE.md gives."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backstory.config import Config
+from backstory.workspace.run_events import Ended
+from backstory.workspace.scheduler import Destination, Options
+from backstory.workspace.workspace import Workspace
+from tests.support.bench import Bench
+from tests.support.running import GOOD
+from tests.support.syncs import noted_syncs
+
+if TYPE_CHECKING:
+    pass
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="the names of open files are read from /proc"),
+]
+
+TRANSACTION = ["sessions.bks-journal", ".backstory/", "sessions.bks-journal", "sessions.bks", ".backstory/"]
+"""A rollback journal, its place, how much of it counts, the pages, and that the journal is gone."""
+SPOOL = ["run.json", "RUN/", "spool/"]
+HOME_BEGINS = ["store.db-wal", "home/"]
+HOME_CLOSES = ["store.db-wal", "store.db"]
+
+
+def synced(bench: Bench, monkeypatch: pytest.MonkeyPatch, destination: Destination) -> list[str]:
+    """What one run syncs, with the name of its spool left out."""
+    config = Config(bench.home / "config.toml")
+    environ = bench.environ([{"say": "answered"}, GOOD])
+    with noted_syncs(monkeypatch) as names:
+        workspace = Workspace(lambda: config, bench.home, bench.project, environ=environ)
+        with closing(workspace):
+            events = list(workspace.scheduler.submit(destination, "go", Options(agent="claude")))
+    assert any(isinstance(event, Ended) for event in events)
+    return ["RUN/" if len(name) == 27 else name for name in names]
+
+
+@pytest.fixture
+def begun(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A project whose stores are there, with a session that was run once."""
+    synced(bench, monkeypatch, Destination())
+    return bench
+
+
+def test_a_run_syncs_what_must_be_on_the_disk_and_nothing_else(begun: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = synced(begun, monkeypatch, Destination())
+    # The agent's own id of the session, for all who look into the store meanwhile, and what the run came to.
+    assert names == [*SPOOL, *TRANSACTION, *TRANSACTION, *HOME_BEGINS, *HOME_CLOSES]
+
+
+def test_the_first_run_of_a_session_syncs_its_beginning_too(begun: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = synced(begun, monkeypatch, Destination(is_new=True))
+    assert names == [*TRANSACTION, *SPOOL, *HOME_BEGINS, *TRANSACTION, *TRANSACTION, *HOME_CLOSES]
