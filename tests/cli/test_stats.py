@@ -5,13 +5,22 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 
-from tests.support.machines import SMALL, case, place
+from backstory.cli import stats_command, stats_table
+from backstory.derive.pricing import Cost, Kind
+from backstory.derive.tally import GroupKey, Tally
+from backstory.workspace.sessions import SessionFilter
+from backstory.workspace.stats import Stats, StatsGroup, StatsQuery
+from tests.support.machines import SMALL, case
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from tests.support.shell import Shell
 
 pytestmark = pytest.mark.slow
@@ -170,11 +179,9 @@ def test_since_and_until_choose_turns_by_when_they_began(bare: Shell) -> None:
         *turn("t3", "2026-05-03T00:00:00.000Z", output=300),
     )
     assert bare("ingest").code == 0
-    outputs = {
-        words: stats(bare, *words, TZ="UTC")["total"]["output_tokens"]
-        for words in [(), ("--since", "2026-05-02"), ("--until", "2026-05-02"), ("--since", "2026-05-02", "--until", "2026-05-02")]
-    }  # fmt: skip
-    assert list(outputs.values()) == [321, 320, 21, 20]
+    since, until = ("--since", "2026-05-02"), ("--until", "2026-05-02")
+    chosen = ((), since, until, (*since, *until))
+    assert [stats(bare, *words, TZ="UTC")["total"]["output_tokens"] for words in chosen] == [321, 320, 21, 20]
     before = stats(bare, "--since", "2026-06-01")["total"]
     assert (before["sessions"], before["turns"], before["output_tokens"]) == (0, 0, None)
 
@@ -218,8 +225,8 @@ def test_calls_are_counted_by_tool(bare: Shell) -> None:
     bare.put(*SMALL)
     assert bare("ingest").code == 0
     found = stats(bare, "--by", "tool")
-    rows = bare("sql", "--json", "select tool_name, count(*), sum(coalesce(is_error, 0)) from tool_calls where not is_copy "
-                "group by 1").json()  # fmt: skip
+    asked = "select tool_name, count(*), sum(coalesce(is_error, 0)) from tool_calls where not is_copy group by 1"
+    rows = bare("sql", "--json", asked).json()
     expected = {tuple(each.values()) if isinstance(each, dict) else tuple(each) for each in rows.get("rows", rows)}
     assert {(each["tool"], each["calls"], each["failed_calls"]) for each in found["groups"]} == expected
     assert found["total"]["calls"] == sum(each["calls"] for each in found["groups"]) > 0
@@ -261,15 +268,53 @@ def test_only_this_projects_sessions_count_unless_all_are_asked_for(bare: Shell)
 
 
 def test_a_pipe_gets_whole_numbers_and_no_bars(read_once: Shell) -> None:
-    head, *lines = bare_lines(read_once)
-    assert head.split()[0] == "AGENT"
+    head, *lines = read_once("stats", "--all", "--by", "agent").out.splitlines()
+    assert head.split() == [
+        "AGENT", "SESSIONS", "TURNS", "INPUT", "OUTPUT", "CACHE", "READ", "CACHE", "WRITE", "TIME", "COST",
+    ]  # fmt: skip
     assert not any("█" in line or "k " in line for line in lines)
     assert {line.split()[0] for line in lines} == {"claude", "codex", "Total"}
 
 
-def bare_lines(shell: Shell) -> list[str]:
-    return shell("stats", "--all", "--by", "agent").out.splitlines()
+def test_a_terminal_gets_the_columns_and_bars_that_it_has_room_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    groups = {"feat/a-very-long-name-of-a-branch-that-goes-on": 1.0, "main": 0.5, "empty": 0.0}
+    tally = Tally()
+    for number, (name, usd) in enumerate(groups.items()):
+        group = tally.group(GroupKey(value=name))
+        group.sessions.add(number)
+        group.add_cost(Cost(kind=Kind.EXACT, usd=usd, low_usd=usd, high_usd=usd))
+        group.add_tokens(1_234_567, 89, None, None)
+    shown = tuple(StatsGroup(key=key, figures=each.figures) for key, each in tally.groups.items())
+    found = Stats(
+        query=StatsQuery(wanted=SessionFilter(), by="branch"), total=tally.whole.figures, groups=shown, undated=0
+    )
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for width in (40, 80, 100, 160, 400):
+        monkeypatch.setenv("COLUMNS", str(width))
+        stats_table.print_turns(found)
+        head, first, second, third, total = click.unstyle(capsys.readouterr().out).splitlines()
+        assert max(map(len, (head, first, second, third, total))) <= width
+        bars = [line.count("█") for line in (first, second, third, total)]
+        assert bars[0] >= 8 and bars[1] == bars[0] // 2 and bars[2:] == [0, 0]
+        assert ("CACHE READ" in head) == (width >= 100) and ("1.23M" in first) == (width >= 80)
 
 
-def test_the_cases_are_where_the_count_reads_them() -> None:
-    assert all(place(name).suffix == ".jsonl" for name in SMALL)
+def test_progress_is_shown_once_it_takes_long_and_only_to_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[int, int]] = []
+
+    @contextmanager
+    def progress(_what: str) -> Iterator[Callable[[int, int], None]]:
+        yield lambda done, total: shown.append((done, total))
+
+    now = iter([0.0, 0.1, 1.0, 0.0, 9.0])
+    monkeypatch.setattr("backstory.cli.output.progress", progress)
+    monkeypatch.setattr("backstory.cli.stats_command.time.monotonic", lambda: next(now))
+    for is_watched in (True, False):
+        monkeypatch.setattr("backstory.cli.output.is_watched", lambda is_watched=is_watched: is_watched)
+        with stats_command._progress("Counting") as report:
+            report(1, 3)
+            report(2, 3)
+            report(3, 3)
+    assert shown == [(2, 3), (3, 3)]

@@ -66,7 +66,7 @@ def project_name(project: str | None, repository: str | None, root: str | None, 
 def main_folder(path: str) -> str:
     """The folder of a project in which a worktree of it lies, by where agents put worktrees; else the path itself.
 
-    >>> main_folder("/w/tool/.claude/worktrees/fix"), main_folder("/w/tool")
+    >>> main_folder("/w/tool/.agent/worktrees/fix"), main_folder("/w/tool")
     ('/w/tool', '/w/tool')
     """
     return _WORKTREES.split(path, maxsplit=1)[0]

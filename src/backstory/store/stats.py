@@ -119,7 +119,7 @@ def members_of(db: apsw.Connection, costs: Costs, asked: Asked) -> Members:
 
 def _subagents(db: apsw.Connection, since: int | None) -> dict[int, int]:
     """The parents of subagents that were active since then, and of those above them."""
-    recent = "" if since is None else "and (last_active >= ? or last_active is null)"
+    recent = "" if since is None else f"and (last_active >= ? or {_UNDATED})"
     sql = f"select id, parent_id from sessions where relation = '{Relation.SUBAGENT}' and parent_id is not null"
     found = dict(fetch(db, tuple[int, int], f"{sql} {recent}", () if since is None else (since,)))
     above = set(found.values()) - set(found) if since is not None else set()
@@ -146,7 +146,7 @@ def _roots(db: apsw.Connection, asked: Asked, tops: Collection[int]) -> dict[int
     # Which of their turns count is known from the turns.
     conditions, values = listed_conditions(replace(asked.wanted, since=None, until=None))
     if asked.wanted.since is not None:
-        recent = "s.last_active >= ? or s.last_active is null or s.id in (select value from json_each(?))"
+        recent = f"s.last_active >= ? or {_UNDATED} or s.id in (select value from json_each(?))"
         conditions.append(f"({recent})")
         values += [asked.wanted.since, kinds.json_list(sorted(tops))]
     needed = ", ".join(f"s.{name}" if asked.by in ("project", "branch") else "null" for name in Root._fields[5:])
@@ -249,9 +249,10 @@ class _Adding:
         """Sessions that hold no turn: they may be marked with what they took."""
         for each in roots:
             root = Root._make(self._roots[each])
-            if self._asked.is_ranged and (root.last_active is None or not self._asked.includes(root.last_active)):
+            at = root.last_active or None
+            if self._asked.is_ranged and (at is None or not self._asked.includes(at)):
                 continue
-            group = self._groups.of_turn(each, None, None, root.last_active)
+            group = self._groups.of_turn(each, None, None, at)
             group.sessions.add(self._number | each)
             group.add_marked(cost_of(NOTHING, None, reported=root.cost_usd), root.duration_ms)
 
@@ -337,6 +338,8 @@ class _Groups:
         return GroupKey(value=value or None, project=project, project_name=name or None)
 
 
+_UNDATED = "last_active is null or last_active <= 0"
+"""Of a session in which nothing has a time."""
 _COPIES = f"""
 select t.id, o.id, o.session_id, o.tokens_source is not null or o.cost_usd is not null,
   os.relation is not '{Relation.SUBAGENT}' or os.parent_id is null
