@@ -168,10 +168,22 @@ def summed(kinds: AbstractSet[Kind], lows: Iterable[float]) -> Cost:
     """
     if not (low := list(lows)):
         return UNKNOWN
-    amount = math.fsum(low)
+    amount = exact_sum(low)
     if not kinds.isdisjoint((Kind.LOWER_BOUND, Kind.UNKNOWN)):
         return Cost(kind=Kind.LOWER_BOUND, low_usd=amount)
     return Cost(kind=Kind.COMPUTED if Kind.COMPUTED in kinds else Kind.EXACT, usd=amount, low_usd=amount)
+
+
+def exact_sum(amounts: Iterable[float]) -> float:
+    """A sum that does not depend on the order; infinity where it is too large for a number.
+
+    >>> exact_sum([0.1] * 10), exact_sum([1e308, 1e308])
+    (1.0, inf)
+    """
+    try:
+        return math.fsum(amounts)
+    except OverflowError:
+        return math.inf
 
 
 def prices_from(values: object) -> Prices:

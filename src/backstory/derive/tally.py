@@ -5,12 +5,12 @@ What is not known of a turn is counted as not known, and adds nothing.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from backstory.derive.pricing import INCLUDED, Cost, Kind, summed
+from backstory import bounds
+from backstory.derive.pricing import INCLUDED, Cost, Kind, exact_sum, summed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -115,12 +115,12 @@ class Group(Struct, kw_only=True):
         return Figures(
             sessions=len(self.sessions),
             turns=self.turns,
-            input=self.input,
-            output=self.output,
-            cache_read=self.cache_read,
-            cache_write=self.cache_write,
+            input=_kept(self.input),
+            output=_kept(self.output),
+            cache_read=_kept(self.cache_read),
+            cache_write=_kept(self.cache_write),
             cost=self._cost,
-            duration_ms=self.duration_ms,
+            duration_ms=_kept(self.duration_ms),
             without_tokens=self.without_tokens,
             without_cost=self.without_cost,
             without_duration=self.without_duration,
@@ -129,7 +129,7 @@ class Group(Struct, kw_only=True):
     @property
     def _cost(self) -> Cost:
         cost = summed(self.kinds, self.lows)
-        high = math.fsum(self.highs) if cost.low_usd is not None and not self.without_high else None
+        high = exact_sum(self.highs) if cost.low_usd is not None and not self.without_high else None
         return Cost(kind=cost.kind, usd=cost.usd, low_usd=cost.low_usd, high_usd=high)
 
 
@@ -164,6 +164,11 @@ _SUMMED: Sequence[str] = (
     "turns", "input", "output", "cache_read", "cache_write", "without_high", "duration_ms", "without_tokens",
     "without_cost", "without_duration",
 )  # fmt: skip
+
+
+def _kept(count: int | None) -> int | None:
+    """A sum as far as it can be stored and printed."""
+    return None if count is None else min(count, bounds.INTEGER_MAX)
 
 
 def _added(values: Iterable[int | None]) -> int | None:
