@@ -74,7 +74,8 @@ class LiveMeter:
 
     def __init__(self, before: Meter, prompt: str) -> None:
         self._limit, self._used = before.limit, before.used + len(prompt)
-        self._percent = -1
+        # Of a context that is nearly empty nothing needs to be said.
+        self._percent = -1 if before.percent else 0
 
     @property
     def meter(self) -> Meter:
