@@ -51,15 +51,15 @@ class _Row(Struct, frozen=True, kw_only=True):
     heading: str
 
 
-def print_page(page: SessionPage, shown: Shown) -> None:
-    """Print the sessions of a page, and how many more there are."""
+def print_page(page: SessionPage, shown: Shown, next_steps: Sequence[str] = ()) -> None:
+    """Print the sessions of a page, and how many more there are; on a terminal also what to do next."""
     if not sys.stdout.isatty():
         for session in page.sessions:
             output.data("\t".join(fields(session)))
         if page.has_more:
             output.talk(f"{len(page.sessions):,} of {page.total:,} sessions; all: -n 0")
         return
-    output.pages(_screen(page, shown))
+    output.pages(_screen(page, shown, next_steps))
 
 
 def fields(session: ListedSession) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ def fields(session: ListedSession) -> tuple[str, ...]:
     return tuple(output.clean(" ".join(text.split())) for text in texts)
 
 
-def _screen(page: SessionPage, shown: Shown) -> Iterator[str]:
+def _screen(page: SessionPage, shown: Shown, next_steps: Sequence[str]) -> Iterator[str]:
     rows = [_row(each, shown) for each in page.sessions]
     lines = _one_line_each(rows) if output.width() >= ONE_LINE_COLUMNS else _two_lines_each(rows)
     heading = ""
@@ -85,7 +85,7 @@ def _screen(page: SessionPage, shown: Shown) -> Iterator[str]:
             heading = row.heading
             yield output.style(heading, bold=True)
         yield line
-    yield from _foot(page, shown)
+    yield from _foot(page, next_steps or _next_steps(page, shown))
 
 
 def _row(session: ListedSession, shown: Shown) -> _Row:
@@ -142,19 +142,21 @@ def _head(row: _Row, labels: int) -> str:
     return f" {mark} {output.padded(output.ident(row.label), labels)}"
 
 
-def _foot(page: SessionPage, shown: Shown) -> Iterator[str]:
+def _foot(page: SessionPage, next_steps: Sequence[str]) -> Iterator[str]:
     """How many there are, and what to do next."""
-    count, total = len(page.sessions), page.total
-    more = 4 * shown.limit if page.has_more and total > 4 * shown.limit else 0
-    facts = (
-        f"{count:,} of {total:,}" if page.has_more else output.counted(total, "session"),
-        f"more: -n {more}" if more else "all: -n 0" if page.has_more else "",
+    count = f"{len(page.sessions):,} of {page.total:,}" if page.has_more else output.counted(page.total, "session")
+    yield ""
+    for line in fact_lines((count, *next_steps), output.width() - 1):
+        yield f" {output.style(line, dim=True)}"
+
+
+def _next_steps(page: SessionPage, shown: Shown) -> Sequence[str]:
+    more = f"more: -n {4 * shown.limit}" if page.total > 4 * shown.limit else "all: -n 0"
+    return (
+        more if page.has_more else "",
         "" if shown.everywhere else "other projects: --all",
         f"open: backstory show {page.sessions[0].label}",
     )
-    yield ""
-    for line in fact_lines(facts, output.width() - 1):
-        yield f" {output.style(line, dim=True)}"
 
 
 def _title(session: ListedSession) -> str:
