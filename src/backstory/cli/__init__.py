@@ -62,6 +62,7 @@ GROUPS = {
 HIDDEN = {"chronicle": "Commands for the whole history."}
 """Commands of another tool's names: they work, and help does not show them."""
 COMMANDS = {name: about for group in (*GROUPS.values(), HIDDEN) for name, about in group.items()}
+CLICKS_LEAST_COLUMNS = 52
 NO_TEXT = 64
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -180,6 +181,13 @@ def _current_folder() -> Path:
         raise FolderNotUsable(None, refused.strerror or str(refused)) from refused
 
 
+def _help_columns() -> int | None:
+    """The columns of help on a terminal that is narrower than click's least; else click decides."""
+    from backstory.cli import output
+
+    return max(output.width() - 2, 20) if output.width() < CLICKS_LEAST_COLUMNS else None
+
+
 def _have_standard_files() -> None:
     """Treat a closed stdin as empty, and discard output to a closed stdout or stderr."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -206,7 +214,7 @@ def main() -> None:
             time.time_ns()
         except OverflowError as refused:
             raise ClockUnusable from refused
-        code = cli.main(standalone_mode=False)
+        code = cli.main(standalone_mode=False, terminal_width=_help_columns())
         sys.stdout.flush()
     except (KeyboardInterrupt, click.Abort):
         output.refuse("stopped; everything stored so far is complete")

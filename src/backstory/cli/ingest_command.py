@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.options import AGENT, json_option, store_option
 from backstory.cli.stop_signals import stop_on_signals
+from backstory.cli.wrapping import wrapped
 from backstory.workspace.importing import Machine, no_progress, watch_all
 from backstory.workspace.sessions import SessionFilter
 
@@ -140,7 +142,8 @@ def _as_json(report: Report) -> dict[str, Any]:
 
 def _tell(app: App, report: Report, took_ms: int) -> None:
     if line := _in_a_line(report, app.reader.count(SessionFilter(everywhere=True)), took_ms):
-        output.data(line)
+        for part in wrapped(line, output.width()) if sys.stdout.isatty() else (line,):
+            output.data(part)
     if not report.total("logs_seen"):
         output.talk("No logs were found. These places were looked at:")
         for each in report.looked:

@@ -27,5 +27,5 @@ def print_overview(app: App) -> None:
         output.talk(why_no_sessions(app, wanted))
         output.talk("Help: backstory help")
         return
-    shown = Shown(now=app.workspace.now(), everywhere=False, is_sorted=False, limit=SESSIONS_SHOWN)
+    shown = Shown(now=app.workspace.now(), everywhere=False, sort=None, limit=SESSIONS_SHOWN)
     print_page(page, shown, NEXT_STEPS)

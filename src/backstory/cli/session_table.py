@@ -18,12 +18,13 @@ from backstory.derive.naming import NO_PROMPT
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from backstory.store.sessions import Sort
     from backstory.workspace.sessions import ListedSession, SessionPage
 
 ONE_LINE_COLUMNS = 100
 """A terminal that is narrower shows what stands beside the title in a second line."""
 TITLE_COLUMNS_MAX = 120
-TITLE_COLUMNS_LEAST = 36
+TITLE_COLUMNS_LEAST = 30
 """Where the title would have fewer columns, the last of what stands beside it is left out."""
 PROJECT_COLUMNS, WIDE_PROJECT_COLUMNS, WIDE_COLUMNS = 16, 24, 140
 """A project's name has more room on a terminal of ``WIDE_COLUMNS``."""
@@ -35,8 +36,8 @@ class Shown(Struct, frozen=True, kw_only=True):
 
     now: int
     everywhere: bool
-    is_sorted: bool
-    """By something other than when sessions were last active."""
+    sort: Sort | None
+    """What the list is sorted by; None: when sessions were last active."""
     limit: int
 
 
@@ -90,18 +91,22 @@ def _screen(page: SessionPage, shown: Shown, next_steps: Sequence[str]) -> Itera
 
 def _row(session: ListedSession, shown: Shown) -> _Row:
     mark, colour = OUTCOMES.get(RUNNING if session.is_running else session.outcome or "", (" ", ""))
-    when = moments.when if shown.is_sorted else moments.when_below_heading
-    facts = (
-        ", ".join(session.agents),
-        "running" if session.is_running else when(session.last_active, shown.now),
-        _project(session.project_name) if shown.everywhere else "",
-        output.counted(session.turns, "turn") if session.turns else "",
-        "" if session.cost.low_usd is None else output.money(session.cost),
-        output.duration(session.duration_ms),
-    )
+    when = moments.when if shown.sort else moments.when_below_heading
+    about = {
+        "agent": ", ".join(session.agents),
+        "active": "running" if session.is_running else when(session.last_active, shown.now),
+        "project": _project(session.project_name) if shown.everywhere else "",
+        "turns": output.counted(session.turns, "turn") if session.turns else "",
+        "cost": "" if session.cost.low_usd is None else output.money(session.cost),
+        "time": output.duration(session.duration_ms),
+        "tokens": output.counted(session.tokens or 0, "token") if shown.sort == "tokens" else "",
+    }
+    # What does not fit is left out from the end.
+    order = sorted(about, key=lambda name: name not in ("agent", "active", shown.sort))
+    facts = tuple(about[name] for name in order)
     return _Row(
         mark=mark, colour=colour, label=session.label, title=_title(session), facts=tuple(map(_cleaned, facts)),
-        heading="" if shown.is_sorted else moments.heading_of(session.last_active, shown.now),
+        heading="" if shown.sort else moments.heading_of(session.last_active, shown.now),
     )  # fmt: skip
 
 
