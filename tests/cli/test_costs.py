@@ -54,7 +54,7 @@ def cost(told: dict[str, Any]) -> tuple[Any, Any, Any]:
 def test_a_cost_that_nobody_reported_is_computed_and_marked(bare: Shell) -> None:
     assert cost(asked(bare, answer(FIRST, 1))) == ("computed", 7.5, 7.5)
     assert "~$7.50" in bare("list", "--all").out
-    _, facts, _, turn, *_ = bare("show", FIRST).out.splitlines()
+    _, facts, _, _, turn, *_ = bare("show", FIRST).out.splitlines()
     assert facts.endswith("1 turn · ~$7.50") and turn.endswith("100,000 out · ~$7.50")
 
 
