@@ -200,7 +200,12 @@ def ident(text: str) -> str:
 
 def padded(text: str, room: int) -> str:
     """Return text with blanks behind it, up to so many columns."""
-    return text + " " * (room - columns(_CODE.sub("", text)))
+    return text + " " * (room - columns_shown(text))
+
+
+def columns_shown(text: str) -> int:
+    """Return how many columns a text with colours of ``style`` needs."""
+    return columns(_CODE.sub("", text))
 
 
 def clean(text: str) -> str:
