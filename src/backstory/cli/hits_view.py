@@ -13,6 +13,7 @@ from msgspec import Struct
 from backstory.cli import moments, output
 from backstory.cli.wrapping import fact_lines, spans
 from backstory.derive.naming import NO_PROMPT
+from backstory.workspace.resume_command import is_resumable
 from backstory.workspace.searching import Mode
 
 if TYPE_CHECKING:
@@ -60,9 +61,19 @@ def foot(result: SearchResult) -> Iterator[str]:
 
         find = f" --find {shlex.quote(result.query.text)}"
     read = f"read: backstory show {result.labels[best.session.uid]} @{best.stored.seq}{find}"
+    steps = (*counted(result), output.one_liner(read), output.one_liner(_resume(best, result.labels)))
     yield ""
-    for line in fact_lines((*counted(result), output.one_liner(read)), output.width() - 1):
+    for line in fact_lines(steps, output.width() - 1):
         yield f" {output.style(line, dim=True)}"
+
+
+def _resume(best: Excerpt, labels: dict[str, str]) -> str:
+    """How the best hit's session is continued in its agent's own client; '' if that cannot be."""
+    # A subagent's session is resumed as the one that began it.
+    session = best.shown
+    if session.elsewhere is not None or not is_resumable(session.agents, session.native_id, session.shown_number):
+        return ""
+    return f"resume: backstory resume {labels[session.uid]} ({', '.join(session.agents)} {session.native_id})"
 
 
 def counted(result: SearchResult) -> tuple[str, ...]:
