@@ -583,7 +583,7 @@ def test_a_search_on_a_terminal_says_once_how_the_best_hit_is_resumed(home: Home
     # What a subagent's log says is found, and its parent is what a client continues.
     with home.terminal("search", words) as terminal:
         assert terminal.end().count(f"resume: backstory resume {home.uid()[:12]} (claude {ID})") == 1
-    assert "Resume it" not in home("search", words).out + home("search", words).err
+    assert "resume: backstory" not in home("search", words).out + home("search", words).err
 
 
 def test_what_no_client_continues_is_not_said_to_be_resumable(home: Home) -> None:
