@@ -55,7 +55,7 @@ def test_results_of_calls_made_at_once_stand_below_them_with_their_own_numbers(b
         came(2, "2nd"), came(3, "3rd"), came(1, "1st", is_error=True),
     )  # fmt: skip
     assert lines[-6:] == [
-        "@2     ● Grep one", "@7       1st", "@3     ● Bash two", "@5       2nd",
+        "@2     ● Grep one  failed", "@7       1st", "@3     ● Bash two  ok, ~2.0 s", "@5       2nd",
         "@4     ● Read /p/three", "@6       3rd",
     ]  # fmt: skip
 
@@ -84,7 +84,7 @@ def test_an_edit_shows_some_of_the_lines_that_it_changes_and_all_with_full(bare:
     new = "\n".join(f"    line {n}" for n in range(9))
     made = called("Edit", 1, file_path="/p/a.py", old_string="    gone", new_string=new), came(1, "ok")
     lines = show(bare, said("user", "go"), *made)
-    at = lines.index("@2     ● Edit /p/a.py")
+    at = lines.index("@2     ● Edit /p/a.py  +9 −1")
     assert lines[at + 1 : at + 3] == ["         -     gone", "         +     line 0"]
     assert lines[at + 7] == "         (+4 more changed; --full shows them)"
     full = bare("show", SESSION, "--full").out
@@ -98,10 +98,12 @@ def test_of_a_long_path_the_end_is_shown(bare: Shell) -> None:
 
 
 def test_a_session_without_a_title_is_called_by_its_first_words_and_its_uid_stands_once(bare: Shell) -> None:
-    head, facts, *_ = show(bare, said("user", "Implement the following plan:\n\n# Fix the cache\n\nFirst …"))
+    head, _, back, *_ = show(bare, said("user", "Implement the following plan:\n\n# Fix the cache\n\nFirst …"))
     assert head == "Fix the cache"
-    uid = facts.partition(" ")[0]
-    assert len(uid) == 26 and bare("show", SESSION).out.count(uid) == 1
+    uid = back.split()[3]
+    assert back == f"resume: backstory resume {uid} · claude {SESSION}"
+    assert bare("show", uid).out == bare("show", SESSION).out
+    assert bare("show", SESSION).out.count(uid) == 1
 
 
 def test_terminal_codes_in_commands_and_results_are_not_shown(bare: Shell) -> None:

@@ -193,7 +193,7 @@ class _TextPrinter:
 
     def _call_line(self, mark: str, call: model.ToolCall) -> str:
         """A call, so that its result has room behind it."""
-        from backstory.cli.event_view import call_words  # a run without calls needs none of it
+        from backstory.cli.call_view import call_words  # a run without calls needs none of it
 
         name = output.one_line(call.tool_name, NAME_COLUMNS)
         room = max(output.width() * 6 // 10 - output.columns(name) - 5, TOLD_COLUMNS_LEAST)
