@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from backstory.cli.output import clean, columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 JOINER = "\u200d"
 """Joins the emoji beside it to one."""
@@ -64,3 +64,24 @@ def _last_break(line: str, start: int, most: int) -> int:
         0 if line.isascii() else next((n for n in range(most, max(blank, start), -1) if columns(line[n - 1]) == 2), 0)
     )
     return wide or (blank if blank >= 0 else most)
+
+
+def fact_lines(facts: Iterable[str], width: int) -> Iterator[str]:
+    """Yield short texts joined by dots, in lines of at most ``width`` columns that break between them; '' is left out.
+
+    A text that is wider than a line is broken between words.
+    """
+    line = ""
+    for fact in facts:
+        if not fact:
+            continue
+        joined = f"{line} · {fact}" if line else fact
+        if columns(joined) <= width:
+            line = joined
+            continue
+        if line:
+            yield line
+        *whole, line = wrapped(fact, width)
+        yield from whole
+    if line:
+        yield line
