@@ -137,6 +137,7 @@ class _TextPrinter:
         facts = [named, f"turn {started.number}", started.agent]
         facts += [] if self._was_chosen else ["a new session: -n"]
         output.talk(output.style(f"↳ {output.one_line(' · '.join(facts), room)}", dim=True))
+        output.talk_apart()
 
     def _show(self, shown: Shown) -> None:
         if shown.is_of_stop:

@@ -100,7 +100,7 @@ def command(
     elif outline:
         sharing.print_outline(app, found, redact=redact, as_json=as_json)
     elif record is not None:
-        _show_record(app.reader, found, record, searched, full=full, as_json=as_json)
+        _show_record(app, found, record, searched, full=full, as_json=as_json)
     elif previews:
         output.pages(_preview_lines(app.reader, found))
     elif follows:
@@ -174,9 +174,10 @@ def _preview_lines(reader: Reader, found: LocatedSession) -> Iterator[str]:
 
 
 def _show_record(
-    reader: Reader, found: LocatedSession, words: str, searched: str | None, *, full: bool, as_json: bool
+    app: App, found: LocatedSession, words: str, searched: str | None, *, full: bool, as_json: bool
 ) -> None:
     """One record, read again from its bytes, among those that stand before and after it."""
+    reader = app.reader
     named = RECORD.fullmatch(words)
     seq = min(int(named.group(1)), SEQ_MAX) if named else resolve_target(found, words).point.seq
     record = reader.record(found, seq)
@@ -186,13 +187,11 @@ def _show_record(
         return
     if not any(record_view.text_of(each.event).strip() for each in record):
         output.talk(f"@{seq} has nothing to show: {', '.join(each.outline.kind for each in record)}")
-    output.pages(_record_lines(reader, found, record, searched or "", full=full))
+    output.pages(_record_lines(app, found, record, searched or "", full=full))
 
 
-def _record_lines(
-    reader: Reader, found: LocatedSession, record: Sequence[Entry], words: str, *, full: bool
-) -> Iterator[str]:
-    session, at = found.session, record[0].outline
+def _record_lines(app: App, found: LocatedSession, record: Sequence[Entry], words: str, *, full: bool) -> Iterator[str]:
+    reader, session, at = app.reader, found.session, record[0].outline
     earlier = (max(at.seq - RECORDS_BEFORE, 0) - 1, PART_MAX)
     before = [each for each in reader.events(found, earlier, limit=WINDOW) if each.outline.seq < at.seq]
     after = list(reader.events(found, (at.seq, PART_MAX), limit=WINDOW))
@@ -200,7 +199,7 @@ def _record_lines(
     results = (each.event.tool_use_id for each in record if isinstance(each.event, model.ToolResult))
     call = next((calls[each] for each in results if each in calls), None)
     head = record_view.Head(title=session.shown_title, uid=session.uid, seq=at.seq, turn=at.turn, at=at.at)
-    yield from record_view.head_lines(head, [each.event for each in record], call)
+    yield from record_view.head_lines(head, [each.event for each in record], call, app.workspace.now())
     yield from _neighbours(reader, found, before, last=True)
     for each in record:
         yield output.style(f"@{at.seq}", bold=True)
