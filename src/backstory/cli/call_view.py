@@ -120,7 +120,9 @@ def _changed_lines(call: ToolCall, *, full: bool) -> Iterator[str]:
 
 
 def _body_lines(at: str, result: ToolResult, content: str, *, full: bool) -> Iterator[str]:
-    content = without_terminal_codes(content) or "(nothing)"
+    content = without_terminal_codes(content)
+    # A single line needs no indentation, as a count has it.
+    content = (content if full or "\n" in content.strip("\n") else content.strip()) or "(nothing)"
     lines = [line.removesuffix("\r") for line in content.split("\n")]
     shown = lines if full else lines[:RESULT_LINES]
     text, left = begun("\n".join(shown), full=full)

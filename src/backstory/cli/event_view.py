@@ -23,6 +23,8 @@ PROMPT_LINES = 4
 """Of a long prompt so many lines are shown without ``--full``."""
 PROMPT_LINES_LEFT_LEAST = 3
 """Fewer lines than this are not left out."""
+PROMPT_CHARS_MAX, PROMPT_CHARS_SHOWN = 1_000, 600
+"""Of a prompt with long lines so much is shown."""
 EMPTY_NOTICES = frozenset({"No response requested."})
 """What an agent notes in place of an answer that nobody asked for."""
 OF_HELPERS = ("subagent", "message from ")
@@ -114,16 +116,26 @@ def _noted(at: str, head: str, text: str, full: bool | None) -> Iterator[str]:
 
 
 def _prompt_lines(seq: int | None, text: str, *, full: bool) -> Iterator[str]:
-    """A prompt; of a long one the first lines that have words, and how many more there are."""
-    lines = text.strip("\n").split("\n")
+    """A prompt; of a long one the beginning, and how much more there is."""
     how: dict[str, Any] = {"fg": "cyan", "bold": True}
-    if full or len(lines) < PROMPT_LINES + PROMPT_LINES_LEFT_LEAST:
-        yield from _block(number(seq), "❯", text, full=full, **how)
-        return
-    wordy = [n for n, line in enumerate(lines) if line.strip()][:PROMPT_LINES]
-    yield from _block(number(seq), "❯", "\n".join(lines[n] for n in wordy), full=False, **how)
-    at = "" if seq is None else f", show @{seq}"
-    yield output.style(f"{MARGIN}… (+{output.counted(len(lines) - 1 - wordy[-1], 'line')}{at})", dim=True)
+    shown, left = (text, "") if full else _folded(text.strip("\n"))
+    yield from _block(number(seq), "❯", shown, full=full, **how)
+    if left:
+        at = "" if seq is None else f", show @{seq}"
+        yield output.style(f"{MARGIN}… (+{left}{at})", dim=True)
+
+
+def _folded(text: str) -> tuple[str, str]:
+    """A prompt, or of a long one the first lines that have words; and how much is left, in words."""
+    lines = text.split("\n")
+    is_long = len(lines) >= PROMPT_LINES + PROMPT_LINES_LEFT_LEAST
+    wordy = [n for n, line in enumerate(lines) if line.strip()][:PROMPT_LINES] if is_long else range(len(lines))
+    shown = "\n".join(lines[n] for n in wordy)
+    if len(shown) > PROMPT_CHARS_MAX:
+        first = shown[:PROMPT_CHARS_SHOWN]
+        shown = first.rpartition(" ")[0] or first
+        return shown, f"{len(text) - len(shown):,} characters"
+    return shown, output.counted(len(lines) - 1 - wordy[-1], "line") if is_long else ""
 
 
 def _block(at: str, mark: str, text: str, *, full: bool, **how: Any) -> Iterator[str]:

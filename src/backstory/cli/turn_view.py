@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from backstory import model
 from backstory.cli import output
 from backstory.cli.amounts import amount
-from backstory.cli.layout import GUTTER, MARGIN
+from backstory.cli.layout import GUTTER, MARGIN, flowing_facts
 from backstory.cli.marks import OUTCOMES
 from backstory.cli.moments import moment
 from backstory.derive.naming import short_model
@@ -27,8 +27,9 @@ def turn_line(listed: ListedTurn, now: int, *, beside: ListedTurn | None = None)
     facts += [turn.agent] if before is None or turn.agent != before.agent else []
     if turn.model and (before is None or turn.model != before.model):
         facts.append(short_model(turn.model, [turn.agent]))
-    about = "  " + output.one_liner(" · ".join(each for each in facts if each))
-    return output.style(f"── turn {listed.number}", bold=True) + output.style(about, dim=True) + _left_behind(listed)
+    title = f"── turn {listed.number}"
+    about = _about(facts, len(title) + 2)
+    return output.style(title, bold=True) + output.style(f"  {about}", dim=True) + _left_behind(listed)
 
 
 def _left_behind(listed: ListedTurn) -> str:
@@ -50,8 +51,13 @@ def end_line(listed: ListedTurn, *, is_news: bool = False) -> Iterator[str]:
     cost = [] if listed.cost.low_usd is None else [output.money(listed.cost)]
     facts = [each for each in (how, output.duration(turn.duration_ms), *used, *cost) if each]
     if mark or facts:
-        about = output.style(output.one_liner(" · ".join(facts)), dim=True)
+        about = output.style(_about(facts, len(MARGIN)), dim=True)
         yield f"{GUTTER}{output.style(mark, fg=colour) if mark else ' '} {about}".rstrip()
+
+
+def _about(facts: list[str], taken: int) -> str:
+    """Facts beside so many columns, on as many lines as a narrow terminal needs."""
+    return f"\n{' ' * taken}".join(flowing_facts([output.one_liner(each) for each in facts if each], taken))
 
 
 def _input_tokens(tokens: model.Tokens) -> str:
