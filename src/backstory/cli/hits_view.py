@@ -27,7 +27,6 @@ TITLE_COLUMNS_MAX = 100
 EXCERPT_COLUMNS_LEAST = 40
 """Where an excerpt would have fewer columns, it begins below the number of its record."""
 MARGIN = 3
-SCOPE_COLUMNS = len("tool output")
 
 
 class _Group(Struct, frozen=True, kw_only=True):
@@ -43,10 +42,13 @@ def screen(result: SearchResult, now: int) -> Iterator[str]:
     """Yield the lines of what was found. ``now``: the time, in ms since 1970."""
     groups = _grouped(result, now)
     heads = _heads(groups)
+    kinds = [_kinds(group.hits) for group in groups]
     numbers = max((len(f"@{each.stored.seq}") for each in result.findings.excerpts), default=0)
-    for group, head in zip(groups, heads, strict=True):
+    widest = max((len(kind) for each in kinds for kind in each), default=0)
+    for group, head, of_group in zip(groups, heads, kinds, strict=True):
         yield head
-        yield from _hit_lines(group.hits, numbers)
+        for hit, kind in zip(group.hits, of_group, strict=True):
+            yield from _hit_lines(hit, kind.ljust(widest), numbers)
 
 
 def foot(result: SearchResult) -> Iterator[str]:
@@ -138,23 +140,27 @@ def _shared_marks(hits: Sequence[Excerpt]) -> list[str]:
     return [mark for mark in is_so if is_so[mark]]
 
 
-def _hit_lines(hits: Sequence[Excerpt], numbers: int) -> Iterator[str]:
+def _kinds(hits: Sequence[Excerpt]) -> list[str]:
+    """What each hit is: whose words, and what is not true of all of the session's hits."""
     shared = _shared_marks(hits)
-    for each in hits:
-        marks = {"near": each.near, "a copy": each.copied}
-        own = [mark for mark, is_so in marks.items() if is_so and mark not in shared]
-        scope = ", ".join([each.scope.replace("_", " "), *own]).ljust(SCOPE_COLUMNS)
-        head = f"{' ' * MARGIN}{output.padded(output.ident(f'@{each.stored.seq}'), numbers)}  {scope}  "
-        margin = MARGIN + numbers + 4 + len(scope)
-        if not sys.stdout.isatty():
-            yield head + "".join(_marked(each.snippet, each.marks))
-            continue
-        if output.width() - margin < EXCERPT_COLUMNS_LEAST:
-            yield head.rstrip()
-            margin, head = MARGIN + 2, " " * (MARGIN + 2)
-        for line in _marked_lines(each.snippet, each.marks, output.width() - margin - 1):
-            yield head + line
-            head = " " * margin
+    marks = [{"near": each.near, "a copy": each.copied} for each in hits]
+    own = [[mark for mark, is_so in each.items() if is_so and mark not in shared] for each in marks]
+    return [", ".join([each.scope.replace("_", " "), *more]) for each, more in zip(hits, own, strict=True)]
+
+
+def _hit_lines(hit: Excerpt, kind: str, numbers: int) -> Iterator[str]:
+    """A hit's record, what it is, and its excerpt; ``numbers``: the columns of the records' numbers."""
+    head = f"{' ' * MARGIN}{output.padded(output.ident(f'@{hit.stored.seq}'), numbers)}  {kind}  "
+    margin = MARGIN + numbers + 4 + len(kind)
+    if not sys.stdout.isatty():
+        yield head + _marked(hit.snippet, hit.marks)
+        return
+    if output.width() - margin < EXCERPT_COLUMNS_LEAST:
+        yield head.rstrip()
+        margin, head = MARGIN + 2, " " * (MARGIN + 2)
+    for line in _marked_lines(hit.snippet, hit.marks, output.width() - margin - 1):
+        yield head + line
+        head = " " * margin
 
 
 def _marked_lines(text: str, marks: list[tuple[int, int]], width: int) -> Iterator[str]:

@@ -72,7 +72,7 @@ def command(
         if not page.sessions:
             output.talk(why_no_sessions(app, wanted))
             return
-        shown = Shown(now=app.workspace.now(), everywhere=everything, is_sorted=sort is not None, limit=limit)
+        shown = Shown(now=app.workspace.now(), everywhere=everything, sort=sort, limit=limit)
         print_page(page, shown)
 
 

@@ -18,12 +18,13 @@ from backstory.derive.naming import NO_PROMPT
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from backstory.store.sessions import Sort
     from backstory.workspace.sessions import ListedSession, SessionPage
 
 ONE_LINE_COLUMNS = 100
 """A terminal that is narrower shows what stands beside the title in a second line."""
 TITLE_COLUMNS_MAX = 120
-TITLE_COLUMNS_LEAST = 36
+TITLE_COLUMNS_LEAST = 30
 """Where the title would have fewer columns, the last of what stands beside it is left out."""
 PROJECT_COLUMNS, WIDE_PROJECT_COLUMNS, WIDE_COLUMNS = 16, 24, 140
 """A project's name has more room on a terminal of ``WIDE_COLUMNS``."""
@@ -35,8 +36,8 @@ class Shown(Struct, frozen=True, kw_only=True):
 
     now: int
     everywhere: bool
-    is_sorted: bool
-    """By something other than when sessions were last active."""
+    sort: Sort | None
+    """What the list is sorted by; None: when sessions were last active."""
     limit: int
 
 
@@ -51,15 +52,15 @@ class _Row(Struct, frozen=True, kw_only=True):
     heading: str
 
 
-def print_page(page: SessionPage, shown: Shown) -> None:
-    """Print the sessions of a page, and how many more there are."""
+def print_page(page: SessionPage, shown: Shown, next_steps: Sequence[str] = ()) -> None:
+    """Print the sessions of a page, and how many more there are; on a terminal also what to do next."""
     if not sys.stdout.isatty():
         for session in page.sessions:
             output.data("\t".join(fields(session)))
         if page.has_more:
             output.talk(f"{len(page.sessions):,} of {page.total:,} sessions; all: -n 0")
         return
-    output.pages(_screen(page, shown))
+    output.pages(_screen(page, shown, next_steps))
 
 
 def fields(session: ListedSession) -> tuple[str, ...]:
@@ -76,7 +77,7 @@ def fields(session: ListedSession) -> tuple[str, ...]:
     return tuple(output.clean(" ".join(text.split())) for text in texts)
 
 
-def _screen(page: SessionPage, shown: Shown) -> Iterator[str]:
+def _screen(page: SessionPage, shown: Shown, next_steps: Sequence[str]) -> Iterator[str]:
     rows = [_row(each, shown) for each in page.sessions]
     lines = _one_line_each(rows) if output.width() >= ONE_LINE_COLUMNS else _two_lines_each(rows)
     heading = ""
@@ -85,23 +86,27 @@ def _screen(page: SessionPage, shown: Shown) -> Iterator[str]:
             heading = row.heading
             yield output.style(heading, bold=True)
         yield line
-    yield from _foot(page, shown)
+    yield from _foot(page, next_steps or _next_steps(page, shown))
 
 
 def _row(session: ListedSession, shown: Shown) -> _Row:
     mark, colour = OUTCOMES.get(RUNNING if session.is_running else session.outcome or "", (" ", ""))
-    when = moments.when if shown.is_sorted else moments.when_below_heading
-    facts = (
-        ", ".join(session.agents),
-        "running" if session.is_running else when(session.last_active, shown.now),
-        _project(session.project_name) if shown.everywhere else "",
-        output.counted(session.turns, "turn") if session.turns else "",
-        "" if session.cost.low_usd is None else output.money(session.cost),
-        output.duration(session.duration_ms),
-    )
+    when = moments.when if shown.sort else moments.when_below_heading
+    about = {
+        "agent": ", ".join(session.agents),
+        "active": "running" if session.is_running else when(session.last_active, shown.now),
+        "project": _project(session.project_name) if shown.everywhere else "",
+        "turns": output.counted(session.turns, "turn") if session.turns else "",
+        "cost": "" if session.cost.low_usd is None else output.money(session.cost),
+        "time": output.duration(session.duration_ms),
+        "tokens": output.counted(session.tokens or 0, "token") if shown.sort == "tokens" else "",
+    }
+    # What does not fit is left out from the end.
+    order = sorted(about, key=lambda name: name not in ("agent", "active", shown.sort))
+    facts = tuple(about[name] for name in order)
     return _Row(
         mark=mark, colour=colour, label=session.label, title=_title(session), facts=tuple(map(_cleaned, facts)),
-        heading="" if shown.is_sorted else moments.heading_of(session.last_active, shown.now),
+        heading="" if shown.sort else moments.heading_of(session.last_active, shown.now),
     )  # fmt: skip
 
 
@@ -142,19 +147,21 @@ def _head(row: _Row, labels: int) -> str:
     return f" {mark} {output.padded(output.ident(row.label), labels)}"
 
 
-def _foot(page: SessionPage, shown: Shown) -> Iterator[str]:
+def _foot(page: SessionPage, next_steps: Sequence[str]) -> Iterator[str]:
     """How many there are, and what to do next."""
-    count, total = len(page.sessions), page.total
-    more = 4 * shown.limit if page.has_more and total > 4 * shown.limit else 0
-    facts = (
-        f"{count:,} of {total:,}" if page.has_more else output.counted(total, "session"),
-        f"more: -n {more}" if more else "all: -n 0" if page.has_more else "",
+    count = f"{len(page.sessions):,} of {page.total:,}" if page.has_more else output.counted(page.total, "session")
+    yield ""
+    for line in fact_lines((count, *next_steps), output.width() - 1):
+        yield f" {output.style(line, dim=True)}"
+
+
+def _next_steps(page: SessionPage, shown: Shown) -> Sequence[str]:
+    more = f"more: -n {4 * shown.limit}" if page.total > 4 * shown.limit else "all: -n 0"
+    return (
+        more if page.has_more else "",
         "" if shown.everywhere else "other projects: --all",
         f"open: backstory show {page.sessions[0].label}",
     )
-    yield ""
-    for line in fact_lines(facts, output.width() - 1):
-        yield f" {output.style(line, dim=True)}"
 
 
 def _title(session: ListedSession) -> str:
