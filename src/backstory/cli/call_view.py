@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.cli import output
-from backstory.cli.layout import GUTTER, MARGIN, UNLIMITED, flowing, page_columns, room_beside
+from backstory.cli.layout import GUTTER, MARGIN, TEXT_COLUMNS_LEAST, UNLIMITED, flowing, page_columns, room_beside
 from backstory.derive.essence import changed_lines, essence, is_path, without_terminal_codes
 from backstory.derive.result_facts import call_facts, is_said_by_facts, result_body, result_facts
 from backstory.model import ToolCall, ToolResult
@@ -35,12 +35,16 @@ class Answer(Struct, frozen=True):
     lasted: str = ""
 
 
-def call_lines(at: str, call: ToolCall, *, full: bool, answer: Answer | None = None) -> Iterator[str]:
-    """A call, what came of it, and the lines that it changed. ``at``: the gutter before its first line."""
+def call_lines(at: str, call: ToolCall, *, full: bool, answer: Answer | None = None, folder: str = "") -> Iterator[str]:
+    """A call, what came of it, and the lines that it changed.
+
+    ``at``: the gutter before its first line. ``folder``: where the session was, which paths in it need not repeat.
+    """
     result = None if answer is None else answer.result
     facts = [] if full else [call_facts(call), _came_of(answer)]
     is_error = result is not None and result.is_error
-    yield _named(at, "●", call, ", ".join(each for each in facts if each), is_error=is_error)
+    named = call_words_in(call, "" if full else folder)
+    yield _named(at, "●", call, named, ", ".join(each for each in facts if each), is_error=is_error)
     yield from _changed_lines(call, full=full)
     if full:
         for line in msgspec.json.format(msgspec.json.encode(call.input), indent=2).decode().split("\n"):
@@ -49,11 +53,14 @@ def call_lines(at: str, call: ToolCall, *, full: bool, answer: Answer | None = N
         yield from _body_lines(number(answer.seq), result, result_body(result), full=full)
 
 
-def result_lines(at: str, result: ToolResult, answered: ToolCall | None, *, full: bool) -> Iterator[str]:
+def result_lines(
+    at: str, result: ToolResult, answered: ToolCall | None, *, full: bool, folder: str = ""
+) -> Iterator[str]:
     """A result that stands for itself, below the name of the call that it answers if that is known."""
     facts = "" if full else result_facts(result)
     if answered is not None:
-        yield _named(at, "↳", answered, facts, is_error=result.is_error)
+        named = call_words_in(answered, "" if full else folder)
+        yield _named(at, "↳", answered, named, facts, is_error=result.is_error)
         at = GUTTER[1:]
     if full or not is_said_by_facts(result):
         content = result_body(result) if answered is not None and not full else result.content
@@ -72,6 +79,12 @@ def call_words(call: ToolCall, room: int) -> str:
     return _fitting(call, without_terminal_codes(essence(call)), room)
 
 
+def call_words_in(call: ToolCall, folder: str) -> str:
+    """What a call is about; of a path in this folder what comes below it."""
+    words = without_terminal_codes(essence(call))
+    return words.removeprefix(f"{folder.rstrip('/')}/") if folder.strip("/") and is_path(call) else words
+
+
 def begun(text: str, *, full: bool) -> tuple[str, list[str]]:
     """A text, or of a long one the beginning, and a line that says how much is left."""
     if full or len(text) <= SHOWN_CHARS_MAX:
@@ -87,18 +100,20 @@ def _came_of(answer: Answer | None) -> str:
     return ", ".join(each for each in (found, answer.lasted) if each) if found else ""
 
 
-def _named(at: str, sign: str, call: ToolCall, facts: str, *, is_error: bool) -> str:
+def _named(at: str, sign: str, call: ToolCall, words: str, facts: str, *, is_error: bool) -> str:
     """A call in a line: its tool, what it is about, and what came of it in a column of its own."""
     name = output.one_line(call.tool_name, NAME_COLUMNS)
     start = len(MARGIN) + output.columns(name) + 1
-    behind = output.columns(facts) + 2 if facts else 0
-    words = without_terminal_codes(essence(call)).removesuffix(f" ({facts})")
-    words = _fitting(call, words, room_beside(start + behind))
-    line = f"{at} {output.style(sign, fg='blue')} {output.style(name, bold=True)} {words}".rstrip()
+    columns = page_columns()
+    # On a narrow terminal what came of a call stands below it.
+    is_beside = bool(facts) and columns - start - output.columns(facts) - 2 >= TEXT_COLUMNS_LEAST
+    behind = output.columns(facts) + 2 if is_beside else 0
+    words = _fitting(call, words.removesuffix(f" ({facts})"), room_beside(start + behind))
+    line = f"{at} {output.style(sign, dim=True)} {name} {words}".rstrip()
     if not facts:
         return line
-    column = 0 if page_columns() == UNLIMITED else int(page_columns() * FACTS_AT)
-    gap = " " * max(column - start - output.columns(words), 2)
+    column = 0 if columns == UNLIMITED else int(columns * FACTS_AT)
+    gap = " " * max(column - start - output.columns(words), 2) if is_beside else f"\n{MARGIN}"
     return line + gap + output.style(facts, **({"fg": "red"} if is_error else {"dim": True}))
 
 

@@ -32,12 +32,18 @@ OF_HELPERS = ("subagent", "message from ")
 
 
 def event_lines(
-    seq: int | None, event: Event, *, full: bool, answered: model.ToolCall | None = None, answer: Answer | None = None
+    seq: int | None,
+    event: Event,
+    *,
+    full: bool,
+    answered: model.ToolCall | None = None,
+    answer: Answer | None = None,
+    folder: str = "",
 ) -> Iterator[str]:
     """An event as lines for a terminal, with its record's number if it has one yet.
 
     ``answered``: the call that a result belongs to, where it does not stand right above; or a helper's words.
-    ``answer``: the result that stands right below a call, and is drawn with it.
+    ``answer``: the result that stands right below a call, and is drawn with it. ``folder``: where the session was.
     """
     at = number(seq)
     match event:
@@ -48,14 +54,14 @@ def event_lines(
         case model.Thinking():
             yield from _block(at, "~", event.text, full=full, dim=True)
         case model.ToolCall():
-            yield from call_lines(at, event, full=full, answer=answer)
+            yield from call_lines(at, event, full=full, answer=answer, folder=folder)
         case model.ToolResult():
-            yield from result_lines(at, event, answered, full=full)
+            yield from result_lines(at, event, answered, full=full, folder=folder)
         case model.Error():
             message = event.message if full else why(event.message)
             yield from _block(at, "!", without_terminal_codes(message), full=full, fg="red")
         case model.Compacted():
-            yield from _block(at, "≡", event.summary if full else "context compacted", full=full, fg="magenta")
+            yield from _block(at, "≡", event.summary if full else "context compacted", full=full, bold=True)
         case model.Hook(output=text) if text in EMPTY_NOTICES and not full:
             return
         case model.Complete() | model.Init():
@@ -117,7 +123,7 @@ def _noted(at: str, head: str, text: str, full: bool | None) -> Iterator[str]:
 
 def _prompt_lines(seq: int | None, text: str, *, full: bool) -> Iterator[str]:
     """A prompt; of a long one the beginning, and how much more there is."""
-    how: dict[str, Any] = {"fg": "cyan", "bold": True}
+    how: dict[str, Any] = {"bold": True}
     shown, left = (text, "") if full else _folded(text.strip("\n"))
     yield from _block(number(seq), "❯", shown, full=full, **how)
     if left:

@@ -10,11 +10,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from backstory.cli import output
-from backstory.cli.wrapping import spans
+from backstory.cli.wrapping import fact_lines, spans
 from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 PAGE_COLUMNS_MAX = 120
 TEXT_COLUMNS_LEAST = 12
@@ -66,13 +66,6 @@ def flowing(text: str, taken: int = len(MARGIN)) -> list[str]:
     return [" " * indent + line[start:end] for line in lines for indent, start, end in parts(line, room)]
 
 
-def flowing_facts(facts: list[str], taken: int = 0) -> list[str]:
-    """Return facts with `` · `` between them, broken between two of them where one fits a line."""
-    room, lines = room_beside(taken), [""]
-    for each in facts:
-        longer = f"{lines[-1]} · {each}" if lines[-1] else each
-        if lines[-1] and output.columns(longer) > room:
-            lines.append(each)
-        else:
-            lines[-1] = longer
-    return [part for line in lines for part in flowing(line, taken)]
+def flowing_facts(facts: Iterable[str], taken: int = 0) -> list[str]:
+    """Return facts with `` · `` between them, on as many lines as they need beside so many columns."""
+    return [part for line in fact_lines(facts, room_beside(taken)) for part in flowing(line, taken)]

@@ -127,7 +127,7 @@ class _TextPrinter:
         if started.prompt is not None:
             # Printed beside the data, as the end of each run is.
             above = "\n" if self._runs else ""
-            output.talk(f"{above}{output.style('❯', fg='cyan')} {output.one_line(started.prompt.content, room)}")
+            output.talk(f"{above}{output.style('❯', bold=True)} {output.one_line(started.prompt.content, room)}")
             return
         if started.number == 1 or not output.is_watched():
             return
@@ -200,7 +200,7 @@ class _TextPrinter:
         room = max(output.width() * 6 // 10 - output.columns(name) - 5, TOLD_COLUMNS_LEAST)
         summary = call_words(call, room)
         self._used = output.columns(f"  {mark} {name} {summary}".rstrip())
-        return f"  {output.style(mark, fg='blue')} {output.style(name, bold=True)} {summary}".rstrip()
+        return f"  {output.style(mark, dim=True)} {name} {summary}".rstrip()
 
     def _result(self, result: model.ToolResult) -> None:
         """The line of the words that matter: a command's last, anything else's first."""

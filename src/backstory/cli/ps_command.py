@@ -93,7 +93,7 @@ def _lines(row: _Row, widths: Sequence[int]) -> Iterator[str]:
     else:
         line += "  "
     room = room_beside(taken + 2 + (len(row.behind) + 2 if behind else 0))
-    yield f"{line}{output.style('❯', fg='cyan')} {output.one_line(row.prompt, room)}{behind}"
+    yield f"{line}{output.style('❯', bold=True)} {output.one_line(row.prompt, room)}{behind}"
 
 
 def _doing(run: ListedRun) -> str:

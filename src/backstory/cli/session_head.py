@@ -33,7 +33,7 @@ def head_lines(transcript: Transcript, home: str, now: int) -> Iterator[str]:
         output.style(line, dim=True) for line in flowing_facts([output.one_liner(each) for each in facts if each])
     )
     if mark := origin_mark(session.elsewhere, is_conflict=session.is_conflict):
-        yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), fg="magenta")
+        yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), bold=True)
     yield from (output.style(line, dim=True) for line in flowing_facts(_way_back(session)))
     if session.parent_uid:
         yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)

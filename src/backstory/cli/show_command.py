@@ -200,19 +200,24 @@ def _record_lines(app: App, found: LocatedSession, record: Sequence[Entry], word
     call = next((calls[each] for each in results if each in calls), None)
     head = record_view.Head(title=session.shown_title, uid=session.uid, seq=at.seq, turn=at.turn, at=at.at)
     yield from record_view.head_lines(head, [each.event for each in record], call, app.workspace.now())
-    yield from _neighbours(reader, found, before, last=True)
+    yield from _neighbours(reader, found, before, calls, last=True)
     for each in record:
         yield output.style(f"@{at.seq}", bold=True)
         yield from record_view.body_lines(each.event, words, full=full)
-    yield from _neighbours(reader, found, after, last=False)
+    yield from _neighbours(reader, found, after, calls, last=False)
 
 
-def _neighbours(reader: Reader, found: LocatedSession, near: list[Entry], *, last: bool) -> Iterator[str]:
-    """The nearest records that have something to show."""
+def _neighbours(
+    reader: Reader, found: LocatedSession, near: list[Entry], calls: dict[str, ToolCall], *, last: bool
+) -> Iterator[str]:
+    """The nearest records that have something to show. ``calls``: by their ids, to name those of results."""
     shown: dict[int, list[str]] = {}
     for each in reversed(near) if last else near:
         seq = each.outline.seq
-        lines = list(record_view.neighbour_lines(event_lines(seq, _with_words(reader, found, each), full=False)))
+        event = _with_words(reader, found, each)
+        call = calls.get(event.tool_use_id) if isinstance(event, model.ToolResult) else None
+        drawn = event_lines(seq, event, full=False, answered=call, folder=found.session.cwd or "")
+        lines = list(record_view.neighbour_lines(drawn))
         if lines:
             shown.setdefault(seq, [])[: 0 if last else len(shown[seq])] = lines
         if len(shown) > NEIGHBOURS:
@@ -249,7 +254,7 @@ def _lines(
         yield from _shown_elsewhere(transcript)
     by_number = {each.number: each for each in transcript.turns}
     turn: ListedTurn | None = None
-    unknown = 0
+    unknown, folder = 0, transcript.session.cwd or ""
     shown = results_below_calls(events, _event_of, lambda each: each.outline.turn)
     if not full:
         shown = told_once(shown, _event_of, lambda each, event: Entry(outline=each.outline, event=event))
@@ -262,7 +267,9 @@ def _lines(
             unknown += 1
         elif thinking or not isinstance(entry.event, model.Thinking):
             timed = None if answer is None else _timed(answer, entry)
-            yield from event_lines(entry.outline.seq, entry.event, full=full, answered=answered, answer=timed)
+            yield from event_lines(
+                entry.outline.seq, entry.event, full=full, answered=answered, answer=timed, folder=folder
+            )
     yield from unknown_line(unknown)
     if turn is not None:
         yield from end_line(turn)
@@ -318,6 +325,6 @@ def _live_lines(listed: ListedTurn, run: LiveRun, now: int, *, full: bool, think
     yield from unknown_line(unknown)
     if run.is_running:
         process = f"process {run.pid}" if run.pid is not None else "something that it started"
-        yield output.style(f"       … still running ({process})", fg="cyan")
+        yield output.style(f"       … still running ({process})", bold=True)
     else:
-        yield output.style("       … finished; the next run will store it", fg="cyan")
+        yield output.style("       … finished; the next run will store it", bold=True)

@@ -113,16 +113,16 @@ class _Drawing:
             drawn += output.style(f" → {output.one_line(turn.answer, answer)}", dim=True)
         return drawn + "".join(f"  {output.style(text, fg=colour)}" for text, colour in notes) if notes else drawn
 
-    def _notes(self, turn: TreeTurn) -> list[tuple[str, str]]:
+    def _notes(self, turn: TreeTurn) -> list[tuple[str, str | None]]:
         """What is said behind a turn: where it begins inside another, what its branch is called, that it is gone."""
-        notes = []
+        notes: list[tuple[str, str | None]] = []
         parent = self.tree.parent(turn.uid)
         if parent is not None and not self._goes_on(turn, parent):
-            notes.append((f"from @{turn.parent_seq}", "magenta"))
+            notes.append((f"from @{turn.parent_seq}", None))
         for branch in self._tips.get(turn.uid, ()):
             at = f"({branch.number})" if branch.number is not None else f"@{branch.seq}"
             names = ", ".join(output.one_line(name, NAME_COLUMNS) for name in branch.names)
-            notes.append((f"{at} {names}".strip(), "cyan"))
+            notes.append((f"{at} {names}".strip(), None))
         here = self._here
         if here is not None and here.uid == turn.uid and here.seq < turn.last_seq:
             notes.append((f"at @{here.seq}", "green"))

@@ -35,7 +35,7 @@ def turn_line(listed: ListedTurn, now: int, *, beside: ListedTurn | None = None)
 def _left_behind(listed: ListedTurn) -> str:
     if listed.removed is not None:
         return output.style("  removed", fg="red")
-    return output.style("  rewound", fg="magenta") if listed.is_rewound else ""
+    return output.style("  rewound", bold=True) if listed.is_rewound else ""
 
 
 def end_line(listed: ListedTurn, *, is_news: bool = False) -> Iterator[str]:

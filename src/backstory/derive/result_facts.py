@@ -6,6 +6,7 @@ edit how many lines it changed. What is said so is not repeated below the call.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from backstory.conversation.compact import lines_of
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from backstory.model import ToolCall, ToolResult
 
 _EXIT = lazy_regex(r"(?:Exit code:?|Process exited with code) (-?\d{1,10})\b")
+_EXIT_LINE = lazy_regex(r"^(?:Exit code:?|Process exited with code) -?\d{1,10}$", re.MULTILINE)
+HEAD_CHARS = 400
+"""Of a result so much is looked at for its exit code."""
 _COUNTED = lazy_regex(r"\n {2}\((\d+) lines\)\n")
 """How many lines the compact form left out of what was read."""
 _NUMBERED = lazy_regex(r" *(\d+)(?:→|\t|\. )")
@@ -62,6 +66,12 @@ def is_said_by_facts(result: ToolResult) -> bool:
     if result.tool == Tool.SHELL:
         return not result.content.strip()
     return result.tool in (Tool.READ, Tool.GLOB) and bool(result_facts(result))
+
+
+def exit_line(content: str) -> str:
+    """The line near the beginning of a result that says a command's exit code; '' where none does."""
+    found = _EXIT_LINE.search(content, 0, HEAD_CHARS)
+    return found.group() if found else ""
 
 
 def result_body(result: ToolResult) -> str:
