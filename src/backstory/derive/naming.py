@@ -44,8 +44,8 @@ def headline(prompt: str) -> str:
 def short_model(model: str, agents: Iterable[str]) -> str:
     """A model's name without its agent's, its maker's and the day it was made.
 
-    >>> short_model("claude-opus-4-5-20251101", ["claude"]), short_model("openai/gpt-5.2-codex", ["codex"])
-    ('opus-4-5', 'gpt-5.2-codex')
+    >>> short_model("agent-large-4-5-20251101", ["agent"]), short_model("maker/small-5.2", ["agent"])
+    ('large-4-5', 'small-5.2')
     """
     name = _MADE_ON.sub("", model.rpartition("/")[2]) or model
     return next((name.removeprefix(f"{each}-") for each in agents if name.startswith(f"{each}-")), name)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from backstory.conversation.compact import lines_of
 from backstory.derive.essence import changed_lines
 from backstory.lazy_regex import lazy_regex
 from backstory.model import Tool
@@ -86,12 +85,12 @@ def _lines_written(given: Any) -> int | None:
     count, content = given.get("_lines"), given.get("content")
     if isinstance(count, int):
         return count
-    return len(lines_of(content)) if isinstance(content, str) else None
+    return len(_lines_of(content)) if isinstance(content, str) else None
 
 
 def _lines_read(content: str) -> str:
     """How many lines of a file were read; which, if that was not its beginning."""
-    lines = lines_of(content)
+    lines = _lines_of(content)
     first = _NUMBERED.match(lines[0]) if lines else None
     last = _NUMBERED.match(lines[-1]) if lines else None
     if first and last and 1 < int(first.group(1)) <= int(last.group(1)):
@@ -99,6 +98,10 @@ def _lines_read(content: str) -> str:
     if counted := _COUNTED.search(content):
         return _counted(int(counted.group(1)))
     return _counted(len(lines)) if first else ""
+
+
+def _lines_of(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def _counted(count: int) -> str:
