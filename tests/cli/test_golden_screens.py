@@ -98,7 +98,8 @@ def test_a_pipe_gets_every_field_whole_and_no_heading(machine: Machine) -> None:
     rows = [line.split("\t") for line in machine.piped("list", "--all").splitlines()]
     assert {len(row) for row in rows} == {10}
     assert all(len(row[0]) == 26 for row in rows), "whole uids, which work in any folder"
-    assert LONG_TITLE in {row[2] for row in rows}
+    longest = max((row[2] for row in rows), key=len)
+    assert LONG_TITLE.startswith(longest) and len(longest) == 200, "as much of it as is kept for a title"
     own = [line.split("\t") for line in machine.piped("list").splitlines()]
     assert [(row[1], row[2]) for row in own] == [
         ("S2", "Fix the failing test in calc.py"), ("S1", "Why is the sky blue?")
@@ -113,7 +114,8 @@ def test_what_no_session_has_takes_no_room(machine: Machine) -> None:
 
 def test_days_are_headings_unless_the_list_is_sorted_by_something_else() -> None:
     assert golden("list-all-100").startswith("today\n")
-    assert "today" not in golden("list-sorted-100")
+    assert not golden("list-sorted-100").startswith(("today", "November"))
+    assert "November" not in golden("list-sorted-100")
 
 
 def test_where_the_store_is_stands_only_in_an_explanation(machine: Machine) -> None:

@@ -121,7 +121,11 @@ _TURNS = f"iif({claims.MAY_HAVE_RUNS}, (select count(*) {_NO_RUNS}), (select cou
 _DURATION = f"iif({claims.MAY_HAVE_RUNS}, (select sum(duration_ms) {_NO_RUNS}), s.duration_ms)"
 _COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 # What is not known of a turn counts as nothing where something else is.
-_USED = f"sum(iif(coalesce({', '.join(_COUNTED)}) is null, null, {' + '.join(f'coalesce({n}, 0)' for n in _COUNTED)}))"
+# A log may say any number: a sum of doubles has no overflow.
+_USED = (
+    f"iif(count(coalesce({', '.join(_COUNTED)})), "
+    f"cast({' + '.join(f'total({name})' for name in _COUNTED)} as integer), null)"
+)
 _TOKENS = f"iif({claims.MAY_HAVE_RUNS}, (select {_USED} {_NO_RUNS}), (select {_USED} {_ALL}))"
 _COLUMNS = (
     "s.id, s.uid, s.number, s.name, s.title, "
