@@ -110,7 +110,9 @@ def test_an_edit_shows_some_of_the_lines_that_it_changes_and_all_with_full(bare:
 
 def test_of_a_long_path_a_terminal_shows_the_end(bare: Shell) -> None:
     path = f"/p/{'deep/' * 40}name.py"
-    assert f"@2     ● Read {path.removeprefix('/p/')}" in show(bare, said("user", "go"), called("Read", 1, file_path=path))
+    assert f"@2     ● Read {path.removeprefix('/p/')}" in show(
+        bare, said("user", "go"), called("Read", 1, file_path=path)
+    )
     (line,) = [each for each in on_a_terminal(bare, 60, "show", SESSION) if "Read" in each]
     assert line.startswith("@2     ● Read …") and line.endswith("deep/name.py")
     assert len(line) == 60
