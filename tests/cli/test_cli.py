@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backstory import __version__, errors
-from backstory.cli import COMMANDS
+from backstory.cli import COMMANDS, HIDDEN
 from backstory.cli.call_view import SHOWN_CHARS_MAX
 from backstory.cli.search_command import NOTHING_FOUND
 from backstory.search.query import find
@@ -815,9 +815,34 @@ def test_every_command_explains_itself(bare: Shell, command: str) -> None:
     assert done.out.startswith(f"Usage: python -m backstory {command}")
 
 
-def test_help_lists_every_command(bare: Shell) -> None:
+def test_help_lists_every_command_once_but_those_of_another_tools_names(bare: Shell) -> None:
     done = bare("--help")
-    assert all(f"  {command} " in done.out for command in COMMANDS)
+    listed = [line.split()[0] for line in done.out.splitlines() if re.match("  [a-z]+  ", line)]
+    assert sorted([*listed, *HIDDEN]) == sorted(COMMANDS)
+    assert "--steer" not in done.out
+    assert all(bare(name, "--help").code == 0 for name in HIDDEN)
+
+
+def test_without_a_command_the_newest_sessions_here_are_shown(bare: Shell) -> None:
+    done = bare()
+    assert (done.code, done.out) == (0, "")
+    assert "backstory ingest" in done.err and "backstory help" in done.err
+    for n in range(7):
+        path = bare.home / claude_log(f"mine{n}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        at = f"2026-11-2{n}T10:00:00.000Z"
+        path.write_bytes(lines(claude_line("user", f"u{n}", f"number {n}", cwd=str(bare.cwd), timestamp=at)))
+    bare("ingest")
+    done = bare()
+    assert done.code == 0
+    assert [line.split("\t")[2] for line in done.out.splitlines()] == [f"number {n}" for n in (6, 5, 4, 3, 2)]
+
+
+@pytest.mark.parametrize("option", [("--trust",), ("--or-run",), ("-S", "S1"), ("--name", "x")])
+def test_options_of_messages_mean_nothing_without_one(bare: Shell, option: tuple[str, ...]) -> None:
+    done = bare(*option)
+    assert (done.code, done.out) == (2, "")
+    assert "need --steer or --followup" in done.err
 
 
 def test_a_command_that_does_not_exist_is_a_mistake_of_use(bare: Shell) -> None:

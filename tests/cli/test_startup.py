@@ -117,8 +117,9 @@ def test_what_picks_and_what_follows_is_imported_only_by_who_asks_for_it(read_on
         assert words[0] == "show" or modules & {"subprocess"} == set(), words
 
 
-def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell) -> None:
-    modules = imported(read_once, "list")
+@pytest.mark.parametrize("words", [("list",), ()], ids=["list", "alone"])
+def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell, words: tuple[str, ...]) -> None:
+    modules = imported(read_once, *words)
     derives = ours(modules, "derive.deriver", "derive.refs", "derive.file_touches")
     searches = ours(modules, "search.", "store.search", "store.ranking")
     assert (derives, searches, ours(modules, "agents.claude", "agents.contract")) == (set(), set(), set())
@@ -126,6 +127,16 @@ def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell) -> Non
     assert ours(modules, "ingest.") == {"backstory.ingest.news", "backstory.ingest.seen_folders"}
     assert ours(modules, "runs.runner", "workspace.scheduler", "workspace.run_events") == set()
     assert modules & (DEAR | {"hashlib", "shutil", "subprocess", "zstandard"}) == set()
+
+
+def test_a_line_for_a_prompt_imports_nothing_that_looks_for_logs(read_once: Shell) -> None:
+    modules = imported(read_once, "stats", "--line")
+    assert (
+        ours(modules, "ingest.", "agents.claude", "agents.contract", "search.", "store.search", "runs.runner") == set()
+    )
+    assert ours(modules, "workspace.up_to_date", "workspace.importing", "store.tool_stats", "cli.stats_table") == set()
+    assert of_others(modules) - DATABASE == set()
+    assert modules & (DEAR | WRITING | {"shutil", "subprocess", "zstandard"}) == set()
 
 
 def test_a_search_begins_neither_openssl_nor_what_only_a_terminal_needs(read_once: Shell) -> None:

@@ -21,6 +21,7 @@ GROUPS = {
         "list": "List sessions, newest first (--all: every project).",
         "search": "Search prompts, answers, commands and output.",
         "show": "Show a session turn by turn.",
+        "stats": "Sum up sessions: turns, tokens, cost, time worked.",
         "sql": "Query the store with read-only SQL.",
     },
     "Run": {
@@ -32,6 +33,7 @@ GROUPS = {
         "cancel": "Stop the running agent.",
         "queue": "Show, edit and run queued prompts.",
         "context": "Preview the context of the next run.",
+        "compact": "Summarise the beginning of a long session.",
     },
     "Branches": {
         "tree": "Show a session's turns and branches as a tree.",

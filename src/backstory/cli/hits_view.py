@@ -13,6 +13,7 @@ from msgspec import Struct
 from backstory.cli import moments, output
 from backstory.cli.wrapping import fact_lines, spans
 from backstory.derive.naming import NO_PROMPT
+from backstory.workspace.resume_command import is_resumable
 from backstory.workspace.searching import Mode
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 ONE_LINE_COLUMNS = 100
 """A terminal that is narrower shows what stands beside the title in a second line."""
-TITLE_COLUMNS_MAX = 100
+TITLE_COLUMNS_MAX, TITLE_COLUMNS_LEAST = 100, 25
 EXCERPT_COLUMNS_LEAST = 40
 """Where an excerpt would have fewer columns, it begins below the number of its record."""
 MARGIN = 3
@@ -60,9 +61,19 @@ def foot(result: SearchResult) -> Iterator[str]:
 
         find = f" --find {shlex.quote(result.query.text)}"
     read = f"read: backstory show {result.labels[best.session.uid]} @{best.stored.seq}{find}"
+    steps = (*counted(result), output.one_liner(read), output.one_liner(_resume(best, result.labels)))
     yield ""
-    for line in fact_lines((*counted(result), output.one_liner(read)), output.width() - 1):
+    for line in fact_lines(steps, output.width() - 1):
         yield f" {output.style(line, dim=True)}"
+
+
+def _resume(best: Excerpt, labels: dict[str, str]) -> str:
+    """How the best hit's session is continued in its agent's own client; '' if that cannot be."""
+    # A subagent's session is resumed as the one that began it.
+    session = best.shown
+    if session.elsewhere is not None or not is_resumable(session.agents, session.native_id, session.shown_number):
+        return ""
+    return f"resume: backstory resume {labels[session.uid]} ({', '.join(session.agents)} {session.native_id})"
 
 
 def counted(result: SearchResult) -> tuple[str, ...]:
@@ -97,41 +108,49 @@ def _group(hits: list[Excerpt], labels: dict[str, str], now: int) -> _Group:
     first = hits[0]
     session, shown = first.session, first.shown
     at = first.stored.at if first.stored.at is not None else session.last_active
+    counts = first.events > 0 and not first.near and not first.copied
     facts = (
         "from elsewhere" if session.elsewhere is not None else "",
         ", ".join(session.agents),
         session.shown_project,
         moments.when(at, now) if sys.stdout.isatty() else output.local(at)[:10],
-        output.counted(first.events, "hit") if first.events and not first.near else "",
-        *_shared_marks(hits),
+        ", ".join([output.counted(first.events, "hit")] if counts else _shared_marks(hits)),
         f"subagent of {labels[shown.uid]}" if shown.uid != session.uid else "",
     )
     title = " ".join((shown.shown_title or session.shown_title or NO_PROMPT).split())
-    kept = tuple(output.clean(" ".join(each.split())) for each in facts if each)
-    return _Group(label=labels[session.uid], title=title, facts=kept, hits=hits)
+    cleaned = tuple(output.clean(" ".join(each.split())) for each in facts)
+    return _Group(label=labels[session.uid], title=title, facts=cleaned, hits=hits)
 
 
 def _heads(groups: Sequence[_Group]) -> Iterator[str]:
-    """The lines above each session's hits; on a wide terminal what stands beside the titles begins in one column."""
+    """The lines above each session's hits."""
     if not sys.stdout.isatty():
         for group in groups:
-            about = output.style("  ".join(group.facts), dim=True)
-            yield f"{output.ident(group.label)}  {output.clean(group.title)}  {about}"
+            about = "  ".join(filter(None, group.facts))
+            yield f"{output.ident(group.label)}  {output.clean(group.title)}  {output.style(about, dim=True)}"
         return
     labels = max((output.columns(group.label) for group in groups), default=0)
-    beside = max((output.columns("  ".join(group.facts)) for group in groups), default=0)
-    room, is_wide = output.width() - labels - 4, output.width() >= ONE_LINE_COLUMNS
-    if is_wide:
-        longest = max((output.columns(output.one_line(group.title, TITLE_COLUMNS_MAX)) for group in groups), default=0)
-        room = min(longest, max(room - beside - 2, TITLE_COLUMNS_MAX // 4))
-    for group in groups:
-        head = f" {output.padded(output.ident(group.label), labels)}  "
-        title = output.one_line(group.title, max(room, 8))
-        if is_wide:
-            yield f"{head}{output.padded(title, room)}  {output.style('  '.join(group.facts), dim=True)}"
-        else:
-            below = next(fact_lines(group.facts, output.width() - MARGIN), "")
-            yield f"{head}{title}\n{' ' * MARGIN}{output.style(below, dim=True)}"
+    begun = [f" {output.padded(output.ident(group.label), labels)}  " for group in groups]
+    room = output.width() - labels - 4
+    if output.width() >= ONE_LINE_COLUMNS:
+        yield from _in_columns(groups, begun, room)
+        return
+    for group, head in zip(groups, begun, strict=True):
+        below = next(fact_lines(group.facts, output.width() - MARGIN), "")
+        yield f"{head}{output.one_line(group.title, max(room, 8))}\n{' ' * MARGIN}{output.style(below, dim=True)}"
+
+
+def _in_columns(groups: Sequence[_Group], begun: Sequence[str], room: int) -> Iterator[str]:
+    """A line for each session: its title, and what stands beside it in columns, those that are empty left out."""
+    widths = [max(map(output.columns, column)) for column in zip(*(group.facts for group in groups), strict=True)]
+    kept = [n for n, wide in enumerate(widths) if wide]
+    longest = max((output.columns(output.one_line(group.title, TITLE_COLUMNS_MAX)) for group in groups), default=0)
+    room = min(longest, max(room - sum(widths[n] + 2 for n in kept), TITLE_COLUMNS_LEAST))
+    for group, head in zip(groups, begun, strict=True):
+        title = output.padded(output.one_line(group.title, room), room)
+        about = "  ".join(output.padded(group.facts[n], widths[n]) for n in kept).rstrip()
+        beside = output.one_line(about, output.width() - 1 - output.columns_shown(f"{head}{title}  "), keep_blanks=True)
+        yield f"{head}{title}  {output.style(beside, dim=True)}"
 
 
 def _shared_marks(hits: Sequence[Excerpt]) -> list[str]:

@@ -16,8 +16,8 @@ from backstory.cli.app import now_ms
 from backstory.cli.options import AGENT, json_option, store_option
 from backstory.cli.stop_signals import stop_on_signals
 from backstory.cli.wrapping import wrapped
+from backstory.store.session_filter import ListFilter
 from backstory.workspace.importing import Machine, no_progress, watch_all
-from backstory.workspace.sessions import SessionFilter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,7 +141,7 @@ def _as_json(report: Report) -> dict[str, Any]:
 
 
 def _tell(app: App, report: Report, took_ms: int) -> None:
-    if line := _in_a_line(report, app.reader.count(SessionFilter(everywhere=True)), took_ms):
+    if line := _in_a_line(report, took_ms) if report.total("logs_read") else _unchanged(app):
         for part in wrapped(line, output.width()) if sys.stdout.isatty() else (line,):
             output.data(part)
     if not report.total("logs_seen"):
@@ -154,11 +154,15 @@ def _tell(app: App, report: Report, took_ms: int) -> None:
     _tell_problems(report)
 
 
-def _in_a_line(report: Report, sessions: int, took_ms: int) -> str:
-    """What an ingest found for a person, whose store has so many sessions now; nothing where there are none."""
+def _unchanged(app: App) -> str:
+    """How many sessions there are where nothing was read; nothing where there are none."""
+    count = sum(app.home_store.session_counts(ListFilter()).values())
+    return f"Up to date: {output.counted(count, 'session')}." if count else ""
+
+
+def _in_a_line(report: Report, took_ms: int) -> str:
+    """What an ingest read, for a person."""
     read = report.total("logs_read")
-    if not read:
-        return f"Up to date: {output.counted(sessions, 'session')}." if sessions else ""
     took = f" in {output.duration(took_ms)}" if took_ms >= SHORTEST_MS else ""
     beginning = f"Read {output.counted(read, 'log')} ({output.size(report.total('bytes_read'))}){took}"
     if _is_first(report):
@@ -169,7 +173,7 @@ def _in_a_line(report: Report, sessions: int, took_ms: int) -> str:
     changes = [output.counted(new, "new session")] if new or not updated else []
     changes += [f"{updated:,} updated"] if new and updated else []
     changes += [f"{output.counted(updated, 'session')} updated"] if updated and not new else []
-    return f"{beginning}: {', '.join(changes)}. {output.counted(sessions, 'session')} in all."
+    return f"{beginning}: {', '.join(changes)}."
 
 
 def _is_first(report: Report) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime
+from functools import lru_cache
 
 from backstory import bounds
 from backstory.cli.output import NO_TIME, UNKNOWN
@@ -102,6 +103,7 @@ def _days_ago(day: date, now: int) -> int:
     return (today.date() - day).days if today is not None else -1
 
 
+@lru_cache(maxsize=4)
 def _local(ms: int | None) -> datetime | None:
     """A time in the person's zone; None outside 1970 to 9999."""
     moment = bounds.moment(ms)

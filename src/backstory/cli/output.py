@@ -200,7 +200,12 @@ def ident(text: str) -> str:
 
 def padded(text: str, room: int) -> str:
     """Return text with blanks behind it, up to so many columns."""
-    return text + " " * (room - columns(_CODE.sub("", text)))
+    return text + " " * (room - columns_shown(text))
+
+
+def columns_shown(text: str) -> int:
+    """Return how many columns a text with colours of ``style`` needs."""
+    return columns(_CODE.sub("", text))
 
 
 def clean(text: str) -> str:
@@ -356,10 +361,10 @@ def money(cost: Cost) -> str:
     """Format a cost for a person: ``$1.20`` as reported, ``~$1.20`` computed, ``≥ $1.20`` at least, ``–`` unknown."""
     if cost.low_usd is None:
         return UNKNOWN
-    return f"{MONEY_MARKS.get(cost.kind, '')}{_dollars(cost.low_usd)}"
+    return f"{MONEY_MARKS.get(cost.kind, '')}{dollars(cost.low_usd)}"
 
 
-def _dollars(usd: float) -> str:
+def dollars(usd: float) -> str:
     """Format an amount to the cent, or below a cent to a tenth of one."""
     if usd >= CENT_USD or usd == 0:
         return f"${usd:,.2f}"

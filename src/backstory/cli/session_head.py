@@ -10,6 +10,7 @@ from backstory.cli.layout import flowing_facts, page_columns
 from backstory.cli.marks import origin_mark
 from backstory.cli.moments import stretch
 from backstory.derive.naming import NO_PROMPT, short_model
+from backstory.workspace.resume_command import is_resumable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -68,7 +69,7 @@ def _how_much(session: ListedSession) -> list[str]:
 
 def _way_back(session: ListedSession) -> list[str]:
     """The command that goes on with a session in its own agent, and the agent's id of it; else its id here."""
-    if session.number is None and session.native_id and session.elsewhere is None:
+    if session.elsewhere is None and is_resumable(session.agents, session.native_id, session.number):
         # The agent's own command is in --json: naming it here would import the agent.
         own = f"{', '.join(session.agents)} {session.native_id}"
         return [f"resume: backstory resume {session.label}", output.one_liner(own)]

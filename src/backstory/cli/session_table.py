@@ -93,7 +93,7 @@ def _row(session: ListedSession, shown: Shown) -> _Row:
     mark, colour = OUTCOMES.get(RUNNING if session.is_running else session.outcome or "", (" ", ""))
     when = moments.when if shown.sort else moments.when_below_heading
     about = {
-        "agent": ", ".join(session.agents),
+        "agent": _cleaned(", ".join(session.agents)),
         "active": "running" if session.is_running else when(session.last_active, shown.now),
         "project": _project(session.project_name) if shown.everywhere else "",
         "turns": output.counted(session.turns, "turn") if session.turns else "",
@@ -105,7 +105,7 @@ def _row(session: ListedSession, shown: Shown) -> _Row:
     order = sorted(about, key=lambda name: name not in ("agent", "active", shown.sort))
     facts = tuple(about[name] for name in order)
     return _Row(
-        mark=mark, colour=colour, label=session.label, title=_title(session), facts=tuple(map(_cleaned, facts)),
+        mark=mark, colour=colour, label=session.label, title=_title(session), facts=facts,
         heading="" if shown.sort else moments.heading_of(session.last_active, shown.now),
     )  # fmt: skip
 
@@ -122,7 +122,7 @@ def _one_line_each(rows: Sequence[_Row]) -> Iterator[str]:
     room = min(room, wanted, TITLE_COLUMNS_MAX)
     for row in rows:
         title = output.padded(output.one_line(row.title, room), room)
-        facts = GAP.join(output.padded(row.facts[n], widths[n]) for n in kept).rstrip()
+        facts = GAP.join([row.facts[n] + " " * (widths[n] - output.columns(row.facts[n])) for n in kept]).rstrip()
         yield f"{_head(row, labels)}{GAP}{title}{GAP}{output.style(facts, dim=True)}"
 
 
