@@ -10,15 +10,30 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backstory.cli.output import columns
-from tests.cli.test_screen import GOOD, call, result
 from tests.support.bench import Bench
 from tests.support.going import Going
 from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any
 
 pytestmark = pytest.mark.slow
+
+GOOD = {"result": True}
+
+
+def line_of(kind: str, **part: Any) -> dict[str, str]:
+    message = {"id": "m", "role": kind, "content": [part]}
+    return {"raw": json.dumps({"type": kind, "message": message}) + "\n"}
+
+
+def call(command: str) -> dict[str, str]:
+    return line_of("assistant", type="tool_use", id="t1", name="Bash", input={"command": command})
+
+
+def result(content: str) -> dict[str, str]:
+    return line_of("user", type="tool_result", tool_use_id="t1", content=content)
 
 
 @pytest.fixture
@@ -34,7 +49,7 @@ def seen(bench: Bench, *words: str, width: int = 100) -> list[str]:
 
 
 def test_a_run_is_shown_with_its_time_its_call_and_its_prompt(bench: Bench) -> None:
-    with Going(bench, call(1, "Bash", command="pytest -q"), then=(result(1, "ok"), GOOD)):
+    with Going(bench, call("pytest -q"), then=(result("ok"), GOOD)):
         until_at_work(bench)
         assert bench.backstory("followup", "Then tidy up").returncode == 0
         (line,) = seen(bench, "ps")
@@ -56,7 +71,7 @@ def until_at_work(bench: Bench) -> None:
 
 
 def test_a_run_whose_call_has_its_result_is_at_none(bench: Bench) -> None:
-    with Going(bench, call(1, "Bash", command="pytest -q"), result(1, "ok"), {"say": "It is green."}):
+    with Going(bench, call("pytest -q"), result("ok"), {"say": "It is green."}):
         (line,) = seen(bench, "ps")
         assert "Bash" not in line
 
