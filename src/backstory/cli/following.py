@@ -42,7 +42,7 @@ def follow(app: App, located: LocatedSession, before: Before, *, full: bool, thi
         seen = _Seen(app.reader.events(located, form=form, turns=wanted))
         for line in before(transcript, iter(seen), full=full, thinking=thinking, as_json=as_json):
             output.data(line)
-        screen = _Screen(app.workspace.now(), full=full, thinking=thinking, current=seen.turn)
+        screen = _Screen(app.workspace.now(), stored, full=full, thinking=thinking, current=seen.turn)
         _print_what_is_followed(following, located)
         with closing(following.grown(seen.seq, {each.turn.uid for each in stored.values()})) as grown:
             begun = set(stored)
@@ -97,11 +97,13 @@ def _json_lines(grown: Grown, begun: set[int], *, full: bool) -> Iterator[str]:
 class _Screen:
     """Draws what comes. A call is drawn at once; a result that comes later stands below it, or names it."""
 
-    def __init__(self, now: int, *, full: bool, thinking: bool, current: int | None) -> None:
+    def __init__(
+        self, now: int, turns: dict[int, ListedTurn], *, full: bool, thinking: bool, current: int | None
+    ) -> None:
         self._now = now
         self._full, self._thinking, self._current = full, thinking, current
         self._pairing: Pairing[FollowedEvent] = Pairing(_event_of, lambda each: each.turn)
-        self._turns: dict[int, ListedTurn] = {}
+        self._turns = dict(turns)
         self._last: Event | None = None
 
     def lines(self, grown: Grown) -> Iterator[str]:

@@ -51,8 +51,8 @@ def end_line(listed: ListedTurn, *, is_news: bool = False) -> Iterator[str]:
     cost = [] if listed.cost.low_usd is None else [output.money(listed.cost)]
     facts = [each for each in (how, output.duration(turn.duration_ms), *used, *cost) if each]
     if mark or facts:
-        about = output.style(_about(facts, len(MARGIN)), dim=True)
-        yield f"{GUTTER}{output.style(mark, fg=colour) if mark else ' '} {about}".rstrip()
+        about = output.style(f" {_about(facts, len(MARGIN))}", dim=True) if facts else ""
+        yield f"{GUTTER}{output.style(mark, fg=colour) if mark else ' '}{about}"
 
 
 def _about(facts: list[str], taken: int) -> str:
