@@ -214,7 +214,7 @@ def test_in_json_each_line_is_one_thing_that_came(log: Path, follow: Callable[..
     until(lambda: len(shown.out) == 7)
     assert shown.end() == 0
     head, *rest = shown.json()
-    assert (list(head), len(head["turns"])) == (["session", "turns"], 1)
+    assert (list(head), len(head["turns"])) == (["session", "turns", "compactions"], 1)
     assert [next(iter(each)) for each in rest] == ["event", "event", "turn", "event", "event", "turn"]
     assert [each["event"]["seq"] for each in rest if "event" in each] == [1, 2, 3, 4]
     assert (rest[2]["turn"]["prompt"], rest[5]["turn"]["outcome"]) == ("Where?", "completed")

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from backstory.agents.claude.resume import project_folder
 from backstory.export.placing import FOLDER
-from backstory.store import codec, open_store
+from backstory.store import open_store
 from tests.support import ah_files
 from tests.support.ah_files import CASES as AH_CASES
 from tests.support.claude_records import answer, record, user
@@ -255,7 +256,7 @@ def codex_log(home: Home, path: Path) -> bytes:
     records = [{"timestamp": "2026-11-21T21:00:00.000Z", **each} for each in records]
     data = b"".join(json.dumps(each).encode() + b"\n" for each in records)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(codec.pack_chunk(data) if path.suffix == ".zst" else data)
+    path.write_bytes(zstandard.compress(data) if path.suffix == ".zst" else data)
     aged(path)
     home.read()
     return data

@@ -287,7 +287,7 @@ def test_records_that_nobody_understood_are_left_to_the_whole_session(bench: Ben
 
 
 def test_the_context_is_worth_a_word_from_a_tenth_on(bench: Bench) -> None:
-    bench.backstory("config", "set", "run.context_chars", "1000")
+    bench.backstory("config", "set", "compaction.chars", "5000")
     bench.run("go", {"say": "word " * 150}, GOOD)
     assert re.search(r" · context \d\d %", bench.run("again", GOOD).stderr)
     assert "context" not in bench.run("new", GOOD, options=("-n",)).stderr

@@ -20,6 +20,11 @@ CODEX_MAX = 1_048_576
 TURNS, ANSWER = 10, 45_000
 
 
+def without_summaries(machine: Machine) -> None:
+    """What is too long for a context is cut, and never summarised."""
+    machine.do(f"$B config set compaction.chars 0 && $B config set run.context_chars {BUDGET}")
+
+
 def with_history(machine: Machine) -> None:
     """A session here whose history is larger than a context may be: ten turns, each known by its number."""
     with machine.store as store:
@@ -30,6 +35,7 @@ def with_history(machine: Machine) -> None:
             store.append_events(session, [question, AssistantText(text=answer)])
             store.mark_completed(session, 1, None)
     machine.do("$B rename --trust S1 long")
+    without_summaries(machine)
 
 
 def told(machine: Machine, prompt: str) -> str:
@@ -78,6 +84,7 @@ def test_four_hundred_thousand_characters_of_prompt_reach_the_model(machine: Mac
 def test_a_long_prompt_with_the_end_of_a_context_in_it_is_kept_as_typed(
     machine: Machine, agent: str, chars: int
 ) -> None:
+    without_summaries(machine)
     machine.run("claude", "Where does the heron nest?")
     prompt = long_prompt(chars)
     ran = machine.run(agent, prompt)
