@@ -45,7 +45,7 @@ def test_without_a_file_everything_is_as_it_is_unless_set(file: Path) -> None:
 
 def typed_values(config: Config) -> dict[str, object]:
     """The values of all attributes of all tables, by the keys of their settings."""
-    tables = [getattr(config.settings, name) for name in ("ingest", "run", "list", "search")]
+    tables = [getattr(config.settings, name) for name in ("ingest", "run", "compaction", "list", "search")]
     assert all(isinstance(table, Table) for table in tables)
     return {
         each.key: getattr(table, name)
@@ -94,7 +94,7 @@ def test_what_a_project_may_set_wins(file: Path, tmp_path: Path) -> None:
         ("[ingest]\nagents = ['codex']\n", "ingest.agents", ONLY_OWN),
         ("[list]\nlimit = 1\n", "list.limit", ONLY_OWN),
         ("[search]\nlimit = 1\n", "search.limit", ONLY_OWN),
-        ("[run]\ncontext_chars = 400001\n", "run.context_chars", "a project may only lower it, and it is 400000"),
+        ("[run]\ncontext_chars = 500001\n", "run.context_chars", "a project may only lower it, and it is 500000"),
         ("[run]\ncontext_chars = 'all'\n", "run.context_chars", "it must be a whole number"),
         ("[run]\ncontext_chars = -1\n", "run.context_chars", "it must be from 0 to 2147483647"),
         ("[run]\nsilence_s = 99999999999\n", "run.silence_s", "it must be from 0 to 2147483647"),
@@ -444,3 +444,18 @@ def test_a_file_of_ones_own_that_lies_in_a_project_is_ones_own(tmp_path: Path) -
     own = projects(tmp_path, "[list]\nlimit = 5\n")
     config = Config(own, own)
     assert (config.get("list.limit"), config.remarks) == (5, [])
+
+
+def test_numbers_by_name_are_set_as_pairs(file: Path) -> None:
+    config = Config(file)
+    config.set("compaction.chars_for", "one=300000, one/model=9")
+    settings = Config(file).settings.compaction
+    assert (settings.chars_of("one", "model"), settings.chars_of("one", None), settings.chars_of("two", None)) == (
+        9, 300_000, 400_000,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["one=many", "one=-1", "one", f"one={2**31}"])
+def test_what_is_no_number_by_name_is_refused(file: Path, text: str) -> None:
+    with pytest.raises(SettingRefused):
+        Config(file).set("compaction.chars_for", text)

@@ -39,7 +39,13 @@ _BY_KEY = {setting.key: setting for setting in SETTINGS}
 _BOOLS = {
     "true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False,
 }  # fmt: skip
-_TYPES = {bool: "true or false", int: "a whole number", str: "a text", list: "a list of texts"}
+_TYPES = {
+    bool: "true or false",
+    int: "a whole number",
+    str: "a text",
+    list: "a list of texts",
+    dict: "names with whole numbers: NAME=NUMBER, …",
+}
 
 
 class _Unusable(Exception):
@@ -202,6 +208,8 @@ def parse(key: str, text: str) -> Any:
 
 def parse_as(default: Any, text: str) -> Any:
     """A text as a value of the same type as another; as it is where it is none of that type."""
+    if isinstance(default, dict):
+        return _pairs(text)
     if isinstance(default, list):
         return [each.strip() for each in text.split(",") if each.strip()]
     if isinstance(default, bool):
@@ -210,6 +218,13 @@ def parse_as(default: Any, text: str) -> Any:
         return type(default)(text)
     except ValueError:
         return text
+
+
+def _pairs(text: str) -> Any:
+    """``NAME=300000,OTHER=350000`` as a dict of numbers; the text itself where it is none."""
+    pairs = [each.partition("=") for each in text.split(",") if each.strip()]
+    numbers = {name.strip(): number.strip() for name, _, number in pairs}
+    return {name: int(each) for name, each in numbers.items()} if all(map(str.isdecimal, numbers.values())) else text
 
 
 def write(
@@ -308,11 +323,20 @@ def _wrong(setting: Setting[Any], value: Any) -> str | None:
         isinstance(value, list) and not all(isinstance(each, str) for each in value)
     ):
         return f"it must be {_TYPES[type(setting.default)]}"
+    if isinstance(value, dict) and (wrong := _wrong_numbers(value)):
+        return wrong
     if type(value) is int and not setting.least <= value <= NUMBER_MAX:
         return f"it must be from {setting.least} to {NUMBER_MAX}"
     if setting.choices and value not in setting.choices:
         return f"it must be one of {', '.join(setting.choices)}"
     return NO_PROGRAM if setting is AGENT_PROGRAM and _is_relative(value) else None
+
+
+def _wrong_numbers(values: dict[Any, Any]) -> str | None:
+    for name, value in values.items():
+        if type(value) is not int or not 0 <= value <= NUMBER_MAX:
+            return f"{name!s:.{KEY_SHOWN}} must be a whole number from 0 to {NUMBER_MAX}"
+    return None
 
 
 def _is_relative(program: str) -> bool:

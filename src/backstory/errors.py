@@ -638,6 +638,52 @@ class NotRunning(BackstoryError):
         )
 
 
+class NothingToCompact(BackstoryError):
+    """A session whose context has a single exchange: a summary never covers the last one."""
+
+    exit_code = 64
+
+    def __init__(self, session: str) -> None:
+        super().__init__(
+            f"There is nothing to summarise in {session}: only one exchange follows what is summarised already, and "
+            "the last one always stays as it is."
+        )
+
+
+class CompactionRunning(BackstoryError):
+    """Another process summarises the session."""
+
+    exit_code = 75
+
+    def __init__(self, session: str) -> None:
+        super().__init__(
+            f"{session} is being summarised. `backstory ps` shows it, `backstory cancel {session}` stops it."
+        )
+
+
+class CompactionFailed(BackstoryError):
+    """The agent gave no text that can stand for the history. ``why``: half a sentence."""
+
+    exit_code = 69
+
+    def __init__(self, session: str, why: str) -> None:
+        super().__init__(
+            f"No summary of {session} was stored: {why}. It is tried again after the next turn; "
+            f"`backstory compact {session} --now` tries it now, the setting compaction.agent chooses another agent."
+        )
+
+
+class TemporaryFolderUnusable(BackstoryError):
+    """The folder for temporary files cannot take what an agent is asked, or its answer. ``detail``: the system's."""
+
+    exit_code = 74
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(
+            f"No temporary folder could be used: {detail}. Free some space there, or set TMPDIR to another folder."
+        )
+
+
 class PromptNotText(BackstoryError):
     """The prompt is not UTF-8. ``at``: the position of the first invalid byte of stdin."""
 

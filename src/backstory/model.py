@@ -307,6 +307,24 @@ class Tokens(Struct, kw_only=True):
     largest_input: int | None = None
     """The input of the largest request, caches included."""
 
+    def plus(self, other: Tokens) -> Tokens:
+        """The sums of both; a number that one of them lacks is the other's, and the largest request stays the largest.
+
+        >>> Tokens(input=1).plus(Tokens(input=2, output=3)).output
+        3
+        """
+
+        def added(mine: int | None, others: int | None) -> int | None:
+            return (mine or 0) + (others or 0) if mine is not None or others is not None else None
+
+        names = [name for name in self.__struct_fields__ if name != "largest_input"]
+        sums = {name: added(getattr(self, name), getattr(other, name)) for name in names}
+        return Tokens(**sums, largest_input=max(self.largest_input or 0, other.largest_input or 0) or None)
+
+
+STOPPED_TO_COMPACT = "compaction"
+"""``Turn.stop_reason`` of a turn that was stopped for a summary; the turn behind it continues its work."""
+
 
 class Outcome(StrEnum):
     """How a turn ended."""

@@ -64,13 +64,36 @@ class RunSettings(Table, frozen=True):
         "what a run may do without asking: agent (its own settings), ask, edit, all",
         tuple(each.value for each in Permissions),
     )
-    context_chars = Setting("run.context_chars", 400_000, "longest context, in characters")
+    context_chars = Setting("run.context_chars", 500_000, "longest context, in characters")
     silence_s = Setting("run.silence_s", 3_600, "stop a run after this many silent seconds (0: never)")
 
     @property
     def permissions(self) -> Permissions:
         """What a run may do without asking."""
         return Permissions(self.permission_name)
+
+
+class CompactionSettings(Table, frozen=True):
+    """When the beginning of a long session is summarised, and by whom."""
+
+    chars = Setting("compaction.chars", 400_000, "summarise a context from this many characters on (0: never)")
+    chars_for = Setting(
+        "compaction.chars_for",
+        dict[str, int](),
+        "the same for an agent, or one of its models: AGENT=300000,AGENT/MODEL=350000",
+    )
+    agent = Setting(
+        "compaction.agent",
+        "",
+        "agent that writes summaries (empty: the agent of the session's last turn)",
+        is_agent=True,
+    )
+    model = Setting("compaction.model", "", "model that writes summaries (empty: the agent's own choice)")
+    timeout_s = Setting("compaction.timeout_s", 600, "give up on a summary after this many seconds", least=1)
+
+    def chars_of(self, agent: str, model: str | None) -> int:
+        """From how many characters on the context of this agent and model is summarised; 0: never."""
+        return self.chars_for.get(f"{agent}/{model}", self.chars_for.get(agent, self.chars))
 
 
 class ListSettings(Table, frozen=True):
@@ -87,7 +110,9 @@ class SearchSettings(Table, frozen=True):
 
 SETTINGS: tuple[Setting[Any], ...] = (
     IngestSettings.agents, IngestSettings.exclude, IngestSettings.is_automatic, RunSettings.agent,
-    RunSettings.permission_name, RunSettings.context_chars, RunSettings.silence_s, ListSettings.limit,
+    RunSettings.permission_name, RunSettings.context_chars, RunSettings.silence_s, CompactionSettings.chars,
+    CompactionSettings.chars_for, CompactionSettings.agent, CompactionSettings.model, CompactionSettings.timeout_s,
+    ListSettings.limit,
     SearchSettings.limit,
 )  # fmt: skip
 AGENT_PROGRAM = Setting(
@@ -109,6 +134,11 @@ class Settings(Table, frozen=True):
     def run(self) -> RunSettings:
         """How agents are run."""
         return RunSettings(self.value_of)
+
+    @property
+    def compaction(self) -> CompactionSettings:
+        """When the beginning of a long session is summarised, and by whom."""
+        return CompactionSettings(self.value_of)
 
     @property
     def list(self) -> ListSettings:

@@ -35,7 +35,7 @@ def test_each_turn_is_told_with_its_size(bare: Shell, told: Path) -> None:
     assert [(turn, state[:4]) for turn, _, state, _ in rows] == [("1", "sent"), ("2", "sent")]
     sizes = [int(size.replace(",", "")) for _, size, _, _ in rows]
     assert sizes[0] > LONG > sizes[1]
-    assert f"{whole:,} of 400,000 characters (0 %): 2 turns, 0 older ones left out." in done.err
+    assert f"{whole:,} of 500,000 characters (0 %): 2 turns, 0 older ones left out." in done.err
     assert f"All turns together are {sum(sizes):,} characters." in done.err
 
 

@@ -1,6 +1,7 @@
 """A scripted agent: speaks Claude Code's stream as a script says, and behaves as badly as it is told to.
 
-The script is JSON in the environment variable SCRIPT: steps such as {"say": "text"}, {"tool": "ls"},
+The script is JSON in the environment variable SCRIPT, or scripts by words that the prompt contains. Its steps are such
+as {"say": "text"}, {"tool": "ls"},
 {"result": true}, {"raw": "..."}, {"stderr": "..."}, {"wait_for": "file"}, {"touch": "file"}, {"exit": 3},
 {"long": 300000}, {"signal": 9}, {"ignore_interrupt": true}, {"child": "file"}, {"say": "x", "repeat": 1000},
 {"many": 300000} (as many short answers), {"noise": 1000000, "to": "stdout"} (as many bytes of lines),
@@ -165,7 +166,10 @@ def main() -> None:
     with received.with_suffix(".told").open("a") as told:
         told.write(json.dumps(given.decode("utf-8", "replace")) + "\n")
     received.with_suffix(".argv").write_text(json.dumps(sys.argv[1:]))
-    for number, order in enumerate(json.loads(os.environ["SCRIPT"])):
+    script = json.loads(os.environ["SCRIPT"])
+    if isinstance(script, dict):
+        script = next(steps for words, steps in script.items() if words.encode() in given)
+    for number, order in enumerate(script):
         step(number, order)
 
 

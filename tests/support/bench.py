@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from backstory.projects.registry import KnownProjects
 from backstory.store import Store, open_store
@@ -15,6 +15,8 @@ from backstory.store import Store, open_store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+Script: TypeAlias = "list[dict[str, Any]] | dict[str, list[dict[str, Any]]]"
+"""Steps of the scripted agent; or such by words that its prompt contains, the first that fit."""
 AGENT = Path(__file__).with_name("agent.py")
 WAIT_S = 120
 
@@ -33,7 +35,7 @@ class Bench:
         program.chmod(0o755)
         self.received = root / "received"
 
-    def environ(self, script: list[dict[str, Any]]) -> dict[str, str]:
+    def environ(self, script: Script) -> dict[str, str]:
         return {
             "PATH": f"{self.bin}:{os.environ['PATH']}",
             "HOME": str(self.root),
@@ -46,7 +48,7 @@ class Bench:
     def start(
         self,
         *words: str,
-        script: list[dict[str, Any]] | None = None,
+        script: Script | None = None,
         stdin: Any = None,
         cwd: Path | bytes | None = None,
         environ: dict[str, str | None] | None = None,
@@ -61,7 +63,7 @@ class Bench:
         )  # fmt: skip
 
     def backstory(
-        self, *words: str, script: list[dict[str, Any]] | None = None, given: str | None = None, **how: Any
+        self, *words: str, script: Script | None = None, given: str | None = None, **how: Any
     ) -> subprocess.CompletedProcess[str]:
         """Run to its end; ``how`` is as in ``start``."""
         process = self.start(*words, script=script, stdin=subprocess.PIPE if given is not None else None, **how)

@@ -293,6 +293,9 @@ class RunPart(Protocol):
     ) -> list[str]:
         """The command line of one run."""
 
+    def answer_command(self, executable: str, *, model: str | None) -> list[str]:
+        """The command line for one answer without tools, of which the agent keeps no log of its own."""
+
     def stream_reader(self) -> StreamReader:
         """A reader for the output of one run."""
 

@@ -36,6 +36,7 @@ COMMANDS = {
     "ps": "List running and pending runs.",
     "cancel": "Stop the running agent.",
     "context": "Preview the context of the next run.",
+    "compact": "Summarise the beginning of a long session.",
     "search": "Search prompts, answers, commands and output.",
     "sql": "Query the store with read-only SQL.",
     "restore": "Write the original logs to a folder, byte for byte.",

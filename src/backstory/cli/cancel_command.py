@@ -24,6 +24,7 @@ def command(app: App, session: str | None, clear: bool) -> None:
     """Stop the run of a SESSION: the agent is interrupted, and killed after five seconds with all that it started.
 
     Without SESSION the one that is running here. Queued prompts stay queued, unless --clear is given.
+    Where nothing runs, the summary that is being made of SESSION is stopped.
     """
     located = find(app, session, running_first=True)
     cancelled = app.workspace.scheduler.cancel(located, clear=clear)
@@ -31,6 +32,8 @@ def command(app: App, session: str | None, clear: bool) -> None:
         output.talk(f"{cancelled.dropped} queued prompt{'s' * (cancelled.dropped != 1)} dropped.")
     if cancelled.was_running:
         output.talk(f"{located.label} is stopped; its output is kept.")
+    if cancelled.was_summarising:
+        output.talk(f"The summary of {located.label} is no longer being made.")
     if cancelled.trouble:
         output.talk(f"The queue: {cancelled.trouble}")
     if cancelled.left:

@@ -7,12 +7,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from backstory import model
 from backstory.cli import output
+from backstory.cli.compaction_words import compacted_line, compacting_line
 from backstory.cli.keyboard import quiet_keyboard
 from backstory.cli.marks import OUTCOMES
 from backstory.conversation.compact import without_wrapping
 from backstory.derive.essence import without_terminal_codes
 from backstory.derive.notices import why
-from backstory.workspace.run_events import Ended, Notice, Queued, Shown, Started, Steered, as_json
+from backstory.workspace.run_events import (
+    Compacted,
+    Compacting,
+    Continued,
+    Ended,
+    Notice,
+    Queued,
+    Shown,
+    Started,
+    Steered,
+    as_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -121,6 +133,12 @@ class _TextPrinter:
                 output.talk(_queued(event))
             case Notice():
                 output.talk(event.text)
+            case Compacting():
+                output.talk(compacting_line(event))
+            case Compacted():
+                output.talk(compacted_line(event))
+            case Continued():
+                output.talk("The agent continues its work.")
 
     def _start(self, started: Started) -> None:
         room = max(output.width() - 2, 20)

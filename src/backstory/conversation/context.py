@@ -24,7 +24,15 @@ FOREIGN_TAG = "azureal-session-context"
 """Another program's tag of the same meaning, found in the logs of agents that it ran."""
 FOREIGN_GO_ON = "azureal-internal-auto-continue"
 """The tag of what that program sends an agent by itself, behind a context, to have it go on with its work."""
+AUTO_CONTINUE = "backstory-auto-continue"
+CONTINUE_PROMPT = f"""\
+<{AUTO_CONTINUE}>
+Your work on the last request was interrupted to shorten the context above. It has the request and your work so far. \
+Continue that work from where it stands. This is no new request: the objectives and instructions are unchanged.
+</{AUTO_CONTINUE}>"""
+"""What an agent is sent to continue a turn that was stopped for a summary. No person typed it or is shown it."""
 
+SUMMARY_HEADER = "[Previous conversation summary]"
 RESULT_CHARS_MAX = 600
 FAILURE_CHARS_MAX = 3_000
 """What went wrong gets more room than what went well."""
@@ -47,11 +55,32 @@ _LIKE_TAGS = lazy_regex(
 """Where anything begins that could be taken for a tag of a context, however it goes on."""
 
 
+_RESULT_LEFT_OUT = "[A result is left out here.]\n"
+
+
+class _Block(Struct, frozen=True):
+    """A part of a context that stays together."""
+
+    text: str
+    is_result: bool = False
+
+
 class TurnWithEvents(Struct, frozen=True, kw_only=True):
     """A turn and its events, in order."""
 
     turn: model.Turn
     events: Sequence[model.Event]
+    is_rest: bool = False
+    """Whether these are only its last events: a summary covers its prompt."""
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """What a context is built of: a summary, if one is in force, and the turns behind what it covers, oldest first."""
+
+    turns: Sequence[TurnWithEvents]
+    turn_count: int
+    """How many turns there are behind the summary; not all of them may be given."""
+    summary: str | None = None
 
 
 class Context(Struct, frozen=True, kw_only=True):
@@ -60,22 +89,30 @@ class Context(Struct, frozen=True, kw_only=True):
     text: str
     turns: int
     turns_left_out: int
+    results_left_out: int = 0
+    """Results of tools that gave way, with a summary in force, so that what was said could stay."""
 
 
 def build_context(
-    history: Sequence[TurnWithEvents], *, budget_chars: int, summary: str | None = None, turns: int = 0
+    history: History | Sequence[TurnWithEvents], *, budget_chars: int, summary: str | None = None, turns: int = 0
 ) -> Context:
     """Render turns, oldest first, into at most ``budget_chars`` characters; older turns give way, and it says so.
 
-    ``summary`` stands for what happened before them; ``turns`` is how many the session has, where not all are given
-    here. A single turn that is larger than the budget is cut.
+    ``summary`` stands for what happened before them: with one, the oldest results of tools give way first. ``turns`` is
+    how many the session has, where not all are given here. A single turn that is larger than the budget is cut.
     """
-    head = f"# Summary of what came before\n\n{_escaped(summary)}\n" if summary else ""
+    if isinstance(history, History):
+        return build_context(
+            history.turns, budget_chars=budget_chars, summary=history.summary, turns=history.turn_count
+        )
+    head = _head(summary, budget_chars // 2) if summary and summary.strip() else ""
     turns = max(turns, len(history))
     room = budget_chars - len(head) - len(_left_out(turns))
+    rendered = [list(_rendered(each)) for each in history]
+    results_left_out = _leave_results_out(rendered, room) if head else 0
     kept: list[str] = []
-    for each in reversed(history):
-        text = "\n".join(_rendered(each))
+    for each in reversed(rendered):
+        text = "\n".join(block.text for block in each)
         if len(text) + 1 > room:
             if not kept and room > 0:
                 kept.append(_cut(text, room - 1))
@@ -86,7 +123,45 @@ def build_context(
     parts = [head] if head else []
     if left_out and room > 0:
         parts.append(_left_out(left_out))
-    return Context(text="\n".join([*parts, *reversed(kept)]).strip("\n"), turns=len(kept), turns_left_out=left_out)
+    return Context(
+        text="\n".join([*parts, *reversed(kept)]).strip("\n"),
+        turns=len(kept),
+        turns_left_out=left_out,
+        results_left_out=results_left_out,
+    )
+
+
+def rendered_blocks(history: Sequence[TurnWithEvents]) -> list[list[str]]:
+    """What each turn is in a context that nothing is cut from: a text for its prompt, and for each of its events."""
+    return [[block.text for block in _rendered(each)] for each in history]
+
+
+def build_summarized(summary: str | None, text: str) -> str:
+    """Rendered history behind a summary of what came before it, whole."""
+    return f"{_head(summary, len(summary) + 1)}\n{text}" if summary else text
+
+
+def _head(summary: str, most: int) -> str:
+    text = _escaped(summary.strip())
+    if len(text) > most:
+        note = "\n(The rest of this summary is left out here.)"
+        text = text[: max(most - len(note), 0)] + note
+    return f"{SUMMARY_HEADER}\n{text}\n\n[Conversation continues]\n"
+
+
+def _leave_results_out(rendered: list[list[_Block]], room: int) -> int:
+    """Replace the oldest results of tools until all fits, or none is left; returns how many."""
+    excess = sum(len(block.text) + 1 for each in rendered for block in each) - room
+    left_out = 0
+    for each in rendered:
+        for n, block in enumerate(each):
+            if excess <= 0:
+                return left_out
+            if block.is_result and len(block.text) > len(_RESULT_LEFT_OUT):
+                excess -= len(block.text) - len(_RESULT_LEFT_OUT)
+                each[n] = _Block(_RESULT_LEFT_OUT)
+                left_out += 1
+    return left_out
 
 
 def chars_at_least(event: model.Event) -> int:
@@ -139,9 +214,10 @@ def told_as(prompt: str) -> tuple[str, model.UserMessage | model.Hook]:
     >>> told_as("Go on")[0], told_as("<azureal-internal-auto-continue>Go on</azureal-internal-auto-continue>")[0]
     ('Go on', '')
     """
-    rest = prompt.strip().removeprefix(f"<{FOREIGN_GO_ON}>")
-    if rest != prompt.strip() and rest.find(end := f"</{FOREIGN_GO_ON}>") == len(rest) - len(end) > 0:
-        return "", model.Hook(name=FOREIGN_GO_ON, output=prompt.strip())
+    for tag in (FOREIGN_GO_ON, AUTO_CONTINUE):
+        rest = prompt.strip().removeprefix(f"<{tag}>")
+        if rest != prompt.strip() and rest.find(end := f"</{tag}>") == len(rest) - len(end) > 0:
+            return "", model.Hook(name=tag, output=prompt.strip())
     return prompt, model.UserMessage(content=prompt)
 
 
@@ -159,14 +235,22 @@ def _cut(text: str, room: int) -> str:
     return note + text[-max(room - len(note), 0) :] if room > len(note) else ""
 
 
-def _rendered(given: TurnWithEvents) -> Iterator[str]:
-    yield f"## User\n{_escaped(given.turn.prompt)}\n"
+def event_chars(event: model.Event) -> int:
+    """How many characters of a context an event takes, nothing cut."""
+    text = _event(event)
+    return len(_escaped(text)) + 2 if text else 0
+
+
+def _rendered(given: TurnWithEvents) -> Iterator[_Block]:
+    if not given.is_rest and given.turn.prompt:
+        yield _Block(f"## User\n{_escaped(given.turn.prompt)}\n")
     for event in given.events:
         text = _event(event)
         if text:
-            yield f"{_escaped(text)}\n"
-    if given.turn.outcome in (model.Outcome.CANCELLED, model.Outcome.CRASHED):
-        yield f"(This turn was {given.turn.outcome} before it was done.)\n"
+            yield _Block(f"{_escaped(text)}\n", isinstance(event, model.ToolResult))
+    is_cut_short = given.turn.outcome in (model.Outcome.CANCELLED, model.Outcome.CRASHED)
+    if is_cut_short and given.turn.stop_reason != model.STOPPED_TO_COMPACT:
+        yield _Block(f"(This turn was {given.turn.outcome} before it was done.)\n")
 
 
 def _event(event: model.Event) -> str:

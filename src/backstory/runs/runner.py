@@ -77,7 +77,7 @@ class Request(Struct, frozen=True, kw_only=True):
     model: str | None = None
     permissions: Permissions = Permissions.AGENT
     executable: str | None = None
-    context_chars: int = 400_000
+    context_chars: int = 500_000
     after: Point | None = None
     """The record that the prompt follows; None: where the session continues."""
     silence_s: float = 3_600.0
@@ -593,8 +593,7 @@ def _context(store: Store, session: Session, request: Request, agent: RunPart, a
     room = request.context_chars
     if agent.prompt_chars_max is not None:
         room = max(min(room, agent.prompt_chars_max - len(request.prompt) - PREFIX_CHARS), 0)
-    history, turns = store.context_turns(session, room, after), store.branch_length(session, after)
-    return build_context(history, budget_chars=room, turns=turns).text
+    return build_context(store.context_history(session, room, after), budget_chars=room).text
 
 
 def _not_started(agent: str, executable: str, cwd: Path, refused: OSError) -> BackstoryError:

@@ -13,10 +13,12 @@ from backstory import agents
 from backstory.agents.bounded import stream_reader
 from backstory.agents.contract import Ending
 from backstory.agents.lines import BLANK, LineReader, lines_of
+from backstory.conversation.context import told_as
 from backstory.conversation.tree import Point
 from backstory.errors import AgentCannotRun, AgentMissing, StoreRefused, in_words
 from backstory.ingest.record_source import record_source
 from backstory.model import (
+    STOPPED_TO_COMPACT,
     AssistantText,
     Complete,
     Error,
@@ -27,7 +29,6 @@ from backstory.model import (
     ToolCall,
     Turn,
     Unknown,
-    UserMessage,
 )
 from backstory.runs.arrival_notes import read_notes
 from backstory.store import RunStart, codec, logs, sidecars
@@ -240,8 +241,9 @@ class SpooledRun:
         begun, leaf = (start.leaf, None) if start.was_begun else (None, start.leaf)
         self._after = begun or requested or leaf
         self._follows_leaf = not start.was_begun and requested is None
+        prompt, _ = told_as(run.prompt)
         self.turn = Turn(
-            uid=run.turn_uid, agent=run.agent, native_id=run.native_id or "", prompt=run.prompt, model=run.model,
+            uid=run.turn_uid, agent=run.agent, native_id=run.native_id or "", prompt=prompt, model=run.model,
             started=run.started, first_seq=start.next_seq, parent_uid=self._after.uid if self._after else None,
             parent_seq=self._after.seq if self._after else None,
         )  # fmt: skip
@@ -269,7 +271,7 @@ class SpooledRun:
 
     def _prompt(self) -> RecordBatch:
         run, content = self.run, BatchContent()
-        content.add(Record([(0, UserMessage(content=run.prompt))], run.turn_uid, run.started), self._seq, run.cwd)
+        content.add(Record([(0, told_as(run.prompt)[1])], run.turn_uid, run.started), self._seq, run.cwd)
         self._seq += 1
         batch = self._batch(content, None)
         batch.follows_leaf, batch.expected_leaf = self._follows_leaf, self._after
@@ -398,7 +400,9 @@ class SpooledRun:
         turn.tokens, turn.tokens_source = ending.tokens, ending.tokens_source
         turn.cost_usd, turn.cost_source = ending.cost_usd, ending.cost_source
         error = ending.error
-        if ending.outcome == Outcome.CANCELLED and not error:
+        if ending.outcome == Outcome.CANCELLED and self._spool.why_cancelled == STOPPED_TO_COMPACT:
+            turn.stop_reason, error = STOPPED_TO_COMPACT, None
+        elif ending.outcome == Outcome.CANCELLED and not error:
             error = self._spool.why_cancelled or None
         if error is not None or ending.outcome != Outcome.FAILED:
             self.error = error

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.conversation.tree import Point
-    from backstory.store import append, decisions, derived_tables, erasing, own_log, plan, rederiving
+    from backstory.store import append, compactions, decisions, derived_tables, erasing, own_log, plan, rederiving
     from backstory.store.branches import Named, TreePosition, TreeTurn
+    from backstory.store.compactions import Compaction, NewCompaction
 else:
     append = lazy_module("backstory.store.append")
+    compactions = lazy_module("backstory.store.compactions")
     decisions = lazy_module("backstory.store.decisions")
     derived_tables = lazy_module("backstory.store.derived_tables")
     erasing = lazy_module("backstory.store.erasing")
@@ -60,6 +62,14 @@ class Branching(Maintenance):
     def checkout(self, session: Session | int, point: Point) -> None:
         """Have a session's next prompt follow a record; raises RecordNotFound."""
         self._change(lambda db: branches.check_out(db, id_of(session), point), decided=True)
+
+    def add_compaction(self, session: Session | int, new: NewCompaction) -> bool:
+        """Store a summary; False where a newer one is in force, or what it covers is on no branch any more."""
+        return self._change(lambda db: compactions.add(db, id_of(session), new), decided=True)
+
+    def undo_compaction(self, session: Session | int) -> Compaction | None:
+        """Take the stored summary in force out of force, and return it; None where there is none."""
+        return self._change(lambda db: compactions.undo(db, id_of(session)), decided=True)
 
     def branch_names(self, session: Session | int, *, removed: bool = False) -> list[Named]:
         """What a session's branches are called; the names of removed ones only when asked for."""

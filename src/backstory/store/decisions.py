@@ -85,7 +85,9 @@ def session_states(
     rows: list[Any] = db.execute(
         "select s.id, s.uid, s.owner, s.owner is null and s.elsewhere is not null, s.name, s.leaf_uid, s.leaf_seq, "
         "m.value, s.next_seq, s.project, s.branch, s.completed, "
-        f"(select count(*) from {source}.turns where session_id = s.id and tokens_source is not null) "
+        f"(select count(*) from {source}.turns where session_id = s.id and tokens_source is not null), "
+        "(select group_concat(c.after_seq || ' ' || c.undone || ' ' || length(c.summary) order by c.id) "
+        f"from {source}.compactions c where c.session_id = s.id) "
         f"from {source}.sessions s left join {source}.meta m on m.key = '{DECIDED}' || s.uid where {wanted}",
         bound,
     ).fetchall()

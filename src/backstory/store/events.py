@@ -84,26 +84,36 @@ def get(db: apsw.Connection, event_id: int) -> StoredEvent | None:
 
 
 def context_turns(
-    db: apsw.Connection, session_id: int, budget_chars: int, to: Point | None = None
+    db: apsw.Connection, session_id: int, budget_chars: int, to: Point | None = None, after_seq: int = 0
 ) -> list[TurnWithEvents]:
     """The turns that lead to a record (None: where the session goes on) with their events, oldest first.
 
     The last of them, so many that together they exceed ``budget_chars``; each up to where the next one follows it.
+    ``after_seq``: a record of theirs; what happened up to it is left out.
     """
     given: list[TurnWithEvents] = []
     room, backwards = budget_chars, _Backwards(db, session_id)
     for turn_id, turn, cut in turns.upwards(db, session_id, to or branches.leaf(db, session_id)):
-        events = backwards.of_turn(turn_id, turn.first_seq, cut)
+        is_rest = turn.first_seq <= after_seq <= cut
+        events = backwards.of_turn(turn_id, after_seq + 1 if is_rest else turn.first_seq, cut)
+        if is_rest and not events:
+            break
         room -= len(turn.prompt) + sum(map(chars_at_least, events))
         if cut < turn.last_seq:
             turn.outcome, turn.last_seq = None, cut
-        # The turn itself has the prompt.
-        given.append(
-            TurnWithEvents(turn=turn, events=events[1:] if events and isinstance(events[0], UserMessage) else events)
-        )
-        if room < 0:
+        if not is_rest and events and isinstance(events[0], UserMessage):
+            # The turn itself has the prompt.
+            events = events[1:]
+        given.append(TurnWithEvents(turn=turn, events=events, is_rest=is_rest))
+        if is_rest or room < 0:
             break
     return given[::-1]
+
+
+def chars_at_most(db: apsw.Connection, session_id: int, around_each: int) -> int:
+    """A bound on the characters of a session's events with so many around each; nothing is unpacked."""
+    query = "select coalesce(sum(char_len + ?), 0) from events where session_id = ?"
+    return int(db.execute(query, (around_each, session_id)).get)
 
 
 class _Backwards:
@@ -117,7 +127,7 @@ class _Backwards:
         """What was read: from this (seq, part) on, up to this seq."""
 
     def of_turn(self, turn_id: int, first: int, last: int) -> list[Event]:
-        """The events of a turn up to its record ``last``."""
+        """The events of a turn from its record ``first`` to ``last``."""
         if not self._from[0] <= last + 1 <= self._behind:
             self._waiting.clear()
             self._from, self._behind = (last + 1, 0), last + 1
@@ -131,7 +141,7 @@ class _Backwards:
                 event = event_from_json(turns.unpack_event(self._db, self._codecs, data))
                 self._waiting.setdefault(of_turn, []).append((seq, event))
             self._from = (rows[-1][0], rows[-1][1]) if len(rows) == TOLD_AT_ONCE else (0, 0)
-        found = [event for seq, event in self._waiting.pop(turn_id, []) if seq <= last]
+        found = [event for seq, event in self._waiting.pop(turn_id, []) if first <= seq <= last]
         return found[::-1]
 
 

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.conversation.context import TurnWithEvents
+    from backstory.conversation.context import History, TurnWithEvents
     from backstory.conversation.tree import Point, Span
     from backstory.derive.pricing import Cost
     from backstory.model import Turn
-    from backstory.store import claims, copies, costs, run_facts, runs
+    from backstory.store import claims, compactions, copies, costs, run_facts, runs
+    from backstory.store.compactions import Compaction
     from backstory.store.derived_tables import StoredRef
     from backstory.store.readonly import Answer
     from backstory.store.search import Filter, SearchResult
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from backstory.store.sql_functions import FullForm
 else:
     claims = lazy_module("backstory.store.claims")
+    compactions = lazy_module("backstory.store.compactions")
     copies = lazy_module("backstory.store.copies")
     costs = lazy_module("backstory.store.costs")
     run_facts = lazy_module("backstory.store.run_facts")
@@ -142,6 +144,25 @@ class Reading(Database):
         None: to where the session goes on, which is its newest turn or what was checked out.
         """
         return self._read(lambda db: events.context_turns(db, id_of(session), budget_chars, to))
+
+    def context_history(self, session: Session | int, budget_chars: int, to: Point | None = None) -> History:
+        """What a context of that size is built of: the summary in force, if any, and the turns behind what it covers.
+
+        >>> build_context(store.context_history(session, 400_000), budget_chars=400_000)  # doctest: +SKIP
+        """
+        return self._read(lambda db: compactions.history(db, id_of(session), budget_chars, to))
+
+    def chars_at_most(self, session: Session | int, around_each: int) -> int:
+        """A bound on a session's characters in a context: what its events say, and so many around each."""
+        return self._read(lambda db: events.chars_at_most(db, id_of(session), around_each))
+
+    def compactions(self, session: Session | int) -> list[Compaction]:
+        """Every summary of a session that was not taken out of force, by the last record that each covers."""
+        return self._read(lambda db: compactions.of_session(db, id_of(session)))
+
+    def compaction_in_force(self, session: Session | int, to: Point | None = None) -> Compaction | None:
+        """The summary that stands for the beginning of the way to a record; None: to where the session goes on."""
+        return self._read(lambda db: compactions.in_force(db, id_of(session), to))
 
     def told_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[TurnWithEvents]:
         """The earlier name of ``context_turns``. It warns, and goes away with version 1."""

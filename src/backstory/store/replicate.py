@@ -15,7 +15,7 @@ from backstory.derive import index_text
 from backstory.derive.remotes import repository_name
 from backstory.errors import SessionDiverged, SessionNotFound, StoreDamaged
 from backstory.model import Relation, event_from_json
-from backstory.store import branches, claims, decisions, derived_tables, event_rows, kinds, plan, turns
+from backstory.store import branches, claims, compactions, decisions, derived_tables, event_rows, kinds, plan, turns
 from backstory.store.logs import COPY
 from backstory.store.rows import fetch, fetch_one
 
@@ -263,6 +263,7 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
     )
     _copy_events(db, source, old, new, log_ids, turn_ids)
     branches.copy(db, source, old, new)
+    compactions.copy(db, source, old, new)
     # What an earlier version derived may be other columns: the next ingest derives it anew.
     version = db.execute(f"select value from {source}.meta where key = 'derived_version'").get
     if version == str(derived_tables.VERSION):

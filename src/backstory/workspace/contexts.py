@@ -41,8 +41,7 @@ class SessionContext(Struct, frozen=True, kw_only=True):
 def session_context(located: LocatedSession, budget: int, *, explain: bool) -> SessionContext:
     """The context of a session's next run."""
     store, session = located.store, located.session
-    history = store.context_turns(session, budget)
-    context = build_context(history, budget_chars=budget, turns=store.branch_length(session))
+    context = build_context(store.context_history(session, budget), budget_chars=budget)
     return SessionContext(
         uid=session.uid,
         text=context.text,

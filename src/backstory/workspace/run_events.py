@@ -15,12 +15,27 @@ from backstory.runs.stream import Shown
 from backstory.store.queue import Kind
 
 if TYPE_CHECKING:
+    from backstory.conversation.compaction import Kept
     from backstory.derive.pricing import Cost
-    from backstory.model import Permissions, ToolCall, Turn, UserMessage
+    from backstory.model import Permissions, Tokens, ToolCall, Turn, UserMessage
     from backstory.store import Session
     from backstory.store.queue import QueuedPrompt
 
-__all__ = ["Ended", "Notice", "Queued", "RunEvent", "Shown", "Started", "Steered", "Waiting", "as_json"]
+__all__ = [
+    "Compacted",
+    "Compacting",
+    "Continued",
+    "Ended",
+    "Notice",
+    "Queued",
+    "RunEvent",
+    "Shown",
+    "Started",
+    "Steered",
+    "Waiting",
+    "as_json",
+    "compacted_fields",
+]
 
 
 class Queued(Struct, frozen=True, kw_only=True):
@@ -100,7 +115,40 @@ class Notice(Struct, frozen=True):
     is_failure: bool = False
 
 
-RunEvent: TypeAlias = "Queued | Started | Shown | Steered | Ended | Waiting | Notice"
+class Compacting(Struct, frozen=True, kw_only=True):
+    """A summary is being made: step ``step`` of ``steps``, by this agent."""
+
+    session: Session
+    agent: str
+    exchanges: int
+    step: int
+    steps: int
+
+
+class Compacted(Struct, frozen=True, kw_only=True):
+    """A summary was stored; or not, since a newer one is in force or the branch it is of was removed meanwhile."""
+
+    session: Session
+    after_seq: int
+    summary: str
+    exchanges: int
+    is_stored: bool
+    retention: tuple[Kept, ...]
+    tokens: Tokens
+    cost_usd: float | None
+
+
+class Continued(Struct, frozen=True, kw_only=True):
+    """A turn that was stopped for a summary continues, as another turn of the same session."""
+
+    session: Session
+    stopped: Turn
+    """The turn that was stopped."""
+
+
+RunEvent: TypeAlias = (
+    "Queued | Started | Shown | Steered | Ended | Waiting | Notice | Compacting | Compacted | Continued"
+)
 
 
 def as_json(event: RunEvent) -> list[dict[str, Any]]:
@@ -117,7 +165,28 @@ def as_json(event: RunEvent) -> list[dict[str, Any]]:
             return [_event_fields(event.message)]
         case Ended():
             return [_ended_fields(event)]
+        case Compacting():
+            names = {"kind": "Compacting", "session": event.session.shown_number or "", "uid": event.session.uid}
+            return [{**names, "agent": event.agent, "step": event.step, "steps": event.steps}]
+        case Compacted():
+            return [{"kind": "Compacted", "session": event.session.shown_number or "", **compacted_fields(event)}]
+        case Continued():
+            return [{"kind": "Continued", "session": event.session.shown_number or "", "turn": event.stopped.uid}]
     return []
+
+
+def compacted_fields(event: Compacted) -> dict[str, Any]:
+    """What came of a compaction, as ``compact --json`` prints it."""
+    return {
+        "uid": event.session.uid,
+        "after_seq": event.after_seq,
+        "summary": event.summary,
+        "exchanges": event.exchanges,
+        "is_stored": event.is_stored,
+        "tokens": msgspec.to_builtins(event.tokens),
+        "cost_usd": event.cost_usd,
+        "retention": msgspec.to_builtins(event.retention),
+    }
 
 
 def _event_fields(event: model.Event) -> dict[str, Any]:

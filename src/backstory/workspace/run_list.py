@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from backstory.bounds import iso
 from backstory.errors import BackstoryError, RunUnreadable
+from backstory.runs import compactor
 from backstory.runs.lease import host, is_held
 from backstory.runs.queued import queued_prompts
 from backstory.runs.spool import SPOOLS, list_spools
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from backstory.runs.spool import Run, Spool
     from backstory.workspace.workspace import Workspace
 
+SUMMARISING = "summarising"
+"""The state of a session that a process of its own summarises."""
 UNREADABLE = "unreadable"
 """The state of a run whose session is not known."""
 
@@ -34,7 +37,7 @@ class ListedRun(Struct, frozen=True, kw_only=True):
     turn: str | None = None
     agent: str | None = None
     state: str
-    """running, waiting (to be stored), queued or unreadable."""
+    """running, waiting (to be stored), queued, summarising or unreadable."""
     pid: int | None = None
     owner: Owner | None = None
     """Who runs the session."""
@@ -77,6 +80,7 @@ def list_runs(workspace: Workspace, session_uid: str | None = None) -> list[List
     spools = list_spools(workspace.home / SPOOLS)
     runs = [_of_run(workspace, spool, run, queues) for spool in spools if (run := spool.run) is not None]
     runs += [_unreadable(spool) for spool in spools if spool.is_unreadable]
+    runs += _summarising(workspace)
     runs += _only_queued(workspace, queues, {run.session for run in runs})
     return [run for run in runs if session_uid in (None, run.session)]
 
@@ -137,6 +141,15 @@ def _unreadable(spool: Spool) -> ListedRun:
         folder=str(spool.folder),
         problem=str(RunUnreadable(spool.folder)),
     )
+
+
+def _summarising(workspace: Workspace) -> list[ListedRun]:
+    """The sessions whose beginning is being summarised, beside their runs."""
+    found = []
+    for uid, pid in compactor.under_way(workspace.home).items():
+        number, name = _names(workspace, workspace.project_store.path, uid)
+        found.append(ListedRun(session=uid, number=number, name=name, state=SUMMARISING, pid=pid))
+    return found
 
 
 def _only_queued(workspace: Workspace, queues: _Queues, running: set[str | None]) -> list[ListedRun]:

@@ -23,6 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.errors import BackstoryError, NothingRuns, NotRunning, SessionBusy
+from backstory.runs import compactor
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.queued import queued_prompts
 from backstory.runs.runner import ORPHANED, Runner, check_text
@@ -82,6 +83,8 @@ class Cancelled(Struct, frozen=True, kw_only=True):
     """What stopping a session's run came to."""
 
     was_running: bool
+    was_summarising: bool = False
+    """Whether nothing ran, and a summary of the session was being made."""
     dropped: int
     left: int
     """How many prompts are still queued."""
@@ -292,7 +295,10 @@ class Scheduler:
     # runs -----------------------------------------------------------------------------------------------------
 
     def cancel(self, located: LocatedSession, *, clear: bool = False) -> Cancelled:
-        """Stop the run of a session, and store it. ``clear``: also drop its queued prompts. Raises NothingRuns."""
+        """Stop the run of a session, and store it; where none runs, stop the summary that is being made of it.
+
+        ``clear``: also drop its queued prompts. Raises NothingRuns.
+        """
         home, uid, dropped = self.workspace.home, located.session.uid, 0
         store = self.store_of(located)
         spools = stopping.running_soon(home, uid)
@@ -300,7 +306,8 @@ class Scheduler:
             if clear:
                 # First: its runner takes what is queued as soon as a run has ended well.
                 dropped = queue.remove([each.uid for each in queued_prompts(home, queue, uid)])
-            if not spools and not clear:
+            was_summarising = not spools and compactor.stop(home, uid)
+            if not spools and not clear and not was_summarising:
                 raise NothingRuns(located.label)
             stopping.stop(spools)
             self.runner.recover_finished_runs()
@@ -309,7 +316,9 @@ class Scheduler:
                 left = len(queued_prompts(home, queue, uid))
             except BackstoryError as refused:
                 trouble = str(refused)
-        return Cancelled(was_running=bool(spools), dropped=dropped, left=left, trouble=trouble)
+        return Cancelled(
+            was_running=bool(spools), was_summarising=was_summarising, dropped=dropped, left=left, trouble=trouble
+        )
 
     def wait(self, located: LocatedSession) -> Iterator[Waiting]:
         """Wait until a session is not running; yields while it runs, so that a face can leave."""

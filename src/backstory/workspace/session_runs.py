@@ -6,12 +6,15 @@ import time
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from backstory import agents, model
+from backstory.conversation.context import CONTINUE_PROMPT
+from backstory.conversation.tree import Point
 from backstory.derive.pricing import Prices, PriceTable
 from backstory.errors import BackstoryError, ConfigBroken, NotQueuedNow, QueueBusy, SessionBusy, SessionElsewhere
-from backstory.model import Outcome, UserMessage
+from backstory.model import STOPPED_TO_COMPACT, Outcome, UserMessage
 from backstory.runs.lease import host
 from backstory.runs.queued import enqueue, new_prompts, queued_prompts
 from backstory.runs.runner import LOCK_S, ORPHANED
@@ -20,8 +23,10 @@ from backstory.store.costs import of_turn, price_table
 from backstory.store.queue import Kind, Options, Queue
 from backstory.store.waiting import WaitStopped
 from backstory.workspace import stopping
+from backstory.workspace.auto_compaction import begin_if_due, make_room
+from backstory.workspace.mid_turn import MidTurn
 from backstory.workspace.requests import request_for
-from backstory.workspace.run_events import Ended, Notice, Queued, Shown, Started, Steered, Waiting
+from backstory.workspace.run_events import Continued, Ended, Notice, Queued, Shown, Started, Steered, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -432,7 +437,14 @@ class SessionRuns:
         turn = ScheduledTurn(store=self._store, session=self._session, request=request)
         for before in self._scheduler.before_turn:
             before(turn)
-        finished = yield from self._followed(lease, request)
+        yield from make_room(self._workspace, self._store, self._session, request)
+        finished = yield from self._followed(lease, request, is_watched=True)
+        if finished.turn.stop_reason == STOPPED_TO_COMPACT and not (finished.waits or finished.moved):
+            continued = yield from self._continued(lease, request, finished)
+            if continued is None:
+                # A prompt that a person queued goes before continuing: it is what is to be done now.
+                return Outcome.COMPLETED
+            request, finished = continued
         turn = ScheduledTurn(store=self._store, session=self._session, request=request, finished=finished)
         for after in self._scheduler.after_turn:
             after(turn)
@@ -443,10 +455,43 @@ class SessionRuns:
             yield Notice(
                 f"The run is kept, but not stored yet: {finished.waits} The next command of backstory stores it."
             )
+        yield from begin_if_due(self._workspace, self._store, self._session, request, finished)
         return Outcome(finished.turn.outcome or Outcome.CRASHED)
 
-    def _followed(self, lease: SessionLease, request: Request) -> Generator[RunEvent, None, Finished]:
-        """A run as it comes, also where nobody follows it to its end: then it is left to its agent."""
+    def _continued(
+        self, lease: SessionLease, request: Request, stopped: Finished
+    ) -> Generator[RunEvent, None, tuple[Request, Finished] | None]:
+        """Summarise what came before a turn that was stopped for it, and have its agent continue.
+
+        The turn stays stopped where a person interrupts the summary; also where one has queued a prompt meanwhile, or
+        steered the turn too late: then None. A followup that was queued before waits until the turn is done.
+        """
+        from backstory.workspace.compacting import Compactor
+
+        followups = self._queued(Kind.FOLLOWUP)
+        # Also where a person checked something else out meanwhile.
+        end = Point(stopped.turn.uid, stopped.turn.last_seq)
+        try:
+            yield from Compactor(self._workspace, self._store, self._session, end).compact()
+        except KeyboardInterrupt:
+            return request, stopped
+        except BackstoryError as refused:
+            yield Notice(str(refused))
+        if self._queued() - followups:
+            return None
+        yield Continued(session=self._session, stopped=stopped.turn)
+        is_leaf = self._store.leaf(self._session) == end
+        again = msgspec.structs.replace(request, prompt=CONTINUE_PROMPT, turn_uid=None, after=None if is_leaf else end)
+        return again, (yield from self._followed(lease, again, is_watched=False))
+
+    def _followed(
+        self, lease: SessionLease, request: Request, *, is_watched: bool
+    ) -> Generator[RunEvent, None, Finished]:
+        """A run as it comes, also where nobody follows it to its end: then it is left to its agent.
+
+        ``is_watched``: it may be stopped for a summary. What continues such a turn is not stopped again.
+        """
+        watch = MidTurn(self._workspace, self._store, self._session, request) if is_watched else None
         with closing(self._runner.run_held(lease, self._store, self._session, request)) as run:
             while True:
                 try:
@@ -455,6 +500,11 @@ class SessionRuns:
                     finished: Finished = over.value
                     return finished
                 yield Steered(message=came) if isinstance(came, UserMessage) else came
+                if watch is not None and isinstance(came, Shown):
+                    watch.look(came.events)
+                    if watch.why_not:
+                        yield Notice(watch.why_not)
+                        watch = None
 
     def _ended(self, finished: Finished, request: Request, *, is_asked: bool) -> Ended:
         turn = finished.turn
@@ -511,6 +561,14 @@ class SessionRuns:
             return
         if left:
             yield Notice(still_queued(left, self.label))
+
+    def _queued(self, kind: Kind | None = None) -> set[str]:
+        """The uids of the prompts that are queued; ``kind``: of those alone."""
+        try:
+            with Queue(self._store.path, self._report) as queue:
+                return {each.uid for each in queue.prompts(self._session.uid) if kind in (None, each.kind)}
+        except BackstoryError:
+            return set()
 
     def _count_queued(self) -> int:
         try:

@@ -35,6 +35,12 @@ class Runs:
         words += ["--model", model] if model else []
         return words + PERMISSIONS[permissions]
 
+    def answer_command(self, executable: str, *, model: str | None) -> list[str]:
+        words = [executable, "-p", "--verbose", "--output-format", "stream-json", "--no-session-persistence"]
+        # No tools, not even those of MCP servers, and no commands that a prompt could name.
+        words += ["--tools", "", "--strict-mcp-config", "--disable-slash-commands"]
+        return words + (["--model", model] if model else [])
+
     def stream_reader(self) -> StreamReader:
         from backstory.agents.claude.stream import StreamReader  # costs 2 ms, which reading logs need not pay
 

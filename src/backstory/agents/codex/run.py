@@ -33,6 +33,10 @@ class Runs:
         words += ["-m", model] if model else []
         return [*words, *PERMISSIONS[permissions], "-"]
 
+    def answer_command(self, executable: str, *, model: str | None) -> list[str]:
+        words = [executable, "exec", "--json", "--skip-git-repo-check", "--ephemeral", "--sandbox", "read-only"]
+        return [*words, *(["-m", model] if model else []), "-"]
+
     def stream_reader(self) -> StreamReader:
         from backstory.agents.codex.stream import StreamReader  # costs 0.6 ms, which ingest need not pay
 

@@ -1,0 +1,32 @@
+"""Sentences about summaries that are made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from backstory.workspace.run_events import Compacted, Compacting
+
+
+def compacting_line(event: Compacting) -> str:
+    """That a summary is being made."""
+    of = f", step {event.step} of {event.steps}" if event.steps > 1 else ""
+    return f"{event.agent} summarises {exchanges(event.exchanges)}{of} …"
+
+
+def compacted_line(event: Compacted) -> str:
+    """What a summary stands for, and what it still names of that."""
+    if not event.is_stored:
+        return "The summary was not stored: a newer one is in force, or its branch is gone."
+    kept = ", ".join(f"{each.named} of {each.total} {each.kind}" for each in event.retention)
+    names = f" that still name {kept}" if kept else ""
+    return f"{exchanges(event.exchanges)} up to @{event.after_seq} became {len(event.summary):,} characters{names}."
+
+
+def exchanges(count: int) -> str:
+    """So many exchanges, in words.
+
+    >>> exchanges(1), exchanges(2)
+    ('1 exchange', '2 exchanges')
+    """
+    return f"{count} exchange{'s' * (count != 1)}"

@@ -1,0 +1,175 @@
+"""One answer of an agent to a prompt of ours: without tools, in an empty folder, stored nowhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from backstory import agents
+from backstory.agents.bounded import stream_reader
+from backstory.agents.contract import Exit
+from backstory.agents.lines import BLANK, lines_of
+from backstory.errors import AgentNotStarted, TemporaryFolderUnusable
+from backstory.model import AssistantText, Complete, Error, Outcome, Tokens
+from backstory.runs.process import marked, send
+from backstory.runs.spool import MARKER
+from backstory.runs.stream import program, run_part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from backstory.model import Event
+
+GRACE_S = 5.0
+"""How long an agent that is told to end may take."""
+OUTPUT_BYTES_MAX = 64 * 1024 * 1024
+"""An agent that writes more than this for one answer is ended."""
+LOOK_S = 0.5
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """What an agent is asked. ``executable``: its program, where one is set; ``timeout_s``: how long it may take."""
+
+    agent: str
+    prompt: str
+    model: str | None = None
+    executable: str | None = None
+    timeout_s: float = 600.0
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What an agent answered, and what that took. ``error``: why there is no answer; None where it ended well."""
+
+    text: str
+    error: str | None = None
+    model: str | None = None
+    tokens: Tokens = field(default_factory=Tokens)
+    cost_usd: float | None = None
+
+
+def ask(question: Question, environ: Mapping[str, str]) -> Answer:
+    """Ask an agent, and wait for its answer; what it started is ended with it, also where the wait is interrupted.
+
+    Raises UnknownAgent, AgentCannotRun, AgentMissing, AgentNotStarted, TemporaryFolderUnusable.
+    """
+    executable = program(question.agent, question.executable, environ)
+    command = run_part(question.agent).answer_command(executable, model=question.model)
+    try:
+        with tempfile.TemporaryDirectory(prefix="backstory-answer-", ignore_cleanup_errors=True) as folder:
+            return _ask_in(Path(folder), question, command, environ)
+    except OSError as refused:
+        raise TemporaryFolderUnusable(refused.strerror or str(refused)) from refused
+
+
+def _ask_in(folder: Path, question: Question, command: list[str], environ: Mapping[str, str]) -> Answer:
+    asked, said, errors = (folder / name for name in ("prompt", "stdout", "stderr"))
+    asked.write_bytes(question.prompt.encode("utf-8", "surrogatepass"))
+    # The agent works in a folder of its own, where it finds nothing to read or to change.
+    cwd = folder / "work"
+    cwd.mkdir()
+    with asked.open("rb") as stdin, said.open("wb") as stdout, errors.open("wb") as stderr:
+        try:
+            process = subprocess.Popen(
+                command, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True,
+                env={**environ, MARKER: folder.name},
+            )  # fmt: skip
+        except OSError as refused:
+            raise AgentNotStarted(question.agent, command[0], refused.strerror or str(refused)) from refused
+        with _stopped_by_signals():
+            try:
+                why = _wait(process, question.timeout_s, (said, errors))
+            finally:
+                _end(process, folder.name)
+    return Answer(text="", error=why) if why else _answer(question, said, errors, process.returncode)
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """While an agent answers, what would end this process acts like Ctrl-C: the agent is ended first."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    names = [name for name in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(name) is signal.SIG_DFL]
+    for name in names:
+        signal.signal(name, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for name in names:
+            signal.signal(name, signal.SIG_DFL)
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float, outputs: Sequence[Path]) -> str:
+    """Wait for an agent's end; returns why that was given up, else ''."""
+    deadline = time.monotonic() + seconds
+    while not _ends_within(process, min(LOOK_S, max(deadline - time.monotonic(), 0.0))):
+        if time.monotonic() >= deadline:
+            return f"there was no answer within {seconds:.0f} s"
+        if sum(path.stat().st_size for path in outputs) > OUTPUT_BYTES_MAX:
+            return f"the agent wrote more than {OUTPUT_BYTES_MAX // 1024**2} MB"
+    return ""
+
+
+def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _end(process: subprocess.Popen[bytes], mark: str) -> None:
+    """End an agent that still runs, and whatever it started; a further interrupt ends them at once."""
+    if process.poll() is None:
+        with suppress(OSError, KeyboardInterrupt):
+            os.killpg(process.pid, signal.SIGTERM)
+            _ends_within(process, GRACE_S)
+    if process.poll() is None:
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+    deadline = time.monotonic() + GRACE_S
+    while (left := marked(f"{MARKER}={mark}".encode())) and time.monotonic() < deadline:
+        for pid in left:
+            send(pid, signal.SIGKILL)
+        process.poll()
+    process.wait()
+
+
+def _answer(question: Question, said: Path, errors: Path, code: int) -> Answer:
+    reader = stream_reader(agents.load(question.agent))
+    events: list[Event] = []
+    for line in _lines(said):
+        events += [event for _, event in reader.read(line).events]
+    for line in _lines(errors):
+        events += reader.stderr(line)
+    ending = reader.ended(Exit(code=code if code >= 0 else None, signal=-code if code < 0 else None))
+    failures = [event.message for event in events if isinstance(event, Error)]
+    error = failures[-1] if failures else ending.error
+    if ending.outcome == Outcome.COMPLETED and code == 0 and not _has_failed(events):
+        error = None
+    return Answer(
+        text="\n\n".join(event.text for event in events if isinstance(event, AssistantText)).strip(),
+        error=None if error is None and ending.outcome == Outcome.COMPLETED else error or "the agent failed",
+        model=ending.model,
+        tokens=ending.tokens,
+        cost_usd=ending.cost_usd,
+    )
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    for _, _, line in lines_of([path.read_bytes()]):
+        if line is not None and line.strip(BLANK):
+            yield line
+
+
+def _has_failed(events: list[Event]) -> bool:
+    return any(isinstance(event, Complete) and not event.success for event in events)

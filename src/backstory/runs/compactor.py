@@ -1,0 +1,108 @@
+"""The process that summarises the beginning of a session: one for each session, beside its runs.
+
+It holds a lock of its own while it works, so that prompts may run meanwhile; the kernel frees the lock when the process
+ends, however that comes. What keeps it from making a summary is noted in a file for the next command.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from backstory.errors import BackstoryError
+from backstory.lazy_regex import lazy_regex
+from backstory.runs.lock import LOCKS, SessionLock
+from backstory.runs.spool import MARKER
+from backstory.store.private import make_private_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+SUFFIX = ".compaction"
+TROUBLES = "compactions"
+"""The folder below BACKSTORY_HOME with why summaries could not be made."""
+UNFINISHED = "The summary was not finished."
+"""What is noted while one is made: it stays where the process is killed."""
+STOP_S = 10.0
+POLL_S = 0.05
+_PID = lazy_regex(r"process (\d+) on ")
+
+
+def lock_of(home: Path, session_uid: str) -> SessionLock:
+    """The right to summarise a session."""
+    return SessionLock(home / LOCKS, session_uid + SUFFIX)
+
+
+def is_under_way(home: Path, session_uid: str) -> bool:
+    """Whether a process summarises a session now."""
+    return lock_of(home, session_uid).is_held
+
+
+def under_way(home: Path) -> dict[str, int]:
+    """The sessions that are summarised now, with the process of each."""
+    found = {}
+    with suppress(OSError):
+        for file in sorted((home / LOCKS).iterdir()):
+            if file.name.endswith(SUFFIX):
+                uid = file.name.removesuffix(SUFFIX)
+                if (pid := _pid_of(home, uid)) is not None:
+                    found[uid] = pid
+    return found
+
+
+def _pid_of(home: Path, session_uid: str) -> int | None:
+    lock = lock_of(home, session_uid)
+    holder = _PID.match(lock.holder) if lock.is_held else None
+    return int(holder[1]) if holder else None
+
+
+def start(store: Path, session_uid: str, cwd: Path, environ: Mapping[str, str]) -> None:
+    """Begin to summarise a session in a process of its own, which outlives this one; raises OSError.
+
+    It belongs to no run, also where a run's agent began it: who stops that run does not stop it.
+    """
+    # -P: what the project's folder holds is no module of ours.
+    command = [sys.executable, "-P", "-m", "backstory", "compact", session_uid, "--store", str(store)]
+    subprocess.Popen(
+        command, cwd=cwd, env={name: value for name, value in environ.items() if name != MARKER},
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+
+
+def stop(home: Path, session_uid: str) -> bool:
+    """End the process that summarises a session, with its agent; returns whether there was one."""
+    pid = _pid_of(home, session_uid)
+    if pid is None:
+        return False
+    with suppress(OSError):
+        os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_S
+    while is_under_way(home, session_uid) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    return True
+
+
+def note_trouble(home: Path, session_uid: str, why: str) -> None:
+    """Note why a summary could not be made; '': nothing is in the way any more. A full disk keeps it from nothing."""
+    file = home / TROUBLES / session_uid
+    with suppress(OSError, BackstoryError):
+        if not why:
+            file.unlink(missing_ok=True)
+            return
+        make_private_folder(file.parent)
+        with os.fdopen(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
+            opened.write(why)
+
+
+def trouble(home: Path, session_uid: str) -> str:
+    """Why the last summary of a session could not be made; '' where nothing was in the way."""
+    try:
+        return (home / TROUBLES / session_uid).read_text("utf-8")
+    except OSError:
+        return ""

@@ -1,0 +1,117 @@
+"""Compaction around a run: before one whose context would be cut, in the background after one that grew too large."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from backstory.conversation.context import build_context
+from backstory.errors import BackstoryError
+from backstory.runs import compactor
+from backstory.workspace.run_events import Notice, Waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from backstory.runs.runner import Finished, Request
+    from backstory.store import Session, Store
+    from backstory.workspace.run_events import RunEvent
+    from backstory.workspace.workspace import Workspace
+
+WAIT_S = 60.0
+"""How long a run waits for a summary under way, where its context would be cut without it."""
+POLL_S = 0.2
+EVENT_CHARS = 64
+"""At the most so many characters stand around an event in a context."""
+
+
+def make_room(workspace: Workspace, store: Store, session: Session, request: Request) -> Iterator[RunEvent]:
+    """Have a summary before a run whose context would be cut; an interrupt has it run with a cut one."""
+    if not _would_be_cut(store, session, request):
+        yield from _begin_again(workspace, store, session, request)
+        return
+    label = session.shown_number or session.uid[:12]
+    try:
+        if compactor.is_under_way(workspace.home, session.uid):
+            yield Notice(f"{label} is longer than a context may be; waiting for the summary that is being made …")
+            yield from _wait(workspace.home, session)
+            return
+        from backstory.workspace.compacting import Compactor
+
+        own = Compactor(workspace, store, session, request.after)
+        plan = own.plan()
+        if plan.limit and plan.boundary is not None:
+            yield Notice(f"{label} is longer than a context may be: its beginning is summarised first (Ctrl-C: skip).")
+            yield from own.compact(plan)
+    except KeyboardInterrupt:
+        yield Notice("No summary: the run receives what fits, the newest turns.")
+    except BackstoryError as refused:
+        yield Notice(f"{refused} The run receives what fits, the newest turns.")
+
+
+def _would_be_cut(store: Store, session: Session, request: Request) -> bool:
+    if store.chars_at_most(session, EVENT_CHARS) <= request.context_chars:
+        return False
+    history = store.context_history(session, request.context_chars, request.after)
+    return build_context(history, budget_chars=request.context_chars).turns_left_out > 0
+
+
+def _wait(home: Path, session: Session) -> Iterator[RunEvent]:
+    deadline = time.monotonic() + WAIT_S
+    while compactor.is_under_way(home, session.uid) and time.monotonic() < deadline:
+        yield Waiting(session=session.shown_number or session.uid[:12])
+        time.sleep(POLL_S)
+
+
+def begin_if_due(
+    workspace: Workspace, store: Store, session: Session, request: Request, finished: Finished
+) -> Iterator[Notice]:
+    """After a run: begin a summary in the background once the context has passed its limit."""
+    limit = workspace.config.settings.compaction.chars_of(request.agent, finished.turn.model)
+    if not limit or finished.waits or finished.moved or not _may_be_over(store, session, finished, limit):
+        return
+    if compactor.is_under_way(workspace.home, session.uid):
+        return
+    from backstory.workspace.compacting import Compactor  # most runs need none
+
+    plan = Compactor(workspace, store, session).plan()
+    if not plan.is_over:
+        return
+    label = session.shown_number or session.uid[:12]
+    if plan.boundary is None:
+        yield Notice(f"{label} has passed {plan.limit:,} characters in one exchange; that cannot be summarised yet.")
+        return
+    if why := compactor.trouble(workspace.home, session.uid):
+        yield Notice(f"Last time: {why}")
+    yield from _begin(workspace, store, session, plan.limit)
+
+
+def _begin_again(workspace: Workspace, store: Store, session: Session, request: Request) -> Iterator[Notice]:
+    """Begin a summary again whose process was killed: without waiting for the end of a turn."""
+    was_killed = compactor.trouble(workspace.home, session.uid) == compactor.UNFINISHED
+    if not was_killed or compactor.is_under_way(workspace.home, session.uid):
+        return
+    compactor.note_trouble(workspace.home, session.uid, "")
+    from backstory.workspace.compacting import Compactor  # most runs need none
+
+    plan = Compactor(workspace, store, session, request.after).plan()
+    if plan.is_due:
+        yield from _begin(workspace, store, session, plan.limit)
+
+
+def _begin(workspace: Workspace, store: Store, session: Session, limit: int) -> Iterator[Notice]:
+    label = session.shown_number or session.uid[:12]
+    environ = {**workspace.environ, "BACKSTORY_HOME": str(workspace.home)}
+    try:
+        compactor.note_trouble(workspace.home, session.uid, compactor.UNFINISHED)
+        compactor.start(store.path, session.uid, workspace.folder, environ)
+    except OSError as refused:
+        yield Notice(f"{label} has passed {limit:,} characters, and could not be summarised: {refused}.")
+        return
+    yield Notice(f"{label} has passed {limit:,} characters: its beginning is being summarised in the background.")
+
+
+def _may_be_over(store: Store, session: Session, finished: Finished, limit: int) -> bool:
+    """Whether a context may have passed its limit, which is looked at closely only then."""
+    return finished.context_chars >= limit or store.chars_at_most(session, EVENT_CHARS) >= limit

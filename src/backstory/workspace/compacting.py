@@ -1,0 +1,192 @@
+"""Compaction of one session: how full its context is, what a summary would cover, and making one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from backstory import agents
+from backstory.conversation import compaction
+from backstory.conversation.compaction import SUMMARY_CHARS_MAX, Boundary, Exchange
+from backstory.conversation.context import build_summarized, rendered_blocks
+from backstory.conversation.tree import Span
+from backstory.errors import BackstoryError, CompactionFailed, CompactionRunning, NothingToCompact
+from backstory.model import Tokens
+from backstory.runs import compactor
+from backstory.runs.answering import Question, ask
+from backstory.store.compactions import NewCompaction
+from backstory.workspace.contexts import NO_LIMIT
+from backstory.workspace.requests import usual_agent
+from backstory.workspace.run_events import Compacted, Compacting
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from backstory.conversation.context import History, TurnWithEvents
+    from backstory.conversation.tree import Point
+    from backstory.runs.answering import Answer
+    from backstory.store import Session, Store
+    from backstory.store.compactions import Compaction
+    from backstory.workspace.workspace import Workspace
+
+TRIES = 2
+PIECE_CHARS_MIN = 2_000
+
+
+class CompactionPlan(Struct, frozen=True, kw_only=True):
+    """How full a session's context is, and what a summary made now would cover."""
+
+    chars: int
+    """Characters of the context since the summary in force, nothing cut."""
+    limit: int
+    """From how many on it is summarised; 0: never."""
+    boundary: Boundary | None
+    history: History
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the context has passed its limit, and something can be summarised."""
+        return self.is_over and self.boundary is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the context has passed its limit."""
+        return 0 < self.limit <= self.chars
+
+
+class Compactor:
+    """Summarises the beginning of one session, in the store that owns it.
+
+    ``to``: the record that the context leads to; None: where the session goes on.
+    """
+
+    def __init__(self, workspace: Workspace, store: Store, session: Session, to: Point | None = None) -> None:
+        self._workspace, self._store, self._session, self._to = workspace, store, session, to
+
+    def plan(self) -> CompactionPlan:
+        """What a summary made now would cover."""
+        history = self._store.context_history(self._session, NO_LIMIT, self._to)
+        exchanges = exchanges_of(history.turns)
+        limit = self._limit(history.turns)
+        return CompactionPlan(
+            chars=sum(each.chars for each in exchanges),
+            limit=limit,
+            boundary=compaction.boundary(exchanges, limit or NO_LIMIT),
+            history=history,
+        )
+
+    def _limit(self, turns: Sequence[TurnWithEvents]) -> int:
+        settings = self._workspace.config.settings.compaction
+        last = turns[-1].turn if turns else None
+        return settings.chars_of(last.agent, last.model) if last is not None else settings.chars
+
+    def compact(self, plan: CompactionPlan | None = None) -> Generator[Compacting | Compacted, None, Compacted]:
+        """Make a summary of what a plan covers, and store it.
+
+        Raises NothingToCompact, CompactionRunning, CompactionFailed, and what keeps its agent from being run.
+        """
+        plan = plan or self.plan()
+        if plan.boundary is None:
+            raise NothingToCompact(self._session.shown_number or self._session.uid[:12])
+        home, uid = self._workspace.home, self._session.uid
+        lock = compactor.lock_of(home, uid)
+        if not lock.take():
+            raise CompactionRunning(self._session.shown_number or uid[:12])
+        trouble = ""
+        try:
+            compactor.note_trouble(home, uid, compactor.UNFINISHED)
+            return (yield from self._compact(plan, plan.boundary))
+        except BackstoryError as refused:
+            trouble = str(refused)
+            raise
+        finally:
+            # Not reached where the process is killed: then the next run begins again.
+            compactor.note_trouble(home, uid, trouble)
+            lock.release()
+
+    def _compact(self, plan: CompactionPlan, boundary: Boundary) -> Generator[Compacting | Compacted, None, Compacted]:
+        turns = _covered(plan.history.turns, boundary.after_seq)
+        touched = self._touched(turns, boundary.after_seq)
+        summary, tokens, cost = plan.history.summary, Tokens(), 0.0
+        agent = self._agent()
+        pieces = list(_pieces(turns, plan.limit))
+        for step, piece in enumerate(pieces, 1):
+            yield Compacting(
+                session=self._session, agent=agent, exchanges=boundary.summarized, step=step, steps=len(pieces)
+            )
+            prompt = compaction.summary_prompt(build_summarized(summary, piece))
+            answer = self._ask(agent, prompt, touched if step == len(pieces) else {})
+            summary, cost = answer.text, cost + (answer.cost_usd or 0.0)
+            tokens = tokens.plus(answer.tokens)
+        new = NewCompaction(after_seq=boundary.after_seq, summary=summary or "", agent=agent)
+        done = Compacted(
+            session=self._session,
+            after_seq=new.after_seq,
+            summary=new.summary,
+            exchanges=boundary.summarized,
+            is_stored=self._store.add_compaction(self._session, new),
+            retention=compaction.retention(new.summary, {"files": list(touched)}),
+            tokens=tokens,
+            cost_usd=cost or None,
+        )
+        yield done
+        return done
+
+    def _ask(self, agent: str, prompt: str, touched: dict[str, str]) -> Answer:
+        """An answer that is a summary; one that is none is asked for once more."""
+        settings = self._workspace.config.settings
+        question = Question(
+            agent=agent,
+            prompt=prompt,
+            model=settings.compaction.model or None,
+            executable=settings.program_of(agent) or None,
+            timeout_s=settings.compaction.timeout_s,
+        )
+        why = ""
+        for _ in range(TRIES):
+            answer = ask(question, self._workspace.environ)
+            why = answer.error or compaction.problem_with(answer.text, touched) or ""
+            if not why:
+                return answer
+        raise CompactionFailed(self._session.shown_number or self._session.uid[:12], why)
+
+    def _agent(self) -> str:
+        chosen = self._workspace.config.settings.compaction.agent
+        if chosen:
+            return chosen
+        last = usual_agent(self._workspace, self._store, self._session, None)
+        if agents.load(last).run is not None:
+            return last
+        return usual_agent(self._workspace, self._store, None, None)
+
+    def _touched(self, turns: Sequence[TurnWithEvents], up_to: int) -> dict[str, str]:
+        spans = [Span(each.turn.uid, each.turn.first_seq, min(each.turn.last_seq, up_to)) for each in turns]
+        return self._store.files_touched(self._session, spans)
+
+    def undo(self) -> Compaction | None:
+        """Take the summary in force out of force; None where there is none."""
+        return self._store.undo_compaction(self._session)
+
+
+def exchanges_of(turns: Sequence[TurnWithEvents]) -> list[Exchange]:
+    """The exchanges of these turns: what no person asked for belongs to the exchange before it."""
+    found: list[Exchange] = []
+    for turn, blocks in zip(turns, rendered_blocks(turns), strict=True):
+        chars = sum(len(block) + 1 for block in blocks)
+        if found and not turn.turn.prompt:
+            chars += found.pop().chars
+        found.append(Exchange(last_seq=turn.turn.last_seq, chars=chars))
+    return found
+
+
+def _covered(turns: Sequence[TurnWithEvents], after_seq: int) -> list[TurnWithEvents]:
+    last = next(n for n, each in enumerate(turns) if each.turn.last_seq == after_seq)
+    return list(turns[: last + 1])
+
+
+def _pieces(turns: Sequence[TurnWithEvents], limit: int) -> list[str]:
+    """What is to be summarised, in pieces that leave room for the summary before each."""
+    blocks = [block for turn in rendered_blocks(turns) for block in turn]
+    room = max(limit - SUMMARY_CHARS_MAX, PIECE_CHARS_MIN) if limit else NO_LIMIT
+    return list(compaction.steps(blocks, room))

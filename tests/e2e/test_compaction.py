@@ -1,0 +1,102 @@
+"""Long sessions with the real clients: a summary appears by itself, the next context is short, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backstory.conversation.context import AUTO_CONTINUE, SUMMARY_HEADER
+from backstory.model import AssistantText, ToolCall, ToolResult
+from tests.support.real_clients import AGENTS, shell
+
+if TYPE_CHECKING:
+    from tests.support.real_clients import Machine
+
+pytestmark = pytest.mark.slow
+
+SUMMARY = "The heron nests in the reeds, and the parser was rewritten because it lost escapes. " * 8
+USAGE = {"input": 1200, "output": 17}
+WAITED = "for i in $(seq 200); do $B compact --show 2>/dev/null | grep -q heron && break; sleep 0.1; done"
+"""Until the summary that nobody asked for is there, 20 s at most."""
+
+
+def answers(n: int) -> dict[str, Any]:
+    return {"text": f"Answer {n}: " + f"word-{n} " * 20_000, "usage": USAGE}
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_session_that_grows_too_long_is_summarised_by_itself(machine: Machine, agent: str) -> None:
+    script = f"""
+        for n in 1 2 3; do $B run -a {agent} "Prompt $n" >/dev/null || exit 1; done
+        {WAITED}
+        $B run -a {agent} "Prompt 4" >/dev/null || exit 1
+    """
+    rules: list[dict[str, Any]] = [
+        {"when": "older part of a coding session", "without_tools": True, "turns": [{"text": SUMMARY, "usage": USAGE}]},
+        {"when": "Prompt 4", "turns": [{"text": "Short.", "usage": USAGE}]},
+    ]
+    _, err, code = machine.end(machine.start(script, [answers(n) for n in (1, 2, 3)], rules))
+    assert code == 0, err
+    assert "is being summarised in the background" in err
+
+    (session,) = machine.store.sessions()
+    summary = machine.store.compaction_in_force(session)
+    assert summary is not None
+    assert summary.summary == SUMMARY.strip()
+    assert [turn.outcome for turn in machine.store.turns(session)] == ["completed"] * 4
+    requests = [json.loads(line)["body"] for line in machine.requests.read_text().splitlines() if '"body"' in line]
+    (fourth,) = [text for body in requests if "Prompt 4" in (text := json.dumps(body))]
+    assert SUMMARY_HEADER in fourth
+    assert "word-1" not in fourth
+    assert "word-3" in fourth
+    shown = machine.do("$B show --full")
+    assert all(shown.count(f"word-{n} ") + shown.count(f"word-{n}\n") == 20_000 for n in (1, 2, 3))
+    listed = json.loads(machine.do("$B ingest >/dev/null 2>&1; $B list --all --json"))
+    assert len(listed) == 1
+    assert machine.do("$B search 'older part of a coding session' || true") == ""
+    machine.check()
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_turn_that_outgrows_its_context_is_stopped_summarised_and_continued(machine: Machine, agent: str) -> None:
+    script = f"""
+        $B config set compaction.chars 6000
+        for n in 1 2 3; do $B run -a {agent} --permissions all "Prompt $n" >/dev/null || exit 1; done
+        $B run -a {agent} --permissions all --json "Prompt 4"
+    """
+    partial = {"text": "much " * 500, "tools": [shell(agent, "echo heron-behind-the-stop")], "usage": USAGE}
+    rules: list[dict[str, Any]] = [
+        {"when": "older part of a coding session", "without_tools": True, "turns": [{"text": SUMMARY, "usage": USAGE}]},
+        {"when": AUTO_CONTINUE, "turns": [{"text": "All done.", "usage": USAGE}]},
+        # Stopped behind the tool's result: what the model says to that takes too long to be heard.
+        {"when": "Prompt 4", "turns": [partial, {"text": "Never heard.", "delay": 30, "usage": USAGE}]},
+    ]
+    before = [{"text": f"Answer {n}: " + f"word-{n} " * 200, "usage": USAGE} for n in (1, 2, 3)]
+    out, err, code = machine.end(machine.start(script, before, rules))
+    assert code == 0, err
+    kinds = [json.loads(line)["kind"] for line in out.splitlines()]
+    ours = [kind for kind in kinds if kind in ("Compacting", "Compacted", "Continued")]
+    assert list(dict.fromkeys(ours)) == ["Compacting", "Compacted", "Continued"]
+
+    def holds_each_once() -> None:
+        (session,) = machine.store.sessions()
+        *_, stopped, continued = turns = machine.store.turns(session)
+        assert len(turns) == 5
+        assert (stopped.prompt, stopped.outcome, stopped.stop_reason) == ("Prompt 4", "cancelled", "compaction")
+        assert (continued.prompt, continued.outcome) == ("", "completed")
+        events = [each.event for each in machine.store.events(session)]
+        assert sum(isinstance(each, ToolCall) for each in events) == 1
+        results = [each.content for each in events if isinstance(each, ToolResult)]
+        assert len(results) == 1
+        assert "heron-behind-the-stop" in results[0]
+        said = [each.text for each in events if isinstance(each, AssistantText)]
+        assert said.count("All done.") == 1
+        assert "Never heard." not in said
+
+    holds_each_once()
+    machine.do("$B ingest >/dev/null 2>&1")
+    holds_each_once()
+    assert len(json.loads(machine.do("$B list --all --json"))) == 1
+    machine.check()

@@ -1,0 +1,51 @@
+"""One answer of an agent to a prompt of ours."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backstory.errors import TemporaryFolderUnusable
+from backstory.runs import answering
+from backstory.runs.answering import Question, ask
+from tests.support.bench import Bench
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ANSWER: list[dict[str, Any]] = [{"say": "An answer."}, {"result": True}]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_an_agent_answers_in_a_folder_that_is_gone_behind_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    (bench.root / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(bench.root / "temporary"))
+    answer = ask(Question(agent="claude", prompt="lone \ud800 surrogate"), bench.environ(ANSWER))
+    assert (answer.text, answer.error) == ("An answer.", None)
+    assert not list((bench.root / "temporary").iterdir())
+
+
+def test_a_temporary_folder_that_takes_nothing_is_an_error_of_ours(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(bench.root / "nowhere"))
+    with pytest.raises(TemporaryFolderUnusable, match="No such file or directory"):
+        ask(Question(agent="claude", prompt="Hello"), bench.environ(ANSWER))
+
+
+def test_an_agent_that_writes_without_an_end_is_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "OUTPUT_BYTES_MAX", 1024**2)
+    answer = ask(Question(agent="claude", prompt="Hello", timeout_s=60), bench.environ([{"endless": True}]))
+    assert answer.error == "the agent wrote more than 1 MB"
+
+
+def test_an_agent_that_says_nothing_is_given_up(bench: Bench) -> None:
+    silent = bench.environ([{"wait_for": str(bench.root / "never")}])
+    answer = ask(Question(agent="claude", prompt="Hello", timeout_s=1), silent)
+    assert answer.error == "there was no answer within 1 s"
