@@ -87,17 +87,15 @@ class Machine:
         for name, script in SCRIPTS.items():
             self._make_program(name, {"SCRIPT": json.dumps(script), "RECEIVED": str(root / name)}, str(AGENT))
         self._make_project(self.home / "cli")
-        self.leave()
-
-    def leave(self) -> None:
-        """Open a new window: its shell begins in the home folder."""
         self._folder.write_text(str(self.home))
 
     def typed(self, command: str) -> str:
-        """Return what the terminal shows when the command is over, without colours."""
+        """Return what the terminal shows when the command is over, without colours.
+
+        The next command is run in the folder where this one ended, as in one shell.
+        """
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-        # As in one shell, the next command is run where this one ended.
         script = f"{command}\npwd >{shlex.quote(str(self._folder))}"
         process = subprocess.Popen(
             ["sh", "-c", script], cwd=self._folder.read_text().strip(), env=self._environ(),
@@ -155,9 +153,8 @@ def steps(story: str) -> list[tuple[str, str]]:
 
 def played(story: str, machine: Machine) -> str:
     """Return the story with what its commands print on this machine."""
-    machine.leave()
     return "".join(
-        f"{PROMPT}{command}\n" + "".join(f"{line}\n" for line in machine.typed(command.split("  #")[0]).splitlines())
+        f"{PROMPT}{command}\n" + "".join(f"{line}\n" for line in machine.typed(command).splitlines())
         for command, _ in steps(story)
     )
 
