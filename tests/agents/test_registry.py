@@ -41,6 +41,18 @@ def test_loading_an_agent_imports_no_other(name: str) -> None:
     assert [each for each in agents.names() if f"'backstory.agents.{each}'" in loaded] == [name]
 
 
+@pytest.mark.parametrize("name", agents.names())
+def test_whether_an_agent_s_client_continues_a_session_is_known_without_importing_it(name: str) -> None:
+    said = run_python(f"from backstory import agents; print(agents.is_resumable({name!r})); {LOADED}").split("\n")
+    assert said[0] == str(agents.load(name).resume is not None)
+    assert f"'backstory.agents.{name}'" not in said[1]
+
+
+@pytest.mark.parametrize("name", ["copycat", "", "..", "jsonl"])
+def test_what_is_no_agent_here_is_not_resumable(name: str) -> None:
+    assert not agents.is_resumable(name)
+
+
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UnknownAgent, match=r"'copycat'.*claude, codex"):
         agents.load("copycat")

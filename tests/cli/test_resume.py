@@ -17,6 +17,8 @@ import pytest
 from backstory.agents.claude.resume import project_folder
 from backstory.export.placing import FOLDER
 from backstory.store import codec, open_store
+from tests.support import ah_files
+from tests.support.ah_files import CASES as AH_CASES
 from tests.support.claude_records import answer, record, user
 from tests.support.shell import Shell
 from tests.support.terminal import Terminal
@@ -573,7 +575,26 @@ def test_the_agents_own_id_and_command_are_given(home: Home) -> None:
         home("search", "--json", "heron").json()["hits"][0],
     ):  # fmt: skip
         assert (found["native_id"], found["resume_command"]) == expected
-    assert f"(claude {ID})" in home("show", home.uid()).out
+    assert f"resume: backstory resume {home.uid()[:12]}  (claude {ID})" in home("show", home.uid()).out
+
+
+@pytest.mark.parametrize("words", ["heron", "otters"])
+def test_a_search_on_a_terminal_says_once_how_the_best_hit_is_resumed(home: Home, words: str) -> None:
+    # What a subagent's log says is found, and its parent is what a client continues.
+    with home.terminal("search", words) as terminal:
+        assert terminal.end().count(f"Resume it: backstory resume {home.uid()[:12]}  (claude {ID})") == 1
+    assert "Resume it" not in home("search", words).out + home("search", words).err
+
+
+def test_what_no_client_continues_is_not_said_to_be_resumable(home: Home) -> None:
+    AH_CASES["first"][0](home.cwd / ".ah" / ah_files.file_name("first"))
+    home.environ["PWD"] = str(home.cwd)
+    home.read()
+    ah, *_ = (each["uid"] for each in home("list", "--all", "--json").json() if each["agents"] == ["ah"])
+    assert home("resume", "--print", ah).code != 0
+    for uid in (ah, home.uid(f"{ID}/{CHILD}")):
+        shown = home("show", uid)
+        assert (shown.code, "resume:" in shown.out) == (0, False)
 
 
 def test_two_at_once_put_one_log_back(home: Home) -> None:

@@ -369,6 +369,15 @@ def test_a_removed_branch_is_gone_from_the_tree_and_comes_back(forked: Bench) ->
     assert prompts(forked) == ["first", "second", "third"]
 
 
+def test_a_removed_branch_is_not_shared(forked: Bench) -> None:
+    ok(forked, "branch", "rm", "@8", "--yes")
+    for form in ("--md", "--outline"):
+        shared = ok(forked, "show", "S1", form, "--redact").stdout
+        assert [prompt for prompt in ("first", "second", "third") if prompt in shared] == ["first", "second"]
+    ok(forked, "branch", "restore")
+    assert "third" in ok(forked, "show", "S1", "--md").stdout
+
+
 def test_removing_by_name_leaves_what_other_branches_share(forked: Bench) -> None:
     ok(forked, "branch", "name", "old", "@6")
     ok(forked, "branch", "rm", "old", "--yes")

@@ -6,6 +6,7 @@ import json
 import random
 import string
 import time
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
@@ -14,6 +15,9 @@ from hypothesis import strategies as st
 
 from backstory.derive.secrets import Redactor
 from backstory.model import ToolCall, event_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def letters(count: int, alphabet: str = string.ascii_letters + string.digits, seed: int = 7) -> str:
@@ -282,3 +286,53 @@ def test_a_text_without_secrets_is_read_fast() -> None:
     begun = time.process_time()
     redactor.text(text)
     assert len(text) / 1e6 / (time.process_time() - begun) > 5, "MB/s"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda size: TOKENS["github-token"] + " " * size,
+        lambda size: TOKENS["github-token"] + " \t" * (size // 2) + "|",
+        lambda size: "authorization:" + " " * size + "!",
+        lambda size: "authorization: basic" + " " * size,
+        lambda size: "authorization=" * (size // 14),
+        lambda size: "bearer " * (size // 7),
+        lambda size: 'pwd="' + '\\"' * (size // 2),
+        lambda size: "password" + "\\" * size,
+        lambda size: "-----BEGIN PRIVATE KEY-----" + "+ " * (size // 2),
+        lambda size: "://a:" * (size // 5),
+    ],
+    ids=["spaces", "tabs", "header", "basic", "chain", "bearer", "quotes", "backslashes", "key", "logins"],
+)
+def test_no_text_is_read_again_from_each_of_its_places(made: Callable[[int], str]) -> None:
+    def seconds(size: int) -> float:
+        text = made(size)
+        begun = time.process_time()
+        Redactor().text(text)
+        return time.process_time() - begun
+
+    seconds(100)
+    # Read again from each place, this takes some minutes.
+    assert seconds(100_000) < 2
+
+
+def test_a_header_in_another_one_s_value_is_masked_with_it() -> None:
+    text = "authorization=authorization=Zx81kQw7Lm2p"
+    redactor = Redactor()
+    assert "Zx81" not in redactor.text(text)
+    assert redactor.text(redactor.text(text)) == redactor.text(text)
+
+
+@pytest.mark.parametrize("secret", ["github-token-of-7391", "authorization-7391", "password-7391x"])
+def test_a_secret_that_begins_like_a_mask_is_masked_and_no_mask_within_another(secret: str) -> None:
+    redactor = Redactor()
+    token = TOKENS["github-token"]
+    text = f"{token} password={secret} and {secret}, {token}"
+    masked = "[github-token-1] password=[password-1] and [password-1], [github-token-1]"
+    assert [redactor.text(text), redactor.text(masked), redactor.text(text)] == [masked] * 3
+
+
+def test_a_secret_in_brackets_of_its_own_is_masked() -> None:
+    redactor = Redactor()
+    redactor.learn("password=correct-horse-1")
+    assert redactor.text("[correct-horse-1]") == "[[password-1]]"

@@ -48,9 +48,9 @@ def test_each_chunk_is_unpacked_once_however_many_records_it_holds(
     machine.read()
     unpack_chunk, unpacked = codec.unpack_chunk, list[bytes]()
 
-    def counted(frame: bytes, length: int, digest: bytes) -> bytes:
+    def counted(frame: bytes, length: int, digest: bytes, find: codec.FindsDictionaries) -> bytes:
         unpacked.append(digest)
-        return unpack_chunk(frame, length, digest)
+        return unpack_chunk(frame, length, digest, find)
 
     monkeypatch.setattr(codec, "unpack_chunk", counted)
     assert len(prompts(machine)) == 1_000

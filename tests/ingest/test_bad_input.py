@@ -402,14 +402,13 @@ def test_a_log_that_is_deleted_before_it_is_read_is_an_error_with_its_reason(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = machine.write(LOG, GOOD)
-    found = discovering.discover
+    found = discovering.stream_logs
 
-    def discover(*given: Any) -> Any:
-        logs = found(*given)
+    def stream_logs(*given: Any) -> Any:
+        yield from found(*given)
         path.unlink()
-        return logs
 
-    monkeypatch.setattr("backstory.ingest.ingest.discover", discover)
+    monkeypatch.setattr("backstory.ingest.ingest.stream_logs", stream_logs)
     report = machine.read("claude")
     assert [(Path(each.path).name, each.reason) for each in report.errors] == [
         ("odd.jsonl", "No such file or directory")

@@ -84,3 +84,39 @@ def test_reading_the_kept_bytes_again_tells_where_a_session_goes_on_that_was_rea
     assert machine.store.leaf(session) != before
     reindex(machine.store, now=NOW, events_too=True)
     assert machine.store.leaf(session) == before
+
+
+def tip(machine: Machine, session: Session) -> str:
+    """The prompt that the one named branch is at."""
+    (name,) = machine.store.branch_names(session)
+    return next(each.prompt for each in machine.store.turns(session) if each.uid == name.uid)
+
+
+def test_a_name_follows_all_turns_that_a_log_has_more(machine: Machine) -> None:
+    session = put(machine, *turn(1))
+    machine.store.name_branch(session, "main", machine.store.place(session, 4).point)
+    put(machine, *turn(1), *turn(2), *turn(3))
+    assert tip(machine, session) == "prompt 3"
+
+
+def test_a_name_follows_no_turn_that_was_there_before_it(machine: Machine) -> None:
+    session = put(machine, *turn(1), *turn(2))
+    first = machine.store.turns(session)[0]
+    machine.store.name_branch(session, "early", machine.store.place(session, first.last_seq).point)
+    put(machine, *turn(1), *turn(2), turn(3)[0])
+    reindex(machine.store, now=NOW)
+    assert tip(machine, session) == "prompt 1"
+
+
+def test_a_name_follows_once_also_where_an_older_versions_trigger_does_it_too(machine: Machine) -> None:
+    session = put(machine, *turn(1))
+    machine.store.name_branch(session, "main", machine.store.place(session, 4).point)
+    with closing(sqlite3.connect(machine.store_path)) as db:
+        db.execute(
+            "create trigger turn_follows after insert on turns when new.parent_uid is not null begin "
+            "update branches set leaf_uid = new.uid, leaf_seq = null "
+            "where session_id = new.session_id and leaf_uid = new.parent_uid; end"
+        )
+        db.commit()
+    put(machine, *turn(1), *turn(2), *turn(3))
+    assert tip(machine, session) == "prompt 3"

@@ -12,7 +12,7 @@ from backstory import agents, errors, ids
 from backstory.agents.claude.log import Logs
 from backstory.agents.claude.reader import Reader
 from backstory.ingest import ingest as ingesting
-from backstory.ingest import worker
+from backstory.ingest import log_reader, readers, worker
 from backstory.ingest.reindex import reindex
 from backstory.model import LogIdentity
 from backstory.store import RecordBatch, append, derived_tables, event_rows, logs, sidecars, turns
@@ -268,6 +268,8 @@ def test_a_log_whose_reader_fails_is_kept_as_bytes_and_told_when_it_works(
     write_three(untouched)
     untouched.read()
     whole, identify = getattr(Reader, name), Logs.identify
+    # Of a short log no state is asked for.
+    monkeypatch.setattr(log_reader, "STATELESS_BYTES", 0)
     guilty: list[bool] = []
 
     def looked_at(self: Logs, path: Any, head: bytes) -> Any:
@@ -314,7 +316,7 @@ def test_what_fails_in_the_second_process_is_read_in_the_first(
 ) -> None:
     write_three(machine)
     monkeypatch.setattr(ingesting, "WORKER_BYTES", 1)
-    monkeypatch.setattr(ingesting, "AHEAD_BYTES", 0)
+    monkeypatch.setattr(readers, "AHEAD_BYTES", 0)
     undone = worker.Outcome(is_last=True, is_undone=True)
     given = iter([None, undone, None])
     outcome = worker.Worker.outcome

@@ -30,7 +30,7 @@ BETWEEN_STOPS_S = 0.005
 LOGS, RECORDS, SAID_BYTES = 12, 200, 2_000
 PROGRAM = """
 import io, os, sys
-from backstory import parsing
+from backstory.ingest import worker as parsing
 send, load = parsing._send, parsing.agents.load
 
 def put(pipe, data):

@@ -543,7 +543,7 @@ def test_what_became_a_link_after_it_was_seen_is_not_followed(machine: Machine, 
     (session / "workspace.yaml").symlink_to(tmp_path / "outside.yaml")
     changed = [msgspec.structs.replace(each, sidecars=_touched(each)) for each in candidates]
     (log,) = machine.store.logs()
-    gathered = gather(machine.store, [(each, log.id) for each in changed], set(), {})
+    gathered = gather(machine.store, [(each, log.id) for each in changed], set())
     assert len(gathered.problems) == 1
     assert kept(machine) == {"workspace.yaml": WORKSPACE.encode()}
 
@@ -554,14 +554,14 @@ def test_what_vanished_after_it_was_seen_is_no_trouble(machine: Machine, session
     candidates, _ = discover([agents.load("copilot")], {}, machine.home)
     (session / "plan.md").unlink()
     (log,) = machine.store.logs()
-    gathered = gather(machine.store, [(each, log.id) for each in candidates], set(), {})
+    gathered = gather(machine.store, [(each, log.id) for each in candidates], set())
     assert (gathered.problems, gathered.read) == ([], {})
 
 
 def test_a_log_that_is_removed_meanwhile_gets_none(machine: Machine, session: Path) -> None:
     read(machine)
     candidates, _ = discover([agents.load("copilot")], {}, machine.home)
-    gather(machine.store, [(each, 4711) for each in candidates], set(), {})
+    gather(machine.store, [(each, 4711) for each in candidates], set())
     assert looked_up(machine.store_path, "select log_id = 4711 from sidecars") == [(0,)]
 
 

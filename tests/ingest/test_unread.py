@@ -282,13 +282,11 @@ def test_a_store_that_knows_no_ctime_learns_it_without_reading_anything(
 ) -> None:
     machine.write(LOG, lines(*conversation(4)))
     machine.read()
-    looked_up(machine.store_path, "update log_places set ctime_ns = null")
+    looked_up(machine.store_path, "update logs set ctime_ns = null")
     with files_opened() as opened:
         machine.read()
     assert opened == []
-    assert looked_up(machine.store_path, "select ctime_ns from log_places") == [
-        ((machine.home / LOG).stat().st_ctime_ns,)
-    ]
+    assert looked_up(machine.store_path, "select ctime_ns from logs") == [((machine.home / LOG).stat().st_ctime_ns,)]
 
 
 class Forgetful(Later):

@@ -59,7 +59,7 @@ def write_slice(store: Store) -> None:
     piece = RecordBatch(
         agent="claude", identity=LogIdentity(native_id="n"), session_uid="0" * 26, created=0, relpath="a", path="/a",
         log_id=None, expected_read_to=0, expected_next_seq=1, read_to=len(data), parsed_to=len(data), tail_seq=None,
-        next_seq=4_001, generation=1, first_hash="x", tail_hash="y", state=b"{}",
+        next_seq=4_001, generation=1, first_hash=b"x", tail_hash=b"y", state=b"{}",
         chunks=[logs.pack(0, data)], seq_ranges=[logs.SeqRange(0, len(data), 1, 4_000)], facts=SessionFacts(),
     )  # fmt: skip
     (written,) = store.append([piece])

@@ -75,6 +75,14 @@ def test_a_trigger_of_ours_with_another_body_is_taken_out_and_put_back(path: Pat
     assert " ".join(str(after).split()) == " ".join(str(before).split())
 
 
+def test_a_trigger_that_ours_had_once_goes_without_a_word(path: Path) -> None:
+    change(path, "create trigger turn_follows after insert on turns begin delete from turns; end")
+    with open_store(path) as store:
+        assert store.disarm() == []
+    with closing(apsw.Connection(str(path))) as db:
+        assert db.execute("select count(*) from sqlite_schema where name = 'turn_follows'").get == 0
+
+
 def test_a_store_that_nobody_trusts_is_written_by_no_command_that_forgot_to_ask(path: Path) -> None:
     with open_store(path) as store:
         store.refuses_writes = True

@@ -36,11 +36,6 @@ def test_kinds_that_sql_lists_are_a_group_of_the_model(path: Path) -> None:
         assert set(_QUOTED.findall(listed)) in GROUPS.values(), listed
 
 
-def test_the_trigger_that_ends_turns_asks_for_all_that_is_content() -> None:
-    schema = (SOURCE / "store" / "schema.sql").read_text("utf-8")
-    assert [set(_QUOTED.findall(each)) for each in _LISTED.findall(schema)] == [GROUPS["CONTENT_KINDS"]]
-
-
 @pytest.mark.parametrize("path", SQL, ids=lambda path: path.name)
 def test_a_kind_that_sql_names_is_one_of_the_model(path: Path) -> None:
     text = path.read_text("utf-8")

@@ -64,8 +64,8 @@ def a_slice(store: Store, native_id: str, data: list[bytes], *, at: int = 0, log
     return RecordBatch(
         agent="claude", identity=LogIdentity(native_id=native_id), session_uid=f"{0:010}{native_id:0>16}", created=0,
         relpath="a.jsonl", path="/a.jsonl", modified=1, log_id=log_id, expected_read_to=at, expected_next_seq=seq,
-        read_to=position, parsed_to=position, tail_seq=None, next_seq=seq + len(data), generation=1, first_hash="x",
-        tail_hash="y", state=b"{}", chunks=chunks, seq_ranges=runs, facts=SessionFacts(),
+        read_to=position, parsed_to=position, tail_seq=None, next_seq=seq + len(data), generation=1, first_hash=b"x",
+        tail_hash=b"y", state=b"{}", chunks=chunks, seq_ranges=runs, facts=SessionFacts(),
     )  # fmt: skip
 
 

@@ -263,6 +263,14 @@ def test_sessions_of_one_folder_can_be_listed(store: Store, tmp_path: Path) -> N
 # naming and removing ------------------------------------------------------------------------------------------
 
 
+def test_a_whole_uid_is_its_session_s_although_another_one_is_called_like_it(store: Store) -> None:
+    first, second = store.create_session(), store.create_session()
+    store.rename(second, first.uid)
+    assert store.session(first.uid).id == store.session(first.uid.lower()).id == first.id
+    store.rename(second, "cranes")
+    assert store.session("cranes").id == second.id
+
+
 def test_a_session_can_be_renamed_and_lose_its_name(store: Store) -> None:
     session = begin(store)
     store.rename(session, "Fix the build")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 import pytest
+import zstandard
 
 from backstory import errors
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
@@ -145,10 +146,17 @@ def test_an_event_cut_short_is_found(whole: Store) -> None:
     assert [problem.startswith("event 1 ") for problem in problems] == [True]
 
 
-def test_an_event_of_a_lost_dictionary_is_found(whole: Store) -> None:
+def test_a_lost_dictionary_is_found_and_ours_stands_in_for_it(whole: Store) -> None:
     problems = hurt(whole, "delete from dictionaries")
-    assert len(problems) == 36
-    assert "dictionary" in problems[0]
+    assert sorted(problems) == ["dictionary 32769 is not in this file", "dictionary 32770 is not in this file"]
+
+
+def test_an_event_of_a_dictionary_that_nobody_has_is_found(whole: Store) -> None:
+    samples: list[bytes | bytearray | memoryview] = [b"%d says hello to %d" % (n, n * 7) * 3 for n in range(500)]
+    strange = zstandard.train_dictionary(2_000, samples, dict_id=40_000)
+    frame = zstandard.ZstdCompressor(dict_data=strange).compress(b"hello")
+    (problem,) = hurt(whole, f"update events set data = x'{frame.hex()}' where id = 2")
+    assert "dictionary 40000 is not in this file" in problem
 
 
 def test_an_event_filed_under_another_kind_is_found(whole: Store) -> None:

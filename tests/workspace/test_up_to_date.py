@@ -212,11 +212,28 @@ class Steps(Budget):
     """Time for so many questions whether it is over."""
 
     def __init__(self, count: int) -> None:
+        super().__init__(0.0)
         self._count = count
 
     def is_over(self) -> bool:
         self._count -= 1
         return self._count < 0
+
+
+def test_many_small_logs_are_stored_in_portions_so_that_the_time_holds(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(8):
+        place.write(claude_log(f"log{n}"), lines(*conversation(2, 10 * n + 10)))
+    monkeypatch.setattr(auto, "LOGS_AT_ONCE", 2)
+    left = iter([10.0, 7.0, 4.0, 1.0])
+    monkeypatch.setattr(Budget, "is_over", lambda _: False)
+    monkeypatch.setattr(Budget, "remaining_s", lambda _: next(left))
+    # Each portion takes 3: after the third there is time for 1.
+    assert place.update() == "At least 2 logs are newer: backstory ingest"
+    assert len(place.known() - {"first"}) == 6
+    monkeypatch.undo()
+    assert (place.update(), len(place.known())) == (None, 9)
 
 
 @pytest.mark.parametrize("steps", range(1, 9))

@@ -42,6 +42,19 @@ def load(name: str) -> Agent:
     raise UnknownAgent(name, names())
 
 
+def is_resumable(name: str) -> bool:
+    """Whether the agent has a client that continues a session. One of ours is not imported for it.
+
+    Its package has a module ``resume`` then. False for an agent that is not known here.
+    """
+    if name in _own():
+        return (Path(__file__).parent / name / "resume.py").is_file()
+    try:
+        return load(name).resume is not None
+    except (UnknownAgent, AgentUnusable):
+        return False
+
+
 def _agent_of(module: object, name: str) -> Agent:
     from backstory.agents.contract import Agent
 

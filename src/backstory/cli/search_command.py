@@ -32,6 +32,7 @@ from backstory.cli.options import SESSION, TOOL, json_option, pick_option, reada
 from backstory.derive.naming import NO_PROMPT
 from backstory.store.search import BY_SCORE, BY_TIME, ROLES, SCOPE_WEIGHT, terms
 from backstory.workspace import searching
+from backstory.workspace.resume_command import is_resumable
 from backstory.workspace.searching import Mode, SearchQuery
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def _print_hit(found: Excerpt, labels: dict[str, str]) -> None:
 
 
 def _print_how_to_read(result: SearchResult) -> None:
-    """How to see more of a hit, on a terminal, with the same words marked."""
+    """How to see more of the best hit, on a terminal, with the same words marked; and how to continue its session."""
     if not sys.stdout.isatty():
         return
     import shlex  # only where a command is shown
@@ -169,6 +170,11 @@ def _print_how_to_read(result: SearchResult) -> None:
     best = result.findings.excerpts[0]
     label, marked = result.labels[best.session.uid], f"--find {shlex.quote(result.query.text)}"
     output.talk(output.one_liner(f"Read one: backstory show {label} @{best.stored.seq} {marked}"))
+    # A subagent's session is resumed as the one that began it.
+    session = best.shown
+    if session.elsewhere is None and is_resumable(session.agents, session.native_id, session.shown_number):
+        own = f"{', '.join(session.agents)} {session.native_id}"
+        output.talk(output.one_liner(f"Resume it: backstory resume {result.labels[session.uid]}  ({own})"))
 
 
 def _last_word(result: SearchResult) -> str:

@@ -22,6 +22,7 @@ from backstory.errors import TurnNotFound
 from backstory.workspace import entries, sessions
 from backstory.workspace import transcript as turns
 from backstory.workspace.entries import Entry
+from backstory.workspace.resume_command import is_resumable
 from backstory.workspace.targets import RECORD, SEQ_MAX, resolve_target
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ def _head(transcript: Transcript) -> Iterator[str]:
     yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
     if mark := origin_mark(session.elsewhere, is_conflict=session.is_conflict):
         yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), fg="yellow")
-    if session.number is None and session.native_id and session.elsewhere is None:
+    if session.elsewhere is None and is_resumable(session.agents, session.native_id, session.number):
         # The agent's own command is in --json: naming it here would import the agent.
         own = f"{', '.join(session.agents)} {session.native_id}"
         yield output.style(output.one_liner(f"resume: backstory resume {session.label}  ({own})"), dim=True)

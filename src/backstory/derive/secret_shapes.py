@@ -75,7 +75,7 @@ TOKENS = (
 )  # fmt: skip
 """The first that finds something at a place names it."""
 
-_BREAK = lazy_regex(r"[ \t]*[│┃|]?[ \t]*\\?(?:\r?\n|(?:\\r)?\\n)[ \t]*[│┃|>+]?[ \t]*")
+_BREAK = lazy_regex(r"[ \t]*+(?:[│┃|][ \t]*+)?\\?(?:\r?\n|(?:\\r)?\\n)[ \t]*[│┃|>+]?[ \t]*")
 """Where a terminal, a mail or a person cut a line; in JSON inside JSON the line's end is two letters."""
 _ESCAPED = lazy_regex(
     r"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|(?:\x1b|\\u001[bB]|\\x1[bB]|\\033|\\e)\[[0-9;]{0,12}m)\Z"
@@ -320,12 +320,13 @@ def _bare_end(text: str, start: int) -> int | None:
 _LOGIN = lazy_regex(r"""://[^\s/:@"'<>\\]{0,100}:([^\s/@"'<>\\]{3,200})@[\w\[]""")
 _ENCODED_LOGIN = lazy_regex(r"""%3A%2F%2F[^\s/:@"'<>%\\]{0,100}%3A([^\s/:@"'<>\\]{3,200}?)%40[\w\[]""", re.IGNORECASE)
 _HEADER = lazy_regex(
-    r"""authorization\\*["']?[ \t]*[:=,][ \t]*\\*["']?[ \t]*(?:(?:bearer|token|apikey|negotiate)[ \t]+)?"""
+    r"""authorization\\*+["']?[ \t]*+[:=,][ \t]*+\\*+["']?[ \t]*+(?:(?:bearer|token|apikey|negotiate)[ \t]++)?"""
     r"""([A-Za-z0-9][A-Za-z0-9+/=._~-]{7,})""",
     re.IGNORECASE,
 )
 _BASIC = lazy_regex(
-    r"""authorization\\*["']?[ \t]*[:=,][ \t]*\\*["']?[ \t]*basic[ \t]+((?:[A-Za-z0-9+/]{4}){2,}[A-Za-z0-9+/=]{0,4})""",
+    r"""authorization\\*+["']?[ \t]*+[:=,][ \t]*+\\*+["']?[ \t]*+basic[ \t]++"""
+    r"""((?:[A-Za-z0-9+/]{4}){2,}[A-Za-z0-9+/=]{0,4})""",
     re.IGNORECASE,
 )
 _BEARER = lazy_regex(r"bearer(?:[ \t]+|%20|\+)([A-Za-z0-9][A-Za-z0-9+/=._~-]{15,})", re.IGNORECASE)
@@ -354,7 +355,8 @@ def _at_signs(text: str, lowered: str, sign: str, shape: re.Pattern[str], name: 
         found = shape.match(text, at)
         if found is not None and not _PLACEHOLDER.fullmatch(found.group(1)):
             yield Finding(name, found.start(1), found.end(1), found.group(1))
-        at = lowered.find(sign, at + len(sign))
+        # Inside a value none is looked for: a chain of signs would be read again from each of them.
+        at = lowered.find(sign, found.end(1) if found is not None else at + len(sign))
 
 
 # private keys -----------------------------------------------------------------------------------------------------

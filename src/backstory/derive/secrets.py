@@ -27,6 +27,7 @@ KNOWN_CHARS_MIN = 6
 """A shorter secret is masked only where its name tells it."""
 BEGUN_CHARS_MIN = 12
 """So many letters of a known secret are masked where the rest is cut off, as in a title."""
+MASK_CHARS_MAX = 60
 ROUNDS_MAX = 8
 _BASE64 = lazy_regex(r"[A-Za-z0-9+/]{14,}={0,2}")
 _ENDS = lazy_regex(r"""\Z|[\s"'`,;|)\]}>]|/(?!home/|users/|var/|export/|mnt/|system/|private/|[a-z]/)""", re.IGNORECASE)
@@ -42,6 +43,7 @@ class Redactor:
         self.counts: dict[str, int] = {}
         """How many times something was masked, by the name of its shape."""
         self._masks: dict[tuple[bool, str], str] = {}
+        self._given: set[str] = set()
         self._kinds: dict[str, int] = {}
         self._known: dict[str, Finding] = {}
         """What is masked wherever it stands, as it may be written, with what it is."""
@@ -168,6 +170,7 @@ class Redactor:
         if key not in self._masks:
             self._kinds[found.name] = self._kinds.get(found.name, 0) + 1
             self._masks[key] = f"[{found.name}-{self._kinds[found.name]}]"
+            self._given.add(self._masks[key])
             if found.name == "user":
                 for folder in ("home", "Users"):
                     self._remember(f"-{folder}-{found.secret.replace('.', '-')}-", found)
@@ -193,8 +196,15 @@ class Redactor:
             while at >= 0:
                 end = at + _same(text, at, secret)
                 start, stop = (secret.rindex("-", 0, -1) + 1, -1) if found.name == "user" else (0, None)
-                yield Finding(found.name, at + start, end if stop is None else end + stop, found.secret)
+                if not self._is_in_mask(text, at, end):
+                    yield Finding(found.name, at + start, end if stop is None else end + stop, found.secret)
                 at = text.find(begun, end)
+
+    def _is_in_mask(self, text: str, start: int, end: int) -> bool:
+        """Whether this is a part of a mask of ours: a secret may begin like the name of a shape."""
+        opened = text.rfind("[", max(start - MASK_CHARS_MAX, 0), start)
+        closed = text.find("]", end, end + MASK_CHARS_MAX)
+        return opened >= 0 and closed >= 0 and text[opened : closed + 1] in self._given
 
 
 def _same(text: str, at: int, secret: str) -> int:

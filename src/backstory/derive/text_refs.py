@@ -185,6 +185,8 @@ def _may_name(text: str, start: int) -> bool:
 
 
 KEY = lazy_regex(r"(?<![\w.-])([A-Z][A-Z0-9]{1,9})-([1-9]\d{0,5})(?![\w-]|\.\d)")
+# It begins with a letter of its own, so that all the text without one is passed over at once.
+_DASH_AND_NUMBER = lazy_regex(r"-(?<=[A-Z0-9]-)[1-9]")
 _NO_TRACKERS = frozenset(
     {
         "AES", "ANSI", "ARM", "ASCII", "AVX", "BASE", "BLAKE", "BSD", "CC", "CP", "CRC", "CVE", "CWE", "DDR", "DES",
@@ -199,6 +201,8 @@ _NO_TRACKERS = frozenset(
 
 def in_keys(text: str) -> Iterator[tuple[int, Named]]:
     """Issues of trackers that call them by a team's letters and a number, such as Jira and Linear."""
+    if _DASH_AND_NUMBER.search(text) is None:
+        return
     for found in islice(KEY.finditer(text), NAMES_MAX):
         if found.group(1) not in _NO_TRACKERS:
             yield found.start(), Named(ISSUE, found.group())

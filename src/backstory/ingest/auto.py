@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 NEW_BYTES_MAX = 4 * 1024 * 1024
 SLICE_BYTES = 256 * 1024
 """So much of a log is stored at once, and between two of them it may be time to end."""
+LOGS_AT_ONCE = 32
+"""So many logs are stored together; how long they took says whether there is time for as many more."""
 UNPACKED = 8
 """A compressed log is taken to hold so many times its size."""
 
@@ -47,7 +49,7 @@ def new_logs(store: Store, agents: Sequence[Agent], news: News, environ: Mapping
     """Those of the files that may be new which are logs, or lie beside one, and are new. Changes nothing."""
     spots = [Spot(agent, place) for agent in agents for place in agent.log.roots(environ, home)]
     found = changed(news.files, spots).logs
-    stamps = store.file_stamps([each.path for each in found])
+    stamps = store.stamps_of([each.path for each in found])
     beside = {stamps[each.path].log_id for each in found if each.path in stamps and each.sidecars} - {None}
     marks = store.sidecar_marks([each for each in beside if each is not None]) if beside else {}
 
@@ -74,15 +76,30 @@ def selected(new: Sequence[Candidate], stamps: Mapping[str, FileStamp]) -> Selec
 
 def take_in(store: Store, logs: Selected, budget: Budget, *, running: Set[tuple[str, str]] = frozenset()) -> TakenIn:
     """Read new logs until the time is up; what is stored by then is whole. ``running`` as for ``ingest``."""
-    pace = Pace(slice_bytes=SLICE_BYTES, block_bytes=SLICE_BYTES, is_over=budget.is_over)
-    report = ingest_briefly(store, logs.now, pace, running=running)
-    stamps = store.file_stamps([each.path for each in logs.now])
+    has_read, left = _read(store, logs.now, budget, running)
+    stamps = store.stamps_of([each.path for each in logs.now])
     unread = [each.path for each in logs.now if (seen := stamps.get(each.path)) is None or not is_as_noted(each, seen)]
     return TakenIn(
-        has_stored=len(unread) < len(logs.now) or report.total("bytes_read") > 0,
-        left=len(logs.later) + len(report.left),
+        has_stored=len(unread) < len(logs.now) or has_read,
+        left=len(logs.later) + left,
         unread=[*unread, *(each.path for each in logs.later)],
     )
+
+
+def _read(store: Store, logs: list[Candidate], budget: Budget, running: Set[tuple[str, str]]) -> tuple[bool, int]:
+    """Read logs, some at once, as long as the next ones have time as well; whether bytes were read, and how many logs
+    were not."""
+    pace = Pace(slice_bytes=SLICE_BYTES, block_bytes=SLICE_BYTES, is_over=budget.is_over)
+    has_read, left, before = False, 0, budget.remaining_s()
+    for start in range(0, len(logs), LOGS_AT_ONCE):
+        report = ingest_briefly(store, logs[start : start + LOGS_AT_ONCE], pace, running=running)
+        has_read, left = has_read or report.total("bytes_read") > 0, left + len(report.left)
+        after = budget.remaining_s()
+        # What was read is written at its end, which takes about as long, and for which the pace has no eye.
+        if after < before - after:
+            return has_read, left + len(logs[start + LOGS_AT_ONCE :])
+        before = after
+    return has_read, left
 
 
 def _new_bytes(each: Candidate, seen: FileStamp | None) -> int:

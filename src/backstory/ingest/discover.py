@@ -67,75 +67,113 @@ class Looked(Struct, kw_only=True):
 
 def discover(agents: Iterable[Agent], environ: Mapping[str, str], home: Path) -> tuple[list[Candidate], list[Looked]]:
     """All logs of these agents, and every folder that was looked at."""
-    candidates: list[Candidate] = []
     looked: list[Looked] = []
+    return list(stream_logs(agents, environ, home, looked)), looked
+
+
+def stream_logs(
+    agents: Iterable[Agent], environ: Mapping[str, str], home: Path, looked: list[Looked]
+) -> Iterator[Candidate]:
+    """All logs of these agents, some folders' at a time; ``looked`` receives every folder that is looked at."""
     for agent in agents:
         for place in agent.log.roots(environ, home):
             report = Looked(agent=agent.name, folder=shown(str(place.folder)))
             looked.append(report)
-            beside = _Beside(agent, place, report)
-            found = list(_logs_below(agent, place, report, beside))
-            report.found = len(found)
-            candidates += beside.added_to(found)
-            if not found and not report.note:
+            report.folders[str(place.folder)] = mtime_of(str(place.folder))
+            if not place.folder.exists():
+                report.note = "it does not exist"
+                continue
+            for each in _Walk(agent, place, report).logs():
+                report.found += 1
+                yield each
+            if not report.found:
                 report.note = "it holds no logs"
-    return candidates, looked
 
 
-def _logs_below(agent: Agent, place: LogRoot, report: Looked, beside: _Beside) -> Iterator[Candidate]:
-    report.folders[str(place.folder)] = mtime_of(str(place.folder))
-    if not place.folder.exists():
-        report.note = "it does not exist"
-        return
-    seen: set[tuple[int, int]] = set()
-    # Each folder with the nearest one, itself or above, that is a link.
-    todo = [(str(place.folder), "")]
-    while todo:
-        folder, link = todo.pop()
+class _Walk:
+    """A way through all folders of a root, which holds no more of them in memory than it must."""
+
+    def __init__(self, agent: Agent, place: LogRoot, report: Looked) -> None:
+        self._agent, self._report = agent, report
+        self._root, self._below_root = place.root, f"{place.root}{os.sep}"
+        self._beside = _Beside(agent, place, report)
+        self._seen: dict[int, set[int]] = {}
+        """The inodes that were met, by their device: folders and files may be reached twice through links."""
+        # Each folder with the nearest one, itself or above, that is a link; None: what is held is complete.
+        self._todo: list[tuple[str, str] | None] = [(str(place.folder), "")]
+        self._held: list[Candidate] = []
+
+    def logs(self) -> Iterator[Candidate]:
+        """The logs, each with what lies beside it."""
+        while self._todo:
+            folder = self._todo.pop()
+            if folder is None:
+                yield from self._beside.added_to(self._held)
+                self._held = []
+                continue
+            holds, behind = bool(self._held), len(self._todo)
+            self._look_into(*folder)
+            if self._held and not holds:
+                # What lies beside a log lies somewhere below its folder, so all of that is looked at first.
+                self._todo.insert(behind, None)
+
+    def _look_into(self, folder: str, link: str) -> None:
         try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
         except OSError as refused:
-            report.passed_over.append((shown(folder), refused.strerror or str(refused)))
-            continue
+            self._pass_over(folder, refused.strerror or str(refused))
+            return
         for entry in entries:
-            named_like_one = agent.log.is_log(Path(entry.path))
+            named_like_one = self._agent.log.is_log(Path(entry.path))
             try:
                 is_folder = entry.is_dir()
                 if not is_folder and not named_like_one:
-                    beside.look(entry, link)
+                    self._beside.look(entry, link)
                     continue
                 status = entry.stat()
             except OSError as refused:
-                report.passed_over.append((shown(entry.path), refused.strerror or str(refused)))
+                self._pass_over(entry.path, refused.strerror or str(refused))
                 continue
-            # Folders and files may be reached twice through links.
-            if (status.st_dev, status.st_ino) in seen:
+            if self._was_met(status):
                 continue
-            seen.add((status.st_dev, status.st_ino))
             if is_folder:
                 if named_like_one:
-                    report.passed_over.append((shown(entry.path), "it is a folder, not a file"))
-                todo.append((entry.path, entry.path if entry.is_symlink() else link))
-                report.folders[entry.path] = status.st_mtime_ns
-            elif not _is_text(entry.path):
-                report.passed_over.append((shown(entry.path), "its name is not UTF-8; rename it to have it read"))
-            elif not stat.S_ISREG(status.st_mode):
-                report.passed_over.append((shown(entry.path), "it is no regular file"))
+                    self._pass_over(entry.path, "it is a folder, not a file")
+                self._todo.append((entry.path, entry.path if entry.is_symlink() else link))
+                self._report.folders[entry.path] = status.st_mtime_ns
             else:
-                yield _candidate(agent, place, entry.path, status)
+                self._take(entry.path, status)
 
+    def _was_met(self, status: os.stat_result) -> bool:
+        inodes = self._seen.setdefault(status.st_dev, set())
+        before = len(inodes)
+        inodes.add(status.st_ino)
+        return len(inodes) == before
 
-def _candidate(agent: Agent, place: LogRoot, path: str, status: os.stat_result) -> Candidate:
-    return Candidate(
-        agent=agent,
-        path=path,
-        relpath=os.path.relpath(path, place.root),
-        device=status.st_dev,
-        inode=status.st_ino,
-        size=status.st_size,
-        mtime_ns=status.st_mtime_ns,
-        ctime_ns=status.st_ctime_ns,
-    )
+    def _take(self, path: str, status: os.stat_result) -> None:
+        if not _is_text(path):
+            self._pass_over(path, "its name is not UTF-8; rename it to have it read")
+        elif not stat.S_ISREG(status.st_mode):
+            self._pass_over(path, "it is no regular file")
+        else:
+            self._held.append(self._candidate(path, status))
+
+    def _pass_over(self, path: str, reason: str) -> None:
+        self._report.passed_over.append((shown(path), reason))
+
+    def _candidate(self, path: str, status: os.stat_result) -> Candidate:
+        is_below = path.startswith(self._below_root)
+        return Candidate(
+            agent=self._agent,
+            path=path,
+            relpath=path[len(self._below_root) :] if is_below else os.path.relpath(path, self._root),
+            device=status.st_dev,
+            inode=status.st_ino,
+            size=status.st_size,
+            mtime_ns=status.st_mtime_ns,
+            ctime_ns=status.st_ctime_ns,
+        )
 
 
 class _Beside:
@@ -158,10 +196,12 @@ class _Beside:
             self._entries.setdefault(f"{self._folder}{log}", []).append((name, entry, link))
 
     def added_to(self, found: list[Candidate]) -> list[Candidate]:
-        """The logs that were found, with their sidecars."""
+        """The logs that were found, with their sidecars; what was noted until now is of no other log."""
         if not self._entries:
             return found
-        return [self._with_sidecars(each) for each in found]
+        complete = [self._with_sidecars(each) for each in found]
+        self._entries.clear()
+        return complete
 
     def _with_sidecars(self, each: Candidate) -> Candidate:
         entries = self._entries.get(each.path.removesuffix(".zst"))
@@ -201,4 +241,4 @@ def shown(path: str) -> str:
 
 
 def _is_text(path: str) -> bool:
-    return shown(path) == path
+    return path.isascii() or shown(path) == path

@@ -7,17 +7,17 @@ and a log that was rewritten is read anew beside it, its records known again by 
 
 from __future__ import annotations
 
-from collections import deque
 from functools import partial
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from backstory import agents
 from backstory.errors import StoreDamaged, is_for_one_only
 from backstory.ingest import unread
-from backstory.ingest.databases import ROWS_OF, Done, Rows, Unread, sessions_without_logs
-from backstory.ingest.discover import Candidate, discover
+from backstory.ingest.databases import READ, ROWS_OF, Done, Rows, Unread, sessions_without_logs
+from backstory.ingest.discover import Candidate, stream_logs
 from backstory.ingest.log_reader import (
     Pace,
     Slicer,
@@ -39,17 +39,18 @@ from backstory.ingest.matching import (
 )
 from backstory.ingest.notes import Notes
 from backstory.ingest.own_logs import match_runs
+from backstory.ingest.readers import Readers, count_for
 from backstory.ingest.report import Problem, Report
 from backstory.ingest.reported import is_reported, reported_logs
-from backstory.ingest.sidecars import gather, reapply_sidecars
+from backstory.ingest.sidecars import changed_sidecars, gather, reapply_sidecars
 from backstory.ingest.sources import Reading, job_of, kept_candidate, place_of, relpath, rows_candidate, source_of
-from backstory.ingest.worker import Job, Outcome, Worker, WorkerLost, outcomes
+from backstory.ingest.worker import Job, Outcome, outcomes
 from backstory.model import LogIdentity
 from backstory.projects.git import project_key, worktree_root
 from backstory.store import append, codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from backstory.agents.contract import Agent
     from backstory.store import Log, RecordBatch, Store, Written
@@ -57,12 +58,10 @@ if TYPE_CHECKING:
 BULK_BYTES = 32 * 1024 * 1024
 """From so many new bytes on the index is built in one go."""
 WORKER_BYTES = 8 * 1024 * 1024
-"""From so many on a second process reads along; below that it would hardly have begun when all is done."""
+"""From so many on other processes read along; below that they would hardly have begun when all is done."""
 BATCH_LOGS = 400
-HANDED_MAX = 64
-"""So many logs may be with the second process."""
-AHEAD_BYTES = 32 * 1024 * 1024
-"""With so much before it, the second process is busy enough."""
+STAMPS_AT_ONCE = 1_000
+"""So many files are compared with what the store knows of them at a time."""
 TRIES = 4
 """How often a log is read again when another process was faster."""
 IDLE_MS = 24 * 3600 * 1000
@@ -89,13 +88,9 @@ def ingest(
     ``places``: folders and files in which databases are looked for, too, beside the folders of known sessions.
     """
     store.make_ready()
-    candidates, looked = discover(agents, environ, home)
     work = _Ingest(store, running, progress)
-    work.report.looked = looked
-    for each in looked:
-        work.report.gave_nothing += [Problem(path, reason) for path, reason in each.passed_over]
     work.parse_kept()
-    work.run(candidates)
+    work.run(stream_logs(agents, environ, home, work.report.looked))
     work.read_databases(agents, environ, home, [*places, *map(Path, store.folders())])
     if store.exists:
         match_runs(store, work.report)
@@ -119,7 +114,7 @@ def ingest_briefly(
 
     Nothing else is done: what earlier ingests left is left, and no run is matched with its log.
     """
-    work = _Ingest(store, running, lambda done, total: None, pace=pace, paths=[each.path for each in changed])
+    work = _Ingest(store, running, lambda done, total: None, pace=pace)
     work.run(changed)
     return work.report
 
@@ -146,38 +141,63 @@ class _Ingest(Notes):
         progress: Callable[[int, int], None],
         *,
         pace: Pace | None = None,
-        paths: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(store, paths)
-        self._running, self._pace = running, pace or full_pace()
+        super().__init__(store)
+        self._running, self._pace, self._is_brief = running, pace or full_pace(), pace is not None
         self._progress = progress
         self._pending: list[tuple[Reading, Outcome, RecordBatch]] = []
-        self._worker: Worker | None = None
-        self._handed: deque[Reading] = deque()
+        self._readers: Readers | None = None
         self._pending_bytes = 0
         self._again: list[Candidate] = []
-        self._unparsed = {log.id for log in store.unparsed_logs()} if paths is None else set[int]()
+        self._unparsed = {log.id for log in store.unparsed_logs()} if not self._is_brief else set[int]()
         self._tried: set[int] = set()
         """Logs that were read once more because something of them is kept as bytes only."""
+        self._with_stored_sidecars: set[int] = set()
+        """Logs of files that are as they were, of which the store has every sidecar as it is."""
         self._done = self._to_do = 0
 
-    def run(self, candidates: list[Candidate]) -> None:
+    def run(self, candidates: Iterable[Candidate]) -> None:
         """Read what is new or changed, and what another process changed meanwhile once more."""
-        for each in candidates:
-            self._tally(each.agent.name).logs_seen += 1
-        changed = [each for each in candidates if not self._is_as_it_was(each)]
+        changed: list[Candidate] = []
+        beside: list[Candidate] = []
+        """What is to be looked at for its sidecars."""
+        every = iter(candidates)
+        # Of the many files that are as they were no more than these are in memory.
+        while some := list(islice(every, STAMPS_AT_ONCE)):
+            new, unchanged = self._compared(some)
+            changed += new
+            beside += unchanged
+        self._note_passed_over()
         self._to_do = sum(each.size for each in changed)
         with self.store.bulk(is_bulk=self._to_do >= BULK_BYTES):
             self._read_changed(changed)
-            self._gather(candidates)
+            self._gather([*changed, *beside])
             self._remember()
         if self._ctimes:
             self.store.note_ctimes(self._ctimes)
         self._sum_up()
 
+    def _compared(self, some: list[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
+        """Those of some files that are new or changed, and those of the others beside which something is."""
+        seen = self.store.stamps_of([each.path for each in some])
+        changed: list[Candidate] = []
+        beside: list[tuple[Candidate, int]] = []
+        for each in some:
+            self._tally(each.agent.name).logs_seen += 1
+            stamp = seen.get(each.path)
+            if not self._is_as_it_was(each, stamp):
+                changed.append(each)
+            elif each.sidecars and stamp is not None and stamp.log_id is not None:
+                beside.append((each, stamp.log_id))
+        return changed, changed_sidecars(self.store, beside, self._with_stored_sidecars)
+
+    def _note_passed_over(self) -> None:
+        passed_over = (problem for each in self.report.looked for problem in each.passed_over)
+        self.report.gave_nothing[:0] = [Problem(path, reason) for path, reason in passed_over]
+
     def _read_changed(self, changed: list[Candidate]) -> None:
-        if self._to_do >= WORKER_BYTES:
-            self._worker = Worker()
+        if self._to_do >= WORKER_BYTES and not self._is_brief:
+            self._readers = Readers(count_for(self._to_do))
         try:
             for _ in range(TRIES):
                 self._read_all(changed)
@@ -185,7 +205,7 @@ class _Ingest(Notes):
                 if not changed:
                     break
         finally:
-            self._end_worker()
+            self._end_readers()
         self.report.errors += [Problem(each.path, append.STALE) for each in changed]
 
     def parse_kept(self) -> None:
@@ -237,7 +257,7 @@ class _Ingest(Notes):
     ) -> None:
         """Read sessions that only a database still holds, each as a log of its rows."""
         read: list[str] = []
-        for each in sessions_without_logs(agents, environ, home, self._places, places):
+        for each in sessions_without_logs(agents, environ, home, self.store.file_stamps(READ), places):
             match each:
                 case Rows():
                     self._alone(each.path, lambda rows=each: self._read_rows(rows))  # type: ignore[misc]
@@ -274,7 +294,7 @@ class _Ingest(Notes):
         here = [(each, log_id) for each in beside if (log_id := self._log_id(each)) is not None]
         if not here:
             return
-        gathered = gather(self.store, here, set(self._read_now.values()), self._places)
+        gathered = gather(self.store, here, set(self._read_now.values()), self._with_stored_sidecars)
         for name, read in gathered.read.items():
             self._tally(name).companions_read += read
         self._new_places += gathered.seen
@@ -289,10 +309,10 @@ class _Ingest(Notes):
                 self.report.left.append(each.path)
             else:
                 self._read(each)
-        while self._handed:
-            self._collect()
+        while self._readers is not None and self._readers.is_reading:
+            self._collect(self._readers)
         self._flush()
-        self._end_worker()
+        self._end_readers()
 
     def _read(self, each: Candidate) -> None:
         try:
@@ -321,7 +341,7 @@ class _Ingest(Notes):
 
     def _understand(self, each: Candidate, identity: LogIdentity, file: IO[bytes]) -> None:
         """What is kept of a file from when nobody understood it becomes the beginning of the log that it is."""
-        seen = self._places.get(each.path)
+        seen = self._stamp(each.path)
         if seen is None or seen.log_id is None or not seen.reason:
             return
         for log in self.store.logs_of(each.agent.name, unread.identity_of(relpath(each)).native_id):
@@ -351,7 +371,7 @@ class _Ingest(Notes):
         """Read a file as this log."""
         first_hash = first_record_hash(head)
         kept = self._kept_logs(each.agent, identity.native_id, reported_too=parent is not None)
-        log = matching_log(self.store, file, first_hash, kept, self._places.get(each.path))
+        log = matching_log(self.store, file, first_hash, kept, self._stamp(each.path) if kept else None)
         if log is not None:
             log = self._parse_kept(log)
         if log is not None and size_of(file) <= log.read_to:
@@ -427,7 +447,7 @@ class _Ingest(Notes):
             self._read_reported(reading.each, file, until)
 
     def _read_here(
-        self, reading: Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
+        self, reading: Reading, source: Source, log: Log | None, first_hash: bytes | None, file: IO[bytes]
     ) -> None:
         """Read a log in this process, from where ``file`` stands; ``log`` is what is kept of it."""
         reading.log_id = log.id if log else None
@@ -461,49 +481,37 @@ class _Ingest(Notes):
         return is_running
 
     def _should_hand_over(self, each: Candidate) -> bool:
-        """Whether the second process reads this log: this one takes a small one itself when it would only wait."""
-        if self._worker is None:
+        """Whether another process reads this log: this one takes a small one itself when it would only wait."""
+        if self._readers is None:
             return False
-        while self._handed and self._worker is not None and self._worker.has_outcome:
-            self._collect()
-        ahead = sum(reading.each.size for reading in self._handed)
-        return self._worker is not None and (ahead < AHEAD_BYTES or each.size > AHEAD_BYTES)
+        while self._readers.has_outcome or self._readers.is_full:
+            self._collect(self._readers)
+        return self._readers.has_room(each.size)
 
     def _hand_over(self, each: Candidate, job: Job) -> None:
-        """Let the second process read a log, a few logs ahead of what is written."""
-        assert self._worker is not None
-        self._handed.append(Reading(each=each))
-        try:
-            self._worker.give(job)
-        except WorkerLost:
-            self._read_here_again()
-        while len(self._handed) > HANDED_MAX:
-            self._collect()
+        """Let another process read a log, a few logs ahead of what is written."""
+        assert self._readers is not None
+        self._read_here_again(self._readers.give(Reading(each=each), job))
 
-    def _collect(self) -> None:
-        """Take the next batch from the second process."""
-        assert self._worker is not None
-        try:
-            outcome = self._worker.outcome()
-        except WorkerLost:
-            self._read_here_again()
+    def _collect(self, readers: Readers) -> None:
+        """Take the next batch from another process."""
+        taken = readers.take()
+        if isinstance(taken, list):
+            self._read_here_again(taken)
             return
+        reading, outcome = taken
         if outcome.is_undone:
-            self._again.append(self._handed[0].each)
-        self._take(self._handed[0], outcome)
-        if outcome.is_last:
-            self._handed.popleft()
+            self._again.append(reading.each)
+        self._take(reading, outcome)
 
-    def _read_here_again(self) -> None:
-        """What the second process left undone is read in this one."""
-        self._again += [reading.each for reading in self._handed]
-        self._handed.clear()
-        self._end_worker()
+    def _read_here_again(self, undone: Iterable[Reading]) -> None:
+        """What another process left undone is read in this one."""
+        self._again += [reading.each for reading in undone]
 
-    def _end_worker(self) -> None:
-        if self._worker is not None:
-            self._worker.end()
-            self._worker = None
+    def _end_readers(self) -> None:
+        if self._readers is not None:
+            self._readers.end()
+            self._readers = None
 
     def _take(self, reading: Reading, outcome: Outcome) -> None:
         """Store a batch: the last one of a log together with others', one before it at once."""
@@ -581,7 +589,7 @@ class _Ingest(Notes):
         self._note_failure(reading.each.path, failure, BYTES_ONLY)
 
     def _keep_unparsed(
-        self, reading: Reading, source: Source, log: Log | None, first_hash: str | None, file: IO[bytes]
+        self, reading: Reading, source: Source, log: Log | None, first_hash: bytes | None, file: IO[bytes]
     ) -> None:
         """Keep the bytes of a log that cannot be parsed, behind what is kept of it by now."""
         self._flush()

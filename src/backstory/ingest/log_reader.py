@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import io
 from collections import deque
-from pathlib import PurePath
+from contextlib import suppress
+from functools import partial
+from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct
@@ -18,6 +20,8 @@ from msgspec import Struct
 from backstory import agents
 from backstory.agents.lines import BLANK, LineReader
 from backstory.ingest.record_source import record_source
+from backstory.ingest.unread import identified, is_unread
+from backstory.model import LogIdentity
 from backstory.store import codec, logs
 from backstory.store.batches import BatchContent, RecordBatch, chunks_of
 from backstory.store.logs import FILE
@@ -25,17 +29,17 @@ from backstory.store.logs import FILE
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
     from _typeshed import WriteableBuffer as Buffer
 
     from backstory.agents.contract import Agent
     from backstory.agents.lines import Line
-    from backstory.model import LogIdentity
     from backstory.store import FileStamp, Log, Store
 
 BLOCK_BYTES = codec.CHUNK_BYTES
 SLICE_BYTES = 16 * 1024 * 1024
+STATELESS_BYTES = 8 * 1024
+"""Of a log that is not longer no state is kept: its reader is told its lines again when more of it comes."""
 BEGINNING_BYTES = 4096
 """So much of a log shows how its records end."""
 
@@ -79,14 +83,33 @@ class Start(Struct, kw_only=True):
     log: Log | None
     next_seq: int
     generation: int
-    first_hash: str | None
+    first_hash: bytes | None
     carry: bytes = b""
     tail: bytes = b""
     pending: bytes | None = None
     """What the deriver of an earlier reading left."""
+    state: Callable[[], bytes | None] = lambda: None
+    """What its reader made of it so far."""
     known: dict[str, deque[int]] | None = None
     """Numbers of records that other logs of the session hold, by their key; None when there are none."""
     earlier: Callable[[], Iterable[bytes]] = tuple
+
+
+def state_of(store: Store, log: Log) -> bytes | None:
+    """What the reader of a log made of it up to ``parsed_to``, where that is not kept made again; None: nothing yet."""
+    if log.state is not None or not log.parsed_to or log.source_kind != FILE or is_unread(log.native_id):
+        return log.state
+    agent = agents.load(log.agent)
+    identity, _ = identified(agent, Path(log.path or log.relpath), partial(store.read_log, log.id))
+    records = record_source(FILE, agent, identity or LogIdentity(native_id=log.native_id))
+    for start, line, seq in placed_lines(store, log):
+        if start >= log.parsed_to:
+            break
+        if line is not None:
+            # A record that its adapter failed at was kept like one that it does not know.
+            with suppress(Exception):
+                records.read(line, seq)
+    return records.state()
 
 
 class Slicer:
@@ -98,8 +121,7 @@ class Slicer:
     def __init__(self, source: Source, start: Start, pace: Pace | None = None) -> None:
         self._source, self._start, self._pace = source, start, pace or full_pace()
         log = start.log
-        state = log.state if log else None
-        self._records = record_source(FILE, source.agent, source.identity, state=state, earlier=start.earlier)
+        self._records = record_source(FILE, source.agent, source.identity, state=start.state(), earlier=start.earlier)
         self._content = BatchContent(start.pending)
         self._at = log.told_end if log else 0
         self._is_kept = log is not None and log.told_to is not None
@@ -139,7 +161,9 @@ class Slicer:
             self._take(block)
         if self._at == before:
             return
-        state, pending, parsed_to = self._records.state(), self._content.pending(), self._lines.start
+        pending, parsed_to = self._content.pending(), self._lines.start
+        # What a reader makes of a few lines is found in them again.
+        state = self._records.state() if parsed_to > STATELESS_BYTES else b""
         tail_seq = self._tell_tail()
         yield self._cut(state, pending, parsed_to, tail_seq, is_last=True)
 
@@ -235,7 +259,7 @@ def _batch(
         relpath=source.relpath, path=str(source.path), modified=source.place.mtime_ns // 1_000_000,
         log_id=start.log.id if start.log else None, generation=start.generation, first_hash=start.first_hash,
         expected_read_to=at, expected_next_seq=next_seq, read_to=read_to, next_seq=next_seq,
-        tail_hash=codec.text_digest(tail), chunks=chunks,
+        tail_hash=codec.chunk_digest(tail), chunks=chunks,
     )  # fmt: skip
 
 

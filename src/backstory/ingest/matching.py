@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 from backstory import ids
 from backstory.agents import lines
 from backstory.agents.lines import BLANK, LineReader, lines_of
-from backstory.ingest.log_reader import BLOCK_BYTES, Start, known_numbers, numbered_lines, read_exactly
+from backstory.ingest.log_reader import BLOCK_BYTES, Start, known_numbers, numbered_lines, read_exactly, state_of
 from backstory.ingest.unread import identified
 from backstory.store import codec, logs
 
@@ -36,7 +36,7 @@ def whose_log(agent: Agent, path: str, file: IO[bytes]) -> tuple[LogIdentity | N
 
 
 def matching_log(
-    store: Store, file: IO[bytes], first_hash: str | None, kept: list[Log], seen: FileStamp | None
+    store: Store, file: IO[bytes], first_hash: bytes | None, kept: list[Log], seen: FileStamp | None
 ) -> Log | None:
     """The kept log that a file goes on from, or is; None when it differs from all. ``seen``: how it was found before.
 
@@ -55,7 +55,7 @@ def matching_log(
 
 
 def start_of(
-    store: Store, source: Source, log: Log | None, first_hash: str | None, others: list[Log], file: IO[bytes]
+    store: Store, source: Source, log: Log | None, first_hash: bytes | None, others: list[Log], file: IO[bytes]
 ) -> Start:
     """Where reading a log goes on, with ``file`` standing there; ``log`` is what is kept of it."""
     known = None
@@ -73,6 +73,7 @@ def start_of(
     carry = store.read_log(log.id, log.parsed_to, unfinished) if unfinished <= lines.LINE_BYTES_MAX else b""
     return Start(
         log=log,
+        state=lambda: state_of(store, log),
         next_seq=next_seq,
         generation=log.generation,
         first_hash=first_hash or log.first_hash,
@@ -84,13 +85,13 @@ def start_of(
     )
 
 
-def first_record_hash(head: bytes) -> str | None:
+def first_record_hash(head: bytes) -> bytes | None:
     """The hash of the first record, or None while that may still grow."""
     reader = LineReader()
     for _, _, line in reader.lines(head):
         if line is not None and line.strip(BLANK):
-            return codec.text_digest(line)
-    return codec.text_digest(reader.unfinished) if reader.unfinished and len(head) == ids.HEAD_BYTES else None
+            return codec.chunk_digest(line)
+    return codec.chunk_digest(reader.unfinished) if reader.unfinished and len(head) == ids.HEAD_BYTES else None
 
 
 def has_grown(file: IO[bytes], log: Log) -> bool:
@@ -100,7 +101,7 @@ def has_grown(file: IO[bytes], log: Log) -> bool:
     at = max(log.read_to - logs.TAIL_BYTES, 0)
     file.seek(at)
     tail = read_exactly(file, log.read_to - at)
-    return codec.text_digest(tail) == log.tail_hash
+    return codec.chunk_digest(tail) == log.tail_hash
 
 
 def begins_with(store: Store, file: IO[bytes], log: Log) -> bool:

@@ -42,7 +42,11 @@ class Budget:
 
     def is_over(self) -> bool:
         """Whether all of it is used."""
-        return time.process_time() >= self._until
+        return self.remaining_s() <= 0
+
+    def remaining_s(self) -> float:
+        """How much of it is left."""
+        return self._until - time.process_time()
 
 
 class News(Struct, kw_only=True):
@@ -149,7 +153,7 @@ class _Looking:
             known = self._store.known_paths([each.path for each in files])
             new = [each.path for each in files if each.path not in known]
         else:
-            stamps = self._store.file_stamps([each.path for each in files]) if files else {}
+            stamps = self._store.stamps_of([each.path for each in files]) if files else {}
             new = [each.path for each in files if _is_new(each, stamps.get(each.path))]
         room = FILES_MAX - len(self._news.files)
         self._news.files |= dict.fromkeys(new[:room], agent)

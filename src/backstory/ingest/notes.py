@@ -9,22 +9,18 @@ from backstory.ingest.report import REASONS, Problem, Report, Tally, told_in_wor
 from backstory.ingest.sources import place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from backstory.ingest.discover import Candidate
     from backstory.store import FileStamp, Store
 
 
 class Notes:
-    """The notes of one ingest: its report, and the files that the next one need not open.
+    """The notes of one ingest: its report, and the files that the next one need not open."""
 
-    ``paths``: the only ones that are looked at; None: any.
-    """
-
-    def __init__(self, store: Store, paths: Sequence[str] | None = None) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
         self.report = Report()
-        self._places = store.file_stamps(paths)
         self._new_places: list[FileStamp] = []
         self._moved: list[tuple[int, str, str]] = []
         self._failed: set[str] = set()
@@ -37,8 +33,8 @@ class Notes:
         """The log's id of each path that was read, or compared, in this ingest."""
         self._sessions: dict[str, set[tuple[int, bool]]] = {}
 
-    def _is_as_it_was(self, each: Candidate) -> bool:
-        seen = self._places.get(each.path)
+    def _is_as_it_was(self, each: Candidate, seen: FileStamp | None) -> bool:
+        """Whether a file is as it was when it was ``seen``."""
         if seen is None or (seen.size, seen.mtime_ns, seen.inode, seen.device) != (
             each.size, each.mtime_ns, each.inode, each.device,
         ):  # fmt: skip
@@ -59,8 +55,14 @@ class Notes:
 
     def _log_id(self, each: Candidate) -> int | None:
         """The id of the log that a file is kept as."""
-        seen = self._places.get(each.path)
-        return self._read_now.get(each.path, seen.log_id if seen is not None else None)
+        if (log_id := self._read_now.get(each.path)) is not None:
+            return log_id
+        seen = self._stamp(each.path)
+        return seen.log_id if seen is not None else None
+
+    def _stamp(self, path: str) -> FileStamp | None:
+        """A file as it was when it was looked at."""
+        return self.store.stamps_of([path]).get(path)
 
     def _place(self, each: Candidate, log_id: int) -> None:
         self._read_now[each.path] = log_id

@@ -14,19 +14,19 @@ from msgspec import Struct, field
 
 from backstory import agents
 from backstory.errors import in_words, is_for_one_only
+from backstory.ingest.log_reader import state_of
 from backstory.model import LogIdentity, SessionFacts
 from backstory.projects.git import project_key, worktree_root
 from backstory.store import FileStamp
 from backstory.store.sidecars import TOO_LARGE, SidecarBatch, SidecarFacts, pack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Set
+    from collections.abc import Iterable, Mapping, Sequence, Set
     from io import BufferedReader
 
     from backstory.agents.contract import SidecarContent, SidecarPart
     from backstory.ingest.discover import Candidate, SidecarFile
     from backstory.store import Log, Store
-    from backstory.store.sidecars import Mark
 
 SIDECAR_BYTES_MAX = 8 * 1024 * 1024
 BINARY_BYTES_MAX = 2 * 1024 * 1024
@@ -55,16 +55,30 @@ class Gathered(Struct, kw_only=True):
     seen: list[FileStamp] = field(default_factory=list)
 
 
+def changed_sidecars(store: Store, found: Sequence[tuple[Candidate, int]], stored: set[int]) -> list[Candidate]:
+    """Return those of some logs, each given with its id here, that have sidecars which the store has not as they are.
+
+    ``stored`` receives the ids of the others.
+    """
+    marks = store.sidecar_marks([log_id for _, log_id in found]) if found else {}
+    changed: list[Candidate] = []
+    for each, log_id in found:
+        if all(marks.get((log_id, file.name)) == (file.size, file.mtime_ns) for file in each.sidecars):
+            stored.add(log_id)
+        else:
+            changed.append(each)
+    return changed
+
+
 def gather(
-    store: Store, found: Iterable[tuple[Candidate, int]], read: Set[int], places: Mapping[str, FileStamp]
+    store: Store, found: Sequence[tuple[Candidate, int]], read: Set[int], stored: Set[int] = frozenset()
 ) -> Gathered:
     """Store new and changed sidecars of logs, each given with its id here.
 
     ``read``: the ids of logs that were just read, for which the facts of sidecars are written again.
-    ``places``: the files as last seen.
+    ``stored``: those of logs of which another file has its sidecars as they are stored.
     """
-    found = list(found)
-    work = _Gathering(store, places, store.sidecar_marks({log_id for _, log_id in found}))
+    work = _Gathering(store, {log_id for _, log_id in found}, stored)
     for each, log_id in found:
         try:
             work.look(each, log_id, was_read=log_id in read)
@@ -80,14 +94,16 @@ def reapply_sidecars(store: Store, log: Log) -> None:
         return
     keeper = agents.load(log.agent).sidecars
     if keeper is not None and (contents := _readable_contents(store, keeper, log.id)):
-        store.keep_sidecars([SidecarBatch(log_id=log.id, facts=_facts_of(log, keeper, contents))])
+        store.keep_sidecars([SidecarBatch(log_id=log.id, facts=_facts_of(store, log, keeper, contents))])
 
 
 class _Gathering:
-    def __init__(self, store: Store, places: Mapping[str, FileStamp], marks: Mapping[tuple[int, str], Mark]) -> None:
-        self._store, self._places, self._marks = store, places, marks
+    def __init__(self, store: Store, log_ids: Set[int], stored: Set[int]) -> None:
+        self._store = store
+        self._too_large = store.file_stamps(TOO_LARGE)
+        self._marks = store.sidecar_marks(log_ids)
         self._logs_with_sidecars = {log_id for log_id, _ in self._marks}
-        self._met: set[tuple[int, str]] = set()
+        self._met = {(log_id, name) for log_id, name in self._marks if log_id in stored}
         self._pending: list[tuple[str, SidecarBatch]] = []
         self._pending_bytes = 0
         self.gathered = Gathered()
@@ -157,8 +173,8 @@ class _Gathering:
 
     def _content(self, each: Candidate, file: SidecarFile) -> tuple[bytes, int] | None:
         """Read a sidecar's bytes and their mtime; None if it is not stored, or not now."""
-        known = self._places.get(file.path)
-        if known is not None and (known.reason, known.size, known.mtime_ns) == (TOO_LARGE, file.size, file.mtime_ns):
+        known = self._too_large.get(file.path)
+        if known is not None and (known.size, known.mtime_ns) == (file.size, file.mtime_ns):
             self.gathered.known_problems.append((file.path, TOO_LARGE_MESSAGE))
             return None
         with _opened(file.path) as opened:
@@ -198,7 +214,7 @@ class _Gathering:
     def _add_facts(self, keeper: SidecarPart, log_id: int, changed: dict[str, bytes]) -> None:
         log = self._store.log(log_id)
         if log is not None and (contents := _readable_contents(self._store, keeper, log_id) | changed):
-            self._add(log.path, SidecarBatch(log_id=log_id, facts=_facts_of(log, keeper, contents)), 0)
+            self._add(log.path, SidecarBatch(log_id=log_id, facts=_facts_of(self._store, log, keeper, contents)), 0)
 
     def _add(self, path: str, piece: SidecarBatch, length: int) -> None:
         self._pending.append((path, piece))
@@ -212,10 +228,10 @@ def _readable_contents(store: Store, keeper: SidecarPart, log_id: int) -> dict[s
     return {each.name: store.read_sidecar(each.id) for each in store.sidecars(log_id) if keeper.is_read(each.name)}
 
 
-def _facts_of(log: Log, keeper: SidecarPart, contents: Mapping[str, bytes]) -> SidecarFacts:
+def _facts_of(store: Store, log: Log, keeper: SidecarPart, contents: Mapping[str, bytes]) -> SidecarFacts:
     """Parse the facts of a log's sidecars, in addition to the log's own."""
     agent = agents.load(log.agent)
-    in_log = agent.log.reader(LogIdentity(native_id=log.native_id), log.state, lambda: ()).session
+    in_log = agent.log.reader(LogIdentity(native_id=log.native_id), state_of(store, log), lambda: ()).session
     return combined_facts(in_log, [keeper.read(name, content) for name, content in sorted(contents.items())])
 
 

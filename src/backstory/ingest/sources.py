@@ -1,4 +1,4 @@
-"""A file that was found, or a log that is kept, as what is read: for the reader, the second process and the store."""
+"""A file that was found, or a log that is kept, as what is read: for the reader, other processes and the store."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def created_ms(agent: Agent, path: str, head: bytes) -> int:
     return _started_ms(agent, path, head) or ids.first_own_time_ms(head)
 
 
-def job_of(source: Source, next_seq: int, first_hash: str | None) -> Job:
-    """The reading of a new log, as it is handed to the second process."""
+def job_of(source: Source, next_seq: int, first_hash: bytes | None) -> Job:
+    """The reading of a new log, as it is handed to another process."""
     return Job(
         agent=source.agent.name, identity=source.identity, session_uid=source.session_uid, created=source.created,
         path=str(source.path), relpath=source.relpath, place=source.place, next_seq=next_seq, first_hash=first_hash,

@@ -21,6 +21,7 @@ from backstory.ingest.log_reader import (
     read_exactly,
     record_end_of,
     record_key,
+    state_of,
 )
 from backstory.ingest.matching import whose_log
 from backstory.ingest.record_source import record_source
@@ -67,7 +68,7 @@ class LogTail:
         before = min(TAIL_BYTES, self._at)
         self._before = store.read_log(log.id, self._at - before, before)
         """The bytes before ``_at``: a file that has others there is another log."""
-        self._state = log.state
+        self._state = state_of(store, log)
         self._source: RecordSource | None = None
         self._lines = LineReader(self._at)
         self._provisional: int | None = None

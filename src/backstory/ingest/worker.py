@@ -1,7 +1,7 @@
-"""A second process that reads and understands logs while the first one writes them into the store.
+"""A process that reads and understands logs while the first one writes them into the store.
 
 It is this module's ``serve``: jobs come in on stdin, batches go out on stdout, each as a frame of msgpack with its
-length and checksum before it. A frame that is not what was sent is the end of the second process: what it was given
+length and checksum before it. A frame that is not what was sent is the end of that process: what it was given
 is read by the first. Only new logs are handed over; what must look into the store is not.
 """
 
@@ -28,7 +28,7 @@ from backstory.store import FileStamp, RecordBatch
 from backstory.store.codec import ZstdError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from backstory.agents.contract import Agent
 
@@ -58,7 +58,7 @@ class Job(Struct, frozen=True, kw_only=True):
     relpath: str
     place: FileStamp
     next_seq: int
-    first_hash: str | None
+    first_hash: bytes | None
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class WorkerLost(Exception):
-    """The second process ended, or is not to be believed, before its work was done; this one can do it instead."""
+    """A process that reads ended, or is not to be believed, before its work was done; this one can do it instead."""
 
 
 def parse(job: Job, agent: Agent) -> Iterator[Outcome]:
@@ -117,17 +117,53 @@ def outcomes(slicer: Slicer, file: IO[bytes]) -> Iterator[Outcome]:
         batch = following
 
 
-class Worker:
-    """The second process. Jobs are done in the order they are given; ``outcome`` gives their slices in that order."""
+class Waiting:
+    """What came from all processes and waits to be written: its bytes are bounded together, however many there are."""
 
     def __init__(self) -> None:
+        self._bytes = 0
+        self._changed = threading.Condition()
+
+    def wait_until(self, is_so: Callable[[], bool]) -> None:
+        """Wait for something to come."""
+        with self._changed:
+            self._changed.wait_for(is_so)
+
+    def put(self, frames: deque[bytes | None], frame: bytes | None, is_over: Callable[[], bool]) -> None:
+        """Have a frame wait with others, as soon as there is room for it, or nobody wants it any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._bytes < WAITING_BYTES_MAX or is_over())
+            frames.append(frame)
+            self._bytes += len(frame or b"")
+            self._changed.notify_all()
+
+    def take(self, frames: deque[bytes | None]) -> bytes | None:
+        """The next frame, waited for; None where none comes any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: frames)
+            frame = frames.popleft()
+            self._bytes -= len(frame or b"")
+            self._changed.notify_all()
+        return frame
+
+    def drop(self, frames: deque[bytes | None]) -> None:
+        """Let go of what nobody will take."""
+        with self._changed:
+            self._bytes -= sum(len(frame or b"") for frame in frames)
+            frames.clear()
+            self._changed.notify_all()
+
+
+class Worker:
+    """A process that reads. Jobs are done in the order they are given; ``outcome`` gives their slices in that order."""
+
+    def __init__(self, waiting: Waiting) -> None:
         self._process = subprocess.Popen(
             COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pipesize=PIPE_BYTES, env={**os.environ, **MEMORY}
         )
         self._decoder = msgspec.msgpack.Decoder(Outcome)
         self._frames: deque[bytes | None] = deque()
-        self._waiting_bytes = 0
-        self._changed = threading.Condition()
+        self._waiting, self._is_over = waiting, False
         self._thread = threading.Thread(target=self._receive, daemon=True)
         self._thread.start()
 
@@ -146,13 +182,9 @@ class Worker:
 
     def outcome(self) -> Outcome:
         """The next slice of the jobs given so far; raises WorkerLost."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._frames)
-            frame = self._frames.popleft()
-            if frame is None:
-                raise WorkerLost
-            self._waiting_bytes -= len(frame)
-            self._changed.notify()
+        frame = self._waiting.take(self._frames)
+        if frame is None:
+            raise WorkerLost
         try:
             return self._decoder.decode(frame)
         except (msgspec.MsgspecError, ValueError) as refused:
@@ -165,10 +197,10 @@ class Worker:
         assert self._process.stdout is not None
         self._process.kill()
         self._process.wait()
-        with self._changed:
-            self._waiting_bytes = 0
-            self._changed.notify()
+        self._is_over = True
+        self._waiting.drop(self._frames)
         self._thread.join()
+        self._waiting.drop(self._frames)
         with suppress(OSError):
             self._process.stdin.close()
         self._process.stdout.close()
@@ -181,12 +213,8 @@ class Worker:
 
     def _put(self, frame: bytes | None) -> bool:
         """Have a frame wait to be taken; whether another one may follow."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting_bytes < WAITING_BYTES_MAX)
-            self._frames.append(frame)
-            self._waiting_bytes += len(frame or b"")
-            self._changed.notify()
-        return frame is not None
+        self._waiting.put(self._frames, frame, lambda: self._is_over)
+        return frame is not None and not self._is_over
 
 
 def serve() -> None:

@@ -374,7 +374,7 @@ class SpooledRun:
             agent=run.agent, identity=LogIdentity(native_id=self._reader.native_id or self.turn.native_id),
             session_uid=run.session_uid, kind=kind, relpath=f"runs/{run.turn_uid}.{kind}", modified=self._now,
             cwd=run.cwd, run=RunPart(turn_uid=run.turn_uid), expected_read_to=start, expected_next_seq=self._next_seq,
-            read_to=end, parsed_to=end, next_seq=self._seq, tail_hash=codec.text_digest(tail),
+            read_to=end, parsed_to=end, next_seq=self._seq, tail_hash=codec.chunk_digest(tail),
             pending=content.pending(), chunks=chunks_of(start, data), turns=[self.turn],
         )  # fmt: skip
         self._next_seq = self._seq

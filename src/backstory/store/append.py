@@ -17,6 +17,7 @@ from backstory.derive.remotes import repository_name
 from backstory.errors import SessionNotFound
 from backstory.model import Outcome, Relation
 from backstory.store import (
+    branches,
     claims,
     codec,
     derived_tables,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from backstory.model import Turn
     from backstory.store.batches import NewEvent, RecordBatch
     from backstory.store.event_rows import EventKey
 
@@ -146,10 +148,10 @@ def _keep_unparsed(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None
     """Store bytes alone; everything else about the log stays unchanged."""
     logs.insert_chunks(db, log_id, batch.chunks)
     db.execute(
-        "update logs set relpath = ?, path = ?, modified = ?, first_hash = coalesce(first_hash, ?), tail_hash = ?, "
+        f"update logs set {logs.PLACED}, modified = ?, first_hash = coalesce(first_hash, ?), tail_hash = ?, "
         "read_to = ?, told_to = coalesce(told_to, ?), gone = null, frames = frames + ? where id = ?",
         (
-            batch.relpath, batch.path, batch.modified, batch.first_hash, batch.tail_hash, batch.read_to,
+            *logs.placed(batch.path, batch.relpath), batch.modified, batch.first_hash, batch.tail_hash, batch.read_to,
             batch.expected_read_to, _small_chunks(batch), log_id,
         ),
     )  # fmt: skip
@@ -170,8 +172,18 @@ def _drop_taken(db: apsw.Connection, identity: str) -> None:
 def _write_turns(db: apsw.Connection, session_id: int, batch: RecordBatch) -> dict[str, int]:
     """Store a batch's turns; returns their ids by uid, both by the log's uid and by the one here."""
     renamed = claims.renamed(db, session_id, batch) if batch.kind == FILE else {}
-    turn_ids = turns.upsert(db, session_id, [claims.renamed_turn(turn, renamed) for turn in batch.turns])
+    turn_ids = _upsert_turns(db, session_id, [claims.renamed_turn(turn, renamed) for turn in batch.turns])
     return turn_ids | {old: turn_ids[new] for old, new in renamed.items() if new in turn_ids}
+
+
+def _upsert_turns(db: apsw.Connection, session_id: int, read: list[Turn]) -> dict[str, int]:
+    """Store turns as they stand now, and have the names of branches follow the new ones; returns their ids by uid."""
+    named = branches.has_names(db, session_id)
+    known = turns.ids_of(db, session_id, read) if named else {}
+    turn_ids = turns.upsert(db, session_id, read)
+    if named:
+        branches.follow(db, session_id, [turn for turn in read if turn.uid not in known])
+    return turn_ids
 
 
 def _is_as_expected(db: apsw.Connection, session_id: int | None, batch: RecordBatch) -> bool:
@@ -309,8 +321,8 @@ def _note_parsed(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
         "told_to = case when told_to is not null and ? < read_to then ? end where id = ?",
         (
             batch.first_hash, batch.parsed_to, batch.tail_seq,
-            codec.pack_chunk(batch.state) if batch.kind == FILE else None,
-            codec.pack_chunk(batch.pending) if batch.pending else None, derived_tables.VERSION,
+            codec.pack_text(batch.state) if batch.state else None,
+            codec.pack_text(batch.pending) if batch.pending else None, derived_tables.VERSION,
             derived_tables.VERSION, batch.read_to, batch.read_to, log_id,
         ),
     )  # fmt: skip
@@ -319,11 +331,10 @@ def _note_parsed(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
 def _keep_bytes(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
     logs.insert_chunks(db, log_id, batch.chunks)
     db.execute(
-        "update logs set relpath = ?, path = ?, modified = ?, tail_hash = ?, read_to = ?, gone = null, "
+        f"update logs set {logs.PLACED}, modified = ?, tail_hash = ?, read_to = ?, gone = null, "
         "frames = frames + ?, native_id = iif(kind = 'file', native_id, ?) where id = ?",
         (
-            batch.relpath,
-            batch.path,
+            *logs.placed(batch.path, batch.relpath),
             batch.modified,
             batch.tail_hash,
             batch.read_to,
@@ -446,7 +457,7 @@ def rederive(db: apsw.Connection, batch: RecordBatch, *, events_too: bool) -> No
         raise SessionNotFound(batch.session_uid)
     renamed, waiting = claims.known_as(db, session_id), Waiting()
     if events_too:
-        turns.upsert(db, session_id, [claims.renamed_turn(turn, renamed) for turn in batch.turns])
+        _upsert_turns(db, session_id, [claims.renamed_turn(turn, renamed) for turn in batch.turns])
     rows = fetch(db, tuple[str, int], "select uid, id from turns where session_id = ?", (session_id,))
     here: dict[str, int] = dict(rows)
     turn_ids = here | {old: here[new] for old, new in renamed.items() if new in here}
@@ -489,14 +500,15 @@ def _mark_derived(db: apsw.Connection, session_id: int, batch: RecordBatch, *, e
         # Another process has read more meanwhile; the next ingest derives all of it again.
         db.execute("update logs set derived = 0 where id = ?", (batch.log_id,))
         return
-    pending = codec.pack_chunk(batch.pending) if batch.pending else None
+    pending = codec.pack_text(batch.pending) if batch.pending else None
     db.execute("update logs set derived = ?, pending = ? where id = ?", (derived_tables.VERSION, pending, batch.log_id))
     if batch.created:
         _note_created(db, session_id, batch.log_id or 0, batch.created)
     derived_tables.note_branches(db, session_id, batch.facts.branches)
     if events_too and batch.kind == FILE:
         facts = batch.facts
-        db.execute("update logs set state = ? where id = ?", (codec.pack_chunk(batch.state), batch.log_id))
+        state = codec.pack_text(batch.state) if batch.state else None
+        db.execute("update logs set state = ? where id = ?", (state, batch.log_id))
         db.execute(
             "update sessions set title = coalesce(?, title), cwd = coalesce(cwd, ?), branch = coalesce(?, branch), "
             "repository = coalesce(?, repository) where id = ? and owner is null",

@@ -110,8 +110,8 @@ class RecordBatch(Struct, kw_only=True):
     tail_seq: int | None = None
     next_seq: int
     generation: int = 1
-    first_hash: str | None = None
-    tail_hash: str | None = None
+    first_hash: bytes | None = None
+    tail_hash: bytes | None = None
     state: bytes = b""
     pending: bytes | None = None
     """Calls whose results had not come at ``parsed_to``; see ``deriving``."""

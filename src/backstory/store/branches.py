@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.conversation.tree import Span
+    from backstory.model import Turn
 
 PREVIEW_CHARS = 400
 """So much of prompts and answers is read for a line in a tree."""
@@ -287,6 +288,23 @@ def put_name(db: apsw.Connection, session_id: int, named: tuple[str, str, int | 
     )
 
 
+def has_names(db: apsw.Connection, session_id: int) -> bool:
+    """Whether a branch of a session has a name."""
+    return bool(db.execute("select exists (select 1 from branches where session_id = ?)", (session_id,)).get)
+
+
+def follow(db: apsw.Connection, session_id: int, new: Iterable[Turn]) -> None:
+    """Have names whose tip one of these new turns follows move there; they come in the order of their prompts."""
+    for turn in new:
+        parent, seq = turn.parent_uid, turn.parent_seq
+        if parent is None or seq is None:
+            continue
+        asked = "select id, leaf_seq from branches where session_id = ? and leaf_uid = ?"
+        for branch_id, tip_seq in fetch(db, tuple[int, int | None], asked, (session_id, parent)):
+            if _is_at_tip(db, session_id, parent, seq, tip_seq):
+                db.execute("update branches set leaf_uid = ?, leaf_seq = null where id = ?", (turn.uid, branch_id))
+
+
 def follow_unknown(db: apsw.Connection, session_id: int, name: str, known: Collection[str]) -> None:
     """Take a name on to what followed its tip since: turns that the store where it was given does not have."""
     branch = "select leaf_uid, leaf_seq from branches where session_id = ? and name = ?"
@@ -308,7 +326,7 @@ def follow_unknown(db: apsw.Connection, session_id: int, name: str, known: Colle
 
 
 def _is_at_tip(db: apsw.Connection, session_id: int, tip: object, parent_seq: int, tip_seq: object) -> bool:
-    """Whether what follows this record of a tip's turn follows the tip, as the trigger ``turn_follows`` asks."""
+    """Whether what follows this record of a tip's turn follows the tip: nothing is said behind it there."""
     if tip_seq is not None:
         return tip_seq == parent_seq
     last = db.execute("select last_seq from turns where session_id = ? and uid = ?", (session_id, tip)).get

@@ -161,7 +161,7 @@ def renamed(db: apsw.Connection, session_id: int, batch: RecordBatch) -> dict[st
     """The uids that turns of a batch have here, by those that their log gives them, where these differ."""
     if not batch.turns:
         return {}
-    found = {turn.uid: uid for turn in batch.turns if (uid := _known(db, turn)) is not None}
+    found = _known_runs(db, batch.turns)
     if not found:
         found = _claimed_first(db, session_id, batch)
     own = {turn.uid for turn in batch.turns}
@@ -191,17 +191,22 @@ def renamed_turn(turn: Turn, renamed: dict[str, str]) -> Turn:
     return msgspec.structs.replace(turn, uid=renamed.get(turn.uid, turn.uid), parent_uid=parent)
 
 
-def _known(db: apsw.Connection, turn: Turn) -> str | None:
-    """The uid of the run whose turn this is, if that is known by the agent's own id of the turn."""
-    if not turn.native_id:
-        return None
-    found = db.execute(
-        "select t.uid from turns t where t.native_id = ?1 and t.agent = ?2 and t.uid <> ?3 and exists ("
-        "select 1 from turns r join sessions o on o.id = r.session_id "
-        "where r.uid = t.uid and r.native_id is not ?1 and o.owner is not null) limit 1",
-        (turn.native_id, turn.agent, turn.uid),
-    ).get
-    return None if found is None else str(found)
+def _known_runs(db: apsw.Connection, read: Collection[Turn]) -> dict[str, str]:
+    """The uids of the runs whose turns these are, by the turns' own, if that is known by the agent's id of a turn."""
+    rows = fetch(
+        db,
+        tuple[str, str, str],
+        "select t.native_id, t.agent, t.uid from turns t where t.native_id in (select value from json_each(?)) "
+        "and exists (select 1 from turns r join sessions o on o.id = r.session_id "
+        "where r.uid = t.uid and r.native_id is not t.native_id and o.owner is not null) order by t.id",
+        (kinds.json_list(turn.native_id for turn in read if turn.native_id),),
+    )
+    found: dict[str, str] = {}
+    for turn in read if rows else ():
+        runs = (uid for *named, uid in rows if named == [turn.native_id, turn.agent] and uid != turn.uid)
+        if (uid := next(runs, None)) is not None:
+            found[turn.uid] = uid
+    return found
 
 
 def _claimed_first(db: apsw.Connection, session_id: int, batch: RecordBatch) -> dict[str, str]:

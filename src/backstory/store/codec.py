@@ -1,15 +1,15 @@
 """Bytes on their way to disk and back: the only module that knows zstandard.
 
-A log's bytes lie in chunks, each one zstd frame with its SHA-256 beside it. An event's compact form is one
-small frame made with a dictionary; the dictionary's bytes lie in the file that uses it.
+A log's bytes lie in chunks, each one zstd frame with its SHA-256 beside it. An event's compact form is one small frame
+made with a dictionary, and so is a small chunk, with another one; a dictionary's bytes lie in the file that uses it.
 """
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from io import BytesIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from backstory.lazy_module import lazy_module
 
@@ -33,11 +33,21 @@ CHUNK_LEVEL = 3
 CHUNK_WINDOW_LOG = CHUNK_BYTES.bit_length() - 1
 LEVEL_WINDOW_BYTES = 2 * 1024 * 1024
 """So far back the level looks by itself; in a larger chunk the window spans all of it."""
+SMALL_BYTES = 64 * 1024
+"""A chunk of at most so many bytes is packed with a dictionary; in a larger one that would save nothing."""
 PACKED_BYTES = CHUNK_BYTES
 """So large are the chunks of logs that have not changed for long, which are packed harder."""
 PACKED_LEVEL = 12
 EVENT_LEVEL = 3
 DICTIONARY_FILE = Path(__file__).with_name("events.zdict")
+LOGS_DICTIONARY_FILE = Path(__file__).with_name("logs.zdict")
+SHIPPED_SHA256 = {
+    32769: "69d0ad1e21d9ff5dec2f3ebf08ff99d69a7fa9b933e1cf5b3ff0b9212e4cb696",
+    32770: "a073790d886217a2798cab7ca145468467417dd1e4411f1b0c61ec434a4a8880",
+}
+"""The hashes of the two by their ids: one with an id is never changed, and who reads need not hash it."""
+DICTIONARY_BYTES_MAX = 16 * 1024 * 1024
+"""No dictionary of ours is larger; one that is stands for damage."""
 FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
 BLOCK_HEAD_BYTES, CHECKSUM_BYTES, REPEATED = 3, 4, 1
 """Of a zstd frame: how long is what says what a block is, how long its checksum, the kind of block with one byte."""
@@ -56,6 +66,13 @@ class CodecError(ValueError):
     """Bytes that do not decompress, or do not match their checksum."""
 
 
+class FindsDictionaries(Protocol):
+    """Where the dictionaries of a file are found."""
+
+    def __call__(self, dictionary_id: int) -> bytes:
+        """The dictionary with this id; raises CodecError where there is none."""
+
+
 def chunk_digest(data: bytes) -> bytes:
     """The checksum kept beside a chunk: SHA-256 of the bytes it holds."""
     return hashlib.sha256(data).digest()
@@ -67,30 +84,39 @@ def text_digest(data: bytes) -> str:
 
 
 def pack_chunk(data: bytes) -> bytes:
-    """A chunk's bytes as one zstd frame."""
+    """A chunk's bytes as one zstd frame; that of a small one needs the dictionary of logs."""
+    if len(data) <= SMALL_BYTES:
+        return _small_compressor(CHUNK_LEVEL).compress(data)
     return _chunk_compressor(is_large=len(data) > LEVEL_WINDOW_BYTES).compress(data)
 
 
 def pack_hard(data: bytes) -> bytes:
     """The same, smaller and slower."""
+    if len(data) <= SMALL_BYTES:
+        return _small_compressor(PACKED_LEVEL).compress(data)
     return zstandard.ZstdCompressor(level=PACKED_LEVEL).compress(data)
 
 
-def unpack_chunk(frame: bytes, length: int, digest: bytes) -> bytes:
+def pack_text(data: bytes) -> bytes:
+    """Bytes that no checksum is kept of, as one zstd frame that needs no dictionary."""
+    return _chunk_compressor(is_large=False).compress(data)
+
+
+def unpack_chunk(frame: bytes, length: int, digest: bytes, find: FindsDictionaries) -> bytes:
     """The bytes of a chunk; raises CodecError when they are not what was stored."""
-    data = _unpacked(_chunk_decompressor(), frame)
+    data = _unpacked(_decompressor_for(frame, find), frame)
     if len(data) != length or chunk_digest(data) != digest:
         raise CodecError("the bytes do not match their checksum")
     return data
 
 
-def unpack_beginning(frame: bytes, length: int) -> bytes:
+def unpack_beginning(frame: bytes, length: int, find: FindsDictionaries) -> bytes:
     """The first ``length`` bytes of a chunk, for looking at: no checksum says that they are what was stored.
 
     Raises CodecError.
     """
     try:
-        with _chunk_decompressor().stream_reader(frame) as reader:
+        with _decompressor_for(frame, find).stream_reader(frame) as reader:
             # What the store says of a length is not believed: so much memory would be asked for at once.
             return reader.read(min(length, UNPACKED_BYTES_MAX))
     except zstandard.ZstdError as refused:
@@ -98,8 +124,8 @@ def unpack_beginning(frame: bytes, length: int) -> bytes:
 
 
 def unpack_text(frame: bytes) -> bytes:
-    """What ``pack_chunk`` packed, where no checksum is kept beside it; raises CodecError."""
-    return _unpacked(_chunk_decompressor(), frame)
+    """What ``pack_text`` packed; raises CodecError."""
+    return _unpacked(_decompressor(b""), frame)
 
 
 def _unpacked(decompressor: zstandard.ZstdDecompressor, frame: bytes) -> bytes:
@@ -165,11 +191,6 @@ class EventCodec:
         self.dictionary = dictionary
         self.id = self._dictionary.dict_id()
 
-    @cached_property
-    def sha256(self) -> str:
-        """The hash of the dictionary, in hex."""
-        return text_digest(self.dictionary)
-
     def pack(self, data: bytes) -> bytes:
         """One event as a small zstd frame."""
         if len(data) > PIECE_BYTES:
@@ -203,13 +224,32 @@ class EventCodec:
 
     @cached_property
     def _decompressor(self) -> zstandard.ZstdDecompressor:
-        return zstandard.ZstdDecompressor(dict_data=self._dictionary)
+        return _decompressor(self.dictionary)
 
 
 @cache
 def shipped_codec() -> EventCodec:
-    """The codec with the dictionary that comes with the package; new stores get a copy of it."""
+    """The codec with the dictionary for events that comes with the package; new stores get a copy of it."""
     return EventCodec(DICTIONARY_FILE.read_bytes())
+
+
+@cache
+def logs_codec() -> EventCodec:
+    """The one with the dictionary for small chunks."""
+    return EventCodec(LOGS_DICTIONARY_FILE.read_bytes())
+
+
+def shipped() -> dict[int, EventCodec]:
+    """What comes with the package, by the ids of the dictionaries."""
+    return {each.id: each for each in (shipped_codec(), logs_codec())}
+
+
+def dictionary_id(data: bytes) -> int:
+    """The id that a dictionary gives itself; 0 where it is none."""
+    try:
+        return zstandard.ZstdCompressionDict(data).dict_id()
+    except zstandard.ZstdError:
+        return 0
 
 
 def frame_dictionary(frame: bytes) -> int:
@@ -244,5 +284,21 @@ def _chunk_compressor(*, is_large: bool) -> zstandard.ZstdCompressor:
 
 
 @cache
-def _chunk_decompressor() -> zstandard.ZstdDecompressor:
-    return zstandard.ZstdDecompressor()
+def _small_compressor(level: int) -> zstandard.ZstdCompressor:
+    dictionary = zstandard.ZstdCompressionDict(logs_codec().dictionary)
+    dictionary.precompute_compress(level=level)
+    return zstandard.ZstdCompressor(level=level, dict_data=dictionary)
+
+
+def _decompressor_for(frame: bytes, find: FindsDictionaries) -> zstandard.ZstdDecompressor:
+    """What unpacks a frame: with the dictionary that it names, if it names one."""
+    wanted = frame_dictionary(frame)
+    return _decompressor(find(wanted) if wanted else b"")
+
+
+@lru_cache(maxsize=4)
+def _decompressor(dictionary: bytes) -> zstandard.ZstdDecompressor:
+    try:
+        return zstandard.ZstdDecompressor(dict_data=zstandard.ZstdCompressionDict(dictionary) if dictionary else None)
+    except zstandard.ZstdError as refused:
+        raise CodecError(f"a dictionary of this file is damaged: {refused}") from refused

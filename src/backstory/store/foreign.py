@@ -25,6 +25,8 @@ _TABLE = lazy_regex(r"^create (virtual )?table (?:if not exists )?(\w+)(.*?)\n\)
 _TRIGGER = lazy_regex(r"^create trigger (?:if not exists )?(\w+) (.*?\nend);$", re.MULTILINE | re.DOTALL)
 _IS_TRIGGER = lazy_regex(r"\W*create\W+(temp\w*\W+)?trigger\b", re.IGNORECASE)
 _STORED = lazy_regex(r"create trigger (\w+) (.*)", re.IGNORECASE | re.DOTALL)
+_FORMER = ("turn_follows",)
+"""Triggers that ours had once: they go too, and are nothing to tell a person."""
 _COMMENT = lazy_regex(r"--[^\n]*")
 _GENERATED = f"last_native_id text generated always as ({schema.running_id_column()}) virtual"
 _DECLARED = {"integer": ("integer",), "real": ("real", "integer"), "text": ("text",), "blob": ("blob",)}
@@ -59,7 +61,8 @@ def take_out_triggers(db: apsw.Connection, path: Path) -> list[str]:
             raise errors.NotAStore(path, f"its {name!r} is not what it is filed as")
         if (name, _plain(stored.group(2))) not in ours:
             db.execute(f'drop trigger "{name}"')
-            dropped.append(str(name))
+            if name not in _FORMER:
+                dropped.append(str(name))
     return dropped
 
 

@@ -35,6 +35,13 @@ else:
 BULK_HASH_BYTES = 32 * 1024 * 1024
 BULK_WAL_PAGES = 8_192
 WAL_PAGES = 1_000
+FREE_SHARE = 50
+"""One page in so many may be free when an ingest is done."""
+
+
+def _has_many_free_pages(db: apsw.Connection) -> bool:
+    """Whether so much of the file is free, as after merging the index, that giving it back is worth the writing."""
+    return int(db.pragma("freelist_count")) * FREE_SHARE > int(db.pragma("page_count"))
 
 
 class Ingesting(Reading):
@@ -60,9 +67,13 @@ class Ingesting(Reading):
         """Take away those of sessions of which no run will be stored any more."""
         self._change(lambda db: runs.drop_native_ids(db, gone))
 
-    def file_stamps(self, paths: Sequence[str] | None = None) -> dict[str, FileStamp]:
-        """Every file that was looked at, by path, as it was then; or those of these paths that were."""
-        return self._read_if_begun(lambda db: logs.file_stamps(db, paths), {})
+    def file_stamps(self, reason: str | None = None) -> dict[str, FileStamp]:
+        """Every file that was looked at, by path, as it was then; with a reason those that gave nothing for it."""
+        return self._read_if_begun(lambda db: logs.file_stamps(db, reason), {})
+
+    def stamps_of(self, paths: Iterable[str]) -> dict[str, FileStamp]:
+        """These files as they were when they were looked at, by path; without those that never were."""
+        return self._read_if_begun(lambda db: logs.stamps_of(db, paths), {})
 
     def known_paths(self, paths: Sequence[str]) -> set[str]:
         """Those of these paths whose files were looked at."""
@@ -174,10 +185,10 @@ class Ingesting(Reading):
         """
 
         def remember(db: apsw.Connection) -> None:
+            for log_id, path, relpath in moved:
+                db.execute(f"update logs set {logs.PLACED} where id = ?", (*logs.placed(path, relpath), log_id))
             for place in places:
                 logs.remember_stamp(db, place)
-            for log_id, path, relpath in moved:
-                db.execute("update logs set path = ?, relpath = ? where id = ?", (path, relpath, log_id))
 
         self._write(remember)
 
@@ -238,6 +249,8 @@ class Ingesting(Reading):
                 self._change(titles.assign)
             if is_bulk:
                 self.end_bulk()
+            elif self._writer is not None and self._writer.total_changes() and self._read(_has_many_free_pages):
+                self._give_pages_back()
         except BaseException:
             # Where even that fails, opening the store again does it.
             with suppress(errors.BackstoryError):

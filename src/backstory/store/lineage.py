@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backstory.model import Relation
+from backstory.store import kinds
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
@@ -15,13 +16,15 @@ if TYPE_CHECKING:
 
 def link_copies(db: apsw.Connection, turn_uids: Iterable[str]) -> None:
     """Sessions that share turns are forks of one another; those that have any of these get their parents."""
-    sharing: set[int] = set()
-    for turn_uid in turn_uids:
-        rows = fetch(db, tuple[int], "select session_id from turns where uid = ?", (turn_uid,))
-        if len(rows) > 1:
-            sharing |= {session_id for (session_id,) in rows}
-    for each in sorted(sharing):
-        _link_fork(db, each)
+    sharing = fetch(
+        db,
+        tuple[int],
+        "select distinct session_id from turns where uid in (select uid from turns "
+        "where uid in (select value from json_each(?)) group by uid having count(*) > 1) order by session_id",
+        (kinds.json_list(turn_uids),),
+    )
+    for (session_id,) in sharing:
+        _link_fork(db, session_id)
 
 
 def _link_fork(db: apsw.Connection, session_id: int) -> None:

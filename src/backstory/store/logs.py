@@ -9,11 +9,11 @@ import apsw
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import astuple
 
-from backstory.store import codec, kinds
+from backstory.store import codec, dictionaries, kinds
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 FILE, STREAM, STDERR, API = "file", "stream", "stderr", "api"
 """Kinds of logs: an agent's own, the two outputs of a run, and what a session of ours was appended with."""
@@ -30,6 +30,7 @@ PACKED = -1
 """In place of their number: all chunks are packed as small as they can be."""
 SALVAGED_MAX = 10_000_000
 """So many ids are tried at most where a damaged store cannot list its logs."""
+LOGS_AT_ONCE = 500
 TAIL_BYTES = 4096
 """How much before ``read_to`` is hashed, to distinguish an append from a rewrite."""
 
@@ -42,11 +43,11 @@ class Log(Struct, frozen=True):
     agent: str
     kind: str
     native_id: str
-    relpath: str
     path: str
+    relpath: str
     modified: int | None
-    first_hash: str | None
-    tail_hash: str | None
+    first_hash: bytes | None
+    tail_hash: bytes | None
     read_to: int
     parsed_to: int
     tail_seq: int | None
@@ -54,6 +55,7 @@ class Log(Struct, frozen=True):
     told_to: int | None
     """What stands behind it is kept as bytes only, because storing what that says failed; None: all is parsed."""
     state: bytes | None
+    """None where it is not kept: what the log's bytes say is told its reader again then."""
 
     @property
     def source_kind(self) -> str:
@@ -114,9 +116,31 @@ class ChunkMark(NamedTuple):
 
 
 _LOG_COLUMNS = (
-    "id, session_id, agent, kind, native_id, relpath, path, modified, first_hash, tail_hash, "
-    "read_to, parsed_to, tail_seq, generation, told_to, state"
+    "id, session_id, agent, kind, native_id, path, "
+    "iif(relpath <> '' or root_chars is null, relpath, substr(path, root_chars + 1)), "
+    "modified, first_hash, tail_hash, read_to, parsed_to, tail_seq, generation, told_to, state"
 )
+
+
+PLACED = "size = iif(path = ?1, size, null), path = ?1, root_chars = ?2, relpath = ?3"
+"""How a log's row is told where its file lies now; the stamp of a file elsewhere is not this one's. See ``placed``."""
+_STAT = "device, inode, size, mtime_ns, ctime_ns, reason"
+_STAMPS_OF_LOGS = f"select path, agent, id, {_STAT} from logs where size is not null"
+_OTHER_STAMPS = f"select path, agent, log_id, {_STAT} from log_places"
+_IS_ONE_OF = "path in (select value from json_each(?))"
+PATH_END_CHARS = 24
+"""So much of a path is in the index of logs: mostly the name, that is what distinguishes one from the others."""
+_ENDS_SO = f"substr(path, -{PATH_END_CHARS}) in (select value from json_each(?))"
+STAMPS_BY_PATH = f"{_STAMPS_OF_LOGS} and {_ENDS_SO} order by id"
+_LAST = "order by mtime_ns desc limit ?"
+LAST_STAMPS = f"{_STAMPS_OF_LOGS} {_LAST}"
+
+
+def placed(path: str, relpath: str) -> tuple[str, int | None, str]:
+    """The values for ``PLACED``: a path below the agent's own folder that is the end of ``path`` is not kept again."""
+    if relpath and path.endswith(relpath):
+        return path, len(path) - len(relpath), ""
+    return path, None, relpath
 
 
 def pack(start: int, data: bytes) -> Chunk:
@@ -175,6 +199,20 @@ def all_logs(db: apsw.Connection) -> list[Log]:
     return [_log(row) for row in db.execute(f"select {_LOG_COLUMNS} from logs order by id")]
 
 
+def stream_logs(db: apsw.Connection) -> Iterator[Log]:
+    """The same, some of them in memory at a time; no statement stays open between two."""
+    last = 0
+    while True:
+        rows = db.execute(
+            f"select {_LOG_COLUMNS} from logs where id > ? order by id limit ?", (last, LOGS_AT_ONCE)
+        ).fetchall()
+        if not rows:
+            return
+        for row in rows:
+            yield (log := _log(row))
+        last = log.id
+
+
 def salvaged(db: apsw.Connection) -> tuple[list[Log], list[int]]:
     """Every log whose row can be read, oldest first, without its reader's state; and the ids of the other ones.
 
@@ -206,28 +244,41 @@ def _newest(db: apsw.Connection) -> int:
     return min(newest, SALVAGED_MAX)
 
 
-_STAMP = f"select {', '.join(FileStamp.__struct_fields__)} from log_places"
+def file_stamps(db: apsw.Connection, reason: str | None = None) -> dict[str, FileStamp]:
+    """Every file that was looked at, by path; with a reason those that gave nothing for it."""
+    if reason is not None:
+        # What a log stands for gave something.
+        found = fetch(db, FileStamp, f"{_OTHER_STAMPS} where reason = ?", (reason,))
+        return {stamp.path: stamp for stamp in found}
+    of_logs, others = fetch(db, FileStamp, f"{_STAMPS_OF_LOGS} order by id"), fetch(db, FileStamp, _OTHER_STAMPS)
+    return {stamp.path: stamp for each in (of_logs, others) for stamp in each}
 
 
-def file_stamps(db: apsw.Connection, paths: Collection[str] | None = None) -> dict[str, FileStamp]:
-    """Every file that was looked at, by path; or those of these paths that were."""
-    if paths is None:
-        found = fetch(db, FileStamp, _STAMP)
-    else:
-        among = f"{_STAMP} where path in (select value from json_each(?))"
-        found = fetch(db, FileStamp, among, (kinds.json_list(paths),))
-    return {stamp.path: stamp for stamp in found}
+def stamps_of(db: apsw.Connection, paths: Iterable[str]) -> dict[str, FileStamp]:
+    """These files as they were when they were looked at, by path; those that were."""
+    wanted = set(paths)
+    of_logs = fetch(db, FileStamp, STAMPS_BY_PATH, (_ends(wanted),))
+    others = fetch(db, FileStamp, f"{_OTHER_STAMPS} where {_IS_ONE_OF}", (kinds.json_list(wanted),))
+    return {stamp.path: stamp for each in (of_logs, others) for stamp in each if stamp.path in wanted}
 
 
 def known_paths(db: apsw.Connection, paths: Collection[str]) -> set[str]:
     """Those of these paths whose files were looked at."""
-    among = "select path from log_places where path in (select value from json_each(?))"
-    return {str(path) for (path,) in db.execute(among, (kinds.json_list(paths),))}
+    of_logs = db.execute(f"select path from logs where size is not null and {_ENDS_SO}", (_ends(paths),))
+    known = {str(path) for (path,) in of_logs}
+    others = db.execute(f"select path from log_places where {_IS_ONE_OF}", (kinds.json_list(paths),))
+    return (known | {str(path) for (path,) in others}).intersection(paths)
 
 
 def recent_stamps(db: apsw.Connection, limit: int) -> list[FileStamp]:
     """The files of logs that were written last, the last first."""
-    return fetch(db, FileStamp, f"{_STAMP} where log_id is not null order by mtime_ns desc limit ?", (limit,))
+    of_logs = fetch(db, FileStamp, LAST_STAMPS, (limit,))
+    others = fetch(db, FileStamp, f"{_OTHER_STAMPS} where log_id is not null {_LAST}", (limit,))
+    return sorted([*of_logs, *others], key=lambda stamp: stamp.mtime_ns, reverse=True)[:limit]
+
+
+def _ends(paths: Iterable[str]) -> str:
+    return kinds.json_list({path[-PATH_END_CHARS:] for path in paths})
 
 
 def newest(db: apsw.Connection) -> int:
@@ -239,11 +290,44 @@ def newest(db: apsw.Connection) -> int:
 def remember_stamp(db: apsw.Connection, place: FileStamp) -> None:
     """Note how a file was found, so that it need not be opened again while it stays so."""
     db.execute(
+        "update logs set device = ?, inode = ?, size = ?, mtime_ns = ?, ctime_ns = ?, reason = ? "
+        "where id = ? and path = ? and agent = ?",
+        (
+            place.device, place.inode, place.size, place.mtime_ns, place.ctime_ns, place.reason,
+            place.log_id, place.path, place.agent,
+        ),
+    )  # fmt: skip
+    if db.changes():
+        db.execute("delete from log_places where path = ?", (place.path,))
+        # An earlier generation may lie at the same path.
+        db.execute(
+            "update logs set size = null where session_id = (select session_id from logs where id = ?1) and id <> ?1 "
+            "and path = ?2 and size is not null",
+            (place.log_id, place.path),
+        )
+        return
+    db.execute(
         f"insert into log_places({', '.join(FileStamp.__struct_fields__)}) "
-        "values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict(path) do update set agent = excluded.agent, "
-        "log_id = excluded.log_id, device = excluded.device, inode = excluded.inode, size = excluded.size, "
+        f"values ({', '.join('?' * len(FileStamp.__struct_fields__))}) on conflict(path) do update set "
+        "agent = excluded.agent, log_id = excluded.log_id, device = excluded.device, inode = excluded.inode, "
+        "size = excluded.size, "
         "mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns, reason = excluded.reason",
         astuple(place),
+    )
+
+
+def keep_stamps(
+    db: apsw.Connection, where: str, value: int, *, log_id: int | None = None, reason: str | None = None
+) -> None:
+    """Note apart from the logs that go how their files were found; ``where`` is a condition on logs.
+
+    ``log_id``: the log that takes their place; ``reason``: why the files give nothing now.
+    """
+    db.execute(
+        "insert or replace into log_places(path, agent, log_id, device, inode, size, mtime_ns, ctime_ns, reason) "
+        f"select path, agent, ?, device, inode, size, mtime_ns, ctime_ns, coalesce(?, reason) from logs "
+        f"where size is not null and {where}",
+        (log_id, reason, value),
     )
 
 
@@ -252,6 +336,11 @@ def note_ctimes(db: apsw.Connection, ctimes: Mapping[str, int]) -> None:
     db.executemany(
         "update log_places set ctime_ns = ? where path = ? and ctime_ns is null",
         [(ctime_ns, path) for path, ctime_ns in ctimes.items()],
+    )
+    unknown = fetch(db, tuple[int, str], "select id, path from logs where size is not null and ctime_ns is null")
+    db.executemany(
+        "update logs set ctime_ns = ? where id = ?",
+        [(ctimes[path], log_id) for log_id, path in unknown if path in ctimes],
     )
 
 
@@ -301,7 +390,7 @@ class UnpackedChunks:
         key = log_id, at, digest
         data = self._kept.pop(key, None)
         if data is None:
-            data = codec.unpack_chunk(_frame(db, log_id, at), size, digest)
+            data = codec.unpack_chunk(_frame(db, log_id, at), size, digest, dictionaries.of(db))
         self._kept[key] = data
         while len(self._kept) > UNPACKED_CHUNKS:
             del self._kept[next(iter(self._kept))]
@@ -322,7 +411,7 @@ def look_at(db: apsw.Connection, log_id: int, start: int, length: int) -> bytes:
     """The same, unpacking no more than that: no checksum says that it is what was stored."""
     end = start + length
     return b"".join(
-        codec.unpack_beginning(_frame(db, log_id, at), min(end - at, size))[max(start - at, 0) :]
+        codec.unpack_beginning(_frame(db, log_id, at), min(end - at, size), dictionaries.of(db))[max(start - at, 0) :]
         for at, size, _ in _chunks_between(db, log_id, start, end)
     )
 
@@ -337,7 +426,7 @@ def stream(db: apsw.Connection, log_id: int) -> Iterator[bytes]:
         if found is None:
             return
         length, digest, frame = found
-        yield codec.unpack_chunk(frame, length, digest)
+        yield codec.unpack_chunk(frame, length, digest, dictionaries.of(db))
         at += length
 
 
@@ -425,4 +514,8 @@ def _chunks_between(db: apsw.Connection, log_id: int, start: int, end: int) -> l
 def _log(row: tuple[Any, ...]) -> Log:
     values = dict(zip(Log.__struct_fields__, row, strict=True))
     values["state"] = codec.unpack_text(values["state"]) if values["state"] else None
+    for name in ("first_hash", "tail_hash"):
+        if isinstance(values[name], str):
+            # A process of the version before may still have had the store open when it was brought forward.
+            values[name] = bytes.fromhex(values[name])
     return Log(**values)

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from backstory import errors
 from backstory.lazy_regex import lazy_regex
-from backstory.store import codec, connection, derived_tables, erasing
+from backstory.store import connection, derived_tables, dictionaries, erasing
 
 if TYPE_CHECKING:
     import apsw
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 OLDEST = 3
 """The first schema that was promised: a file of an earlier one is refused, unchanged."""
 LAST_WITH_EARLIER = "ccb6269"
 """The last revision that reads files of earlier schemas."""
 DERIVED_VERSION = derived_tables.VERSION
 
-MIGRATIONS: dict[int, str] = {}
-"""SQL that takes a store from the version before to the one it is filed under."""
+MIGRATIONS: dict[int, str] = {4: "to_4.sql"}
+"""What takes a store from the version before to the one it is filed under: SQL, or the name of a file of it here."""
 
 
 def schema_version(db: apsw.Connection, path: Path) -> int:
@@ -83,18 +83,16 @@ def begin(db: apsw.Connection, store_id: str) -> None:
             (erasing.MARK, "1"),
         ],
     )
-    shipped = codec.shipped_codec()
-    db.execute(
-        "insert into dictionaries(id, sha256, data) values (?, ?, ?)",
-        (shipped.id, shipped.sha256, shipped.dictionary),
-    )
+    dictionaries.keep_shipped(db)
 
 
 def upgrade(db: apsw.Connection, path: Path) -> None:
     """Bring an older store to today's schema, inside the caller's transaction."""
     for version in range(schema_version(db, path) + 1, SCHEMA_VERSION + 1):
-        db.execute(MIGRATIONS[version])
+        change = MIGRATIONS[version]
+        db.execute(Path(__file__).with_name(change).read_text("utf-8") if change.endswith(".sql") else change)
         db.execute("update meta set value = ? where key = 'schema_version'", (str(version),))
+    dictionaries.keep_shipped(db)
     # Tables of what can be derived are made where they lack; reading a log anew fills them.
     db.execute(Path(__file__).with_name("derived.sql").read_text("utf-8"))
     raised = "update meta set value = ?1 where key = 'derived_version' and cast(value as integer) < ?1"

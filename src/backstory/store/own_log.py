@@ -109,7 +109,7 @@ class OwnLog:
             agent=API, identity=LogIdentity(native_id=self._uid), session_uid=self._uid, kind=API,
             expected_read_to=start, expected_next_seq=self._next_seq, follows_leaf=self._follows_leaf,
             expected_leaf=self._expected_leaf, read_to=self._read_to, parsed_to=self._read_to, next_seq=self._seq,
-            tail_hash=codec.text_digest(self._tail), pending=self._content.pending(), chunks=chunks_of(start, data),
+            tail_hash=codec.chunk_digest(self._tail), pending=self._content.pending(), chunks=chunks_of(start, data),
             turns=self._changed, end=end,
         )  # fmt: skip
         # What follows is written together with it.

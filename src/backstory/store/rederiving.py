@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backstory.model import LogIdentity, Record, UserMessage, event_from_json
-from backstory.store import claims, codec, derived_tables, event_rows, sidecars, titles, turns
+from backstory.store import claims, codec, derived_tables, event_rows, logs, sidecars, titles, turns
 from backstory.store.batches import BatchContent, RecordBatch
 from backstory.store.rows import fetch
 
@@ -38,6 +38,7 @@ def drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) ->
     for log_id in log_ids:
         session = db.execute("select session_id from logs where id = ?", (log_id,)).get
         db.execute("update log_places set log_id = ? where log_id = ?", (in_favour_of, log_id))
+        logs.keep_stamps(db, "id = ?", log_id, log_id=in_favour_of)
         event_rows.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
         sidecars.move(db, log_id, in_favour_of)
         db.execute("delete from logs where id = ?", (log_id,))
@@ -123,7 +124,8 @@ where t.session_id = ? and l.kind = 'file' and (
   exists (select 1 from main.logs n where n.agent = l.agent and n.native_id = l.native_id and n.kind = 'file'
     and n.path = l.path and n.generation > l.generation)
   or exists (select 1 from main.log_places p where p.path = l.path and p.log_id = l.id and p.size < l.read_to
-    and e.position >= p.size and p.path not like '%.zst'))
+    and e.position >= p.size and p.path not like '%.zst')
+  or (l.size < l.read_to and e.position >= l.size and l.path not like '%.zst'))
 """
 """Turns whose prompt was last written by a log that another generation took the place of, or behind its present end."""
 

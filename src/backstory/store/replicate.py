@@ -31,7 +31,10 @@ _SESSION = (
     "name, title, worktree, project, repository, branch, cwd, created, last_active, completed, duration_ms, cost_usd, "
     "leaf_uid, next_seq, root"
 )
-_LOG = "turn_uid, agent, native_id, relpath, path, modified, first_hash, tail_hash, read_to, parsed_to, frames, cwd"
+_LOG = (
+    "turn_uid, agent, native_id, path, root_chars, relpath, modified, first_hash, tail_hash, read_to, "
+    "parsed_to, frames, cwd"
+)
 _LOG_TABLES = {
     "chunks": "start, length, sha256, data",
     "numbers": "start, stop, first_seq, records",

@@ -43,6 +43,8 @@ create table sessions(
   leaf_seq         integer,              -- the record it follows, where a person chose one; NULL = the turn's last
   next_seq         integer not null default 1,  -- the number its next record gets
   elsewhere        text,                 -- path of the store from elsewhere that it was taken from; NULL = it was not
+  context_chars    integer,              -- characters of what its next turn is told of it; NULL = not known
+  context_limit    integer,              -- characters that may be told; NULL = not known
   unique (owner, number)
 );
 create unique index idx_sessions_identity on sessions(substr(uid, 11));
@@ -60,28 +62,37 @@ create table logs(
   agent       text not null,             -- whose format it is in
   kind        text not null,             -- file | stream | stderr | api, or "copy " and one of these
   native_id   text not null,             -- the agent's id of the session
-  relpath     text not null default '',  -- path below the agent's own folder, where it was last seen
   path        text not null default '',  -- absolute path where it was last seen
+  root_chars  integer,                   -- so many characters of path lead to the agent's own folder; NULL: see relpath
+  relpath     text not null default '',  -- path below that folder, where it is not the rest of path
   modified    integer,                   -- mtime in ms of the file when last read
-  first_hash  text,                      -- sha256 of its first record (of 64 KB of it); NULL until that is whole
-  tail_hash   text,                      -- sha256 of the 4 KB before read_to
+  first_hash  blob,                      -- sha256 of its first record (of 64 KB of it); NULL until that is whole
+  tail_hash   blob,                      -- sha256 of the 4 KB before read_to
   read_to     integer not null default 0,-- bytes kept
   parsed_to   integer not null default 0,-- bytes behind the last whole record; what follows may still grow
   tail_seq    integer,                   -- number already given to the record behind parsed_to, if it looks whole
   generation  integer not null default 1,-- raised when the file was rewritten
   frames      integer not null default 0,-- small chunks waiting to be folded; -1 = packed as small as can be
-  state       blob,                      -- the adapter's state at parsed_to (JSON, zstd)
+  state       blob,                      -- the adapter's state at parsed_to (JSON, zstd); NULL: its bytes say it
   pending     blob,                      -- calls whose result had not come at parsed_to (JSON, zstd)
   derived     integer not null default 0,-- version of what was derived from it; see derived.sql
   gone        integer,                   -- when its file was first found to be gone, ms
   cwd         text,                      -- the folder that a run was in
-  told_to     integer                    -- what stands behind it is kept as bytes only; NULL: all is parsed
+  told_to     integer,                   -- what stands behind it is kept as bytes only; NULL: all is parsed
+  device      integer,                   -- the file at path as stat returned it when it was last read, as in log_places;
+  inode       integer,                   -- NULL where that was not noted
+  size        integer,
+  mtime_ns    integer,
+  ctime_ns    integer,
+  reason      text
 );
 create index idx_logs_session on logs(session_id);
 create unique index idx_logs_identity on logs(agent, native_id, generation) where kind = 'file';
+create index idx_logs_path_end on logs(substr(path, -24)) where size is not null;
+create index idx_logs_mtime on logs(mtime_ns) where size is not null;
 
 create table log_places(
-  path     text primary key,             -- a file that was looked at
+  path     text primary key,             -- a file that was looked at and that is not where a log was last seen
   agent    text not null,
   log_id   integer references logs(id) on delete set null,   -- NULL: it gave nothing, for the reason beside it
   device   integer not null,
@@ -195,7 +206,14 @@ create table compactions(
   summary    text not null,
   created    text not null default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
   agent      text,                       -- who wrote it
-  undone     integer not null default 0  -- 1: no longer in force
+  undone     integer not null default 0, -- 1: no longer in force
+  model      text,                       -- the model that wrote it; of this and what follows NULL = not known
+  input_tokens       integer,            -- what writing it used
+  output_tokens      integer,
+  cache_read_tokens  integer,
+  cache_write_tokens integer,
+  cost_usd           real,
+  duration_ms        integer
 );
 create index idx_compactions_session on compactions(session_id);
 
@@ -218,15 +236,6 @@ create trigger log_gone after delete on logs begin
   delete from numbers where log_id = old.id;
   delete from sidecars where log_id = old.id;
   update log_places set log_id = null where log_id = old.id;
-end;
--- A branch's name moves with what follows its tip.
-create trigger turn_follows after insert on turns when new.parent_uid is not null begin
-  update branches set leaf_uid = new.uid, leaf_seq = null
-  where session_id = new.session_id and leaf_uid = new.parent_uid and (leaf_seq = new.parent_seq
-    or (leaf_seq is null and not exists (select 1 from events e, turns t where t.session_id = new.session_id
-      and t.uid = new.parent_uid and e.session_id = new.session_id and e.seq > new.parent_seq
-      and e.seq <= t.last_seq and e.kind in ('UserMessage', 'AssistantText', 'Thinking', 'ToolCall', 'ToolResult',
-      'Error', 'Plan', 'Compacted'))));
 end;
 create trigger turn_gone after delete on turns begin
   delete from turn_texts where turn_id = old.id;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.store import append, derived_tables, event_rows
+    from backstory.store import append, derived_tables, event_rows, logs
 else:
     append = lazy_module("backstory.store.append")
     derived_tables = lazy_module("backstory.store.derived_tables")
     event_rows = lazy_module("backstory.store.event_rows")
+    logs = lazy_module("backstory.store.logs")
 
 CANDIDATES_SHOWN_MAX = 8
 CALLED_CHARS_MAX = 40
@@ -118,7 +120,7 @@ CHOSEN = "here "
 _NO_RUNS = f"from turns t where session_id = s.id and not {claims.IS_RUN}"
 _ALL = "from turns where session_id = s.id"
 _TURNS = f"iif({claims.MAY_HAVE_RUNS}, (select count(*) {_NO_RUNS}), (select count(*) {_ALL}))"
-_DURATION = f"iif({claims.MAY_HAVE_RUNS}, (select sum(duration_ms) {_NO_RUNS}), s.duration_ms)"
+_DURATION = f"iif({claims.MAY_HAVE_RUNS}, (select cast(sum(1.0 * duration_ms) as integer) {_NO_RUNS}), s.duration_ms)"
 _COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 # What is not known of a turn counts as nothing where something else is.
 # A log may say any number: a sum of doubles has no overflow.
@@ -256,9 +258,13 @@ def children(db: apsw.Connection, session_id: int) -> list[Session]:
 
 
 def find(db: apsw.Connection, wanted: str, *, by_name: bool = True) -> int:
-    """The id of the session meant by a number (S3), a name, an agent's own id, or the start of a uid."""
-    named = _by_name(db, wanted) if by_name else []
-    for candidates in (_by_number(db, wanted), named, _by_uid(db, wanted), _by_native_id(db, wanted)):
+    """The id of the session meant by a number (S3), a name, an agent's own id, or the start of a uid.
+
+    A whole uid is that session's, whatever others are called: names have no index, and anybody can give one.
+    """
+    whole = _candidates(db, "uid = ?", wanted.upper()) if len(wanted) == ids.UID_LENGTH else []
+    ways = (_by_number, _by_name, _by_uid, _by_native_id) if by_name else (_by_number, _by_uid, _by_native_id)
+    for candidates in chain([whole], (way(db, wanted) for way in ways)):
         # A run and the agent's own log of it are one session.
         meant = {claims.shown_as(db, session_id) for session_id, _, _ in candidates}
         if len(meant) == 1:
@@ -436,6 +442,7 @@ def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
             "update log_places set reason = ? where log_id in (select id from logs where session_id = ?)",
             (append.FORGOTTEN, each),
         )
+        logs.keep_stamps(db, "session_id = ?", each, reason=append.FORGOTTEN)
         db.execute("delete from meta where substr(key, 1, ?) = ? and value = ?", (len(CHOSEN), CHOSEN, uid))
         db.execute("delete from sessions where id = ?", (each,))
     return [uid for _, uid in going]
@@ -447,7 +454,8 @@ def drop_read(db: apsw.Connection, log_id: int) -> None:
         "delete from sessions where relation = ? and not exists (select 1 from logs where session_id = sessions.id)",
         (Relation.UNREAD,),
     )
-    db.execute("update log_places set reason = null where log_id = ? and reason = ?", (log_id, append.NOT_UNDERSTOOD))
+    for table, log in (("log_places", "log_id"), ("logs", "id")):
+        db.execute(f"update {table} set reason = null where {log} = ? and reason = ?", (log_id, append.NOT_UNDERSTOOD))
 
 
 def unforget(db: apsw.Connection) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from backstory.model import Complete, Outcome, Tokens, Turn
-from backstory.store import codec, kinds
+from backstory.store import codec, dictionaries, kinds
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
@@ -31,6 +31,11 @@ def upsert(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str,
     if not turns:
         return {}
     db.executemany(_UPSERT, [_values(session_id, turn) for turn in turns])
+    return ids_of(db, session_id, turns)
+
+
+def ids_of(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str, int]:
+    """The ids of those of these turns that the session has, by uid."""
     uids = kinds.json_list(turn.uid for turn in turns)
     rows = fetch(
         db,
@@ -152,10 +157,7 @@ def unpack_event(db: apsw.Connection, codecs: dict[int, codec.EventCodec], data:
     if not wanted:
         return codec.unpack_foreign(data)
     if wanted not in codecs:
-        kept = db.execute("select data from dictionaries where id = ?", (wanted,)).fetchone()
-        if kept is None:
-            raise codec.CodecError(f"dictionary {wanted} is not in this file")
-        codecs[wanted] = codec.EventCodec(kept[0])
+        codecs[wanted] = codec.EventCodec(dictionaries.of(db)(wanted))
     return codecs[wanted].unpack(data)
 
 

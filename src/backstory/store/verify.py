@@ -8,7 +8,7 @@ import apsw
 from msgspec import Struct, field
 
 from backstory.model import Unknown, event_from_json
-from backstory.store import codec, kinds, logs, sidecars, turns
+from backstory.store import codec, dictionaries, kinds, logs, sidecars, turns
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
@@ -34,18 +34,22 @@ class Verified(Struct, kw_only=True):
 def verify(db: apsw.Connection, progress: Callable[[int, int], None] = lambda done, total: None) -> Verified:
     """Check the file, its references, its index, every byte kept and every event; ``progress`` counts logs."""
     found = Verified()
-    for name, check in (("pages", _pages), ("references", _references), ("index", _index)):
+    for name, check in (
+        ("pages", _pages),
+        ("references", _references),
+        ("index", _index),
+        ("dictionaries", dictionaries.problems),
+    ):
         found.problems += check(db)
         found.checked[name] = 1
-    everything = logs.all_logs(db)
+    found.checked["logs"] = int(db.execute("select count(*) from logs").get)
     found.checked["bytes"] = 0
-    for n, log in enumerate(everything):
-        progress(n, len(everything))
+    for n, log in enumerate(logs.stream_logs(db)):
+        progress(n, found.checked["logs"])
         found.problems += _log(db, log)
         found.checked["bytes"] += log.read_to
         if len(found.problems) > PROBLEMS_MAX:
             break
-    found.checked["logs"] = len(everything)
     found.checked["sessions"] = int(db.execute("select count(*) from sessions").get)
     found.checked["events"] = int(db.execute("select count(*) from events").get)
     found.problems += _events(db)

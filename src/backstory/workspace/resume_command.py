@@ -18,14 +18,26 @@ def is_safe_id(native_id: str) -> bool:
     return _ID.fullmatch(native_id) is not None
 
 
+def is_resumable(agents_of: Sequence[str], native_id: str | None, number: str | None) -> bool:
+    """Whether a session is one that an agent's own client continues; no agent is imported to know it.
+
+    False for sessions of our own runs, for subagents', and where the agent has no such client.
+    """
+    if number is not None or native_id is None or len(agents_of) != 1 or not is_safe_id(native_id):
+        return False
+    from backstory import agents  # lists that nobody reads as JSON look for no agent
+
+    return agents.is_resumable(agents_of[0])
+
+
 def resume_command(agents_of: Sequence[str], native_id: str | None, number: str | None) -> list[str] | None:
     """The agent's own command for a session that one agent's log holds, with its program by name.
 
-    None for sessions of our own runs, for subagents', and where the agent has no such command.
+    None where ``is_resumable`` says no.
     """
-    if number is not None or native_id is None or len(agents_of) != 1 or not is_safe_id(native_id):
+    if native_id is None or not is_resumable(agents_of, native_id, number):
         return None
-    from backstory import agents  # lists that nobody reads as JSON import no agent
+    from backstory import agents
 
     try:
         part = agents.load(agents_of[0]).resume
