@@ -128,6 +128,16 @@ def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell) -> Non
     assert modules & (DEAR | {"hashlib", "shutil", "subprocess", "zstandard"}) == set()
 
 
+def test_a_line_for_a_prompt_imports_nothing_that_looks_for_logs(read_once: Shell) -> None:
+    modules = imported(read_once, "stats", "--line")
+    assert (
+        ours(modules, "ingest.", "agents.claude", "agents.contract", "search.", "store.search", "runs.runner") == set()
+    )
+    assert ours(modules, "workspace.up_to_date", "workspace.importing", "store.tool_stats", "cli.stats_table") == set()
+    assert of_others(modules) - DATABASE == set()
+    assert modules & (DEAR | WRITING | {"shutil", "subprocess", "zstandard"}) == set()
+
+
 def test_a_search_begins_neither_openssl_nor_what_only_a_terminal_needs(read_once: Shell) -> None:
     assert imported(read_once, "search", "the") & (DEAR | {"_hashlib", "hashlib", "shlex", "shutil"}) == set()
 

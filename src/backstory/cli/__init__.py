@@ -21,6 +21,7 @@ COMMANDS = {
     "reindex": "Import, then rebuild the index and all derived tables.",
     "chronicle": "Commands for the whole history.",
     "list": "List this project's sessions, newest first (--all: every project).",
+    "stats": "Sum up sessions: turns, tokens, cost, time worked.",
     "show": "Show a session turn by turn.",
     "run": "Send a prompt to an agent, with the session so far as context.",
     "resume": "Continue a session in its agent's own client.",

@@ -336,10 +336,10 @@ def money(cost: Cost) -> str:
     """Format a cost for a person: ``$1.20`` as reported, ``~$1.20`` computed, ``≥ $1.20`` at least, ``–`` unknown."""
     if cost.low_usd is None:
         return UNKNOWN
-    return f"{MONEY_MARKS.get(cost.kind, '')}{_dollars(cost.low_usd)}"
+    return f"{MONEY_MARKS.get(cost.kind, '')}{dollars(cost.low_usd)}"
 
 
-def _dollars(usd: float) -> str:
+def dollars(usd: float) -> str:
     """Format an amount to the cent, or below a cent to a tenth of one."""
     if usd >= CENT_USD or usd == 0:
         return f"${usd:,.2f}"

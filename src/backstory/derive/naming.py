@@ -56,11 +56,20 @@ def project_name(project: str | None, repository: str | None, root: str | None, 
         return repository
     if project is not None and not _is_path(project):
         return "/".join(project.strip("/").split("/")[-2:])
-    path = _WORKTREES.split(project or cwd or "", maxsplit=1)[0]
+    path = main_folder(project or cwd or "")
     parts = [part for part in re.split(r"[/\\]", path) if part]
     # A project that is not the folder itself is the root of its repository.
     is_root = root is not None or (project is not None and cwd is not None and project != cwd)
     return "/".join(parts[-1:] if is_root else parts[-2:])
+
+
+def main_folder(path: str) -> str:
+    """The folder of a project in which a worktree of it lies, by where agents put worktrees; else the path itself.
+
+    >>> main_folder("/w/tool/.agent/worktrees/fix"), main_folder("/w/tool")
+    ('/w/tool', '/w/tool')
+    """
+    return _WORKTREES.split(path, maxsplit=1)[0]
 
 
 def _is_path(project: str) -> bool:

@@ -7,6 +7,7 @@ is a lower bound.
 
 from __future__ import annotations
 
+import math
 import re
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from backstory.model import PARTIAL, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from collections.abc import Set as AbstractSet
 
 CHARS_PER_TOKEN = 3
 """How many characters a token of output holds, for the estimate of output that was not counted."""
@@ -136,8 +138,7 @@ def cost_of(
     if reported is not None:
         kind = Kind.EXACT if is_exact else Kind.COMPUTED
         return Cost(kind=kind, usd=reported, low_usd=reported, high_usd=reported)
-    counts = (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write)
-    if price is None or all(count is None for count in counts):
+    if price is None or not is_counted(tokens):
         return UNKNOWN
     least, most = _rates(tokens, price)
     low = _sum(tokens, least)
@@ -147,17 +148,42 @@ def cost_of(
     return Cost(kind=Kind.LOWER_BOUND, low_usd=low, high_usd=_estimate(tokens, most, missing))
 
 
+def is_counted(tokens: Tokens) -> bool:
+    """Whether anything is known of how many tokens there were."""
+    return not (
+        tokens.input is None and tokens.output is None and tokens.cache_read is None and tokens.cache_write is None
+    )
+
+
 def total(costs: Iterable[Cost]) -> Cost:
     """What several turns cost together; estimates are not added up."""
     known = [each for each in costs if each.kind is not Kind.INCLUDED]
-    lows = [each.low_usd for each in known if each.low_usd is not None]
-    if not lows:
+    return summed({each.kind for each in known}, [each.low_usd for each in known if each.low_usd is not None])
+
+
+def summed(kinds: AbstractSet[Kind], lows: Iterable[float]) -> Cost:
+    """A cost of several: the kinds that occur among them but INCLUDED, and what each is at least.
+
+    The sum is the same in whichever order they come.
+    """
+    if not (low := list(lows)):
         return UNKNOWN
-    low = sum(lows)
-    kinds = {each.kind for each in known}
-    if kinds & {Kind.LOWER_BOUND, Kind.UNKNOWN}:
-        return Cost(kind=Kind.LOWER_BOUND, low_usd=low)
-    return Cost(kind=Kind.COMPUTED if Kind.COMPUTED in kinds else Kind.EXACT, usd=low, low_usd=low)
+    amount = exact_sum(low)
+    if not kinds.isdisjoint((Kind.LOWER_BOUND, Kind.UNKNOWN)):
+        return Cost(kind=Kind.LOWER_BOUND, low_usd=amount)
+    return Cost(kind=Kind.COMPUTED if Kind.COMPUTED in kinds else Kind.EXACT, usd=amount, low_usd=amount)
+
+
+def exact_sum(amounts: Iterable[float]) -> float:
+    """A sum that does not depend on the order; infinity where it is too large for a number.
+
+    >>> exact_sum([0.1] * 10), exact_sum([1e308, 1e308])
+    (1.0, inf)
+    """
+    try:
+        return math.fsum(amounts)
+    except OverflowError:
+        return math.inf
 
 
 def prices_from(values: object) -> Prices:
@@ -181,25 +207,28 @@ def _amounts(rates: Rates) -> tuple[float | None, ...]:
 
 def _rates(tokens: Tokens, price: Price) -> tuple[Rates, Rates]:
     """What these tokens cost at least and at most; the same where it is known which requests were long."""
+    long = price.long
+    if long is None:
+        return price, price
     whole = (tokens.input or 0) + (tokens.cache_read or 0) + (tokens.cache_write or 0)
-    largest, long = tokens.largest_input, price.long
-    if long is None or (whole if largest is None else largest) <= long.over:
+    largest = tokens.largest_input
+    if (whole if largest is None else largest) <= long.over:
         return price, price
     # As large as all of them together: it was the only one.
     return (long, long) if largest == whole and long.input is not None else (price, long)
 
 
 def _sum(tokens: Tokens, rates: Rates) -> float:
-    return sum((count or 0) * (rate or 0) for count, rate in _priced(tokens, rates)) / MILLION
-
-
-def _priced(tokens: Tokens, rates: Rates) -> Iterable[tuple[int | None, float | None]]:
-    yield tokens.input, rates.input
-    yield tokens.output, rates.output
-    yield tokens.cache_read, rates.cache_read
+    # Written out, because it is asked for every turn there is.
     held_1h = 0 if rates.cache_write_1h is None else tokens.cache_write_1h or 0
-    yield (tokens.cache_write or 0) - held_1h, rates.cache_write
-    yield held_1h, rates.cache_write_1h
+    amount = (
+        (tokens.input or 0) * (rates.input or 0)
+        + (tokens.output or 0) * (rates.output or 0)
+        + (tokens.cache_read or 0) * (rates.cache_read or 0)
+        + ((tokens.cache_write or 0) - held_1h) * (rates.cache_write or 0)
+        + held_1h * (rates.cache_write_1h or 0)
+    )
+    return amount / MILLION
 
 
 def _estimate(tokens: Tokens, rates: Rates, missing_output: int) -> float | None:
@@ -215,8 +244,17 @@ def _is_bound(tokens: Tokens, rates: Rates, source: str | None) -> bool:
     """Whether there may be more to pay than what is known to be."""
     if source == PARTIAL or tokens.input is None or tokens.output is None:
         return True
-    if any(count and rate is None for count, rate in _priced(tokens, rates)):
+    lacks_any = rates.input is None or rates.output is None or rates.cache_read is None or rates.cache_write is None
+    if lacks_any and _lacks_a_rate(tokens, rates):
         return True
     # The longer a cache holds what is written, the more that costs.
     is_known = tokens.cache_write_1h is not None or not tokens.cache_write
     return not is_known and rates.cache_write_1h not in (None, rates.cache_write)
+
+
+def _lacks_a_rate(tokens: Tokens, rates: Rates) -> bool:
+    """Whether there are tokens of which nobody knows what they cost."""
+    held_1h = 0 if rates.cache_write_1h is None else tokens.cache_write_1h or 0
+    counts = tokens.input, tokens.output, tokens.cache_read, (tokens.cache_write or 0) - held_1h
+    known = rates.input, rates.output, rates.cache_read, rates.cache_write
+    return any(count and rate is None for count, rate in zip(counts, known, strict=True))

@@ -21,6 +21,7 @@ from backstory.derive.pricing import (
     UNKNOWN,
     Cost,
     Kind,
+    Price,
     Prices,
     PriceTable,
     cost_of,
@@ -31,7 +32,7 @@ from backstory.model import PARTIAL, Relation, Tokens
 from backstory.store import claims, kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     import apsw
 
@@ -43,6 +44,8 @@ SESSIONS_KEPT_MAX = 256
 """Of so many sessions a question keeps the costs: rows of several may come in turn."""
 SESSIONS_AT_ONCE = 500
 SUBAGENTS_DEPTH_MAX = 50
+DAY_MS = 86_400_000
+NOTHING = Tokens()
 
 
 class TurnCost(Struct, frozen=True, kw_only=True):
@@ -116,7 +119,13 @@ class Costs:
         self._db, self._prices, self._estimates = db, prices, estimates
         self._shown_as = shown_as or partial(claims.shown_as_each, db)
         self._kept: dict[int, list[TurnCost]] = {}
+        self._price_of: dict[tuple[str, str | None, int | None], Price | None] = {}
         self._owners = bool(db.execute("select exists (select 1 from main.sessions where owner is not null)").get)
+
+    @property
+    def has_owners(self) -> bool:
+        """Whether a store owns any session: only then there are runs, and logs of runs."""
+        return self._owners
 
     def turns(self, session_id: int) -> list[TurnCost]:
         """Every turn of a session, in the order of their prompts."""
@@ -141,7 +150,7 @@ class Costs:
         return {
             root: total(each.cost for each in known if each.counts)
             if known
-            else cost_of(Tokens(), None, reported=marked.get(root))
+            else cost_of(NOTHING, None, reported=marked.get(root))
             for root, known in costs.items()
         }
 
@@ -162,28 +171,67 @@ class Costs:
 
     def _read(self, wanted: list[int]) -> dict[int, list[TurnCost]]:
         rows = self._rows(_TURNS, wanted)
-        included, copies = self._included(wanted), self._copies(wanted)
-        chars = dict(self._rows(_CHARS, wanted)) if self._estimates and any(row[-3] == PARTIAL for row in rows) else {}
+        included, copies = self.included(wanted), self._copies(wanted)
+        chars = self.chars(wanted) if self._estimates and any(row[-3] == PARTIAL for row in rows) else {}
         found: dict[int, list[TurnCost]] = {each: [] for each in wanted}
-        for session_id, turn_id, uid, agent, model, started, *counts, source, usd, usd_source in rows:
-            tokens = Tokens(**dict(zip(_COUNTS, counts, strict=True)))
-            cost = INCLUDED
-            if usd is not None:
-                cost = cost_of(tokens, None, reported=usd, is_exact=usd_source == REPORTED)
-            elif session_id not in included:
-                price = self._prices.price(agent, model, _day(started))
-                cost = cost_of(tokens, price, source=source, chars=chars.get(turn_id, 0))
-            # Without a model nothing was asked of one, so there is nothing to pay.
-            is_free = model is None and cost.kind is Kind.UNKNOWN
-            counts_here = turn_id not in copies and not is_free
+        for row in rows:
+            session_id, turn_id, uid, _, model, *_ = row
+            cost = self.of_row(row, chars.get(turn_id, 0), session_id in included)
+            counts_here = turn_id not in copies and not is_free(model, cost)
             found[session_id].append(TurnCost(id=turn_id, uid=uid, cost=cost, counts=counts_here))
         return found
+
+    def of_row(self, row: Sequence[Any], chars: int, is_included: bool) -> Cost:
+        """What a turn cost, given as a row of three columns and its ``PAID_COLUMNS``.
+
+        ``chars``: the length of its output. ``is_included``: it is a subagent's whose parent's cost was reported.
+        """
+        (
+            _,
+            _,
+            _,
+            agent,
+            model,
+            started,
+            read,
+            wrote,
+            cache_read,
+            cache_write,
+            cache_write_1h,
+            largest,
+            source,
+            usd,
+            by,
+        ) = row
+        if usd is not None:
+            return cost_of(NOTHING, None, reported=usd, is_exact=by == REPORTED)
+        if is_included:
+            return INCLUDED
+        tokens = Tokens(
+            input=read, output=wrote, cache_read=cache_read, cache_write=cache_write, cache_write_1h=cache_write_1h,
+            largest_input=largest,
+        )  # fmt: skip
+        return cost_of(tokens, self._price(agent, model, started), source=source, chars=chars)
+
+    def _price(self, agent: str, model: str | None, started: int | None) -> Price | None:
+        key = (agent, model, None if started is None else started // DAY_MS)
+        if key not in self._price_of:
+            self._price_of[key] = self._prices.price(agent, model, _day(started))
+        return self._price_of[key]
+
+    def chars(self, wanted: Iterable[int]) -> dict[int, int]:
+        """How many characters the model wrote in each turn of these sessions."""
+        return dict(self._rows(_CHARS, wanted))
 
     def _copies(self, wanted: list[int]) -> set[int]:
         """The turns that count in an earlier session, which knows what they used."""
         rows = self._rows(_COPIES, wanted)
-        shown = self._shown_as({other for _, other in rows}) if rows and self._owners else {}
-        return {turn_id for turn_id, other in rows if shown.get(other, other) == other}
+        hidden = self.shown_as({other for _, other in rows})
+        return {turn_id for turn_id, other in rows if other not in hidden}
+
+    def shown_as(self, session_ids: Collection[int]) -> dict[int, int]:
+        """Of those of these sessions that are the log of a run and nothing else, the session of the run."""
+        return self._shown_as(session_ids) if session_ids and self._owners else {}
 
     def _families(self, wanted: list[int]) -> dict[int, list[int]]:
         """Each session and its subagents, theirs too."""
@@ -193,7 +241,7 @@ class Costs:
             families[root].append(member)
         return families
 
-    def _included(self, wanted: list[int]) -> set[int]:
+    def included(self, wanted: Collection[int]) -> set[int]:
         """Those that are a subagent of a turn, their own or one above, whose cost was reported."""
         found, at = set[int](), {each: each for each in wanted}
         for _ in range(SUBAGENTS_DEPTH_MAX):
@@ -204,7 +252,7 @@ class Costs:
             at = {each: child for each, child in at.items() if child in parents}
             if not at:
                 break
-            shown = self._shown_as({parent for parent, _ in parents.values()}) if self._owners else {}
+            shown = self.shown_as({parent for parent, _ in parents.values()})
             above = {child: (shown.get(parent, parent), began) for child, (parent, began) in parents.items()}
             asked = [[child, parent, began] for child, (parent, began) in above.items()]
             reported = {
@@ -215,16 +263,24 @@ class Costs:
         return found
 
 
+def is_free(model: str | None, cost: Cost) -> bool:
+    """Whether there is nothing to pay for a turn: without a model nothing was asked of one."""
+    return model is None and cost.kind is Kind.UNKNOWN
+
+
 def _day(ms: int | None) -> str | None:
     at = bounds.time_ms(ms)
     return None if at is None else datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d")
 
 
-_COUNTS = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "largest_input")
+PAID_COLUMNS = (
+    "agent, model, started, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
+    "cache_write_1h_tokens, largest_input_tokens, tokens_source, cost_usd, cost_source"
+)
+"""What the cost of a turn depends on."""
 _IDS = "(select value from json_each(?1))"
 _TURNS = f"""
-select session_id, id, uid, agent, model, started, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens,
-  cache_write_1h_tokens, largest_input_tokens, tokens_source, cost_usd, cost_source
+select session_id, id, uid, {PAID_COLUMNS}
 from main.turns where session_id in {_IDS} order by session_id, first_seq, id
 """
 _COPIES = f"""

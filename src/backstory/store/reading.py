@@ -8,27 +8,31 @@ import msgspec
 
 from backstory.lazy_module import lazy_module
 from backstory.store import branches, events, sessions, turns
-from backstory.store.database import Database, id_of
+from backstory.store.database import Database, T, checked, id_of
 from backstory.store.events import OutlinedEvent, StoredEvent
 from backstory.store.session_filter import ListFilter
 from backstory.store.sessions import Cursor, Session, Sort, SortKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import apsw
 
     from backstory.conversation.context import History, TurnWithEvents
     from backstory.conversation.tree import Point, Span
     from backstory.derive.pricing import Cost
+    from backstory.derive.tally import Tally
     from backstory.model import Turn
     from backstory.store import claims, compactions, copies, costs, run_facts, runs
     from backstory.store.compactions import Compaction
+    from backstory.store.costs import Costs
     from backstory.store.derived_tables import StoredRef
     from backstory.store.readonly import Answer
     from backstory.store.search import Filter, SearchResult
     from backstory.store.sidecars import Sidecar
     from backstory.store.sql_functions import FullForm
+    from backstory.store.stats import Asked
+    from backstory.store.tool_stats import ToolCalls
 else:
     claims = lazy_module("backstory.store.claims")
     compactions = lazy_module("backstory.store.compactions")
@@ -231,6 +235,29 @@ class Reading(Database):
         """What sessions cost with their subagents, by their ids; a copied turn counts where it was first."""
         table, wanted = costs.price_table(self.prices_file), [id_of(each) for each in sessions]
         return self._read(lambda db: costs.Costs(db, table, estimates=False).sessions(wanted))
+
+    def add_turns(self, asked: Asked, tally: Tally, number: int) -> None:
+        """Add the turns that count here to a tally, one time each; see stats.add_turns. Raises ConfigBroken."""
+        from backstory.store import stats  # few commands count
+
+        self._counted(lambda db, known: stats.add_turns(db, known, asked, tally, number), None)
+
+    def add_tool_calls(self, asked: Asked, tools: dict[str, ToolCalls], number: int) -> None:
+        """Add the calls that count here, by tool; see tool_stats.add_calls. Raises ConfigBroken, StoreDamaged."""
+        from backstory.store import tool_stats
+
+        with checked(self.path):
+            self._counted(lambda db, known: tool_stats.add_calls(db, known, asked, tools, number), None)
+
+    def counted_turns(self, asked: Asked) -> frozenset[str]:
+        """The uids of the turns that ``add_turns`` looks at; of a project's store, which holds few."""
+        from backstory.store import stats
+
+        return self._counted(lambda db, known: stats.uids(db, known, asked), frozenset())
+
+    def _counted(self, count: Callable[[apsw.Connection, Costs], T], otherwise: T) -> T:
+        table = costs.price_table(self.prices_file)
+        return self._read_if_begun(lambda db: count(db, costs.Costs(db, table, estimates=False)), otherwise)
 
     def turn_numbers(self, session: Session | int) -> dict[int, int]:
         """The number (1, 2, …) of each of a session's turns, by the id that events name."""

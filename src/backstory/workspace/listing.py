@@ -91,7 +91,8 @@ class Listing:
         better += [store for store in self._sources.known_projects.ahead() if store.path not in paths]
         return [*better, *(store for store in near if store is home)]
 
-    def _filter(self, store: Store, wanted: SessionFilter) -> ListFilter:
+    def filter_of(self, store: Store, wanted: SessionFilter) -> ListFilter:
+        """What one of these stores is asked for."""
         # All that the project's own store holds is the project's, in whichever of its worktrees it was begun.
         if wanted.everywhere or store.path == self._sources.project_store.path:
             return wanted
@@ -102,7 +103,7 @@ class Listing:
         assert page.sort is not None
         found: list[tuple[Store, SortKey]] = []
         for number, store in enumerate(stores):
-            keys = store.sort_keys(self._filter(store, wanted), page.sort)
+            keys = store.sort_keys(self.filter_of(store, wanted), page.sort)
             taken = self._taken([each.uid for each in keys], stores[:number]) if number else set[str]()
             found += ((store, each) for each in keys if each.uid not in taken)
         # Among equals the order of the keys stays: the last active first.
@@ -132,7 +133,7 @@ class Listing:
         Those are passed on, too: how far this list is shows that no more of it need be read.
         """
         *better, store = stores
-        asked, limit = self._filter(store, wanted), -1 if most is None else most
+        asked, limit = self.filter_of(store, wanted), -1 if most is None else most
         after = None if page.after is None else (page.after.last_active, page.after.uid)
         while True:
             found = store.list_sessions(asked, after=after, limit=limit)
@@ -149,9 +150,13 @@ class Listing:
             found |= store.present(uids) - (self._sources.conflicts if store.is_elsewhere else set())
         return found
 
+    def taken_by(self, store: Store) -> set[str]:
+        """The sessions of a store that stand for those of stores behind it; as in ``_taken``."""
+        return set(store.uids()) - (self._sources.conflicts if store.is_elsewhere else set())
+
     def _total(self, stores: list[Store], wanted: SessionFilter) -> int:
         """Of each owner's sessions one store has all; counting them there needs no uid to be compared."""
-        counts = [store.session_counts(self._filter(store, wanted)) for store in stores]
+        counts = [store.session_counts(self.filter_of(store, wanted)) for store in stores]
         owners = {owner for each in counts for owner in each}
         in_conflict = len(self._sources.conflicts) if any(store.is_elsewhere for store in stores) else 0
         return sum(max(each.get(owner, 0) for each in counts) for owner in owners) + in_conflict

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from backstory.workspace.searching import Cancellation, SearchQuery, SearchResult
     from backstory.workspace.sessions import ListedSession, Page, SessionFilter, SessionPage
     from backstory.workspace.sharing import Shared
+    from backstory.workspace.stats import Stats, StatsQuery, ToolStats
     from backstory.workspace.targets import Branch, Target
     from backstory.workspace.transcript import ListedTurn, Transcript
     from backstory.workspace.trees import Comparison, SessionTree
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 
 def _ignore(_remark: str) -> None:
     """For who wants no remarks."""
+
+
+def _no_progress(_done: int, _total: int) -> None:
+    """For who shows none."""
 
 
 class Sources(Protocol):
@@ -87,6 +92,18 @@ class Reader:
     def count(self, wanted: SessionFilter | None = None) -> int:
         """How many sessions the whole list has."""
         return self._listing.count(wanted)
+
+    def stats(self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress) -> Stats:
+        """What the turns of listed sessions come to, each turn once; ``report`` receives (done, total) turns."""
+        from backstory.workspace.stats import count_turns
+
+        return count_turns(self._listing, query, report)
+
+    def tool_stats(self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress) -> ToolStats:
+        """How often tools were called in listed sessions, each call once; ``report``: (done, total) sessions."""
+        from backstory.workspace.stats import count_calls
+
+        return count_calls(self._listing, query, report)
 
     def session(self, store: Store, session: Session) -> ListedSession:
         """One session that was found in a store, as it is listed."""

@@ -1,0 +1,171 @@
+"""Sums over turns as a table: a line for each group, with the columns and the bars that a terminal has room for."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from backstory.cli import output
+from backstory.workspace.stats import used
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backstory.derive.pricing import Cost
+    from backstory.derive.tally import Figures
+    from backstory.workspace.stats import Stats, StatsGroup, ToolStats
+
+HEADS = ("SESSIONS", "TURNS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "TIME", "COST")
+LAYOUTS = (tuple(range(9)), (0, 1, 2, 3, 4, 7, 8), (0, 1, 2, 7, 8), (0, 2, 8))
+"""Which columns are shown: the first of these that leaves room for names and bars."""
+NAME_COLUMNS_LEAST, NAME_COLUMNS_WANTED, NAME_COLUMNS_MOST = 8, 20, 40
+BAR_COLUMNS_LEAST, BAR_COLUMNS_MOST = 8, 30
+EIGHTHS = " ▏▎▍▌▋▊▉"
+UNITS = (("", 1), ("k", 1_000), ("M", 1_000_000), ("B", 1_000_000_000), ("T", 1_000_000_000_000))
+NAMES = {"day": "no date", "model": "no model"}
+
+
+def print_turns(stats: Stats) -> None:
+    """Print the sums, and what is not known of them."""
+    if stats.query.by is None:
+        _print_summary(stats.total)
+    else:
+        _print_groups(stats)
+    if remark := _unknown(stats):
+        output.talk(remark)
+
+
+def print_tools(stats: ToolStats) -> None:
+    """Print how often each tool was called."""
+    rows = [
+        (each.tool or output.UNKNOWN, f"{each.calls:,}", f"{each.failed:,}", f"{each.sessions:,}")
+        for each in stats.tools
+    ]
+    _print_table(("TOOL", "CALLS", "FAILED", "SESSIONS"), rows, [each.calls for each in stats.tools])
+
+
+def _print_summary(total: Figures) -> None:
+    kinds = ((total.input, "input"), (total.output, "output"), (total.cache_read, "cache read"))
+    tokens = [f"{_tokens(count)} {name}" for count, name in (*kinds, (total.cache_write, "cache write"))]
+    lines = {
+        "Sessions": f"{total.sessions:,}",
+        "Turns": f"{total.turns:,}",
+        "Tokens": " · ".join(tokens),
+        "Cost": money(total.cost),
+        "Time": output.duration(total.duration_ms) or output.UNKNOWN,
+    }
+    for name, value in lines.items():
+        output.data(f"{output.style(f'{name:<8}', dim=True)}  {value}")
+
+
+def _print_groups(stats: Stats) -> None:
+    by = stats.query.by or ""
+    rows = [(_name(stats, each), *_cells(each.figures)) for each in stats.groups]
+    measure = [each.figures.cost.low_usd or 0.0 for each in stats.groups]
+    if not any(measure):
+        measure = [used(each.figures) or each.figures.turns for each in stats.groups]
+    if len(rows) > 1:
+        # A session may be in several groups, so the sum is no sum of the column.
+        rows.append(("Total", *_cells(stats.total)))
+    _print_table((by.upper(), *HEADS), rows, measure)
+
+
+def _name(stats: Stats, group: StatsGroup) -> str:
+    name = group.key.value or NAMES.get(stats.query.by or "", output.UNKNOWN)
+    is_elsewhere = stats.query.by == "branch" and stats.query.wanted.everywhere and group.key.project_name
+    return f"{name} ({group.key.project_name})" if is_elsewhere else name
+
+
+def _cells(figures: Figures) -> tuple[str, ...]:
+    counts = (figures.input, figures.output, figures.cache_read, figures.cache_write)
+    return (
+        f"{figures.sessions:,}",
+        f"{figures.turns:,}",
+        *map(_tokens, counts),
+        output.duration(figures.duration_ms) or output.UNKNOWN,
+        money(figures.cost),
+    )
+
+
+def _print_table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], measure: Sequence[float]) -> None:
+    """A table with numbers to the right; on a terminal with bars of a measure, which the last rows may not have."""
+    everything = [heads, *rows]
+    widths = [max(output.columns(output.clean(row[n])) for row in everything) for n in range(len(heads))]
+    if sys.stdout.isatty():
+        widths[0] = min(widths[0], NAME_COLUMNS_MOST)
+    shown = _layout(widths)
+    bar = min(output.width() - sum(widths[n] + 2 for n in shown), BAR_COLUMNS_MOST) if sys.stdout.isatty() else 0
+    most, lines = max(measure, default=0), list[str]()
+    for number, row in enumerate(everything):
+        name = output.one_line(row[0], widths[0])
+        cells = [name + " " * (widths[0] - output.columns(name)), *(row[n].rjust(widths[n]) for n in shown[1:])]
+        line = "  ".join(cells)
+        if number == 0:
+            lines.append(output.style(line.rstrip(), dim=True))
+        elif bar >= BAR_COLUMNS_LEAST and number <= len(measure) and most:
+            lines.append(f"{line}  {output.style(_bar(measure[number - 1] / most, bar), fg='cyan')}".rstrip())
+        else:
+            lines.append(line.rstrip())
+    output.pages(lines)
+
+
+def _layout(widths: list[int]) -> Sequence[int]:
+    """The columns that a terminal has room for; where even the fewest need more, the name is cut."""
+    whole = range(len(widths))
+    if not sys.stdout.isatty():
+        return whole
+    layouts = LAYOUTS if len(widths) == len(LAYOUTS[0]) else (whole,)
+    beside = BAR_COLUMNS_LEAST + 2
+    least = min(widths[0], NAME_COLUMNS_WANTED) + beside
+    room = {each: output.width() - sum(widths[n] + 2 for n in each[1:]) for each in layouts}
+    shown = next((each for each in layouts if room[each] >= least), layouts[-1])
+    widths[0] = min(widths[0], max(room[shown] - beside, NAME_COLUMNS_LEAST))
+    return shown
+
+
+def _bar(part: float, columns: int) -> str:
+    """A bar that long, to an eighth of a column; what is more than nothing is seen.
+
+    >>> _bar(0.5, 3), _bar(0.001, 3), _bar(0, 3)
+    ('█▌', '▏', '')
+    """
+    eighths = max(round(part * columns * 8), 1 if part > 0 else 0)
+    return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
+
+
+def money(cost: Cost) -> str:
+    """Format a cost for a person; between its bounds where both are known."""
+    if cost.usd is None and cost.low_usd is not None and cost.high_usd is not None:
+        low, high = output.dollars(cost.low_usd), output.dollars(cost.high_usd)
+        return f"~{low}" if low == high else f"{low}–{high}"
+    return output.money(cost)
+
+
+def _tokens(count: int | None) -> str:
+    """A number of tokens: in short on a terminal, whole elsewhere."""
+    if count is None:
+        return output.UNKNOWN
+    return short(count) if sys.stdout.isatty() else str(count)
+
+
+def short(count: int) -> str:
+    """A number in three digits.
+
+    >>> short(0), short(999), short(1_000), short(15_099), short(999_999), short(429_636_582)
+    ('0', '999', '1.00k', '15.1k', '1.00M', '430M')
+    """
+    unit, size = next((each for each in UNITS if count < each[1] * 999.5), UNITS[-1])
+    value = count / size
+    digits = 0 if size == 1 or value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:,.{digits}f}{unit}"
+
+
+def _unknown(stats: Stats) -> str:
+    """What is not known of turns, in a sentence."""
+    total = stats.total
+    facts = [("tokens", total.without_tokens), ("cost", total.without_cost), ("duration", total.without_duration)]
+    said = [f"{name} of {output.counted(count, 'turn')}" for name, count in facts if count]
+    sentences = [f"Not known, and not in the sums: {', '.join(said)}."] if said else []
+    if stats.undated:
+        sentences.append(f"{output.counted(stats.undated, 'turn')} without a time left out.")
+    return " ".join(sentences)

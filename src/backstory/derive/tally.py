@@ -1,0 +1,176 @@
+"""Sums over turns, in groups: what they used, what that costs, how long they took. Pure.
+
+What is not known of a turn is counted as not known, and adds nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from backstory import bounds
+from backstory.derive.pricing import INCLUDED, Cost, Kind, exact_sum, summed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class GroupKey(Struct, frozen=True, kw_only=True):
+    """What the turns of a group have in common: ``value`` is a day, model, agent, tool, project's name or branch.
+
+    ``project``: the key of the project that a branch or a name is of. None where something is not known.
+    """
+
+    value: str | None = None
+    project: str | None = None
+    project_name: str | None = None
+
+
+class Figures(Struct, frozen=True, kw_only=True):
+    """What some turns come to. A sum is over what is known, None where nothing is; ``without_…`` counts the rest.
+
+    ``turns`` and ``duration_ms`` are without those of subagents, whose work is part of a turn; tokens and costs are
+    with them. ``cost.high_usd`` is what a lower bound may come to, where that can be estimated of every turn.
+    """
+
+    sessions: int
+    turns: int
+    input: int | None
+    output: int | None
+    cache_read: int | None
+    cache_write: int | None
+    cost: Cost
+    duration_ms: int | None
+    without_tokens: int
+    without_cost: int
+    without_duration: int
+
+
+class Group(Struct, kw_only=True):
+    """A sum that grows. ``sessions`` are any numbers that tell sessions apart."""
+
+    sessions: set[int] = field(default_factory=set)
+    turns: int = 0
+    input: int | None = None
+    output: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    kinds: set[Kind] = field(default_factory=set)
+    lows: list[float] = field(default_factory=list)
+    highs: list[float] = field(default_factory=list)
+    without_high: int = 0
+    duration_ms: int | None = None
+    without_tokens: int = 0
+    without_cost: int = 0
+    without_duration: int = 0
+
+    def add_tokens(self, read: int | None, wrote: int | None, cache_read: int | None, cache_write: int | None) -> None:
+        """Add what a turn used: its input and output, and what of it came from a cache and went into one."""
+        if read is None and wrote is None and cache_read is None and cache_write is None:
+            self.without_tokens += 1
+            return
+        if read is not None:
+            self.input = (self.input or 0) + read
+        if wrote is not None:
+            self.output = (self.output or 0) + wrote
+        if cache_read is not None:
+            self.cache_read = (self.cache_read or 0) + cache_read
+        if cache_write is not None:
+            self.cache_write = (self.cache_write or 0) + cache_write
+
+    def add_cost(self, cost: Cost) -> None:
+        """Add what a turn cost; nothing where that is in another turn's cost."""
+        if cost is INCLUDED:
+            return
+        self.kinds.add(cost.kind)
+        low, high = cost.low_usd, cost.high_usd
+        if low is None:
+            self.without_cost += 1
+        else:
+            self.lows.append(low)
+        if high is None:
+            self.without_high += 1
+        else:
+            self.highs.append(high)
+
+    def add_turn(self, duration_ms: int | None) -> None:
+        """Count a turn, and how long it took."""
+        self.turns += 1
+        if duration_ms is None:
+            self.without_duration += 1
+        else:
+            self.duration_ms = (self.duration_ms or 0) + duration_ms
+
+    def add_marked(self, cost: Cost, duration_ms: int | None) -> None:
+        """Add what a session without turns is marked with."""
+        if cost.low_usd is not None:
+            self.add_cost(cost)
+        if duration_ms is not None:
+            self.duration_ms = (self.duration_ms or 0) + duration_ms
+
+    @property
+    def figures(self) -> Figures:
+        """What it comes to."""
+        return Figures(
+            sessions=len(self.sessions),
+            turns=self.turns,
+            input=_kept(self.input),
+            output=_kept(self.output),
+            cache_read=_kept(self.cache_read),
+            cache_write=_kept(self.cache_write),
+            cost=self._cost,
+            duration_ms=_kept(self.duration_ms),
+            without_tokens=self.without_tokens,
+            without_cost=self.without_cost,
+            without_duration=self.without_duration,
+        )
+
+    @property
+    def _cost(self) -> Cost:
+        cost = summed(self.kinds, self.lows)
+        high = exact_sum(self.highs) if cost.low_usd is not None and not self.without_high else None
+        return Cost(kind=cost.kind, usd=cost.usd, low_usd=cost.low_usd, high_usd=high)
+
+
+class Tally(Struct, kw_only=True):
+    """The groups there are. ``undated``: how many turns were left out because nobody knows when they began."""
+
+    groups: dict[GroupKey, Group] = field(default_factory=dict)
+    undated: int = 0
+
+    def group(self, key: GroupKey) -> Group:
+        """The group of a key, empty where there was none."""
+        found = self.groups.get(key)
+        if found is None:
+            found = self.groups[key] = Group()
+        return found
+
+    @property
+    def whole(self) -> Group:
+        """All groups as one; a session that is in several of them counts once."""
+        whole = Group()
+        for each in self.groups.values():
+            whole.sessions |= each.sessions
+            whole.kinds |= each.kinds
+            whole.lows += each.lows
+            whole.highs += each.highs
+            for name in _SUMMED:
+                setattr(whole, name, _added((getattr(whole, name), getattr(each, name))))
+        return whole
+
+
+_SUMMED: Sequence[str] = (
+    "turns", "input", "output", "cache_read", "cache_write", "without_high", "duration_ms", "without_tokens",
+    "without_cost", "without_duration",
+)  # fmt: skip
+
+
+def _kept(count: int | None) -> int | None:
+    """A sum as far as it can be stored and printed."""
+    return None if count is None else min(count, bounds.INTEGER_MAX)
+
+
+def _added(values: Iterable[int | None]) -> int | None:
+    known = [each for each in values if each is not None]
+    return sum(known) if known else None

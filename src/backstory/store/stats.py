@@ -1,0 +1,356 @@
+"""Sums over the turns of sessions, each turn once, as a list counts them. Functions take the connection, never commit.
+
+Filters choose sessions, as for a list; ``since`` and ``until`` choose turns, by when they began. A turn that several
+sessions hold counts in the earliest; what subagents used counts with the session that is listed for them.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from backstory import bounds
+from backstory.derive.naming import main_folder, project_name
+from backstory.derive.pricing import cost_of
+from backstory.derive.tally import GroupKey
+from backstory.model import PARTIAL, Relation
+from backstory.store import kinds
+from backstory.store.costs import NOTHING, PAID_COLUMNS, Costs, is_free
+from backstory.store.rows import fetch
+from backstory.store.session_filter import listed_conditions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from datetime import tzinfo
+
+    import apsw
+
+    from backstory.derive.tally import Group, Tally
+    from backstory.store.session_filter import ListFilter
+
+By = Literal["day", "project", "model", "agent", "branch"]
+"""What turns can be grouped by."""
+SLOT_MS = 900_000
+"""Clocks are changed at full quarters of an hour, so that all of one is on the same day."""
+ROWS_AT_ONCE = 20_000
+"""Progress is reported every so many turns."""
+PARTS_READ, PARTS_COMPARED = 4, 20
+"""If more than one of so many sessions is asked for, all turns are read, or compared, in their order."""
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What is counted. ``zone``: where days begin; None: the system's.
+
+    ``but_sessions`` and ``but_turns``: uids of what counts in another store. ``is_estimated``: also what a lower bound
+    may come to; ``report`` receives how many turns were read, of how many.
+    """
+
+    wanted: ListFilter
+    by: By | None = None
+    zone: tzinfo | None = None
+    but_sessions: frozenset[str] = frozenset()
+    but_turns: frozenset[str] = frozenset()
+    is_estimated: bool = True
+    report: Callable[[int, int], None] = lambda done, total: None
+
+    @property
+    def is_ranged(self) -> bool:
+        """Whether only what was in some time counts."""
+        return self.wanted.since is not None or self.wanted.until is not None
+
+    def includes(self, at: int) -> bool:
+        """Whether a moment is in that time."""
+        since, until = self.wanted.since, self.wanted.until
+        return (since is None or at >= since) and (until is None or at < until)
+
+
+class Root(NamedTuple):
+    """A session that is listed."""
+
+    id: int
+    uid: str
+    last_active: int | None
+    cost_usd: float | None
+    duration_ms: int | None
+    project: str | None
+    repository: str | None
+    root: str | None
+    cwd: str | None
+    branch: str | None
+
+
+_RootRow = tuple[Any, ...]
+"""A Root that is not made yet: there are very many, of which little is asked."""
+
+
+class Members(NamedTuple):
+    """The sessions whose turns count: those that are listed, and to which of them each session's turns belong."""
+
+    roots: Mapping[int, _RootRow]
+    root_of: Mapping[int, int]
+
+
+def add_turns(db: apsw.Connection, costs: Costs, asked: Asked, tally: Tally, number: int) -> None:
+    """Add the turns of a store. ``number`` tells its sessions apart from those of other stores."""
+    members = members_of(db, costs, asked)
+    _Adding(db, costs, asked, tally, members, number).add()
+
+
+def uids(db: apsw.Connection, costs: Costs, asked: Asked) -> frozenset[str]:
+    """The uids of the turns that ``add_turns`` looks at."""
+    ids = kinds.json_list(members_of(db, costs, asked).root_of)
+    rows = db.execute("select uid from turns where session_id in (select value from json_each(?))", (ids,))
+    return frozenset(str(uid) for (uid,) in rows)
+
+
+def members_of(db: apsw.Connection, costs: Costs, asked: Asked) -> Members:
+    """The sessions that are listed, as far as something may have happened in them in the time, with their subagents."""
+    parents = _subagents(db, asked.wanted.since)
+    shown = costs.shown_as(set(parents.values()))
+    tops = {child: _top(child, parents, shown) for child in parents}
+    roots = _roots(db, asked, set(tops.values()))
+    root_of = {each: each for each in roots} | {child: top for child, top in tops.items() if top in roots}
+    return Members(roots, root_of)
+
+
+def _subagents(db: apsw.Connection, since: int | None) -> dict[int, int]:
+    """The parents of subagents that were active since then, and of those above them."""
+    recent = "" if since is None else f"and (last_active >= ? or {_UNDATED})"
+    sql = f"select id, parent_id from sessions where relation = '{Relation.SUBAGENT}' and parent_id is not null"
+    found = dict(fetch(db, tuple[int, int], f"{sql} {recent}", () if since is None else (since,)))
+    above = set(found.values()) - set(found) if since is not None else set()
+    while above:
+        ids = kinds.json_list(sorted(above))
+        new = dict(fetch(db, tuple[int, int], f"{sql} and id in (select value from json_each(?))", (ids,)))
+        found |= new
+        above = set(new.values()) - set(found)
+    return found
+
+
+def _top(child: int, parents: Mapping[int, int], shown: Mapping[int, int]) -> int:
+    """The session that a subagent's work is shown with: its parent, or the one above that."""
+    at, met = child, {child}
+    while at in parents:
+        at = shown.get(parents[at], parents[at])
+        if at in met:
+            break
+        met.add(at)
+    return at
+
+
+def _roots(db: apsw.Connection, asked: Asked, tops: Collection[int]) -> dict[int, _RootRow]:
+    # Which of their turns count is known from the turns.
+    conditions, values = listed_conditions(replace(asked.wanted, since=None, until=None))
+    if asked.wanted.since is not None:
+        recent = f"s.last_active >= ? or {_UNDATED} or s.id in (select value from json_each(?))"
+        conditions.append(f"({recent})")
+        values += [asked.wanted.since, kinds.json_list(sorted(tops))]
+    needed = ", ".join(f"s.{name}" if asked.by in ("project", "branch") else "null" for name in Root._fields[5:])
+    rows = db.execute(
+        f"select s.id, s.uid, s.last_active, s.cost_usd, s.duration_ms, {needed} from sessions s "
+        f"where {' and '.join(conditions)}",
+        values,
+    )
+    return {row[0]: row for row in rows if row[1] not in asked.but_sessions}
+
+
+class _Adding:
+    """Adds the turns of one store."""
+
+    def __init__(
+        self, db: apsw.Connection, costs: Costs, asked: Asked, tally: Tally, members: Members, number: int
+    ) -> None:
+        self._db, self._costs, self._asked, self._tally = db, costs, asked, tally
+        self._roots, self._root_of, self._number = *members, number << 48
+        self._groups = _Groups(asked, tally, members.roots)
+        self._of_how_many = int(db.execute("select count(*) from sessions").get)
+
+    def add(self) -> None:
+        self._runs = runs_among(self._db, self._costs)
+        self._paid, self._counted = self._copies()
+        subagents = [each for each, root in self._root_of.items() if each != root]
+        self._included = self._costs.included(subagents) if subagents else set()
+        has_turns, partial = set[int](), list[tuple[Any, ...]]()
+        is_ranged, is_estimated = self._asked.is_ranged, self._asked.is_estimated
+        for row in self._rows():
+            root = self._root_of.get(row[0])
+            if root is None:
+                continue
+            has_turns.add(root)
+            is_own = row[0] == root and row[1] not in self._counted
+            if is_ranged and not self._is_in_time(row[5], is_own):
+                continue
+            group = self._groups.of_turn(root, row[3], row[4], row[5])
+            group.sessions.add(self._number | root)
+            if is_own:
+                group.add_turn(row[2])
+            if row[1] in self._paid:
+                continue
+            if is_estimated and row[12] == PARTIAL:
+                partial.append(row)
+            else:
+                self._add_usage(group, row, 0)
+        self._add_partial(partial)
+        self._add_without_turns(self._roots.keys() - has_turns)
+
+    def _add_usage(self, group: Group, row: tuple[Any, ...], chars: int) -> None:
+        cost = self._costs.of_row(row, chars, row[0] in self._included)
+        if row[4] is not None or not is_free(None, cost):
+            group.add_cost(cost)
+            group.add_tokens(row[6], row[7], row[8], row[9])
+
+    def _add_partial(self, rows: list[tuple[Any, ...]]) -> None:
+        """Add turns whose output was not counted to its end, with how much the model wrote in them."""
+        chars = self._costs.chars({row[0] for row in rows}) if rows else {}
+        for row in rows:
+            group = self._groups.of_turn(self._root_of[row[0]], row[3], row[4], row[5])
+            self._add_usage(group, row, chars.get(row[1], 0))
+
+    def _is_in_time(self, started: int | None, is_own: bool) -> bool:
+        if started is None:
+            self._tally.undated += is_own
+            return False
+        return self._asked.includes(started)
+
+    def _rows(self) -> Iterator[tuple[Any, ...]]:
+        columns = f"session_id, id, duration_ms, {PAID_COLUMNS}"
+        if not self._are(PARTS_READ):
+            ids = kinds.json_list(self._root_of)
+            of_these = "from turns where session_id in (select value from json_each(?))"
+            yield from self._db.execute(f"select {columns} {of_these}", (ids,))
+            return
+        count, rows = (
+            int(self._db.execute("select count(*) from turns").get),
+            self._db.execute(f"select {columns} from turns"),
+        )
+        for done in range(0, count, ROWS_AT_ONCE):
+            self._asked.report(done, count)
+            yield from islice(rows, ROWS_AT_ONCE)
+
+    def _are(self, parts: int) -> bool:
+        """Whether they are so many that it takes longer to look each of them up."""
+        return len(self._root_of) * parts > self._of_how_many
+
+    def _copies(self) -> tuple[set[int], set[int]]:
+        """The turns whose cost counts elsewhere, and those that are counted elsewhere themselves."""
+        rows = copies_among(self._db, None if self._are(PARTS_COMPARED) else self._root_of)
+        hidden = self._costs.shown_as({each.other_session for each in rows})
+        known = [each for each in rows if each.other_session not in hidden]
+        here = elsewhere_among(self._db, self._asked.but_turns)
+        paid = {each.turn for each in known if each.is_known} | here
+        counted = {each.turn for each in known if each.is_listed and each.other_turn not in self._runs}
+        return paid, counted | here | self._runs
+
+    def _add_without_turns(self, roots: Iterable[int]) -> None:
+        """Sessions that hold no turn: they may be marked with what they took."""
+        for each in roots:
+            root = Root._make(self._roots[each])
+            at = root.last_active or None
+            if self._asked.is_ranged and (at is None or not self._asked.includes(at)):
+                continue
+            group = self._groups.of_turn(each, None, None, at)
+            group.sessions.add(self._number | each)
+            group.add_marked(cost_of(NOTHING, None, reported=root.cost_usd), root.duration_ms)
+
+
+class Copy(NamedTuple):
+    """A turn of which an earlier session has a copy, too."""
+
+    turn: int
+    other_turn: int
+    other_session: int
+    is_known: int
+    """Whether the copy says what was used."""
+    is_listed: int
+    """Whether it is in a session of its own, not in a subagent's."""
+
+
+def copies_among(db: apsw.Connection, session_ids: Iterable[int] | None) -> list[Copy]:
+    """The turns of these sessions (None: of all) that an earlier session has, too; one row for each such session."""
+    if session_ids is None:
+        return fetch(db, Copy, _COPIES.format(mine="t.uid in (select uid from turns group by uid having count(*) > 1)"))
+    mine = "t.session_id in (select value from json_each(?))"
+    return fetch(db, Copy, _COPIES.format(mine=mine), (kinds.json_list(session_ids),))
+
+
+def runs_among(db: apsw.Connection, costs: Costs) -> set[int]:
+    """The turns of agents' own logs that are runs: they are shown where the run is."""
+    return {turn_id for (turn_id,) in fetch(db, tuple[int], _RUNS)} if costs.has_owners else set()
+
+
+def elsewhere_among(db: apsw.Connection, uids: Collection[str]) -> set[int]:
+    """The turns with these uids."""
+    sql = "select id from turns where uid in (select value from json_each(?))"
+    return {turn_id for (turn_id,) in fetch(db, tuple[int], sql, (kinds.json_list(uids),))} if uids else set()
+
+
+class _Groups:
+    """Which group a turn is in."""
+
+    def __init__(self, asked: Asked, tally: Tally, roots: Mapping[int, _RootRow]) -> None:
+        self._by, self._zone, self._tally, self._roots = asked.by, asked.zone, tally, roots
+        self._known: dict[object, Group] = {}
+        self._places: dict[tuple[str | None, ...], GroupKey] = {}
+        self._names: dict[str, str] = {}
+
+    def of_turn(self, root: int, agent: str | None, model: str | None, at: int | None) -> Group:
+        """The group of a turn. Those with the same value of one of these facts are in the same group."""
+        by = self._by
+        fact: int | str | None = None if by is None else root
+        if by == "day":
+            fact = None if at is None else at // SLOT_MS
+        elif by in ("model", "agent"):
+            fact = model if by == "model" else agent
+        found = self._known.get(fact)
+        if found is None:
+            found = self._known[fact] = self._tally.group(self._key(fact))
+        return found
+
+    def _key(self, fact: Any) -> GroupKey:
+        match self._by:
+            case "day":
+                return GroupKey(value=None if fact is None else self._day(fact * SLOT_MS))
+            case "project" | "branch":
+                return self._place(Root._make(self._roots[fact]))
+        return GroupKey(value=fact)
+
+    def _day(self, ms: int) -> str | None:
+        if bounds.time_ms(ms) is None:
+            return None
+        return datetime.fromtimestamp(ms / 1000, self._zone).date().isoformat()
+
+    def _place(self, session: Root) -> GroupKey:
+        facts = session[5:]
+        if facts not in self._places:
+            self._places[facts] = self._new_place(session)
+        return self._places[facts]
+
+    def _new_place(self, session: Root) -> GroupKey:
+        project = session.project and main_folder(session.project)
+        name = project_name(session.project, session.repository, session.root, session.cwd)
+        if project:
+            name = self._names.setdefault(project, name)
+        value = name if self._by == "project" else session.branch
+        return GroupKey(value=value or None, project=project, project_name=name or None)
+
+
+_UNDATED = "last_active is null or last_active <= 0"
+"""Of a session in which nothing has a time."""
+_COPIES = f"""
+select t.id, o.id, o.session_id, o.tokens_source is not null or o.cost_usd is not null,
+  os.relation is not '{Relation.SUBAGENT}' or os.parent_id is null
+from turns t join turns o on o.uid = t.uid and o.id <> t.id
+join sessions s on s.id = t.session_id join sessions os on os.id = o.session_id
+where {{mine}} and os.uid < s.uid
+"""
+_RUNS = """
+select distinct t.id from sessions o cross join turns r on r.session_id = o.id
+  cross join sessions s on s.native_id = r.native_id and s.owner is null
+  cross join turns t on t.session_id = s.id and t.uid = r.uid
+where o.owner is not null
+"""
+"""As claims.IS_RUN, in this order because few sessions are ours."""

@@ -1,0 +1,46 @@
+"""Runs in sums: a run and the agent's own log of it count once, wherever both are stored."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.own_log import own_log
+
+if TYPE_CHECKING:
+    from tests.support.bench import Bench
+
+pytestmark = pytest.mark.slow
+
+GOOD: dict[str, Any] = {"result": {"is_error": False}}
+
+
+def printed(bench: Bench, *words: str) -> Any:
+    return json.loads(bench.backstory(*words, "--json").stdout)
+
+
+def test_a_run_and_its_own_log_count_once(bench: Bench) -> None:
+    bench.run("first", {"say": "the heron answer 0"}, GOOD)
+    before = printed(bench, "stats", "--all")["total"]
+    own_log(bench, "first")
+    bench.backstory("ingest")
+    after = printed(bench, "stats", "--all")["total"]
+    assert (before["sessions"], before["turns"], before["cost_usd"]) == (1, 1, 0.04)
+    assert {name: after[name] for name in ("sessions", "turns", "cost_usd", "duration_ms")} == {
+        name: before[name] for name in ("sessions", "turns", "cost_usd", "duration_ms")
+    }
+
+
+def test_a_log_gone_on_with_by_hand_adds_only_what_follows_the_run(bench: Bench) -> None:
+    bench.run("first", {"say": "the heron answer 0"}, GOOD)
+    own_log(bench, "first", "by hand")
+    bench.backstory("ingest")
+    listed, total = printed(bench, "list", "--all"), printed(bench, "stats", "--all")["total"]
+    assert (total["sessions"], total["turns"]) == (2, 2)
+    assert total["turns"] == sum(each["turns"] for each in listed)
+    assert total["low_usd"] == math.fsum(each["low_usd"] or 0 for each in listed)
+    here = printed(bench, "stats")["total"]
+    assert (here["turns"], here["low_usd"]) == (total["turns"], total["low_usd"])
