@@ -159,7 +159,7 @@ def test_every_name_of_ours_in_coming_from_exists(columns: dict[str, list[str]])
 
 
 def test_every_option_in_the_readme_exists() -> None:
-    typed = re.findall(r"^\$ backstory ([a-z]+)(.*)", README, re.MULTILINE)
+    typed = re.findall(r"^\$ backstory ([a-z]+)([^|\n]*)", README, re.MULTILINE)
     listed = [(name, line) for lines in _commands_of_the_readme().values() for name, line in lines.items()]
     checked = 0
     for name, words in typed + listed:
