@@ -136,7 +136,7 @@ def test_a_run_below_the_limit_begins_nothing(long: Bench) -> None:
 def test_a_summary_leaves_no_session_and_no_prompt_behind(long: Bench) -> None:
     long.backstory("compact", script=GOOD)
     assert len(json.loads(long.backstory("list", "--json").stdout)) == 1
-    assert long.backstory("search", "the older part of a coding session").returncode == 1
+    assert long.backstory("search", "--exact", "the older part of a coding session").returncode == 1
 
 
 def test_a_failed_summary_is_reported_by_the_next_run(long: Bench) -> None:
@@ -152,6 +152,7 @@ def test_a_session_whose_context_would_be_cut_is_summarised_before_the_run(long:
     assert "is summarised first" in ran.stderr
     assert SUMMARY_HEADER in long.sent()
     assert "earlier turn" not in long.sent()
+    assert "shortened" not in long.sent()
 
 
 def test_without_a_summary_the_run_receives_what_fits(long: Bench) -> None:
@@ -159,7 +160,7 @@ def test_without_a_summary_the_run_receives_what_fits(long: Bench) -> None:
     ran = long.run("prompt 6", {"say": "short"}, {"result": True})
     assert ran.returncode == 0
     assert "The run receives what fits" in ran.stderr
-    assert "earlier turn" in long.sent()
+    assert "only prompts, decisions, edits, commands and failures are given" in long.sent()
 
 
 def test_prompts_run_while_a_summary_is_made(long: Bench, tmp_path: Path) -> None:

@@ -10,13 +10,17 @@ import pytest
 
 from backstory.conversation.context import SUMMARY_HEADER, build_context
 from backstory.conversation.tree import Point
+from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Compacted, Tool, ToolCall, ToolResult, UserMessage
-from backstory.store import Session, Store, open_store
+from backstory.search.query import find_pattern
+from backstory.store import Filter, Session, Store, open_store
 from backstory.store.compactions import NewCompaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from backstory.store.events import StoredEvent
 
 SUMMARY = "The parser was rewritten, because it lost escapes. " * 10
 
@@ -216,3 +220,120 @@ def test_a_continuation_begins_with_the_summary(store: Store, session: Session, 
     with open_store(tmp_path / "other" / "sessions.bks", now=lambda: 1_790_000_000_000) as other:
         continued = other.continue_session(store, session.uid)
         assert context(other, continued) == context(store, session)
+
+
+# found ------------------------------------------------------------------------------------------------------------
+
+RARE = "The quicksilver decision was made, because the ledger lost cents. " * 10
+
+
+def found(store: Store, words: str = "quicksilver ledger", wanted: Filter | None = None) -> list[tuple[int, str, str]]:
+    """The session's id, the kind and the words of each hit that is there."""
+    hits = store.search(words, wanted, hits_per_session=None).hits
+    events = [(hit.session_id, store.event(hit.event_id)) for hit in hits]
+    return [(each, event.kind, text_of(event)) for each, event in events if event is not None]
+
+
+def text_of(stored: StoredEvent) -> str:
+    return getattr(stored.event, "summary", "")
+
+
+def test_a_summary_is_found_where_it_stands(store: Store, session: Session) -> None:
+    add(store, session, 4, RARE)
+    (hit,) = store.search("quicksilver").hits
+    stored = store.event(hit.event_id)
+    assert stored is not None
+    assert (stored.seq, stored.kind, text_of(stored)) == (4, "Compacted", RARE)
+    assert stored.turn_id == store.events(session)[3].turn_id
+    assert stored.at is not None
+
+
+def test_a_summary_that_was_taken_back_is_not_found(store: Store, session: Session) -> None:
+    add(store, session, 4, RARE)
+    store.undo_compaction(session)
+    assert store.search("quicksilver").total == 0
+
+
+def test_a_summary_of_a_removed_session_is_not_found(store: Store, session: Session) -> None:
+    add(store, session, 4, RARE)
+    store.remove(session)
+    assert store.search("quicksilver").total == 0
+    assert b"quicksilver" not in store.path.read_bytes()
+
+
+def test_a_summary_of_a_removed_branch_is_found_again_when_that_is_back(store: Store, session: Session) -> None:
+    first, second = (turn.uid for turn in store.turns(session)[:2])
+    store.checkout(session, Point(first, 2))
+    store.append_events(session, [UserMessage(content="another way"), AssistantText(text="so be it")])
+    uids = [turn.uid for turn in store.turns(session)[1:5]]
+    add(store, session, 4, RARE)
+    store.remove_turns(session, uids)
+    assert found(store) == []
+    store.restore_turns(session, second)
+    assert len(found(store)) == 1
+
+
+def test_pruned_with_its_branch_nothing_of_a_summary_stays(store: Store, session: Session) -> None:
+    add(store, session, 10, RARE)
+    store.remove_turns(session, [store.turns(session)[4].uid])
+    store.prune_turns(session)
+    assert store.compactions(session) == []
+    assert store.search("quicksilver").total == 0
+    assert b"quicksilver" not in store.path.read_bytes()
+
+
+def test_a_filter_by_scope_role_and_session_holds_for_summaries(store: Store, session: Session) -> None:
+    add(store, session, 4, RARE)
+    other = store.create_session()
+    assert len(found(store, wanted=Filter(scopes=("system",)))) == 1
+    assert found(store, wanted=Filter(scopes=("answer",))) == []
+    assert len(found(store, wanted=Filter(session_id=session.id))) == 1
+    assert found(store, wanted=Filter(session_id=other.id)) == []
+    assert found(store, wanted=Filter(tool="Bash")) == []
+
+
+def test_a_summary_among_very_many_hits_is_found(store: Store, session: Session) -> None:
+    store.append_events(session, [AssistantText(text="quicksilver ledger") for _ in range(2_100)])
+    add(store, session, 4, RARE)
+    assert store.search("quicksilver").hits
+    assert len(found(store, "quicksilver decision made")) == 1
+
+
+def test_another_programs_summary_is_found_once_ours_is_stored(store: Store, session: Session) -> None:
+    with closing(sqlite3.connect(store.path)) as other, other:
+        other.execute("insert into compactions(session_id, after_seq, summary) values (?, 2, ?)", (session.id, RARE))
+    add(store, session, 6)
+    assert [each[2] for each in found(store)] == [RARE]
+
+
+def test_a_copy_of_a_session_has_its_summary_found_and_taken_back(
+    store: Store, session: Session, tmp_path: Path
+) -> None:
+    add(store, session, 4, RARE)
+    with open_store(tmp_path / "home.db") as home:
+        home.copy_session(store, session.uid)
+        assert len(found(home)) == 1
+        home.copy_session(store, session.uid)
+        assert len(found(home)) == 1
+        store.undo_compaction(session)
+        home.copy_session(store, session.uid)
+        assert found(home) == []
+        assert home.verify().ok
+
+
+def test_reindex_and_verify_leave_summaries_alone(store: Store, session: Session) -> None:
+    add(store, session, 4, RARE)
+    before = store.compactions(session)
+    for events_too in (False, True):
+        reindex(store, now=0, events_too=events_too)
+        assert store.compactions(session) == before
+        assert len(found(store)) == 1
+    assert store.verify().ok
+
+
+def test_a_pattern_without_a_word_finds_summaries_too(store: Store, session: Session) -> None:
+    add(store, session, 4, RARE)
+    findings = find_pattern(store, "qu.c?k", Filter(), limit=5, hits_per_session=None)
+    assert [each.stored.seq for each in findings.excerpts] == [4]
+    store.undo_compaction(session)
+    assert find_pattern(store, "qu.c?k", Filter(), limit=5, hits_per_session=None).excerpts == []

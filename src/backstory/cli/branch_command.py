@@ -15,6 +15,7 @@ from backstory.cli.trusting import is_agreed, may_act, trust_option
 from backstory.conversation.tree import Tree
 from backstory.errors import BranchNameUnusable, BranchNotFound, BranchShared, NoBranches
 from backstory.workspace.located import LocatedSession
+from backstory.workspace.meter import measure
 from backstory.workspace.targets import NUMBER, RECORD, current_point
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def _rm(app: App, point: str, yes: bool, wanted: str | None, as_json: bool) -> N
     own = LocatedSession(app.project_store, writable_session(app, found, to.point))
     with locked(app, own.session.uid, own.label):
         removed = own.store.remove_turns(own.session, [turn.uid for turn in _doomed(own, to, point)])
+    measure(app.workspace, own.store, own.session)
     copy_decisions(app, own, "Removed")
     leaf = own.store.leaf(own.session)
     if as_json:
@@ -126,6 +128,7 @@ def _restore(app: App, point: str | None, wanted: str | None) -> None:
     uid = gone[0].uid if point is None else _removed_turn(found, gone, point)
     with locked(app, found.session.uid, found.label):
         back = _decide(app, found, lambda store, session: store.restore_turns(session, uid))
+    measure(app.workspace, found.store, found.session)
     output.data(f"restored {back.value} turn{'s' * (back.value != 1)}")
     talk_late("Restored", back.late)
     _print_leaf(found, uid)

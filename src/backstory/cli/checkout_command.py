@@ -14,6 +14,7 @@ from backstory.cli.points import find_target, locked, tell_moved
 from backstory.cli.trusting import may_act, trust_option
 from backstory.conversation.tree import Span
 from backstory.workspace.located import LocatedSession
+from backstory.workspace.meter import measure
 from backstory.workspace.records import path_records
 from backstory.workspace.workspace import NUMBERED
 
@@ -51,6 +52,7 @@ def command(app: App, point: str, wanted: str | None, as_json: bool) -> None:
     with locked(app, session.uid, own.label):
         own.store.checkout(session, to.point)
     tell_moved(to)
+    measure(app.workspace, own.store, own.session)
     copy_decisions(app, own, "Switched")
     if as_json:
         output.json({"session": own.label, "uid": session.uid, "seq": to.point.seq, "turn": to.point.uid})

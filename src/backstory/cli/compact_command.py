@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from backstory.cli import output
-from backstory.cli.compaction_words import compacted_line, compacting_line, exchanges
+from backstory.cli.compaction_words import compacted_line, compacting_line, exchanges, kept_words
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import find
 from backstory.cli.trusting import may_act, trust_option
@@ -44,7 +44,7 @@ def command(
     app: App = ctx.obj
     located = find(app, session)
     if is_show:
-        _show(located, as_json=as_json)
+        _show(app, located, as_json=as_json)
         return
     if not dry_run:
         may_act(app, located.store)
@@ -115,14 +115,20 @@ def _show_plan(located: LocatedSession, plan: CompactionPlan, *, as_json: bool) 
     output.talk(f"{would}; {exchanges(plan.boundary.kept)} stay. Make it now: backstory compact --now")
 
 
-def _show(located: LocatedSession, *, as_json: bool) -> None:
+def _show(app: App, located: LocatedSession, *, as_json: bool) -> None:
+    from backstory.workspace.compacting import Compactor
+
     found = located.store.compaction_in_force(located.session)
+    compactor = Compactor(app.workspace, located.store, located.session)
+    retention = () if found is None else compactor.retention(found)
     if as_json:
-        output.json(None if found is None else msgspec.to_builtins(found))
+        output.json(None if found is None else msgspec.to_builtins(found) | {"retention": retention})
     elif found is None:
         output.talk(f"{located.label} has no summary.")
     else:
         output.pages(found.summary.split("\n"))
+        if kept := kept_words(retention):
+            output.talk(f"Of what it covers it still names {kept}.")
         by = found.agent or "its agent" if found.id is None or found.agent else "another program"
         output.talk(f"It covers everything up to @{found.after_seq}, and was written by {by}.")
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backstory.conversation.compaction import Kept
     from backstory.workspace.run_events import Compacted, Compacting
 
 
@@ -18,9 +21,19 @@ def compacted_line(event: Compacted) -> str:
     """What a summary stands for, and what it still names of that."""
     if not event.is_stored:
         return "The summary was not stored: a newer one is in force, or its branch is gone."
-    kept = ", ".join(f"{each.named} of {each.total} {each.kind}" for each in event.retention)
-    names = f" that still name {kept}" if kept else ""
+    names = f" that still name {kept}" if (kept := kept_words(event.retention)) else ""
     return f"{exchanges(event.exchanges)} up to @{event.after_seq} became {len(event.summary):,} characters{names}."
+
+
+def kept_words(retention: Sequence[Kept]) -> str:
+    """How many facts a summary still names, by kind; '' where there were none.
+
+    A fact of which there is one is named in the singular.
+    """
+    return ", ".join(
+        f"{each.named} of {each.total:,} {each.kind.removesuffix('s') if each.total == 1 else each.kind}"
+        for each in retention
+    )
 
 
 def exchanges(count: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
@@ -44,16 +45,16 @@ def command(app: App, session: str | None, budget: int | None, explain: bool, as
 
 
 def _rows(turns: Sequence[ContextTurn]) -> list[tuple[str, ...]]:
-    left_out = [each for each in turns if not each.sent]
     rows: list[tuple[str, ...]] = []
-    if len(left_out) > LEFT_OUT_SHOWN_MAX:
-        chars = sum(each.chars for each in left_out)
-        rows.append((f"{left_out[0].turn}-{left_out[-1].turn}", f"{chars:,}", "left out", ""))
-        turns = turns[len(left_out) :]
-    widest = max((len(f"{each.chars:,}") for each in turns), default=0)
-    for each in turns:
-        rows.append((str(each.turn), f"{each.chars:,}".rjust(widest), "sent" if each.sent else "left out", each.prompt))
-    return rows
+    for state, group in groupby(turns, key=lambda each: each.state):
+        some = list(group)
+        if state != "sent" and len(some) > LEFT_OUT_SHOWN_MAX:
+            chars = sum(each.chars for each in some)
+            rows.append((f"{some[0].turn}-{some[-1].turn}", f"{chars:,}", state, ""))
+        else:
+            rows += [(str(each.turn), f"{each.chars:,}", state, each.prompt) for each in some]
+    widest = max((len(row[1]) for row in rows if "-" not in row[0]), default=0)
+    return [(row[0], row[1].rjust(widest), *row[2:]) for row in rows]
 
 
 def _explain(context: SessionContext, turns: Sequence[ContextTurn]) -> None:
@@ -62,10 +63,19 @@ def _explain(context: SessionContext, turns: Sequence[ContextTurn]) -> None:
     whole = sum(each.chars for each in turns)
     percent = round(100 * len(context.text) / context.budget) if context.budget else 100
     is_cut = context.turns == 1 and turns[-1].chars > len(context.text)
+    brief = f"{context.turns_in_brief} before those in brief, " if context.turns_in_brief else ""
     output.talk(
         f"{len(context.text):,} of {context.budget:,} characters ({percent} %): {context.turns} turns, "
-        f"{context.turns_left_out} older ones left out. All turns together are {whole:,} characters."
+        f"{brief}{context.turns_left_out} older ones left out. All turns together are {whole:,} characters."
     )
+    if (summary := context.summary) is not None:
+        by = f", by {summary.agent}," if summary.agent else ""
+        output.talk(
+            f"A summary of {len(summary.summary):,} characters{by} stands for all up to @{summary.after_seq}: "
+            "backstory compact --show"
+        )
+    if context.results_left_out:
+        output.talk(f"{context.results_left_out:,} results of tools are left out, the oldest first.")
     if is_cut:
         output.talk(f"Turn {turns[-1].turn} alone is larger than the budget, so only its end is sent.")
     if context.text:

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from backstory.model import STOPPED_TO_COMPACT
+
+if TYPE_CHECKING:
+    from backstory.workspace.meter import Meter
+
+METER = ((90, "red"), (60, "yellow"), (0, "green"))
+"""From how many percent of its limit on a context has which colour."""
+METER_LEAST = 10
+"""A smaller share is not worth a word beside a run."""
 RUNNING = "running"
 """In place of how its last turn ended, for a session that is running."""
 OUTCOMES = {
@@ -17,3 +28,15 @@ OUTCOMES = {
 def origin_mark(elsewhere: str | None, *, is_conflict: bool) -> str:
     """What stands before a session that people elsewhere made, or that claims to be one of ours."""
     return "[conflict] " if is_conflict else "[from elsewhere] " if elsewhere is not None else ""
+
+
+def outcome_mark(outcome: str | None, stop_reason: str | None = None) -> tuple[str, str]:
+    """The sign of how a turn ended, and its colour; none while it is open, and none if it goes on after a summary."""
+    return ("", "") if stop_reason == STOPPED_TO_COMPACT else OUTCOMES.get(outcome or "", ("", ""))
+
+
+def meter_words(meter: Meter | None, least: int = 0) -> tuple[str, str]:
+    """How full a context is, and the colour of that; nothing where it is not known or below ``least`` percent."""
+    if meter is None or meter.percent < least:
+        return "", ""
+    return f"{meter.percent} %", next(colour for floor, colour in METER if meter.percent >= floor)

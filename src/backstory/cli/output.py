@@ -141,6 +141,23 @@ def is_watched() -> bool:
     return sys.stderr.isatty()
 
 
+def is_screen() -> bool:
+    """Whether a person sees data and messages on one screen."""
+    return sys.stdout.isatty() and sys.stderr.isatty()
+
+
+def passing_line(text: str) -> None:
+    """Print a line on a screen that ``take_back_line`` takes away again."""
+    sys.stdout.flush()
+    _write(text, err=True)
+
+
+def take_back_line() -> None:
+    """Take away what ``passing_line`` printed."""
+    sys.stderr.write("\r\x1b[2K")
+    sys.stderr.flush()
+
+
 def talk_apart() -> None:
     """Print an empty line between data and the next message if a person sees both."""
     if is_watched():

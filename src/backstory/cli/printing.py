@@ -9,7 +9,7 @@ from backstory import model
 from backstory.cli import output
 from backstory.cli.compaction_words import compacted_line, compacting_line
 from backstory.cli.keyboard import quiet_keyboard
-from backstory.cli.marks import OUTCOMES
+from backstory.cli.marks import METER_LEAST, OUTCOMES, meter_words
 from backstory.conversation.compact import without_wrapping
 from backstory.derive.essence import without_terminal_codes
 from backstory.derive.notices import why
@@ -18,6 +18,7 @@ from backstory.workspace.run_events import (
     Compacting,
     Continued,
     Ended,
+    Metered,
     Notice,
     Queued,
     Shown,
@@ -29,14 +30,12 @@ from backstory.workspace.run_events import (
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from backstory.workspace.meter import Meter
     from backstory.workspace.run_events import RunEvent
 
 EXIT_CODES = {model.Outcome.COMPLETED: 0, model.Outcome.CANCELLED: 130}
-METER = ((90, "red"), (60, "yellow"), (0, "green"))
 INTERRUPTED = "interrupted"
 """The code of an error that only says that somebody stopped the agent."""
-METER_LEAST = 10
-"""A smaller share of the context is not worth a word."""
 NAME_COLUMNS = 30
 TITLE_COLUMNS = 50
 TOLD_COLUMNS_LEAST = 12
@@ -116,9 +115,28 @@ class _TextPrinter:
         """Those that wait for their results, by their ids."""
         self._used = 0
         self._error = ""
+        self._status, self._is_status_shown = "", False
 
     def draw(self, event: RunEvent) -> None:
+        self._hide_status()
+        self._draw(event)
+        self._show_status()
+
+    def _hide_status(self) -> None:
+        if self._is_status_shown:
+            output.take_back_line()
+            self._is_status_shown = False
+
+    def _show_status(self) -> None:
+        """How full the context is, below what was printed so far; it goes before anything else is printed."""
+        if self._status and not self._is_line_open and output.is_screen():
+            output.passing_line(self._status)
+            self._is_status_shown = True
+
+    def _draw(self, event: RunEvent) -> None:
         match event:
+            case Metered():
+                self._status = _meter(event.meter)
             case Shown():
                 self._show(event)
             case Steered():
@@ -256,7 +274,8 @@ class _TextPrinter:
             output.duration(turn.duration_ms),
             "" if ended.cost.low_usd is None else output.money(ended.cost),
             ", ".join(calls),
-            _meter(ended.context_chars, ended.context_max),
+            _meter(ended.meter),
+            _whole(ended),
             turn.outcome if turn.outcome != model.Outcome.COMPLETED else "",
             output.one_line(why(error), max(output.width() // 2, TOLD_COLUMNS_LEAST)),
         ]
@@ -275,6 +294,7 @@ class _TextPrinter:
         )
 
     def _conclude(self, ended: Ended, facts: str) -> None:
+        self._status = ""
         mark = OUTCOMES.get(ended.turn.outcome or "", OUTCOMES["crashed"])
         name = output.session_name(ended.session) + (f" turn {ended.number}" if ended.number else "")
         if self._is_shown:
@@ -294,13 +314,19 @@ def _says_it_was_stopped(event: model.Event) -> bool:
     return False
 
 
-def _meter(used: int, most: int) -> str:
-    """How much of the context is used, from a share on that matters."""
-    percent = min(100, round(100 * used / most)) if most else 0
-    if percent < METER_LEAST:
+def _meter(meter: Meter | None) -> str:
+    """How full the context is, from a share on that matters."""
+    words, colour = meter_words(meter, METER_LEAST)
+    return f"context {output.style(words, fg=colour)}" if words else ""
+
+
+def _whole(ended: Ended) -> str:
+    """What the whole session took, where that is more than its last turn."""
+    whole = ended.whole
+    if whole is None or whole.turns < 2:
         return ""
-    colour = next(colour for least, colour in METER if percent >= least)
-    return "context " + output.style(f"{percent} %", fg=colour)
+    facts = [output.duration(whole.duration_ms), output.money(whole.cost) if whole.cost.low_usd is not None else ""]
+    return f"session {', '.join(fact for fact in facts if fact)}" if any(facts) else ""
 
 
 def _queued(queued: Queued) -> str:

@@ -10,7 +10,7 @@ import click
 from backstory import model
 from backstory.cli import output, record_view
 from backstory.cli.event_view import event_lines
-from backstory.cli.marks import origin_mark
+from backstory.cli.marks import METER_LEAST, meter_words, origin_mark
 from backstory.cli.options import json_option, one_session, session_option, sessions_starting, store_option
 from backstory.cli.points import find
 from backstory.cli.turn_view import turn_line, unknown_line
@@ -22,7 +22,9 @@ from backstory.errors import TurnNotFound
 from backstory.workspace import entries, sessions
 from backstory.workspace import transcript as turns
 from backstory.workspace.entries import Entry
+from backstory.workspace.meter import LiveMeter
 from backstory.workspace.resume_command import is_resumable
+from backstory.workspace.summaries import shown_summaries
 from backstory.workspace.targets import RECORD, SEQ_MAX, resolve_target
 
 if TYPE_CHECKING:
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
     from backstory.store import Store
     from backstory.workspace.entries import Form
     from backstory.workspace.located import LocatedSession
+    from backstory.workspace.meter import Meter
     from backstory.workspace.reader import Reader
+    from backstory.workspace.summaries import ShownSummary
     from backstory.workspace.transcript import ListedTurn, Transcript
 
 WINDOW = 500
@@ -130,9 +134,12 @@ def _show(
         head = _head_as_json(transcript, shown)
         output.json_lines(head, "events", chain(map(entries.event_as_json, events), more))
         return
-    lines = _lines(transcript, events, whole=turn is None, full=full, thinking=thinking or full)
+    lines = _lines(transcript, events, turn=turn, full=full, thinking=thinking or full)
     by_number = {each.number: each for each in shown}
-    coming = (_live_lines(by_number[number], run, full=full, thinking=thinking or full) for number, run in live.items())
+    meter = transcript.session.meter
+    coming = (
+        _live_lines(by_number[number], run, meter, full=full, thinking=thinking or full) for number, run in live.items()
+    )
     output.pages(chain(lines, chain.from_iterable(coming)))
 
 
@@ -141,7 +148,7 @@ def _before(
 ) -> Iterator[str]:
     """The stored part of a session that is followed."""
     if not as_json:
-        yield from _lines(transcript, events, whole=True, full=full, thinking=thinking)
+        yield from _lines(transcript, events, full=full, thinking=thinking)
         return
     stored = [each for each in transcript.turns if each.live is None]
     yield output.encoded(_head_as_json(transcript, stored))
@@ -155,7 +162,13 @@ def _head_as_json(transcript: Transcript, shown: Sequence[ListedTurn]) -> dict[s
         for child in found.store.children(found.session)
     ]
     session = sessions.as_json(transcript.session) | {"children": children}
-    return {"session": session, "turns": [turns.as_json(each) for each in shown]}
+    summaries = [each for each in transcript.summaries if _is_in(each, shown)]
+    return {"session": session, "turns": [turns.as_json(each) for each in shown], "compactions": summaries}
+
+
+def _is_in(summary: ShownSummary, shown: Sequence[ListedTurn]) -> bool:
+    """Whether a summary stands in one of these turns."""
+    return any(each.turn.first_seq <= summary.after_seq <= each.turn.last_seq for each in shown)
 
 
 def _preview_lines(reader: Reader, found: LocatedSession) -> Iterator[str]:
@@ -179,11 +192,20 @@ def _show_record(
     record = reader.record(found, seq)
     if as_json:
         events = [entries.event_as_json(each) for each in record]
-        output.json({"uid": found.session.uid, "seq": seq, "events": events})
+        compactions = _summaries_at(found, seq)
+        output.json({"uid": found.session.uid, "seq": seq, "events": events, "compactions": compactions})
         return
     if not any(record_view.text_of(each.event).strip() for each in record):
         output.talk(f"@{seq} has nothing to show: {', '.join(each.outline.kind for each in record)}")
     output.pages(_record_lines(reader, found, record, searched or "", full=full))
+
+
+def _summaries_at(found: LocatedSession, seq: int) -> list[ShownSummary]:
+    """The summaries that end with a record: a search that found one leads there."""
+    if not found.store.has_compactions(found.session):
+        return []
+    turns = found.store.turns(found.session)
+    return [each for each in shown_summaries(found, turns) if each.after_seq == seq]
 
 
 def _record_lines(
@@ -202,6 +224,8 @@ def _record_lines(
     for each in record:
         yield output.style(f"@{at.seq}", bold=True)
         yield from record_view.body_lines(each.event, words, full=full)
+    for summary in _summaries_at(found, at.seq):
+        yield from _summary_lines(summary, full=full)
     yield from _neighbours(reader, found, after, last=False)
 
 
@@ -234,8 +258,11 @@ def _head(transcript: Transcript) -> Iterator[str]:
     where = session.project or session.cwd or found.session.worktree
     money = output.money(session.cost) if session.cost.low_usd is not None else ""
     turns = output.counted(session.turns, "turn")
-    facts = [session.uid, ", ".join(session.agents), where, session.branch, turns, money]
-    yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
+    took = output.duration(session.duration_ms)
+    facts = [session.uid, ", ".join(session.agents), where, session.branch, turns, took, money]
+    words, colour = meter_words(session.meter)
+    context = f" · context {output.style(words, fg=colour)}" if words else ""
+    yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True) + context
     if mark := origin_mark(session.elsewhere, is_conflict=session.is_conflict):
         yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), fg="yellow")
     if session.elsewhere is None and is_resumable(session.agents, session.native_id, session.number):
@@ -248,10 +275,11 @@ def _head(transcript: Transcript) -> Iterator[str]:
 
 
 def _lines(
-    transcript: Transcript, events: Iterator[Entry], *, whole: bool, full: bool, thinking: bool
+    transcript: Transcript, events: Iterator[Entry], *, turn: int | None = None, full: bool, thinking: bool
 ) -> Iterator[str]:
+    """All turns, or this one."""
     yield from _head(transcript)
-    if whole:
+    if turn is None:
         yield from _shown_elsewhere(transcript)
     by_number = {each.number: each for each in transcript.turns}
     current: int | None = 0
@@ -259,8 +287,11 @@ def _lines(
     shown = results_below_calls(events, _event_of, lambda each: each.outline.turn)
     if not full:
         shown = told_once(shown, _event_of, lambda each, event: Entry(outline=each.outline, event=event))
+    waiting = [each for each in transcript.summaries if turn is None or _is_in(each, [by_number[turn]])]
     for entry, answered in shown:
         number = entry.outline.turn
+        while waiting and waiting[0].after_seq < entry.outline.seq:
+            yield from _summary_lines(waiting.pop(0), full=full)
         if number != current and number is not None:
             yield from ("", turn_line(by_number[number]))
         current = number
@@ -268,7 +299,15 @@ def _lines(
             unknown += 1
         elif thinking or not isinstance(entry.event, model.Thinking):
             yield from event_lines(entry.outline.seq, entry.event, full=full, answered=answered)
+    for summary in waiting:
+        yield from _summary_lines(summary, full=full)
     yield from unknown_line(unknown)
+
+
+def _summary_lines(summary: ShownSummary, *, full: bool) -> Iterator[str]:
+    from backstory.cli.summary_view import summary_lines  # most sessions have none
+
+    yield from summary_lines(summary, full=full)
 
 
 def _event_of(entry: Entry) -> Event:
@@ -286,10 +325,13 @@ def _shown_elsewhere(transcript: Transcript) -> Iterator[str]:
             yield output.style(f"── turn {each.number}  follows a run: {where}", dim=True)
 
 
-def _live_lines(listed: ListedTurn, run: LiveRun, *, full: bool, thinking: bool) -> Iterator[str]:
+def _live_lines(listed: ListedTurn, run: LiveRun, meter: Meter | None, *, full: bool, thinking: bool) -> Iterator[str]:
+    """A turn of a live run. ``meter``: how full the context was before it."""
     yield from ("", turn_line(listed))
-    unknown = 0
-    for event, answered in results_below_calls(run.events(), lambda each: each, lambda _: listed.number):
+    unknown, live = 0, None if meter is None else LiveMeter(meter, "")
+    for event, answered in results_below_calls(
+        run.events() if live is None else live.counting(run.events()), lambda each: each, lambda _: listed.number
+    ):
         if isinstance(event, model.Unknown) and not full:
             unknown += 1
         elif thinking or not isinstance(event, model.Thinking):
@@ -299,7 +341,9 @@ def _live_lines(listed: ListedTurn, run: LiveRun, *, full: bool, thinking: bool)
     yield from unknown_line(unknown)
     if run.is_running:
         process = f"process {run.pid}" if run.pid is not None else "something that it started"
-        yield output.style(f"       … still running ({process})", fg="yellow")
+        words, colour = meter_words(None if live is None else live.meter, METER_LEAST)
+        full_now = f" · context {output.style(words, fg=colour)}" if words else ""
+        yield output.style(f"       … still running ({process})", fg="yellow") + full_now
     else:
         yield output.style("       … finished; the next run will store it", fg="yellow")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from backstory import model
 from backstory.cli import output
-from backstory.cli.marks import OUTCOMES
+from backstory.cli.marks import outcome_mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,12 +20,17 @@ def turn_line(listed: ListedTurn) -> str:
     turn, tokens = listed.turn, listed.turn.tokens
     used = [] if tokens.output is None else [f"{_input_tokens(tokens)} in, {_output_tokens(turn)} out"]
     cost = [] if listed.cost.low_usd is None else [output.money(listed.cost)]
-    mark, colour = OUTCOMES.get(turn.outcome or "", ("", ""))
+    mark, colour = outcome_mark(turn.outcome, turn.stop_reason)
     facts = [turn.agent, turn.model, output.local(turn.started), output.duration(turn.duration_ms), *used, *cost]
-    how = "" if turn.outcome in (None, model.Outcome.COMPLETED) else f" {turn.outcome}"
+    how = "" if turn.outcome in (None, model.Outcome.COMPLETED) else f" {_how(turn)}"
     title = f"── turn {listed.number} " + (output.style(mark + how, fg=colour) if mark else how)
     about = "  " + output.one_liner(" · ".join(each for each in facts if each))
     return output.style(title, bold=True) + output.style(about, dim=True) + _left_behind(listed)
+
+
+def _how(turn: Turn) -> str:
+    """How it ended, in words: what was stopped for a summary was not cancelled by anybody."""
+    return "stopped for a summary" if turn.stop_reason == model.STOPPED_TO_COMPACT else str(turn.outcome)
 
 
 def _left_behind(listed: ListedTurn) -> str:
@@ -46,10 +51,10 @@ def _output_tokens(turn: Turn) -> str:
 def end_line(listed: ListedTurn) -> str:
     """The line below a turn that was followed to its end."""
     turn = listed.turn
-    mark, colour = OUTCOMES.get(turn.outcome or "", ("", ""))
+    mark, colour = outcome_mark(turn.outcome, turn.stop_reason)
     used = [] if turn.tokens.output is None else [f"{_input_tokens(turn.tokens)} in, {_output_tokens(turn)} out"]
     cost = [] if listed.cost.low_usd is None else [output.money(listed.cost)]
-    facts = [f"turn {listed.number} {turn.outcome}", output.duration(turn.duration_ms), *used, *cost]
+    facts = [f"turn {listed.number} {_how(turn)}", output.duration(turn.duration_ms), *used, *cost]
     about = output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
     return f"       {output.style(mark, fg=colour) if mark else ' '} {about}"
 

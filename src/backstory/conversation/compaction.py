@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.conversation.context import context_prefix
+from backstory.conversation.retention import DECISIONS, is_decision_kept
 from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 EXCHANGES_KEPT = 3
 """So many of the last exchanges stay as they are, where there are more and they are not too large."""
@@ -143,13 +144,20 @@ class Kept(Struct, frozen=True, kw_only=True):
     total: int
 
 
-def retention(summary: str, facts: dict[str, Collection[str]]) -> tuple[Kept, ...]:
-    """What a summary still names of the facts of its span, by kind: paths count by their file's name, too."""
+def retention(summary: str, facts: Mapping[str, Collection[str]]) -> tuple[Kept, ...]:
+    """What a summary still names of the facts of its span, by kind; see ``retention.facts_of``.
+
+    A path counts by its file's name, too; a decision if half of its words of some length are there.
+    """
     return tuple(
-        Kept(kind=kind, named=sum(_names(summary, each) for each in values), total=len(values))
+        Kept(kind=kind, named=sum(_is_kept(kind, summary, each) for each in values), total=len(values))
         for kind, values in facts.items()
         if values
     )
+
+
+def _is_kept(kind: str, text: str, fact: str) -> bool:
+    return is_decision_kept(text, fact) if kind == DECISIONS else _names(text, fact)
 
 
 def _names(text: str, fact: str) -> bool:

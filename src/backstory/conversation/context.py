@@ -1,7 +1,8 @@
 """The context: the text that carries a session into a run, and how it is known again in a log that echoes it.
 
-A context holds whole turns, the newest first to be chosen, in the order they happened. It stands before the
-prompt, in tags; the same tags inside the history are escaped, so that the end of a context is always its end.
+A context holds whole turns, the newest first to be chosen, in the order they happened; where not all fit, some of
+those before them are in brief. It stands before the prompt, in tags; the same tags inside the history are escaped, so
+that the end of a context is always its end.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory import model
+from backstory.conversation.brief import in_brief, in_outline, short
 from backstory.derive.index_text import texts_in
 from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 TAG = "backstory-session-context"
 OPEN, CLOSE = f"<{TAG}>", f"</{TAG}>"
@@ -38,6 +40,10 @@ FAILURE_CHARS_MAX = 3_000
 """What went wrong gets more room than what went well."""
 EDIT_CHARS_MAX = 4_000
 INPUT_CHARS_MAX = 500
+BRIEF_SHARE = 10
+"""Where not all turns fit, one part in so many of a context is for those before the ones that are whole."""
+BRIEF_ROOM_LEAST = 4_000
+"""A smaller context has whole turns only."""
 
 _TAGS = lazy_regex(rf"<(/?)({TAG}|{FOREIGN_TAG})>")
 _UNSEEN = (
@@ -55,6 +61,10 @@ _LIKE_TAGS = lazy_regex(
 """Where anything begins that could be taken for a tag of a context, however it goes on."""
 
 
+_IN_BRIEF = (
+    "(Of the turns from here on, before those that are whole, only prompts, decisions, edits, commands and failures "
+    "are given, shortened.)\n"
+)
 _RESULT_LEFT_OUT = "[A result is left out here.]\n"
 
 
@@ -88,15 +98,25 @@ class Context(Struct, frozen=True, kw_only=True):
 
     text: str
     turns: int
+    """How many are whole, or cut if there is only one."""
     turns_left_out: int
+    turns_in_brief: int = 0
+    """Turns before those of which only prompts, decisions, edits, commands and failures are given, shortened."""
     results_left_out: int = 0
     """Results of tools that gave way, with a summary in force, so that what was said could stay."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether turns are missing or in brief."""
+        return self.turns_left_out + self.turns_in_brief > 0
 
 
 def build_context(
     history: History | Sequence[TurnWithEvents], *, budget_chars: int, summary: str | None = None, turns: int = 0
 ) -> Context:
     """Render turns, oldest first, into at most ``budget_chars`` characters; older turns give way, and it says so.
+
+    First those before the newest are in brief: failures, decisions and edits are kept longer than what was read.
 
     ``summary`` stands for what happened before them: with one, the oldest results of tools give way first. ``turns`` is
     how many the session has, where not all are given here. A single turn that is larger than the budget is cut.
@@ -110,25 +130,57 @@ def build_context(
     room = budget_chars - len(head) - len(_left_out(turns))
     rendered = [list(_rendered(each)) for each in history]
     results_left_out = _leave_results_out(rendered, room) if head else 0
-    kept: list[str] = []
-    for each in reversed(rendered):
-        text = "\n".join(block.text for block in each)
-        if len(text) + 1 > room:
-            if not kept and room > 0:
-                kept.append(_cut(text, room - 1))
-            break
-        kept.append(text)
-        room -= len(text) + 1
+    kept, brief = _filled(history, [_joined(each) for each in rendered], room)
     left_out = turns - len(kept)
     parts = [head] if head else []
     if left_out and room > 0:
         parts.append(_left_out(left_out))
+    if brief:
+        parts.append(_IN_BRIEF)
     return Context(
-        text="\n".join([*parts, *reversed(kept)]).strip("\n"),
-        turns=len(kept),
+        text="\n".join([*parts, *kept]).strip("\n"),
+        turns=len(kept) - brief,
         turns_left_out=left_out,
+        turns_in_brief=brief,
         results_left_out=results_left_out,
     )
+
+
+def _filled(turns: Sequence[TurnWithEvents], whole: list[str], room: int) -> tuple[list[str], int]:
+    """As much of turns as has room, oldest first, and how many of the first of those are in brief.
+
+    The newest are whole; the last tenth of the room is for those before them: in brief, then in outline.
+    """
+    if sum(len(each) + 1 for each in whole) <= room or room < BRIEF_ROOM_LEAST:
+        kept = _newest(len(turns), whole.__getitem__, room)
+        return kept[::-1], 0
+    kept = _newest(len(turns), whole.__getitem__, room - room // BRIEF_SHARE)
+    count = len(kept)
+    room -= sum(len(each) + 1 for each in kept) + len(_IN_BRIEF) + 1
+    for form in (in_brief, in_outline):
+        older = turns[: len(turns) - len(kept)]
+        more = _newest(len(older), lambda n, form=form: _joined(_rendered(form(turns[n]))), room, cut=False)  # type: ignore[misc]
+        room -= sum(len(each) + 1 for each in more)
+        kept += more
+    return kept[::-1], len(kept) - count
+
+
+def _newest(count: int, text_of: Callable[[int], str], room: int, *, cut: bool = True) -> list[str]:
+    """So many texts, from the last backwards, as fit; of a last one that is too long its end, if ``cut``."""
+    kept: list[str] = []
+    for n in reversed(range(count)):
+        text = text_of(n)
+        if len(text) + 1 > room:
+            if cut and not kept and room > 0:
+                kept.append(_cut(text, room - 1))
+            break
+        kept.append(text)
+        room -= len(text) + 1
+    return kept
+
+
+def _joined(blocks: Iterable[_Block]) -> str:
+    return "\n".join(block.text for block in blocks)
 
 
 def rendered_blocks(history: Sequence[TurnWithEvents]) -> list[list[str]]:
@@ -263,16 +315,16 @@ def _event(event: model.Event) -> str:
         case model.ToolCall():
             return _call(event)
         case model.ToolResult(is_error=True):
-            return f"[Failed: {event.tool_name}] {_short(event.content, FAILURE_CHARS_MAX)}"
+            return f"[Failed: {event.tool_name}] {short(event.content, FAILURE_CHARS_MAX)}"
         case model.ToolResult(tool=model.Tool.READ | model.Tool.EDIT | model.Tool.WRITE):
             # What a file held can be read again; the call says that it was read or written.
             return ""
         case model.ToolResult():
-            return f"[Result: {event.tool_name}] {_short(event.content, RESULT_CHARS_MAX)}"
+            return f"[Result: {event.tool_name}] {short(event.content, RESULT_CHARS_MAX)}"
         case model.Plan():
             return f"## Plan\n{event.content}"
         case model.Error():
-            return f"[Error] {_short(event.message, FAILURE_CHARS_MAX)}"
+            return f"[Error] {short(event.message, FAILURE_CHARS_MAX)}"
         case model.Compacted(summary=summary) if summary:
             return f"## Summary\n{summary}"
         case _:
@@ -283,11 +335,4 @@ def _call(call: model.ToolCall) -> str:
     texts = [text for text in texts_in(call.input) if text != call.file_path]
     room = EDIT_CHARS_MAX if call.tool == model.Tool.EDIT else INPUT_CHARS_MAX
     named = f"## Tool: {call.tool_name}" + (f" ({call.file_path})" if call.file_path else "")
-    return f"{named}\n{_short(chr(10).join(texts), room)}" if texts else named
-
-
-def _short(text: str, room: int) -> str:
-    if len(text) <= room:
-        return text
-    half = room // 2
-    return f"{text[:half]}\n… ({len(text) - 2 * half} characters left out) …\n{text[-half:]}"
+    return f"{named}\n{short(chr(10).join(texts), room)}" if texts else named

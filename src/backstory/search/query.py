@@ -326,6 +326,7 @@ def _everything(store: Store, wanted: Filter | None) -> Iterator[tuple[Hit, Stor
         if asked.session_id in (None, session.id):
             of_session = msgspec.structs.replace(asked, session_id=session.id)
             hits = {hit.event_id: hit for hit in store.search(None, of_session, limit=PATTERN_HITS_MAX).hits}
+            yield from _stored(store, (hit for hit in hits.values() if hit.event_id < 0))
             after = (0, -1)
             while hits and (page := store.events(session, after=after, limit=EVENTS_AT_ONCE)):
                 yield from ((hits[stored.id], stored) for stored in page if stored.id in hits)

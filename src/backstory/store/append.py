@@ -165,7 +165,7 @@ def _drop_taken(db: apsw.Connection, identity: str) -> None:
     """Remove a session that was copied from elsewhere: the agent's own log of it is here now."""
     taken = db.execute(f"select id from sessions where substr(uid, 11) = ? and {UNTRUSTED}", (identity,)).get
     if taken is not None:
-        event_rows.delete_events(db, "session_id = ?", (taken,))
+        event_rows.delete_of_session(db, taken)
         db.execute("delete from sessions where id = ?", (taken,))
 
 

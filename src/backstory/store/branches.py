@@ -411,6 +411,10 @@ def prune(db: apsw.Connection, session_id: int, only: Collection[str] | None = N
                 f"delete from {table} where session_id = ? and seq between ? and ?",
                 (session_id, turn.first_seq, turn.last_seq),
             )
+        summaries = "session_id = ? and after_seq between ? and ?"
+        covered = (session_id, turn.first_seq, turn.last_seq)
+        event_rows.delete_summaries(db, summaries, covered)
+        db.execute(f"delete from compactions where {summaries}", covered)
         db.execute("delete from logs where session_id = ? and turn_uid = ?", (session_id, turn.uid))
         db.execute("update turns set prompt = '' where id = ?", (turn.id,))
         db.execute("delete from branches where session_id = ? and leaf_uid = ?", (session_id, turn.uid))

@@ -63,6 +63,11 @@ class Branching(Maintenance):
         """Have a session's next prompt follow a record; raises RecordNotFound."""
         self._change(lambda db: branches.check_out(db, id_of(session), point), decided=True)
 
+    def note_context(self, session: Session | int, chars: int, limit: int) -> None:
+        """Keep how many characters a session's context has, and from how many on it is summarised."""
+        query = "update sessions set context_chars = ?, context_limit = ? where id = ?"
+        self._change(lambda db: db.execute(query, (chars, limit, id_of(session))) and None)
+
     def add_compaction(self, session: Session | int, new: NewCompaction) -> bool:
         """Store a summary; False where a newer one is in force, or what it covers is on no branch any more."""
         return self._change(lambda db: compactions.add(db, id_of(session), new), decided=True)

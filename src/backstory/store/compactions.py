@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
 
 from backstory.conversation.compaction import problem_with
 from backstory.conversation.context import History
 from backstory.conversation.tree import Point, Span
-from backstory.store import branches, events, turns
+from backstory.model import Compacted, Tokens
+from backstory.store import branches, event_rows, events, turns
+from backstory.store.events import StoredEvent
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
@@ -21,10 +24,13 @@ if TYPE_CHECKING:
 
     import apsw
 
+BRIEF_READ = 3
+"""So many times what a context has room for is read, because turns that have no room whole are in it in brief."""
 _ROWS = (
-    "select id, after_seq, summary, created, agent from compactions where session_id = ? and undone = 0 "
-    "order by after_seq, id"
+    "select id, after_seq, summary, created, agent, model, cost_usd, duration_ms from compactions "
+    "where session_id = ? and undone = 0 order by after_seq, id"
 )
+_TOOK = "model, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd, duration_ms"
 _SECTIONS = "title, overview, history, work_done, technical_details, important_files, next_steps"
 _IN_LOGS = (
     f"select seq, concat_ws(char(10, 10), {_SECTIONS}) from checkpoints where session_id = ? and seq is not null "
@@ -42,29 +48,38 @@ class Compaction(Struct, frozen=True, kw_only=True):
     created: str | None = None
     """ISO 8601."""
     agent: str | None = None
+    model: str | None = None
+    cost_usd: float | None = None
+    """What making it cost, as its agent said."""
+    duration_ms: int | None = None
 
 
 class NewCompaction(Struct, frozen=True, kw_only=True):
-    """A summary to be stored, and who wrote it."""
+    """A summary to be stored, who wrote it, and what that took."""
 
     after_seq: int
     summary: str
     agent: str | None = None
+    model: str | None = None
+    tokens: Tokens = field(default_factory=Tokens)
+    cost_usd: float | None = None
+    duration_ms: int | None = None
 
 
 def of_session(db: apsw.Connection, session_id: int) -> list[Compaction]:
     """Every summary of a session that was not taken out of force, those of its logs included, by what they cover."""
-    stored = fetch(db, tuple[int, int, str, str, str | None], _ROWS, (session_id,))
     logged = fetch(db, tuple[int, str], _IN_LOGS, (session_id,))
-    found = [
-        *(Compaction(after_seq=seq, summary=text) for seq, text in logged),
-        *(
-            Compaction(id=row_id, after_seq=seq, summary=text, created=created, agent=agent)
-            for row_id, seq, text, created, agent in stored
-            if text.strip()
-        ),
-    ]
+    found = [*(Compaction(after_seq=seq, summary=text) for seq, text in logged), *_stored(db, session_id)]
     return sorted(found, key=lambda each: each.after_seq)
+
+
+def _stored(db: apsw.Connection, session_id: int) -> Iterator[Compaction]:
+    names = ("id", "after_seq", "summary", "created", "agent", "model", "cost_usd", "duration_ms")
+    for row in db.execute(_ROWS, (session_id,)).fetchall():
+        # Another program may have written anything.
+        found = msgspec.convert(dict(zip(names, row, strict=True)), Compaction)
+        if found.summary.strip():
+            yield found
 
 
 def in_force(db: apsw.Connection, session_id: int, to: Point | None) -> Compaction | None:
@@ -98,7 +113,8 @@ def history(db: apsw.Connection, session_id: int, budget_chars: int, to: Point |
     to = to or branches.leaf(db, session_id)
     summary = in_force(db, session_id, to)
     after = summary.after_seq if summary is not None else 0
-    given = events.context_turns(db, session_id, budget_chars, to, after)
+    # Of turns in brief there is room for more than of whole ones.
+    given = events.context_turns(db, session_id, budget_chars * BRIEF_READ, to, after)
     is_all = bool(given) and (given[0].is_rest or given[0].turn.parent_uid is None)
     return History(
         turns=given,
@@ -131,9 +147,14 @@ def add(db: apsw.Connection, session_id: int, new: NewCompaction) -> bool:
     if newer is not None and newer.after_seq >= new.after_seq and _is_ahead(db, session_id, new.after_seq):
         return False
     db.execute(
-        "insert into compactions(session_id, after_seq, summary, agent) values (?, ?, ?, ?)",
-        (session_id, new.after_seq, new.summary, new.agent),
-    )
+        f"insert into compactions(session_id, after_seq, summary, agent, {_TOOK}) "
+        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            session_id, new.after_seq, new.summary, new.agent, new.model, new.tokens.input, new.tokens.output,
+            new.tokens.cache_read, new.tokens.cache_write, new.cost_usd, new.duration_ms,
+        ),
+    )  # fmt: skip
+    index(db, session_id)
     return True
 
 
@@ -150,15 +171,51 @@ def undo(db: apsw.Connection, session_id: int) -> Compaction | None:
     found = next(_on_path(db, session_id, to, stored), None) if stored else None
     if found is not None:
         db.execute("update compactions set undone = 1 where id = ?", (found.id,))
+        index(db, session_id)
     return found
+
+
+def index(db: apsw.Connection, session_id: int) -> None:
+    """Have the search index hold a session's stored summaries, without those that were taken out of force.
+
+    Another program's row, which nobody has put into the index, is put there, too.
+    """
+    event_rows.delete_summaries(db, "session_id = ?", (session_id,))
+    stored = [each for each in _stored(db, session_id) if each.id is not None]
+    event_rows.index_summaries(db, session_id, [(each.id or 0, each.after_seq, each.summary) for each in stored])
+
+
+def as_event(db: apsw.Connection, row_id: int) -> StoredEvent | None:
+    """A stored summary as the event that a search finds; None for one that is gone or was taken out of force.
+
+    Its id is below those of events, and it stands at the last record that it covers.
+    """
+    found = fetch(
+        db,
+        tuple[int, int, str, int | None, int | None],
+        "select c.session_id, c.after_seq, c.summary, cast(unixepoch(c.created, 'subsec') * 1000 as integer), "
+        "(select t.id from turns t where t.session_id = c.session_id and c.after_seq between t.first_seq and "
+        "t.last_seq and t.removed is null) from compactions c where c.id = ? and c.undone = 0",
+        (row_id,),
+    )
+    return next((_event(row_id, *each[1:]) for each in found), None)
+
+
+def _event(row_id: int, after_seq: int, summary: str, at: int | None, turn_id: int | None) -> StoredEvent:
+    return StoredEvent(
+        id=-row_id, seq=after_seq, part=0, turn_id=turn_id, at=at, kind=Compacted.kind, char_len=len(summary),
+        log_id=None, position=None, length=None, event=Compacted(summary=summary),
+    )  # fmt: skip
 
 
 def copy(db: apsw.Connection, source: str, old: int, new: int) -> None:
     """Have the summaries of a session as the store attached as ``source`` has them."""
+    event_rows.delete_summaries(db, "session_id = ?", (new,))
     db.execute("delete from compactions where session_id = ?", (new,))
     db.execute(
-        "insert into compactions(session_id, after_seq, summary, created, agent, undone) "
-        f"select ?, after_seq, summary, created, agent, undone from {source}.compactions where session_id = ? "
+        f"insert into compactions(session_id, after_seq, summary, created, agent, undone, {_TOOK}) "
+        f"select ?, after_seq, summary, created, agent, undone, {_TOOK} from {source}.compactions where session_id = ? "
         "order by id",
         (new, old),
     )
+    index(db, new)

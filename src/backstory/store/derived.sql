@@ -105,6 +105,7 @@ create table if not exists lent_titles(
 );
 create index if not exists idx_lent_titles_summary on lent_titles(summary_id);
 
+-- A summary of compactions is a row, too: below those of events, with rowid = -compactions.id and source_type 'summary'.
 create virtual table if not exists search_index using fts5(
   content,                               -- the searchable text of one event; rowid = events.id
   session_id unindexed,                  -- sessions.id
@@ -145,4 +146,27 @@ create trigger if not exists session_file_gone after delete on session_files beg
 end;
 create trigger if not exists event_gone_derived after delete on events when old.kind = 'ToolCall' begin
   delete from call_results where call_id = old.id;
+end;
+
+-- How full a context is, is known no more once anything changes that it is counted from; then it is counted anew.
+create trigger if not exists context_turn after insert on turns begin
+  update sessions set context_chars = null where id = new.session_id and context_chars is not null;
+end;
+create trigger if not exists context_turn_changed after update of first_seq, last_seq, parent_uid, parent_seq, removed on turns
+when new.first_seq is not old.first_seq or new.last_seq is not old.last_seq or new.parent_uid is not old.parent_uid
+  or new.parent_seq is not old.parent_seq or new.removed is not old.removed begin
+  update sessions set context_chars = null where id = new.session_id and context_chars is not null;
+end;
+create trigger if not exists context_leaf after update of leaf_uid, leaf_seq on sessions
+when new.leaf_uid is not old.leaf_uid or new.leaf_seq is not old.leaf_seq begin
+  update sessions set context_chars = null where id = new.id;
+end;
+create trigger if not exists context_summary after insert on compactions begin
+  update sessions set context_chars = null where id = new.session_id and context_chars is not null;
+end;
+create trigger if not exists context_summary_changed after update of after_seq, summary, undone on compactions begin
+  update sessions set context_chars = null where id = new.session_id and context_chars is not null;
+end;
+create trigger if not exists context_summary_gone after delete on compactions begin
+  update sessions set context_chars = null where id = old.session_id and context_chars is not null;
 end;

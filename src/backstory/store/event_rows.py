@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from backstory.derive.index_text import Scope, index_text
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import apsw
 
 FIRST_EVENT_ID = 1
+SUMMARY = "summary"
+"""What a row of the index is that is no event's."""
 EventKey = tuple[int, int]
 """Of an event: its record's number, and which event of the record it is."""
 Text = tuple[int, int, str | None, str]
@@ -38,6 +42,32 @@ def delete_events(db: apsw.Connection, where: str, values: tuple[object, ...]) -
     """Delete events and what the index holds of them; ``where`` is a condition on events."""
     db.execute(f"delete from search_index where rowid in (select id from events where {where})", values)
     db.execute(f"delete from events where {where}", values)
+
+
+def delete_of_session(db: apsw.Connection, session_id: int) -> None:
+    """Delete the events of a session, and what the index holds of them and of its summaries."""
+    delete_events(db, "session_id = ?", (session_id,))
+    delete_summaries(db, "session_id = ?", (session_id,))
+
+
+def delete_summaries(db: apsw.Connection, where: str, values: tuple[object, ...]) -> None:
+    """Delete what the index holds of summaries; ``where`` is a condition on compactions."""
+    rows = db.execute(f"select -id from compactions where {where}", values).fetchall()
+    db.executemany("delete from search_index where rowid = ?", rows)
+
+
+def index_summaries(db: apsw.Connection, session_id: int, texts: list[tuple[int, int, str]]) -> None:
+    """Put summaries into the search index: the id, the last record that it covers, the text of each.
+
+    Their rows are below those of events, which have ids from 1 on.
+    """
+    db.executemany(
+        "insert into search_index(rowid, content, session_id, source_type, source_id, scope) values (?, ?, ?, ?, ?, ?)",
+        [
+            (-row_id, index_text(text, Scope.SYSTEM), session_id, SUMMARY, after_seq, Scope.SYSTEM)
+            for row_id, after_seq, text in texts
+        ],
+    )
 
 
 def insert(db: apsw.Connection, session_id: int, rows: Iterable[tuple[Any, ...]]) -> int:

@@ -31,6 +31,17 @@ TOLD_BY_PROMPT_HITS_MAX = 50_000
 _JOINED = "search_index f join search_index_content c on c.id = f.rowid"
 
 
+_IS_THERE = "(e.id is not null or (c.id < 0 and exists (select 1 from compactions where id = -c.id and undone = 0)))"
+"""Whether a hit ``c`` is of an event ``e`` that is there, or of a summary, whose row is below those of events."""
+
+
+_OF_REMOVED = (
+    "select c.id from turns t cross join compactions c on c.session_id = t.session_id "
+    "and c.after_seq between t.first_seq and t.last_seq where t.removed is not null"
+)
+"""The summaries that end in a removed turn."""
+
+
 class Row(Struct, frozen=True, gc=False):
     """A hit: an event, its session, where in it, and how well it fits."""
 
@@ -143,6 +154,8 @@ class Reach:
             "where t.removed is not null"
         ).fetchall()
         hidden = [event_id for (event_id,) in rows] + claims.events_of_runs(self._db, self._claimed)
+        summaries: list[Any] = self._db.execute(_OF_REMOVED).fetchall()
+        hidden += [-row_id for (row_id,) in summaries]
         return kinds.json_list(hidden) if hidden else None
 
     def _of_event(self) -> tuple[list[str], list[object]]:
@@ -169,7 +182,7 @@ class Reach:
         return conditions, values
 
     def _source(self, *, with_events: bool = False) -> str:
-        return _JOINED + self._timed + (" cross join events e on e.id = c.id" if with_events else "")
+        return _JOINED + self._timed + (" left join events e on e.id = c.id" if with_events else "")
 
     def rows(
         self,
@@ -187,7 +200,7 @@ class Reach:
         ``between``: the least and the greatest event id; ``of``: the sessions; ``among``: the events.
         """
         conditions, values = self._of_event()
-        conditions.insert(0, "search_index match ?")
+        conditions[:0] = ["search_index match ?", _IS_THERE]
         values.insert(0, expression)
         if between is not None:
             conditions.append("f.rowid between ? and ?")
@@ -209,7 +222,7 @@ class Reach:
         return rows[::-1] if newest >= 0 else rows
 
     def texts(self, session_id: int, newest: int) -> list[Row]:
-        """Events of a session that have a text, so many of the newest, in the order of their ids."""
+        """A session's summaries, and so many of its newest events that have a text, in the order of their ids."""
         conditions, values = self._of_event()
         found: list[tuple[Any, ...]] = self._db.execute(
             "select c.id, c.c1, c.c4, 0.0 from events e cross join search_index_content c on c.id = e.id"
@@ -217,7 +230,12 @@ class Reach:
             "order by c.id desc limit ?",
             (session_id, *values, newest),
         ).fetchall()
-        return [Row(*each) for each in reversed(found)]
+        summaries: list[tuple[Any, ...]] = self._db.execute(
+            "select c.id, c.c1, c.c4, 0.0 from compactions k cross join search_index_content c on c.id = -k.id"
+            f"{self._timed} {_where(['k.session_id = ?', 'k.undone = 0', *conditions])}",
+            (session_id, *values),
+        ).fetchall()
+        return [Row(*each) for each in (*summaries, *reversed(found))]
 
     # what they hold ---------------------------------------------------------------------------------------------
 

@@ -267,6 +267,8 @@ class Ranker:
 
     def is_original(self, row: Row) -> bool:
         """Whether a hit is not in a copy of a turn that an older session, which is wanted too, has itself."""
+        if row.event_id < 0:
+            return not self._reach.places(self._older_with_summary(-row.event_id))
         found: Any = self._db.execute(
             "select t.uid, exists (select 1 from turns o where o.uid = t.uid and o.id <> t.id) "
             "from events e join turns t on t.id = e.turn_id where e.id = ?",
@@ -282,6 +284,16 @@ class Ranker:
             "join events o on o.session_id = t.session_id and o.turn_id = t.id "
             "where e.id = ? and t.uid = ? and o.kind = e.kind and o.at is e.at and o.data = e.data",
             (event_id, turn_uid),
+        ).fetchall()
+        return [session_id for (session_id,) in rows]
+
+    def _older_with_summary(self, row_id: int) -> list[int]:
+        """The older sessions that have the same summary: one that continues them has a copy."""
+        rows: list[tuple[Any, ...]] = self._db.execute(
+            "select o.session_id from compactions c join sessions s on s.id = c.session_id join compactions o "
+            "on o.after_seq = c.after_seq and o.created = c.created and o.summary = c.summary and o.undone = 0 "
+            "join sessions os on os.id = o.session_id and os.uid < s.uid where c.id = ?",
+            (row_id,),
         ).fetchall()
         return [session_id for (session_id,) in rows]
 

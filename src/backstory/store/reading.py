@@ -160,6 +160,11 @@ class Reading(Database):
         """A bound on a session's characters in a context: what its events say, and so many around each."""
         return self._read(lambda db: events.chars_at_most(db, id_of(session), around_each))
 
+    def has_compactions(self, session: Session | int) -> bool:
+        """Whether a session has a stored summary that was not taken out of force."""
+        query = "select exists (select 1 from compactions where session_id = ? and undone = 0)"
+        return self._read(lambda db: bool(db.execute(query, (id_of(session),)).get))
+
     def compactions(self, session: Session | int) -> list[Compaction]:
         """Every summary of a session that was not taken out of force, by the last record that each covers."""
         return self._read(lambda db: compactions.of_session(db, id_of(session)))
@@ -225,6 +230,11 @@ class Reading(Database):
     def turns(self, session: Session | int) -> list[Turn]:
         """A session's turns, in the order of their prompts."""
         return self._read(lambda db: turns.of_session(db, id_of(session)))
+
+    def last_turns(self, sessions: Iterable[Session | int]) -> dict[int, Turn]:
+        """The last turn of each of these sessions that has one, by the session's id."""
+        wanted = [id_of(each) for each in sessions]
+        return self._read(lambda db: turns.newest_of(db, wanted)) if wanted else {}
 
     def turn_costs(self, session: Session | int) -> dict[str, Cost]:
         """What each turn of a session cost, by its uid. Raises ConfigBroken for a person's own prices."""
@@ -297,7 +307,9 @@ class Reading(Database):
         return self._read(lambda db: run_facts.sidecar_of(db, turn_uid))
 
     def event(self, event_id: int) -> StoredEvent | None:
-        """The event with this id."""
+        """The event with this id; below 0, the summary that a search found under it."""
+        if event_id < 0:
+            return self._read(lambda db: compactions.as_event(db, -event_id))
         return self._read(lambda db: events.get(db, event_id))
 
     def search(

@@ -95,12 +95,12 @@ class View(Struct, frozen=True):
 
 SEARCH_INDEX = View(
     "search_index",
-    "The full-text index, for MATCH, rank and bm25(search_index): one row per event with words.",
+    "The full-text index, for MATCH, rank and bm25(search_index): one row per event with words, and per summary.",
     {
-        "rowid": "events.id",
+        "rowid": "events.id; of a summary -compactions.id",
         "content": "what MATCH looks in; reads as NULL, the words are event_text(session_id, source_id)",
         "session_id": "sessions.id; also of sessions that are not shown, so join sessions",
-        "source_type": "NULL: an event",
+        "source_type": "NULL: an event; summary: one that stands for all up to source_id",
         "source_id": "number of the record: @N",
         "scope": "prompt, command, answer, thinking, tool_input, tool_output, system",
         "rank": "how good a hit is, the least is the best",

@@ -82,18 +82,30 @@ def copy_session(db: apsw.Connection, source: str, uid: str) -> None:
         raise SessionNotFound(uid)
     session_id = _replace(db, source, uid, known)
     if mine is None or mine.is_borrowed:
-        decisions.write(db, uid, other.decided, other.turns)
+        decided, known_turns = other.decided, other.turns
     else:
-        decisions.write(db, uid, plan.fitting(plan.merge(other, mine), other), mine.turns)
+        decided, known_turns = plan.fitting(plan.merge(other, mine), other), mine.turns
+    decisions.write(db, uid, decided, known_turns)
+    if decided.values == other.decided.values and decided.leaf == other.decided.leaf:
+        _copy_count(db, source, uid, session_id)
     _link_relatives(db, session_id, uid)
     for (turn_uid,) in db.execute("select uid from turns where session_id = ?", (session_id,)).fetchall():
         claims.link_run_to_log(db, session_id, str(turn_uid))
 
 
+def _copy_count(db: apsw.Connection, source: str, uid: str, session_id: int) -> None:
+    """Take over how full a session's context is, once everything is here that this is counted from."""
+    db.execute(
+        "update sessions set (context_chars, context_limit) = "
+        f"(select context_chars, context_limit from {source}.sessions where uid = ?) where id = ?",
+        (uid, session_id),
+    )
+
+
 def _replace(db: apsw.Connection, source: str, uid: str, known: Any) -> int:
     """Put a session as another store has it in the place of ours; returns its id."""
     if known:
-        event_rows.delete_events(db, "session_id = ?", (known[0],))
+        event_rows.delete_of_session(db, known[0])
         db.execute("delete from sessions where id = ?", (known[0],))
     old = _id_of(db, source, uid)
     owned = "owner, number, native_id, parent_identity, relation"
@@ -202,6 +214,7 @@ def continue_from(db: apsw.Connection, source: str, uid: str, new: Continuation)
     _copy_content(db, source, old, session_id, kind=f"'{COPY}' || replace(kind, '{COPY}', '')")
     if new.worktree is not None:
         db.execute("update sessions set worktree = ?, root = null where id = ?", (new.worktree, session_id))
+    _copy_count(db, source, uid, session_id)
     return session_id
 
 

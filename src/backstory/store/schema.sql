@@ -43,8 +43,8 @@ create table sessions(
   leaf_seq         integer,              -- the record it follows, where a person chose one; NULL = the turn's last
   next_seq         integer not null default 1,  -- the number its next record gets
   elsewhere        text,                 -- path of the store from elsewhere that it was taken from; NULL = it was not
-  context_chars    integer,              -- characters of what its next turn is told of it; NULL = not known
-  context_limit    integer,              -- characters that may be told; NULL = not known
+  context_chars    integer,              -- characters of its context since the summary in force; NULL = not known
+  context_limit    integer,              -- from how many on it is summarised, when that was counted; NULL = not known
   unique (owner, number)
 );
 create unique index idx_sessions_identity on sessions(substr(uid, 11));
@@ -207,12 +207,12 @@ create table compactions(
   created    text not null default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
   agent      text,                       -- who wrote it
   undone     integer not null default 0, -- 1: no longer in force
-  model      text,                       -- the model that wrote it; of this and what follows NULL = not known
-  input_tokens       integer,            -- what writing it used
+  model      text,                       -- and with which model
+  input_tokens       integer,            -- what it took, retries and steps together; NULL = not known
   output_tokens      integer,
   cache_read_tokens  integer,
   cache_write_tokens integer,
-  cost_usd           real,
+  cost_usd           real,               -- as the agent said
   duration_ms        integer
 );
 create index idx_compactions_session on compactions(session_id);

@@ -11,7 +11,7 @@ from backstory import errors, ids
 from backstory.derive import naming
 from backstory.derive.remotes import repository_name
 from backstory.lazy_module import lazy_module
-from backstory.model import Outcome, Relation
+from backstory.model import STOPPED_TO_COMPACT, Outcome, Relation
 from backstory.store import claims, kinds
 from backstory.store.rows import fetch
 from backstory.store.session_filter import FIRST_PROMPT, ListFilter, listed_conditions
@@ -72,6 +72,10 @@ class Session(Struct, frozen=True, kw_only=True):
     """Whether the store that it was read from owns it: its number means it there."""
     tokens: int | None = None
     """What its turns read and wrote, caches included, without subagents; None where nothing of it is known."""
+    context_chars: int | None = None
+    """Characters of its context since the summary in force; None: not known."""
+    context_limit: int | None = None
+    """From how many on that is summarised, as it was when they were counted."""
 
     @property
     def shown_number(self) -> str | None:
@@ -143,9 +147,12 @@ _COLUMNS = (
     f"(select substr(prompt, 1, 200) {_NO_RUNS} and prompt <> '' order by first_seq, id limit 1), null), "
     f"{FIRST_PROMPT}), s.elsewhere, s.root, "
     # Of all ways not to succeed only the turn says which it was.
-    f"case s.completed when 1 then '{Outcome.COMPLETED}' when 0 then coalesce((select outcome from turns "
-    f"where session_id = s.id order by first_seq desc, id desc limit 1), '{Outcome.FAILED}') end, "
-    f"s.owner is (select value from meta where key = 'store_id'), {_TOKENS}"
+    # One that goes on after a summary has none.
+    f"case s.completed when 1 then '{Outcome.COMPLETED}' when 0 then nullif(coalesce((select "
+    f"iif(stop_reason is '{STOPPED_TO_COMPACT}', '', outcome) from turns "
+    f"where session_id = s.id order by first_seq desc, id desc limit 1), '{Outcome.FAILED}'), '') end, "
+    f"s.owner is (select value from meta where key = 'store_id'), {_TOKENS}, "
+    "s.context_chars, s.context_limit"
 )
 _SORTED_BY: dict[Sort, str] = {"cost": "null", "turns": _TURNS, "time": _DURATION, "tokens": _TOKENS}
 _FROM = "from sessions s left join sessions p on p.id = s.parent_id"
@@ -436,7 +443,7 @@ def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
     going = doomed(db, session_id)
     claims.forget_logs(db, session_id, at)
     for each, uid in going:
-        event_rows.delete_events(db, "session_id = ?", (each,))
+        event_rows.delete_of_session(db, each)
         db.execute("insert or replace into forgotten(uid, at) values (?, ?)", (uid, at))
         db.execute(
             "update log_places set reason = ? where log_id in (select id from logs where session_id = ?)",

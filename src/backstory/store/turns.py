@@ -11,7 +11,7 @@ from backstory.store import codec, dictionaries, kinds
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     import apsw
 
@@ -102,6 +102,16 @@ def newest(db: apsw.Connection, session_id: int) -> tuple[int, Turn] | None:
     ):
         return turn_id, _turn(tuple(row))
     return None
+
+
+def newest_of(db: apsw.Connection, session_ids: Collection[int]) -> dict[int, Turn]:
+    """The last turn of each of these sessions that has one, by the session's id."""
+    rows = db.execute(
+        f"select session_id, {_COLUMNS} from turns where id in (select (select id from turns where session_id = value "
+        "order by first_seq desc, id desc limit 1) from json_each(?))",
+        (kinds.json_list(session_ids),),
+    )
+    return {session_id: _turn(tuple(row)) for session_id, *row in rows}
 
 
 def numbers(db: apsw.Connection, session_id: int) -> dict[int, int]:

@@ -194,6 +194,28 @@ select r.id, r.session_id, r.ref_type, r.ref_value, r.repository, r.host,
 from main.session_refs r
 where r.session_id not in (select id from temp.claimed);
 
+-- compactions: One row per summary that stands for the beginning of a session in contexts; what it covers is kept.
+create temp view compactions(
+  id,                 -- number of the row; search_index.rowid is -id
+  session_id,         -- sessions.id
+  after_seq,          -- the last record that it covers: @N
+  summary,            -- its text
+  created,            -- when it was made
+  agent,              -- who wrote it
+  model,              -- and with which model
+  input_tokens,       -- what making it took; none of this is part of a turn
+  output_tokens,      -- likewise
+  cache_read_tokens,  -- likewise
+  cache_write_tokens, -- likewise
+  cost_usd,           -- likewise, as the agent said
+  duration_ms,        -- likewise
+  undone              -- 1 = it was taken back
+) as
+select c.id, c.session_id, c.after_seq, c.summary, c.created, c.agent, c.model, c.input_tokens, c.output_tokens,
+  c.cache_read_tokens, c.cache_write_tokens, c.cost_usd, c.duration_ms, c.undone
+from main.compactions c
+where c.session_id not in (select id from temp.claimed);
+
 -- checkpoints: One row per summary that an agent put in the place of its own history.
 create temp view checkpoints(
   id,                 -- number of the row

@@ -54,7 +54,7 @@ def _would_be_cut(store: Store, session: Session, request: Request) -> bool:
     if store.chars_at_most(session, EVENT_CHARS) <= request.context_chars:
         return False
     history = store.context_history(session, request.context_chars, request.after)
-    return build_context(history, budget_chars=request.context_chars).turns_left_out > 0
+    return build_context(history, budget_chars=request.context_chars).is_cut
 
 
 def _wait(home: Path, session: Session) -> Iterator[RunEvent]:

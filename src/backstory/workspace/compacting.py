@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
@@ -10,21 +11,23 @@ from backstory import agents
 from backstory.conversation import compaction
 from backstory.conversation.compaction import SUMMARY_CHARS_MAX, Boundary, Exchange
 from backstory.conversation.context import build_summarized, rendered_blocks
-from backstory.conversation.tree import Span
+from backstory.conversation.retention import facts_of
+from backstory.conversation.tree import Point, Span
 from backstory.errors import BackstoryError, CompactionFailed, CompactionRunning, NothingToCompact
 from backstory.model import Tokens
 from backstory.runs import compactor
 from backstory.runs.answering import Question, ask
 from backstory.store.compactions import NewCompaction
 from backstory.workspace.contexts import NO_LIMIT
+from backstory.workspace.meter import measure
 from backstory.workspace.requests import usual_agent
 from backstory.workspace.run_events import Compacted, Compacting
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
+    from backstory.conversation.compaction import Kept
     from backstory.conversation.context import History, TurnWithEvents
-    from backstory.conversation.tree import Point
     from backstory.runs.answering import Answer
     from backstory.store import Session, Store
     from backstory.store.compactions import Compaction
@@ -53,6 +56,19 @@ class CompactionPlan(Struct, frozen=True, kw_only=True):
     def is_over(self) -> bool:
         """Whether the context has passed its limit."""
         return 0 < self.limit <= self.chars
+
+
+class _Spent:
+    """What the answers for one summary took together."""
+
+    def __init__(self) -> None:
+        self.tokens, self.cost_usd, self.model = Tokens(), cast("float | None", None), cast("str | None", None)
+
+    def add(self, answer: Answer) -> None:
+        self.tokens = self.tokens.plus(answer.tokens)
+        if answer.cost_usd is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + answer.cost_usd
+        self.model = answer.model or self.model
 
 
 class Compactor:
@@ -108,33 +124,44 @@ class Compactor:
     def _compact(self, plan: CompactionPlan, boundary: Boundary) -> Generator[Compacting | Compacted, None, Compacted]:
         turns = _covered(plan.history.turns, boundary.after_seq)
         touched = self._touched(turns, boundary.after_seq)
-        summary, tokens, cost = plan.history.summary, Tokens(), 0.0
-        agent = self._agent()
+        summary, spent = plan.history.summary, _Spent()
+        agent, began = self._agent(), time.monotonic()
         pieces = list(_pieces(turns, plan.limit))
         for step, piece in enumerate(pieces, 1):
             yield Compacting(
                 session=self._session, agent=agent, exchanges=boundary.summarized, step=step, steps=len(pieces)
             )
             prompt = compaction.summary_prompt(build_summarized(summary, piece))
-            answer = self._ask(agent, prompt, touched if step == len(pieces) else {})
-            summary, cost = answer.text, cost + (answer.cost_usd or 0.0)
-            tokens = tokens.plus(answer.tokens)
-        new = NewCompaction(after_seq=boundary.after_seq, summary=summary or "", agent=agent)
+            summary = self._ask(agent, prompt, touched if step == len(pieces) else {}, spent)
+        new = NewCompaction(
+            after_seq=boundary.after_seq,
+            summary=summary or "",
+            agent=agent,
+            model=spent.model or self._workspace.config.settings.compaction.model or None,
+            tokens=spent.tokens,
+            cost_usd=spent.cost_usd,
+            duration_ms=round(1_000 * (time.monotonic() - began)),
+        )
+        is_stored = self._store.add_compaction(self._session, new)
+        if is_stored:
+            self._make_known()
         done = Compacted(
             session=self._session,
             after_seq=new.after_seq,
             summary=new.summary,
             exchanges=boundary.summarized,
-            is_stored=self._store.add_compaction(self._session, new),
-            retention=compaction.retention(new.summary, {"files": list(touched)}),
-            tokens=tokens,
-            cost_usd=cost or None,
+            is_stored=is_stored,
+            retention=compaction.retention(new.summary, facts_of(turns, touched)),
+            tokens=spent.tokens,
+            cost_usd=spent.cost_usd,
+            model=new.model,
+            duration_ms=new.duration_ms,
         )
         yield done
         return done
 
-    def _ask(self, agent: str, prompt: str, touched: dict[str, str]) -> Answer:
-        """An answer that is a summary; one that is none is asked for once more."""
+    def _ask(self, agent: str, prompt: str, touched: dict[str, str], spent: _Spent) -> str:
+        """An answer that is a summary; one that is none is asked for once more, and what it took counts, too."""
         settings = self._workspace.config.settings
         question = Question(
             agent=agent,
@@ -146,9 +173,10 @@ class Compactor:
         why = ""
         for _ in range(TRIES):
             answer = ask(question, self._workspace.environ)
+            spent.add(answer)
             why = answer.error or compaction.problem_with(answer.text, touched) or ""
             if not why:
-                return answer
+                return answer.text
         raise CompactionFailed(self._session.shown_number or self._session.uid[:12], why)
 
     def _agent(self) -> str:
@@ -164,9 +192,29 @@ class Compactor:
         spans = [Span(each.turn.uid, each.turn.first_seq, min(each.turn.last_seq, up_to)) for each in turns]
         return self._store.files_touched(self._session, spans)
 
+    def retention(self, found: Compaction) -> tuple[Kept, ...]:
+        """What a summary still names of the facts in all that it covers."""
+        turns = self._store.turns(self._session)
+        last = next((each for each in turns if each.first_seq <= found.after_seq <= each.last_seq), None)
+        if last is None:
+            return ()
+        covered = self._store.context_turns(self._session, NO_LIMIT, Point(last.uid, found.after_seq))
+        return compaction.retention(found.summary, facts_of(covered, self._touched(covered, found.after_seq)))
+
     def undo(self) -> Compaction | None:
         """Take the summary in force out of force; None where there is none."""
-        return self._store.undo_compaction(self._session)
+        undone = self._store.undo_compaction(self._session)
+        if undone is not None:
+            self._make_known()
+        return undone
+
+    def _make_known(self) -> None:
+        """Count the context anew, and have the stores that hold the session, too, know its summaries.
+
+        What cannot be written now is taken over by the next ingest.
+        """
+        measure(self._workspace, self._store, self._session)
+        self._workspace.decisions.copy(self._store, self._session.uid)
 
 
 def exchanges_of(turns: Sequence[TurnWithEvents]) -> list[Exchange]:

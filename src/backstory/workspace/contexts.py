@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
@@ -10,9 +10,14 @@ from backstory.conversation.context import build_context, context_prefix
 
 if TYPE_CHECKING:
     from backstory.conversation.context import Context
+    from backstory.store.compactions import Compaction
     from backstory.workspace.located import LocatedSession
 
 NO_LIMIT = 1 << 60
+
+
+State = Literal["sent", "in brief", "left out", "summarised"]
+"""What becomes of a turn in a context. A turn that a summary covers in part is sent as far as it is not covered."""
 
 
 class ContextTurn(Struct, frozen=True, kw_only=True):
@@ -21,7 +26,9 @@ class ContextTurn(Struct, frozen=True, kw_only=True):
     turn: int
     chars: int
     sent: bool
+    """Whether it is sent whole, or cut if it is the only one."""
     prompt: str
+    state: State
 
 
 class SessionContext(Struct, frozen=True, kw_only=True):
@@ -32,6 +39,12 @@ class SessionContext(Struct, frozen=True, kw_only=True):
     budget: int
     turns: int
     turns_left_out: int
+    turns_in_brief: int
+    """Turns of which only prompts, decisions, edits, commands and failures are sent, shortened."""
+    results_left_out: int
+    """Results of tools that gave way because a summary is in force."""
+    summary: Compaction | None
+    """What stands for the turns before them."""
     prefix_chars: int
     """How many characters go before the prompt, with the tags around the text."""
     explained: tuple[ContextTurn, ...] | None
@@ -42,30 +55,46 @@ def session_context(located: LocatedSession, budget: int, *, explain: bool) -> S
     """The context of a session's next run."""
     store, session = located.store, located.session
     context = build_context(store.context_history(session, budget), budget_chars=budget)
+    summary = store.compaction_in_force(session)
     return SessionContext(
         uid=session.uid,
         text=context.text,
         budget=budget,
         turns=context.turns,
         turns_left_out=context.turns_left_out,
+        turns_in_brief=context.turns_in_brief,
+        results_left_out=context.results_left_out,
+        summary=summary,
         prefix_chars=len(context_prefix(context.text)),
-        explained=_explained(located, context) if explain else None,
+        explained=_explained(located, context, summary) if explain else None,
     )
 
 
-def _explained(located: LocatedSession, context: Context) -> tuple[ContextTurn, ...]:
+def _explained(located: LocatedSession, context: Context, summary: Compaction | None) -> tuple[ContextTurn, ...]:
     """Every turn of the current branch, the oldest first; the newest are those that are sent."""
     history = located.store.context_turns(located.session, NO_LIMIT)
     numbers = {turn.uid: number for number, turn in enumerate(located.store.turns(located.session), 1)}
+    covered = 0 if summary is None else summary.after_seq
+    states = [_state(len(history) - n, each.turn.last_seq <= covered, context) for n, each in enumerate(history)]
     return tuple(
         ContextTurn(
             turn=numbers[each.turn.uid],
             chars=len(build_context([each], budget_chars=NO_LIMIT).text),
-            sent=n >= len(history) - context.turns,
+            sent=state == "sent",
             prompt=each.turn.prompt,
+            state=state,
         )
-        for n, each in enumerate(history)
+        for each, state in zip(history, states, strict=True)
     )
+
+
+def _state(from_end: int, is_covered: bool, context: Context) -> State:
+    """What becomes of the turn that is so many from the end, the last being 1."""
+    if is_covered:
+        return "summarised"
+    if from_end <= context.turns:
+        return "sent"
+    return "in brief" if from_end <= context.turns + context.turns_in_brief else "left out"
 
 
 def as_json(context: SessionContext) -> dict[str, Any]:
@@ -78,5 +107,15 @@ def as_json(context: SessionContext) -> dict[str, Any]:
         "budget": context.budget,
         "turns": context.turns,
         "turns_left_out": context.turns_left_out,
+        "turns_in_brief": context.turns_in_brief,
+        "results_left_out": context.results_left_out,
+        "summary": _summary_fields(context.summary),
     }
     return fields if context.explained is None else fields | {"explained": context.explained}
+
+
+def _summary_fields(summary: Compaction | None) -> dict[str, Any] | None:
+    if summary is None:
+        return None
+    facts = {"after_seq": summary.after_seq, "chars": len(summary.summary), "agent": summary.agent}
+    return facts | {"created": summary.created}

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from backstory.store.costs import of_turn, price_table
 from backstory.workspace.running import running_runs, with_runs
-from backstory.workspace.sessions import UID_SHOWN, ListedSession, Page, SessionFilter, SessionPage, listed
+from backstory.workspace.sessions import UID_SHOWN, LastTurn, ListedSession, Page, SessionFilter, SessionPage, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -183,12 +184,16 @@ class Listing:
         costs = {
             id(store): store.session_costs([session for where, session in found if where is store]) for store in stores
         }
+        lasts = {
+            id(store): _last_turns(store, [session for where, session in found if where is store]) for store in stores
+        }
         by_uid = [session.uid for store, session in found if not self._is_numbered(store, session, everywhere)]
         labels = _labels(stores, by_uid)
         return tuple(
             listed(
                 with_runs(session, unstored.get(session.uid, ())),
                 costs[id(store)][session.id],
+                lasts[id(store)].get(session.id),
                 label=labels.get(session.uid) or session.shown_number or session.uid,
                 is_conflict=store.is_elsewhere and session.uid in self._sources.conflicts,
                 is_running=session.uid in running,
@@ -200,6 +205,11 @@ class Listing:
         """Whether its number means this session to commands here: another project's may have the same."""
         is_here = store.path == self._sources.project_store.path and session.is_own
         return is_here and session.number is not None and not everywhere
+
+
+def _last_turns(store: Store, found: list[Session]) -> dict[int, LastTurn]:
+    table = price_table(store.prices_file)
+    return {each: LastTurn(turn.duration_ms, of_turn(turn, table)) for each, turn in store.last_turns(found).items()}
 
 
 def _labels(stores: list[Store], uids: Sequence[str]) -> dict[str, str]:

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from backstory.model import Permissions, Tokens, ToolCall, Turn, UserMessage
     from backstory.store import Session
     from backstory.store.queue import QueuedPrompt
+    from backstory.workspace.meter import Meter
 
 __all__ = [
     "Compacted",
     "Compacting",
     "Continued",
     "Ended",
+    "Metered",
     "Notice",
     "Queued",
     "RunEvent",
@@ -33,6 +35,7 @@ __all__ = [
     "Started",
     "Steered",
     "Waiting",
+    "Whole",
     "as_json",
     "compacted_fields",
 ]
@@ -74,6 +77,14 @@ class Steered(Struct, frozen=True, kw_only=True):
     message: UserMessage
 
 
+class Whole(Struct, frozen=True, kw_only=True):
+    """What all turns of a session took together."""
+
+    turns: int
+    duration_ms: int | None
+    cost: Cost
+
+
 class Ended(Struct, frozen=True, kw_only=True):
     """A turn is over."""
 
@@ -91,6 +102,10 @@ class Ended(Struct, frozen=True, kw_only=True):
     permissions: Permissions | None = None
     context_chars: int = 0
     context_max: int = 0
+    meter: Meter | None = None
+    """How full the session's context is now; None where the turn is not stored here."""
+    whole: Whole | None = None
+    """What the whole session took; None likewise."""
     was_elsewhere: bool = False
     """Whether another process ran it; then what it refused and its context are not known."""
 
@@ -98,6 +113,13 @@ class Ended(Struct, frozen=True, kw_only=True):
     def outcome(self) -> model.Outcome:
         """How it ended."""
         return model.Outcome(self.turn.outcome or model.Outcome.CRASHED)
+
+
+class Metered(Struct, frozen=True, kw_only=True):
+    """The context that the next run would receive has grown while a turn runs; only where it is shown otherwise."""
+
+    session: Session
+    meter: Meter
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
@@ -136,6 +158,8 @@ class Compacted(Struct, frozen=True, kw_only=True):
     retention: tuple[Kept, ...]
     tokens: Tokens
     cost_usd: float | None
+    model: str | None = None
+    duration_ms: int | None = None
 
 
 class Continued(Struct, frozen=True, kw_only=True):
@@ -147,7 +171,7 @@ class Continued(Struct, frozen=True, kw_only=True):
 
 
 RunEvent: TypeAlias = (
-    "Queued | Started | Shown | Steered | Ended | Waiting | Notice | Compacting | Compacted | Continued"
+    "Queued | Started | Shown | Steered | Ended | Metered | Waiting | Notice | Compacting | Compacted | Continued"
 )
 
 
@@ -185,6 +209,8 @@ def compacted_fields(event: Compacted) -> dict[str, Any]:
         "is_stored": event.is_stored,
         "tokens": msgspec.to_builtins(event.tokens),
         "cost_usd": event.cost_usd,
+        "model": event.model,
+        "duration_ms": event.duration_ms,
         "retention": msgspec.to_builtins(event.retention),
     }
 
@@ -216,5 +242,9 @@ def _ended_fields(event: Ended) -> dict[str, Any]:
     }
     if event.was_elsewhere:
         return fields
+    if event.meter is not None:
+        fields |= {"context_used": event.meter.used, "context_limit": event.meter.limit}
+    if (whole := event.whole) is not None:
+        fields |= {"session_duration_ms": whole.duration_ms, "session_cost_usd": whole.cost.usd}
     refused = [{"tool": call.tool_name, "input": call.input} for call in event.refused]
     return {**fields, "refused": refused, "context_chars": event.context_chars, "context_max": event.context_max}

@@ -24,9 +24,21 @@ from backstory.store.queue import Kind, Options, Queue
 from backstory.store.waiting import WaitStopped
 from backstory.workspace import stopping
 from backstory.workspace.auto_compaction import begin_if_due, make_room
+from backstory.workspace.meter import live_meter, measure
 from backstory.workspace.mid_turn import MidTurn
 from backstory.workspace.requests import request_for
-from backstory.workspace.run_events import Continued, Ended, Notice, Queued, Shown, Started, Steered, Waiting
+from backstory.workspace.run_events import (
+    Continued,
+    Ended,
+    Metered,
+    Notice,
+    Queued,
+    Shown,
+    Started,
+    Steered,
+    Waiting,
+    Whole,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -492,6 +504,7 @@ class SessionRuns:
         ``is_watched``: it may be stopped for a summary. What continues such a turn is not stopped again.
         """
         watch = MidTurn(self._workspace, self._store, self._session, request) if is_watched else None
+        live = live_meter(self._workspace, self._store, self._session, request.agent, request.prompt)
         with closing(self._runner.run_held(lease, self._store, self._session, request)) as run:
             while True:
                 try:
@@ -500,6 +513,8 @@ class SessionRuns:
                     finished: Finished = over.value
                     return finished
                 yield Steered(message=came) if isinstance(came, UserMessage) else came
+                if live is not None and isinstance(came, Shown) and (meter := live.add(came.events)) is not None:
+                    yield Metered(session=self._session, meter=meter)
                 if watch is not None and isinstance(came, Shown):
                     watch.look(came.events)
                     if watch.why_not:
@@ -507,11 +522,12 @@ class SessionRuns:
                         watch = None
 
     def _ended(self, finished: Finished, request: Request, *, is_asked: bool) -> Ended:
-        turn = finished.turn
+        turn, is_here = finished.turn, not (finished.waits or finished.moved)
+        meter = measure(self._workspace, self._store, self._session) if is_here else None
         return Ended(
             session=self._session,
             turn=turn,
-            number=None if finished.waits or finished.moved else self._number_of(turn.uid),
+            number=self._number_of(turn.uid) if is_here else None,
             tools=finished.tools,
             error=finished.error,
             cost=self._cost(turn),
@@ -520,7 +536,17 @@ class SessionRuns:
             permissions=request.permissions,
             context_chars=finished.context_chars,
             context_max=request.context_chars,
+            meter=meter,
+            whole=self._whole() if is_here else None,
         )
+
+    def _whole(self) -> Whole | None:
+        """What the session took so far, with all of its turns and subagents."""
+        with suppress(BackstoryError):
+            session = self._store.session(self._session.id)
+            cost = self._store.session_costs([session])[session.id]
+            return Whole(turns=session.turns, duration_ms=session.duration_ms, cost=cost)
+        return None
 
     def _cost(self, turn: model.Turn) -> Cost:
         """What a run cost. A file of prices that cannot be read does not spoil what was run."""

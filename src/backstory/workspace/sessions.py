@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.bounds import iso
+from backstory.derive.pricing import UNKNOWN
 from backstory.store.session_filter import ListFilter
+from backstory.workspace.meter import meter_of
 from backstory.workspace.resume_command import resume_command
 
 if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
     from backstory.store import Session
     from backstory.store.sessions import Sort
+    from backstory.workspace.meter import Meter
 
 UID_SHOWN = 12
 """So many letters of a uid are shown where no other session's begins with them."""
@@ -71,6 +74,11 @@ class ListedSession(Struct, frozen=True, kw_only=True):
     tokens: int | None
     """What its turns read and wrote, caches included, without subagents; None where nothing of it is known."""
     cost: Cost
+    last_duration_ms: int | None
+    last_cost: Cost
+    """Of its last turn alone; the others are of all its turns."""
+    meter: Meter | None
+    """How full its context is; None where that was not counted."""
     native_id: str | None
     parent_uid: str | None
     relation: str | None
@@ -79,6 +87,13 @@ class ListedSession(Struct, frozen=True, kw_only=True):
     is_conflict: bool
     """Whether it claims to be a session that the home store knows from another place."""
     is_running: bool
+
+
+class LastTurn(Struct, frozen=True):
+    """What the last turn of a session took."""
+
+    duration_ms: int | None
+    cost: Cost
 
 
 class SessionPage(Struct, frozen=True, kw_only=True):
@@ -90,7 +105,9 @@ class SessionPage(Struct, frozen=True, kw_only=True):
     has_more: bool
 
 
-def listed(session: Session, cost: Cost, *, label: str, is_conflict: bool, is_running: bool) -> ListedSession:
+def listed(
+    session: Session, cost: Cost, last: LastTurn | None, *, label: str, is_conflict: bool, is_running: bool
+) -> ListedSession:
     """A session of a store as it is listed."""
     return ListedSession(
         label=label,
@@ -115,6 +132,9 @@ def listed(session: Session, cost: Cost, *, label: str, is_conflict: bool, is_ru
         duration_ms=session.duration_ms,
         tokens=session.tokens,
         cost=cost,
+        last_duration_ms=None if last is None else last.duration_ms,
+        last_cost=UNKNOWN if last is None else last.cost,
+        meter=meter_of(session),
         native_id=session.native_id,
         parent_uid=session.parent_uid,
         relation=session.relation,
@@ -148,6 +168,11 @@ def as_json(session: ListedSession) -> dict[str, Any]:
         "cost_usd": session.cost.usd,
         "cost_kind": session.cost.kind,
         "low_usd": session.cost.low_usd,
+        "last_duration_ms": session.last_duration_ms,
+        "last_cost_usd": session.last_cost.usd,
+        "context_used": None if session.meter is None else session.meter.used,
+        "context_limit": None if session.meter is None else session.meter.limit,
+        "context_percent": None if session.meter is None else session.meter.percent,
         "native_id": session.native_id,
         "resume_command": resume_command(session.agents, session.native_id, session.number),
         "parent": session.parent_uid,

@@ -10,6 +10,7 @@ from backstory.bounds import iso
 from backstory.derive.pricing import UNKNOWN
 from backstory.runs.spool import list_spools
 from backstory.store.costs import of_turn, price_table
+from backstory.workspace.summaries import shown_summaries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from backstory.workspace.listing import Listing
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.sessions import ListedSession
+    from backstory.workspace.summaries import ShownSummary
 
 RUNNING = "running"
 WAITING = "waiting"
@@ -53,6 +55,8 @@ class Transcript(Struct, frozen=True, kw_only=True):
     """As it is listed, with the live runs counted as turns."""
     turns: tuple[ListedTurn, ...]
     live: dict[int, LiveRun]
+    summaries: tuple[ShownSummary, ...] = ()
+    """Those that stand for its beginning in contexts, in the order of what they cover."""
 
 
 def transcript_of(
@@ -75,7 +79,13 @@ def transcript_of(
     (listed,) = listing.values(
         [store], [(store, session)], {session.uid: running} if running else {}, {session.uid: new}, everywhere=False
     )
-    return Transcript(located=located, session=listed, turns=tuple(turns), live=numbered)
+    return Transcript(
+        located=located,
+        session=listed,
+        turns=tuple(turns),
+        live=numbered,
+        summaries=shown_summaries(located, stored),
+    )
 
 
 def _live_runs(session_uid: str, spools: Path, now: int, report: Callable[[str], None]) -> list[LiveRun]:

@@ -1,0 +1,107 @@
+"""How full a session's context is: what the next run would receive without a limit, and where it is summarised."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from backstory.errors import BackstoryError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from backstory.model import Event
+    from backstory.store import Session, Store
+    from backstory.workspace.workspace import Workspace
+
+
+class Meter(Struct, frozen=True, kw_only=True):
+    """Characters of a context since the last summary, and from how many on it is summarised."""
+
+    used: int
+    limit: int
+
+    @property
+    def percent(self) -> int:
+        """How much of the limit is used: from 0 to 100.
+
+        >>> Meter(used=120_000, limit=400_000).percent, Meter(used=9, limit=4).percent
+        (30, 100)
+        """
+        return min(100, 100 * self.used // self.limit) if self.limit else 0
+
+
+def meter_of(session: Session) -> Meter | None:
+    """What was counted of a session when its last turn was stored; None where that is not known."""
+    if session.context_chars is None or not session.context_limit:
+        return None
+    return Meter(used=session.context_chars, limit=session.context_limit)
+
+
+def limit_of(workspace: Workspace, agent: str | None, model: str | None) -> int:
+    """From how many characters on a context is summarised; where it never is, how many it may have."""
+    settings = workspace.config.settings
+    chars = settings.compaction.chars_of(agent, model) if agent else settings.compaction.chars
+    return chars or settings.run.context_chars
+
+
+def measure(workspace: Workspace, store: Store, session: Session) -> Meter:
+    """Count what a session's context has now, and keep that in its store."""
+    from backstory.conversation.context import rendered_blocks  # a list needs only what was counted before
+
+    turns = store.context_history(session, 1 << 60).turns
+    used = sum(len(block) + 1 for blocks in rendered_blocks(turns) for block in blocks)
+    last = turns[-1].turn if turns else None
+    limit = limit_of(workspace, None, None) if last is None else limit_of(workspace, last.agent, last.model)
+    meter = Meter(used=used, limit=limit)
+    with suppress(BackstoryError):
+        store.note_context(session, meter.used, meter.limit)
+        _note_in_home(workspace, store, session, meter)
+    return meter
+
+
+def _note_in_home(workspace: Workspace, store: Store, session: Session, meter: Meter) -> None:
+    """The machine's store lists the session, too; where its copy is behind, it takes this with the rest."""
+    home, uid = workspace.machine_store, session.uid
+    if home.path != store.path and home.has(uid) and home.next_seq(uid) == store.next_seq(uid):
+        home.note_context(home.session(uid), meter.used, meter.limit)
+
+
+class LiveMeter:
+    """How full the context of a session becomes while a turn of it runs."""
+
+    def __init__(self, before: Meter, prompt: str) -> None:
+        self._limit, self._used = before.limit, before.used + len(prompt)
+        # Of a context that is nearly empty nothing needs to be said.
+        self._percent = -1 if before.percent else 0
+
+    @property
+    def meter(self) -> Meter:
+        """How full it is now."""
+        return Meter(used=self._used, limit=self._limit)
+
+    def counting(self, events: Iterable[Event]) -> Iterator[Event]:
+        """The same events, each counted as it is passed on."""
+        for event in events:
+            self.add([event])
+            yield event
+
+    def add(self, events: Iterable[Event]) -> Meter | None:
+        """Count what came; returns how full it is now, if that is another percentage than before."""
+        from backstory.conversation.context import event_chars
+
+        self._used += sum(map(event_chars, events))
+        meter = self.meter
+        is_new, self._percent = meter.percent != self._percent, meter.percent
+        return meter if is_new else None
+
+
+def live_meter(workspace: Workspace, store: Store, session: Session, agent: str, prompt: str) -> LiveMeter | None:
+    """A meter for a turn that begins; None where it is not known how full the context is before it."""
+    limit = limit_of(workspace, agent, None)
+    if not store.turn_count(session):
+        return LiveMeter(Meter(used=0, limit=limit), prompt)
+    before = meter_of(store.session(session.id))
+    return None if before is None else LiveMeter(Meter(used=before.used, limit=limit), prompt)

@@ -1,0 +1,186 @@
+"""How full a context is, and what turns and sessions took: in run, list and show, by a scripted agent."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import pytest
+
+from tests.support.bench import Bench
+from tests.support.running import until
+from tests.support.terminal import Terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUMMARY = "The parser was rewritten, because it lost escapes. " * 10
+GOOD: list[dict[str, Any]] = [{"say": SUMMARY}, {"result": True}]
+LONG: list[dict[str, Any]] = [{"say": "word " * 300}, {"result": True}]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    made = Bench(tmp_path)
+    made.backstory("config", "set", "compaction.chars", "100000")
+    return made
+
+
+def listed(bench: Bench, *words: str) -> dict[str, Any]:
+    (found,) = json.loads(bench.backstory("list", "--json", *words).stdout)
+    return dict(found)
+
+
+def counted(bench: Bench) -> tuple[int | None, int | None]:
+    found = listed(bench)
+    return found["context_used"], found["context_limit"]
+
+
+def rendered(bench: Bench) -> int:
+    """What the next context is, counted from its text: between its blocks stands a line end, and one ends it."""
+    return len(json.loads(bench.backstory("context", "--json").stdout)["context"]) + 2
+
+
+def test_a_turn_that_is_stored_is_counted(bench: Bench) -> None:
+    bench.run("prompt 1", *LONG)
+    assert counted(bench) == (rendered(bench), 100_000)
+    bench.run("prompt 2", *LONG)
+    assert counted(bench) == (rendered(bench), 100_000)
+    assert listed(bench)["context_percent"] == 3
+
+
+def test_the_machines_list_has_it_too(bench: Bench) -> None:
+    bench.run("prompt 1", *LONG)
+    assert listed(bench, "--all")["context_used"] == rendered(bench)
+
+
+def test_it_is_counted_anew_after_a_summary_and_after_that_is_taken_back(bench: Bench) -> None:
+    for n in range(1, 6):
+        bench.run(f"prompt {n}", *LONG)
+    before = counted(bench)
+    assert bench.backstory("compact", "--now", script=GOOD).returncode == 0
+    after, _ = counted(bench)
+    assert before[0] is not None
+    assert after is not None
+    assert after < before[0]
+    bench.backstory("compact", "--undo")
+    assert counted(bench) == before
+
+
+def test_it_is_counted_anew_where_the_session_is_continued_elsewhere(bench: Bench) -> None:
+    bench.run("prompt 1", *LONG)
+    first = counted(bench)
+    bench.run("prompt 2", *LONG)
+    second = counted(bench)
+    with bench.store as store:
+        (session,) = store.sessions()
+        start, last = (turn.first_seq for turn in store.turns(session))
+    assert bench.backstory("checkout", f"@{last - 1}").returncode == 0
+    assert counted(bench) == first
+    assert bench.backstory("checkout", f"@{last + 1}").returncode == 0
+    assert second[0] is not None
+    assert counted(bench)[0] != first[0]
+    bench.backstory("branch", "rm", f"@{last}", "--yes")
+    assert counted(bench) == first
+    bench.backstory("branch", "restore")
+    assert start < last
+
+
+def test_another_programs_summary_makes_it_unknown_rather_than_wrong(bench: Bench) -> None:
+    bench.run("prompt 1", *LONG)
+    bench.run("prompt 2", *LONG)
+    with closing(apsw.Connection(str(bench.project / ".backstory" / "sessions.bks"))) as db:
+        db.execute("insert into compactions(session_id, after_seq, summary) values (1, 2, 'a summary')")
+    assert counted(bench)[0] is None
+    bench.run("prompt 3", *LONG)
+    assert counted(bench)[0] is not None
+
+
+def test_of_what_is_not_known_nothing_is_said(bench: Bench) -> None:
+    bench.run("prompt 1", *LONG)
+    with closing(apsw.Connection(str(bench.project / ".backstory" / "sessions.bks"))) as db:
+        db.execute("update sessions set context_chars = null")
+    assert listed(bench)["context_percent"] is None
+    assert "CONTEXT" not in bench.backstory("list").stdout
+    assert "%" not in bench.backstory("list").stdout
+
+
+def test_a_run_says_how_full_it_is_from_a_tenth_on(bench: Bench) -> None:
+    assert "context" not in bench.run("prompt 1", *LONG).stderr
+    bench.backstory("config", "set", "compaction.chars", "5000")
+    assert "context 61 %" in bench.run("prompt 2", *LONG).stderr
+
+
+def test_json_has_what_the_turn_and_the_whole_session_took(bench: Bench) -> None:
+    bench.run("prompt 1", *LONG)
+    lines = bench.run("prompt 2", *LONG, options=("--json",)).stdout.splitlines()
+    done = json.loads(lines[-1])
+    assert (done["context_used"], done["context_limit"]) == counted(bench)
+    found = listed(bench)
+    assert done["session_duration_ms"] == found["duration_ms"]
+    assert done["duration_ms"] == found["last_duration_ms"]
+    assert done["cost_usd"] == found["last_cost_usd"]
+    assert done["session_cost_usd"] == found["cost_usd"]
+    assert found["cost_usd"] == pytest.approx(2 * found["last_cost_usd"])
+
+
+def test_what_a_summary_took_is_counted_as_compaction_and_not_as_a_turn(bench: Bench) -> None:
+    for n in range(1, 6):
+        bench.run(f"prompt {n}", *LONG)
+    before = listed(bench)["cost_usd"]
+    done = json.loads(bench.backstory("compact", "--now", "--json", script=GOOD).stdout)
+    assert listed(bench)["cost_usd"] == before
+    with bench.store as store:
+        (found,) = store.compactions(store.sessions()[0])
+    assert (found.cost_usd, found.duration_ms) == (done["cost_usd"], done["duration_ms"])
+    assert found.cost_usd == pytest.approx(before / 5)
+    assert found.duration_ms is not None
+    shown = json.loads(bench.backstory("search", "lost escapes", "--json").stdout)["hits"]
+    assert [each["kind"] for each in shown] == ["Compacted"]
+
+
+def test_a_turn_stopped_for_a_summary_has_no_badge(bench: Bench) -> None:
+    bench.run("prompt 1", *LONG)
+    with closing(apsw.Connection(str(bench.project / ".backstory" / "sessions.bks"))) as db:
+        db.execute("update turns set outcome = 'cancelled', stop_reason = 'compaction'")
+        db.execute("update sessions set completed = 0")
+    assert "■" not in bench.backstory("list").stdout
+    shown = bench.backstory("show").stdout
+    assert "■" not in shown
+    assert "cancelled" not in shown
+    assert "stopped for a summary" in shown
+
+
+def test_on_a_terminal_it_moves_while_the_answer_streams_and_is_taken_away_at_the_end(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.backstory("config", "set", "compaction.chars", "10000")
+    gate = tmp_path / "gate"
+    script: list[dict[str, Any]] = [
+        {"say": "word " * 300}, {"say": "word " * 300}, {"wait_for": str(gate)}, {"result": True},
+    ]  # fmt: skip
+    words = [sys.executable, "-m", "backstory", "run", "-a", "claude", "prompt 1"]
+    with Terminal(words, bench.project, bench.environ(script)) as terminal:
+        streaming = terminal.until("context 30 %")
+        gate.touch()
+        shown = terminal.end()
+    assert "context 15 %" in streaming
+    assert shown.index("context 30 %") < shown.rindex("\x1b[2K") < shown.rindex("context 30 %")
+    assert "\x1b[2K" not in bench.run("prompt 2", *LONG).stderr
+
+
+def test_a_live_run_is_shown_with_how_full_it_is(bench: Bench, tmp_path: Path) -> None:
+    bench.run("prompt 1", *LONG)
+    bench.backstory("config", "set", "compaction.chars", "10000")
+    bench.run("prompt 2", *LONG)
+    gate = tmp_path / "gate"
+    running = bench.start("run", "prompt 3", script=[{"say": "word " * 300}, {"wait_for": str(gate)}, {"result": True}])
+    until(lambda: "context 45 %" in bench.backstory("show").stdout)
+    gate.touch()
+    running.communicate(timeout=60)
+    shown = bench.backstory("show").stdout
+    assert "still running" not in shown
+    assert "context 45 %" in shown.splitlines()[1]
