@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backstory import __version__, errors
-from backstory.cli import COMMANDS
+from backstory.cli import COMMANDS, HIDDEN
 from backstory.cli.event_view import SHOWN_CHARS_MAX
 from backstory.cli.search_command import NOTHING_FOUND
 from backstory.search.query import find
@@ -166,10 +167,12 @@ def test_ingest_names_the_agents_that_are_not_read(bare: Shell) -> None:
 def test_what_ingest_and_reindex_count_is_what_list_shows(bare: Shell) -> None:
     bare.put(*SMALL)
     listed = len(SMALL) - 2
-    assert f": {listed} new sessions, 0 updated, " in bare("ingest").out
+    assert re.search(r"^Read \d+ logs .*: ([a-z]+ \d+(, )?)+ sessions\.$", out := bare("ingest").out.strip())
+    assert sum(int(count) for count in re.findall(r"[a-z]+ (\d+)(?=[, ])", out.rpartition(":")[2])) == listed
+    assert bare("ingest").out == f"Up to date: {listed} sessions.\n"
     assert f"complete: {listed} sessions, " in bare("reindex").out
     assert f"{listed} sessions in all: backstory list --all" in bare("list").err
-    assert len(bare("list", "--all", "-n", "0").out.splitlines()) == 1 + listed
+    assert len(bare("list", "--all", "-n", "0").out.splitlines()) == listed
 
 
 def test_what_goes_to_a_pipe_is_whole_and_a_terminal_gets_what_fits(bare: Shell) -> None:
@@ -203,8 +206,8 @@ def test_list_of_an_agent_and_of_a_few(read_once: Shell) -> None:
     assert {tuple(each["agents"]) for each in found} == {("codex",)}
     assert len(read_once("list", "--all", "-n", "2", "--json").json()) == 2
     done = read_once("list", "--all", "-n", "2")
-    assert len(done.out.splitlines()) == 3
-    assert "2 of 10" in done.err
+    assert len(done.out.splitlines()) == 2
+    assert done.err == "2 of 10 sessions; all: -n 0\n"
 
 
 def test_list_here_is_this_projects_and_says_that_there_are_more(read_once: Shell) -> None:
@@ -812,9 +815,34 @@ def test_every_command_explains_itself(bare: Shell, command: str) -> None:
     assert done.out.startswith(f"Usage: python -m backstory {command}")
 
 
-def test_help_lists_every_command(bare: Shell) -> None:
+def test_help_lists_every_command_once_but_those_of_another_tools_names(bare: Shell) -> None:
     done = bare("--help")
-    assert all(f"  {command} " in done.out for command in COMMANDS)
+    listed = [line.split()[0] for line in done.out.splitlines() if re.match("  [a-z]+  ", line)]
+    assert sorted([*listed, *HIDDEN]) == sorted(COMMANDS)
+    assert "--steer" not in done.out
+    assert all(bare(name, "--help").code == 0 for name in HIDDEN)
+
+
+def test_without_a_command_the_newest_sessions_here_are_shown(bare: Shell) -> None:
+    done = bare()
+    assert (done.code, done.out) == (0, "")
+    assert "backstory ingest" in done.err and "backstory help" in done.err
+    for n in range(7):
+        path = bare.home / claude_log(f"mine{n}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        at = f"2026-11-2{n}T10:00:00.000Z"
+        path.write_bytes(lines(claude_line("user", f"u{n}", f"number {n}", cwd=str(bare.cwd), timestamp=at)))
+    bare("ingest")
+    done = bare()
+    assert done.code == 0
+    assert [line.split("\t")[2] for line in done.out.splitlines()] == [f"number {n}" for n in (6, 5, 4, 3, 2)]
+
+
+@pytest.mark.parametrize("option", [("--trust",), ("--or-run",), ("-S", "S1"), ("--name", "x")])
+def test_options_of_messages_mean_nothing_without_one(bare: Shell, option: tuple[str, ...]) -> None:
+    done = bare(*option)
+    assert (done.code, done.out) == (2, "")
+    assert "need --steer or --followup" in done.err
 
 
 def test_a_command_that_does_not_exist_is_a_mistake_of_use(bare: Shell) -> None:
@@ -896,7 +924,7 @@ def test_the_programs_that_are_set_are_listed(bare: Shell) -> None:
 
 def test_a_setting_is_obeyed(machine: Shell) -> None:
     machine("config", "set", "list.limit", "3")
-    assert len(machine("list", "--all").out.splitlines()) == 4
+    assert len(machine("list", "--all").out.splitlines()) == 3
     machine("config", "set", "search.limit", "1")
     assert len(machine("search", "work", "--json").json()["hits"]) == 1
     machine("config", "set", "ingest.agents", "codex")

@@ -47,11 +47,11 @@ def shown(bench: Bench, label: str, folder: Path) -> Any:
 
 def test_what_list_all_calls_a_session_names_it_in_every_folder(bench: Bench) -> None:
     for folder in everywhere(bench):
-        lines = bench.backstory("list", "--all", cwd=folder).stdout.splitlines()[1:]
+        lines = bench.backstory("list", "--all", cwd=folder).stdout.splitlines()
         assert len(lines) == len(FIRST)
         for line in lines:
-            _, label, _, prompt, *_ = line.split()
-            assert [shown(bench, label, each)["first_prompt"] for each in everywhere(bench)] == [f"needle {prompt}"] * 3
+            uid, _, prompt, *_ = line.split("\t")
+            assert [shown(bench, uid, each)["first_prompt"] for each in everywhere(bench)] == [prompt] * 3
 
 
 def test_what_search_calls_a_session_names_it_in_every_folder(bench: Bench) -> None:
@@ -59,7 +59,7 @@ def test_what_search_calls_a_session_names_it_in_every_folder(bench: Bench) -> N
         hits = bench.backstory("search", "needle", cwd=folder).stdout.splitlines()[::2]
         assert len(hits) == len(FIRST)
         for line in hits:
-            label, _, _, prompt, *_ = line.split()
+            label, _, prompt, *_ = line.split()
             assert [shown(bench, label, each)["first_prompt"] for each in everywhere(bench)] == [f"needle {prompt}"] * 3
 
 
@@ -84,8 +84,8 @@ def test_a_new_session_that_runs_is_listed_in_every_folder(bench: Bench) -> None
 
 def test_a_number_means_the_projects_own_session_in_its_list(bench: Bench) -> None:
     for folder, word in zip(everywhere(bench), FIRST, strict=False):
-        (line,) = bench.backstory("list", cwd=folder).stdout.splitlines()[1:]
-        assert line.split()[1] == "S1"
+        (line,) = bench.backstory("list", cwd=folder).stdout.splitlines()
+        assert line.split("\t")[1] == "S1"
         assert shown(bench, "S1", folder)["first_prompt"] == f"needle {word}"
 
 

@@ -582,8 +582,8 @@ def test_the_agents_own_id_and_command_are_given(home: Home) -> None:
 def test_a_search_on_a_terminal_says_once_how_the_best_hit_is_resumed(home: Home, words: str) -> None:
     # What a subagent's log says is found, and its parent is what a client continues.
     with home.terminal("search", words) as terminal:
-        assert terminal.end().count(f"Resume it: backstory resume {home.uid()[:12]}  (claude {ID})") == 1
-    assert "Resume it" not in home("search", words).out + home("search", words).err
+        assert terminal.end().count(f"resume: backstory resume {home.uid()[:12]} (claude {ID})") == 1
+    assert "resume: backstory" not in home("search", words).out + home("search", words).err
 
 
 def test_what_no_client_continues_is_not_said_to_be_resumable(home: Home) -> None:

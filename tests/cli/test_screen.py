@@ -166,8 +166,11 @@ ENDS = [("S1", "✓", "completed"), ("S2", "✗", "failed"), ("S3", "■", "canc
 
 
 def test_the_list_tells_every_end_from_every_other(all_ends: Bench) -> None:
-    rows = [each.split() for each in all_ends.backstory("list").stdout.splitlines()[1:]]
-    assert sorted((row[1], row[0]) for row in rows) == [(number, mark) for number, mark, _ in ENDS]
+    rows = [each.split("\t") for each in all_ends.backstory("list").stdout.splitlines()]
+    assert sorted((row[1], row[6]) for row in rows) == [(number, outcome) for number, _, outcome in ENDS]
+    screen = on_a_terminal(all_ends, 100, words=("list",), NO_COLOR="1").splitlines()
+    marked = sorted((line.split()[1], line.split()[0]) for line in screen if " S" in line[:4])
+    assert marked == [(number, mark) for number, mark, _ in ENDS]
     found = json.loads(all_ends.backstory("list", "--json").stdout)
     told = {each["number"]: (each["outcome"], each["completed"]) for each in found}
     assert told == {number: (outcome, outcome == "completed") for number, _, outcome in ENDS}
@@ -183,18 +186,21 @@ def test_a_session_has_a_badge_of_its_own_while_it_runs(bench: Bench) -> None:
     bench.run("first", GOOD)
     with Going(bench, {"say": "two"}):
         listed = bench.backstory("list")
-        assert listed.stdout.splitlines()[1].startswith("●  S1")
+        assert listed.stdout.split("\t")[6] == "running"
+        assert " ● S1  first" in on_a_terminal(bench, 100, words=("list",), NO_COLOR="1")
         assert "1 running: backstory ps" in listed.stderr
         assert json.loads(bench.backstory("list", "--json").stdout)[0]["outcome"] is None
-    assert bench.backstory("list").stdout.splitlines()[1].startswith("✓  S1")
+    assert bench.backstory("list").stdout.split("\t")[6] == "completed"
 
 
-@pytest.mark.parametrize(("width", "heads"), [(40, "SESSION NAME"), (60, "SESSION NAME LAST ACTIVE")])
-def test_a_narrow_terminal_gets_the_columns_that_fit(bench: Bench, width: int, heads: str) -> None:
+@pytest.mark.parametrize("width", [40, 60])
+def test_on_a_narrow_terminal_a_session_has_two_lines(bench: Bench, width: int) -> None:
     bench.run("a prompt that is too long for a line of a narrow terminal, whatever it shows", GOOD)
-    lines = on_a_terminal(bench, width, words=("list",), NO_COLOR="1").splitlines()
-    assert " ".join(lines[0].split()) == heads
-    assert max(map(columns, lines)) <= width
+    _, title, facts, *rest = on_a_terminal(bench, width, words=("list",), NO_COLOR="1").splitlines()
+    assert title.startswith(" ✓ S1  a prompt that is too long")
+    # What does not fit is left out from the end.
+    assert facts.split(" · ")[-1] == ("$0.04" if width == 40 else "1.2 s")
+    assert max(map(columns, (title, facts, *rest))) <= width
 
 
 # before, and after -----------------------------------------------------------------------------------------------

@@ -197,7 +197,7 @@ def test_a_session_in_which_nobody_asked_for_anything_is_called_so(bare: Shell) 
     go_on = "<azureal-internal-auto-continue>\nContinue.\n</azureal-internal-auto-continue>"
     answer = said("assistant", [{"type": "text", "text": "Done already."}])
     assert show(bare, said("user", go_on), answer)[0] == "(no prompt)"
-    assert "  (no prompt)  " in bare("list", "--all").out
+    assert "\t(no prompt)\t" in bare("list", "--all").out
     assert "  (no prompt)  " in bare("search", "already").out
 
 

@@ -117,8 +117,9 @@ def test_what_picks_and_what_follows_is_imported_only_by_who_asks_for_it(read_on
         assert words[0] == "show" or modules & {"subprocess"} == set(), words
 
 
-def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell) -> None:
-    modules = imported(read_once, "list")
+@pytest.mark.parametrize("words", [("list",), ()], ids=["list", "alone"])
+def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell, words: tuple[str, ...]) -> None:
+    modules = imported(read_once, *words)
     derives = ours(modules, "derive.deriver", "derive.refs", "derive.file_touches")
     searches = ours(modules, "search.", "store.search", "store.ranking")
     assert (derives, searches, ours(modules, "agents.claude", "agents.contract")) == (set(), set(), set())

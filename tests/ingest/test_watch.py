@@ -153,7 +153,7 @@ def test_each_batch_is_a_line_for_a_person(machine: Machine, follow: Callable[..
     until(lambda: following.has_said("updated"))
     batch = next(each for each in following.said if "updated" in each)
     assert re.fullmatch(r"\d\d:\d\d:\d\d claude: 1 session updated, 1 event\n", batch)
-    assert "1 log seen" in following.told[0]["text"]
+    assert "Read 1 log (" in following.told[0]["text"]
 
 
 def test_databases_that_are_brought_to_do_harm_are_told_and_the_rest_is_followed(

@@ -16,41 +16,55 @@ import click
 
 from backstory import __version__
 
-COMMANDS = {
-    "ingest": "Import new and changed agent logs.",
-    "reindex": "Import, then rebuild the index and all derived tables.",
-    "chronicle": "Commands for the whole history.",
-    "list": "List this project's sessions, newest first (--all: every project).",
-    "stats": "Sum up sessions: turns, tokens, cost, time worked.",
-    "show": "Show a session turn by turn.",
-    "run": "Send a prompt to an agent, with the session so far as context.",
-    "resume": "Continue a session in its agent's own client.",
-    "steer": "Send a message to the running agent.",
-    "followup": "Queue a prompt to run when the current run ends.",
-    "queue": "Show, edit and run queued prompts.",
-    "tree": "Show a session's turns and branches as a tree.",
-    "scan": "List the current branch, record by record.",
-    "branches": "List a session's branches.",
-    "checkout": "Continue from another record, branch or session.",
-    "branch": "Name, remove and restore branches.",
-    "diff": "Compare two branches.",
-    "ps": "List running and pending runs.",
-    "cancel": "Stop the running agent.",
-    "context": "Preview the context of the next run.",
-    "compact": "Summarise the beginning of a long session.",
-    "search": "Search prompts, answers, commands and output.",
-    "sql": "Query the store with read-only SQL.",
-    "restore": "Write the original logs to a folder, byte for byte.",
-    "export": "Export sessions in another tool's format.",
-    "verify": "Check every byte, every reference and the index.",
-    "optimize": "Recompress old logs and compact the index.",
-    "rename": "Name a session.",
-    "rm": "Delete sessions from the store (the agents' logs stay).",
-    "backup": "Copy the store to one file; safe while it is in use.",
-    "config": "Show and change settings.",
-    "completion": "Print the completion script for a shell.",
-    "help": "Show the help of a command.",
+GROUPS = {
+    "Find": {
+        "list": "List sessions, newest first (--all: every project).",
+        "search": "Search prompts, answers, commands and output.",
+        "show": "Show a session turn by turn.",
+        "stats": "Sum up sessions: turns, tokens, cost, time worked.",
+        "sql": "Query the store with read-only SQL.",
+    },
+    "Run": {
+        "run": "Send a prompt to an agent, with the session so far as context.",
+        "resume": "Continue a session in its agent's own client.",
+        "steer": "Send a message to the running agent.",
+        "followup": "Queue a prompt to run when the current run ends.",
+        "ps": "List running and pending runs.",
+        "cancel": "Stop the running agent.",
+        "queue": "Show, edit and run queued prompts.",
+        "context": "Preview the context of the next run.",
+        "compact": "Summarise the beginning of a long session.",
+    },
+    "Branches": {
+        "tree": "Show a session's turns and branches as a tree.",
+        "branches": "List a session's branches.",
+        "scan": "List the current branch, record by record.",
+        "checkout": "Continue from another record, branch or session.",
+        "branch": "Name, remove and restore branches.",
+        "diff": "Compare two branches.",
+    },
+    "Keep": {
+        "ingest": "Import new and changed agent logs.",
+        "restore": "Write the original logs to a folder, byte for byte.",
+        "export": "Export sessions in another tool's format.",
+        "backup": "Copy the store to one file; safe while it is in use.",
+        "rename": "Name a session.",
+        "rm": "Delete sessions from the store (the agents' logs stay).",
+        "verify": "Check every byte, every reference and the index.",
+        "optimize": "Recompress old logs and compact the index.",
+        "reindex": "Import, then rebuild the index and all derived tables.",
+    },
+    "Set up": {
+        "config": "Show and change settings.",
+        "completion": "Print the completion script for a shell.",
+        "help": "Show the help of a command.",
+    },
 }
+"""The commands that help shows, by what they are for."""
+HIDDEN = {"chronicle": "Commands for the whole history."}
+"""Commands of another tool's names: they work, and help does not show them."""
+COMMANDS = {name: about for group in (*GROUPS.values(), HIDDEN) for name, about in group.items()}
+CLICKS_LEAST_COLUMNS = 52
 NO_TEXT = 64
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -100,8 +114,11 @@ class Commands(Group):
             raise _ReaderGone from gone
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        # Descriptions begin in one column, whatever the section.
+        longest = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(longest), about) for name, about in group.items()])
 
 
 @click.group(
@@ -111,14 +128,12 @@ class Commands(Group):
 )
 @click.version_option(__version__, "--version", message="backstory %(version)s")
 @click.option("--store", "--db", "store_path", metavar="PATH", help="Use this store file instead of the home store.")
-@click.option("--steer", metavar="TEXT", multiple=True, help="The same as `backstory steer TEXT`; may be repeated.")
-@click.option(
-    "--followup", metavar="TEXT", multiple=True, help="The same as `backstory followup TEXT`; may be repeated."
-)
-@click.option("--name", metavar="NAME", help="With --steer or --followup: the session with this name.")
-@click.option("--session", "-S", "wanted", metavar="SESSION", help="With --steer or --followup: the session.")
-@click.option("--or-run", is_flag=True, help="With --steer or --followup: as in those commands.")
-@click.option("--trust", is_flag=True, help="With --steer or --followup: as in those commands.")
+@click.option("--steer", metavar="TEXT", multiple=True, hidden=True)
+@click.option("--followup", metavar="TEXT", multiple=True, hidden=True)
+@click.option("--name", metavar="NAME", hidden=True)
+@click.option("--session", "-S", "wanted", metavar="SESSION", hidden=True)
+@click.option("--or-run", is_flag=True, hidden=True)
+@click.option("--trust", is_flag=True, hidden=True)
 @click.pass_context
 def cli(
     ctx: click.Context,
@@ -130,7 +145,10 @@ def cli(
     or_run: bool,
     trust: bool,
 ) -> None:
-    """Search, read and continue the sessions of all your coding agents."""
+    """Search, read and continue the sessions of all your coding agents.
+
+    Without a command: the newest sessions of this project.
+    """
     from backstory.cli.app import App
 
     has_texts = bool(steer or followup)
@@ -138,8 +156,6 @@ def cli(
         if not has_texts:
             raise click.UsageError(f"Options come after the command: backstory {ctx.invoked_subcommand} [OPTIONS]")
         raise click.UsageError("--steer and --followup cannot be combined with a command.")
-    if ctx.invoked_subcommand is None and not has_texts:
-        raise click.exceptions.NoArgsIsHelpError(ctx)
     ctx.obj = App(os.environ, _current_folder(), store_path)
     ctx.obj.trusts = trust
     ctx.call_on_close(ctx.obj.close)
@@ -150,6 +166,12 @@ def cli(
         messages = [*((Kind.STEER, text) for text in steer), *((Kind.FOLLOWUP, text) for text in followup)]
         if_idle = IfIdle.RUN if or_run else IfIdle.ASK
         ctx.exit(send(ctx.obj, messages, wanted or name, Options(), if_idle))
+    elif ctx.invoked_subcommand is None:
+        if name or wanted or or_run or trust:
+            raise click.UsageError("--name, --session, --or-run and --trust need --steer or --followup here.")
+        from backstory.cli.overview import print_overview
+
+        print_overview(ctx.obj)
 
 
 def _current_folder() -> Path:
@@ -159,6 +181,13 @@ def _current_folder() -> Path:
         from backstory.errors import FolderNotUsable
 
         raise FolderNotUsable(None, refused.strerror or str(refused)) from refused
+
+
+def _help_columns() -> int | None:
+    """The columns of help on a terminal that is narrower than click's least; else click decides."""
+    from backstory.cli import output
+
+    return max(output.width() - 2, 20) if output.width() < CLICKS_LEAST_COLUMNS else None
 
 
 def _have_standard_files() -> None:
@@ -187,7 +216,7 @@ def main() -> None:
             time.time_ns()
         except OverflowError as refused:
             raise ClockUnusable from refused
-        code = cli.main(standalone_mode=False)
+        code = cli.main(standalone_mode=False, terminal_width=_help_columns())
         sys.stdout.flush()
     except (KeyboardInterrupt, click.Abort):
         output.refuse("stopped; everything stored so far is complete")

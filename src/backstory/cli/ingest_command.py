@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.options import AGENT, json_option, store_option
 from backstory.cli.stop_signals import stop_on_signals
+from backstory.cli.wrapping import wrapped
+from backstory.store.session_filter import ListFilter
 from backstory.workspace.importing import Machine, no_progress, watch_all
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from backstory.ingest.report import Report, Tally
 
 REASONS_SHOWN_MAX = 20
+SHORTEST_MS = 50
+"""A shorter time is not worth a word."""
 
 
 @click.command("ingest")
@@ -46,23 +51,25 @@ def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, wat
         _follow(app, only, explain=explain, as_json=as_json)
         return
     others = {} if only else not_read.logs_of_others(app.user_home)
+    began = now_ms()
     report = app.workspace.ingest(_machine(app, only), output.talk, output.progress)
-    _print(app, report, others, explain=explain, as_json=as_json)
+    _print(app, report, others, now_ms() - began, explain=explain, as_json=as_json)
 
 
 def _machine(app: App, only: Sequence[str]) -> Machine:
     return Machine(user_home=app.user_home, only=tuple(only))
 
 
-def _print(app: App, report: Report, others: dict[str, int], *, explain: bool, as_json: bool) -> None:
+def _print(app: App, report: Report, others: dict[str, int], took_ms: int, *, explain: bool, as_json: bool) -> None:
     if as_json:
         output.json(_as_json(report) | {"not_read": others} | ({"explained": _explained(report)} if explain else {}))
     else:
-        _tell(report, str(app.home_store.path))
+        _tell(app, report, took_ms)
         if others:
             names = ", ".join(f"{name} ({count:,})" for name, count in others.items())
             output.talk(f"Also here, not read by this version: {names}")
     if explain and not as_json:
+        output.data(output.one_liner(f"Store: {app.home_store.path}"))
         for line in _explained(report):
             output.data(output.one_liner(line))
 
@@ -80,11 +87,12 @@ def _follow(app: App, only: Sequence[str], *, explain: bool, as_json: bool) -> N
     stop_on_signals()
     try:
         with closing(watch.batches()) as batches:
+            began = now_ms()
             report = next(batches)
             if as_json:
                 output.json_line(_batch(report) | ({"explained": _explained(report)} if explain else {}))
             else:
-                _print(app, report, {}, explain=explain, as_json=False)
+                _print(app, report, {}, now_ms() - began, explain=explain, as_json=False)
             output.talk(f"Following {', '.join(watch.folders) or 'nothing yet'}. Ctrl-C ends it.")
             is_following = True
             for report in batches:
@@ -132,26 +140,59 @@ def _as_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _tell(report: Report, store_path: str) -> None:
-    read, seen = report.total("logs_read"), report.total("logs_seen")
-    output.data(
-        f"{output.counted(seen, 'log')} seen, {read:,} read ({output.size(report.total('bytes_read'))}): "
-        f"{output.counted(report.total('listed_new'), 'new session')}, {report.total('listed_updated'):,} updated, "
-        f"{output.counted(report.total('events_new'), 'new event')}. Store: {store_path}"
-    )
-    if not seen:
+def _tell(app: App, report: Report, took_ms: int) -> None:
+    if line := _in_a_line(report, took_ms) if report.total("logs_read") else _unchanged(app):
+        for part in wrapped(line, output.width()) if sys.stdout.isatty() else (line,):
+            output.data(part)
+    if not report.total("logs_seen"):
         output.talk("No logs were found. These places were looked at:")
         for each in report.looked:
             output.talk(f"  {_looked(each)}")
         output.talk("Begin a session in one of these agents, or with: backstory run PROMPT")
+    elif _is_first(report):
+        output.talk("Next: backstory list --all · backstory search WORDS")
+    _tell_problems(report)
+
+
+def _unchanged(app: App) -> str:
+    """How many sessions there are where nothing was read; nothing where there are none."""
+    count = sum(app.home_store.session_counts(ListFilter()).values())
+    return f"Up to date: {output.counted(count, 'session')}." if count else ""
+
+
+def _in_a_line(report: Report, took_ms: int) -> str:
+    """What an ingest read, for a person."""
+    read = report.total("logs_read")
+    took = f" in {output.duration(took_ms)}" if took_ms >= SHORTEST_MS else ""
+    beginning = f"Read {output.counted(read, 'log')} ({output.size(report.total('bytes_read'))}){took}"
+    if _is_first(report):
+        by_agent = ((agent, tally.listed_new) for agent, tally in sorted(report.by_agent.items()))
+        named = ", ".join(f"{agent} {count:,}" for agent, count in by_agent if count)
+        return f"{beginning}: {named} {'session' if report.total('listed_new') == 1 else 'sessions'}."
+    new, updated = report.total("listed_new"), report.total("listed_updated")
+    changes = [output.counted(new, "new session")] if new or not updated else []
+    changes += [f"{updated:,} updated"] if new and updated else []
+    changes += [f"{output.counted(updated, 'session')} updated"] if updated and not new else []
+    return f"{beginning}: {', '.join(changes)}."
+
+
+def _is_first(report: Report) -> bool:
+    """Whether all that was read is new, as it is when somebody begins."""
+    return report.total("logs_read") == report.total("logs_seen") and report.total("listed_new") > 0
+
+
+def _tell_problems(report: Report) -> None:
     unfit = {kind for kind in report.unknown_records if kind.startswith(OUT_OF_RANGE)}
     if unfit:
         names = ", ".join(
             f"{kind.removeprefix(OUT_OF_RANGE)} ({report.unknown_records[kind]})" for kind in sorted(unfit)
         )
         output.talk(output.one_liner(f"Out of range, and left empty: {names}."))
-    if kinds := ", ".join(f"{kind} ({n})" for kind, n in sorted(report.unknown_records.items()) if kind not in unfit):
-        output.talk(output.one_liner(f"Kept, but not understood: {kinds}. A newer backstory may know them."))
+    if unknown := {kind: n for kind, n in sorted(report.unknown_records.items()) if kind not in unfit}:
+        kinds = ", ".join(f"{kind} ({n})" for kind, n in unknown.items())
+        count = sum(unknown.values())
+        was = "was" if count == 1 else "were"
+        output.talk(output.one_liner(f"{output.counted(count, 'record')} of an unknown kind {was} kept: {kinds}."))
     if count := len(report.not_understood):
         output.talk(
             f"Kept, but not understood, or not whole: {output.counted(count, 'file')}; --explain says which and why."

@@ -10,7 +10,7 @@ from backstory.cli import output
 from backstory.cli.filters import filter_options
 from backstory.cli.list_remarks import report_elsewhere, report_runs, why_no_sessions
 from backstory.cli.options import json_option, pick_option, readable, store_option
-from backstory.cli.session_table import print_page
+from backstory.cli.session_table import Shown, print_page
 from backstory.store.sessions import Sort
 from backstory.workspace import sessions
 from backstory.workspace.sessions import Page, SessionFilter
@@ -46,6 +46,9 @@ def command(
     includes subagents: $1.20 reported, ~$1.20 computed from tokens and prices, ≥ $1.20 at least that, – unknown.
     --since and --until: sessions that were active in that time. --sort time: how long their turns took.
 
+    Into a pipe each session is one line, nothing cut, its fields separated by tabs: uid, number, title, agents,
+    project, last active (UTC), outcome, turns, seconds, cost. Unknown ones are empty.
+
     With -i you pick one, in fzf if that is installed. Nothing picked is exit code 130.
     """
     app: App = ctx.obj
@@ -66,7 +69,11 @@ def command(
         output.json([sessions.as_json(each) for each in page.sessions])
     else:
         report_elsewhere(app)
-        print_page(page) if page.sessions else output.talk(why_no_sessions(app, wanted))
+        if not page.sessions:
+            output.talk(why_no_sessions(app, wanted))
+            return
+        shown = Shown(now=app.workspace.now(), everywhere=everything, sort=sort, limit=limit)
+        print_page(page, shown)
 
 
 def _pick(app: App, wanted: SessionFilter, *, prints: bool, as_json: bool) -> int:

@@ -11,6 +11,7 @@ import os
 import sys
 import unicodedata
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -209,6 +210,21 @@ def style(text: str, **how: Any) -> str:
     return f"{codes}{text}{_MARK}0m"
 
 
+def ident(text: str) -> str:
+    """Return a session's or a record's id, such as ``S1`` or ``@12``, as every screen shows it: bold."""
+    return style(text, bold=True)
+
+
+def padded(text: str, room: int) -> str:
+    """Return text with blanks behind it, up to so many columns."""
+    return text + " " * (room - columns_shown(text))
+
+
+def columns_shown(text: str) -> int:
+    """Return how many columns a text with colours of ``style`` needs."""
+    return columns(_CODE.sub("", text))
+
+
 def clean(text: str) -> str:
     """Make text safe for a terminal. Output is cleaned anyway; this is for measuring before."""
     return harmless.clean(text)
@@ -246,7 +262,8 @@ def one_line(text: str, width: int, *, keep_blanks: bool = False) -> str:
         if used > width:
             break
         kept.append(letter)
-    return "".join(kept) + "…"
+    # What would have joined the next letter has none.
+    return "".join(kept).rstrip("\u200d") + "…"
 
 
 def end_of_line(text: str, width: int) -> str:
@@ -261,7 +278,15 @@ def columns(text: str) -> int:
     """Return how many columns a text needs on a terminal."""
     if text.isascii():
         return len(text)
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return sum(map(_letter_columns, text))
+
+
+@lru_cache(maxsize=4096)
+def _letter_columns(letter: str) -> int:
+    """Accents, joiners and variation selectors take no column; East Asian letters and most emoji take two."""
+    if unicodedata.category(letter) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
 _ALL = sys.maxsize

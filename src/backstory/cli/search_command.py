@@ -22,26 +22,23 @@ them, ``near_sessions`` that hold it in another way only, and ``at_least``: whet
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from backstory.cli import output
+from backstory.cli import hits_view, output
 from backstory.cli.filters import filter_options
 from backstory.cli.options import SESSION, TOOL, json_option, pick_option, readable, store_option
-from backstory.derive.naming import NO_PROMPT
 from backstory.store.search import BY_SCORE, BY_TIME, ROLES, SCOPE_WEIGHT, terms
 from backstory.workspace import searching
-from backstory.workspace.resume_command import is_resumable
 from backstory.workspace.searching import Mode, SearchQuery
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.search.query import Excerpt, Findings
     from backstory.store.session_filter import SessionFilter
     from backstory.workspace.searching import SearchResult
 
-TITLE_COLUMNS_LEAST = 20
 NOTHING_FOUND = 1
 """The exit code of a search without a hit, as grep has it; an error has another."""
 HITS_TO_PICK = 50
@@ -102,7 +99,7 @@ def command(
     if as_json:
         output.json(searching.as_json(result))
     else:
-        _print(result)
+        _print(app, result)
     if not result.findings.excerpts:
         ctx.exit(NOTHING_FOUND)
 
@@ -133,75 +130,31 @@ def _query(
     )
 
 
-def _print(result: SearchResult) -> None:
-    findings, query = result.findings, result.query
+def _print(app: App, result: SearchResult) -> None:
+    findings = result.findings
     for typed, searched in findings.instead:
         output.talk(f"Nothing has {typed!r}; searched for {searched!r}.")
-    for excerpt in findings.excerpts:
-        _print_hit(excerpt, result.labels)
-    if word := _last_word(result):
+    if word := _first_word(result):
         output.talk(word)
-    if findings.excerpts and query.text and query.mode is not Mode.REGEX:
-        _print_how_to_read(result)
-
-
-def _print_hit(found: Excerpt, labels: dict[str, str]) -> None:
-    session = found.session
-    agent, project = ", ".join(session.agents), session.shown_project
-    parent = f"subagent of {labels[found.shown.uid]}" if found.shown.uid != session.uid else ""
-    day = output.local(found.stored.at if found.stored.at is not None else session.last_active)[:10]
-    origin = "from elsewhere" if session.elsewhere is not None else ""
-    marks = [("near", found.near), ("a copy", found.copied)]
-    facts = [origin, agent, project, day, found.scope, parent, *(mark for mark, is_so in marks if is_so)]
-    about = "  ".join(each for each in facts if each)
-    label = f"{labels[session.uid]} @{found.stored.seq}"
-    room = output.width() - output.columns(f"{label}    {about}")
-    title = output.one_line(found.shown.shown_title or session.shown_title or NO_PROMPT, max(room, TITLE_COLUMNS_LEAST))
-    output.data(f"{output.style(label, fg='yellow')}  {title}  {output.style(output.clean(about), dim=True)}")
-    output.data(f"    {_marked(found.snippet, found.marks)}")
-
-
-def _print_how_to_read(result: SearchResult) -> None:
-    """How to see more of the best hit, on a terminal, with the same words marked; and how to continue its session."""
-    if not sys.stdout.isatty():
+    if not findings.excerpts:
         return
-    import shlex  # only where a command is shown
-
-    best = result.findings.excerpts[0]
-    label, marked = result.labels[best.session.uid], f"--find {shlex.quote(result.query.text)}"
-    output.talk(output.one_liner(f"Read one: backstory show {label} @{best.stored.seq} {marked}"))
-    # A subagent's session is resumed as the one that began it.
-    session = best.shown
-    if session.elsewhere is None and is_resumable(session.agents, session.native_id, session.shown_number):
-        own = f"{', '.join(session.agents)} {session.native_id}"
-        output.talk(output.one_liner(f"Resume it: backstory resume {result.labels[session.uid]}  ({own})"))
+    lines = hits_view.screen(result, app.workspace.now())
+    if sys.stdout.isatty():
+        output.pages(chain(lines, hits_view.foot(result)))
+        return
+    output.pages(lines)
+    if findings.truncated or findings.near:
+        output.talk(" · ".join(filter(None, hits_view.counted(result))))
 
 
-def _last_word(result: SearchResult) -> str:
-    """What a person should know of the hits as a whole."""
+def _first_word(result: SearchResult) -> str:
+    """What a person should know before they read the hits."""
     findings, count = result.findings, len(result.findings.excerpts)
     if findings.stopped:
         return f"The time limit ended the search; {count} found so far. Narrow it with --since or --here."
     if not count:
         return _why_none(result)
-    if findings.relaxed:
-        return "No event has all of these words; these have some of them."
-    if result.query.mode is not Mode.WORDS:
-        return f"The first {count}; --limit shows more." if findings.truncated else ""
-    is_told = findings.truncated or findings.near or sys.stdout.isatty()
-    return _counted(findings) if is_told else ""
-
-
-def _counted(findings: Findings) -> str:
-    """How many sessions and hits there are, and how many of them are shown."""
-    more = f"; {len({each.shown.uid for each in findings.excerpts}):,} shown, --limit shows more"
-    more = more if findings.truncated else ""
-    if not findings.sessions:
-        return f"Nowhere as typed; nearly in {output.counted(findings.near, 'session')}{more}."
-    near = f", {findings.near:,} more nearly (marked: near)" if findings.near else ""
-    least = "at least " if findings.at_least else ""
-    sessions, hits = output.counted(findings.sessions, "session"), output.counted(findings.events, "hit")
-    return f"Found in {least}{sessions}, {hits}{near}{more}."
+    return "No session has all of these words; these have some." if findings.relaxed else ""
 
 
 def _why_none(result: SearchResult) -> str:
@@ -211,11 +164,3 @@ def _why_none(result: SearchResult) -> str:
     if query.mode is Mode.WORDS and not terms(query.text):
         return "Nothing to search for: give a word. Punctuation needs --exact."
     return f"Nothing found for {query.text!r}. Try fewer words or filters, or: backstory ingest"
-
-
-def _marked(text: str, marks: list[tuple[int, int]]) -> str:
-    pieces, at = [], 0
-    for start, end in marks:
-        pieces += [output.clean(text[at:start]), output.style(output.clean(text[start:end]), bold=True, fg="green")]
-        at = end
-    return "".join([*pieces, output.clean(text[at:])])

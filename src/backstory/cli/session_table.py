@@ -1,100 +1,195 @@
-"""Sessions as a table: a line each, with the columns that a terminal has room for."""
+"""Sessions as a list: for people by day, the title first; for programs a line of fields each, in full.
+
+On a terminal of 100 columns or more a session is one line, on a narrower one two; what no session has is left out.
+"""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
-from backstory.cli import output
+from msgspec import Struct
+
+from backstory.cli import moments, output
 from backstory.cli.marks import OUTCOMES, RUNNING, meter_words, origin_mark
+from backstory.cli.wrapping import fact_lines
 from backstory.derive.naming import NO_PROMPT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from backstory.store.sessions import Sort
     from backstory.workspace.sessions import ListedSession, SessionPage
 
-PROJECT_COLUMNS = 20
-NAME_COLUMNS_LEAST = 30
-"""A terminal that has fewer for the name is given fewer columns beside it."""
-HEADS = ("", "SESSION", "NAME", "AGENT", "PROJECT", "LAST ACTIVE", "TURNS", "TIME", "COST", "LAST TURN", "CONTEXT")
-NAME, LAST_TURN, CONTEXT = 2, 9, 10
-LAYOUTS = (
-    tuple(range(11)),
-    (0, 1, 2, 3, 4, 5, 6, 7, 8, 10),
-    (0, 1, 2, 3, 4, 5, 6, 10),
-    (0, 1, 2, 3, 4, 5, 6),
-    (0, 1, 2, 3, 5, 6),
-    (0, 1, 2, 3, 5),
-    (0, 1, 2, 5),
-    (0, 1, 2),
-)
-"""Which columns are shown: the first of these that leaves the name enough room."""
+ONE_LINE_COLUMNS = 100
+"""A terminal that is narrower shows what stands beside the title in a second line."""
+TITLE_COLUMNS_MAX = 120
+TITLE_COLUMNS_LEAST = 30
+"""Where the title would have fewer columns, the last of what stands beside it is left out."""
+PROJECT_COLUMNS, WIDE_PROJECT_COLUMNS, WIDE_COLUMNS = 16, 24, 140
+"""A project's name has more room on a terminal of ``WIDE_COLUMNS``."""
+GAP = "  "
+CONTEXT = "context "
+METER_LEAST = 10
+"""How full a context is, is shown from this percentage on."""
 
 
-def print_page(page: SessionPage) -> None:
-    """Print a line for each session of a page, below the columns' names, and say how many more there are."""
-    _print_sessions(page.sessions)
-    if page.has_more:
-        output.talk(f"Showing {len(page.sessions):,} of {page.total:,}; --limit 0 for all.")
+class Shown(Struct, frozen=True, kw_only=True):
+    """How a list was asked for. ``now``: the time, in ms since 1970."""
+
+    now: int
+    everywhere: bool
+    sort: Sort | None
+    """What the list is sorted by; None: when sessions were last active."""
+    limit: int
 
 
-def _print_sessions(listed: Sequence[ListedSession]) -> None:
-    rows = [_row(each) for each in listed]
-    shown = _layout(rows)
-    cells = [[row[n] for n in shown] for row in rows]
-    head, *lines = output.table(cells, flexible=NAME, heads=[HEADS[n] for n in shown])
-    marked = [head]
-    for line, session in zip(lines, listed, strict=True):
-        mark, colour = _mark(session)
-        full, degree = meter_words(session.meter) if CONTEXT in shown else ("", "")
-        # The context is the last column.
-        line = line.removesuffix(full) + output.style(full, fg=degree) if full and line.endswith(full) else line
-        marked.append(output.style(mark, fg=colour) + line.removeprefix(mark) if mark else line)
-    output.pages(marked)
+class _Row(Struct, frozen=True, kw_only=True):
+    """A session as words. ``facts``: what stands beside the title; '' for what is unknown."""
+
+    mark: str
+    colour: str
+    label: str
+    title: str
+    facts: tuple[str, ...]
+    heading: str
+    degree: str
+    """The colour of how full its context is."""
 
 
-def _layout(rows: list[tuple[str, ...]]) -> tuple[int, ...]:
-    """The columns that a terminal has room for beside the name; without one all of them."""
-    widths = [max(output.columns(row[n]) for row in (HEADS, *rows)) for n in range(len(HEADS))]
-    least = min(widths[NAME], NAME_COLUMNS_LEAST)
-    empty = {n for n in (LAST_TURN, CONTEXT) if not any(row[n] for row in rows)}
-    layouts = [tuple(n for n in each if n not in empty) for each in LAYOUTS]
-    fitting = (each for each in layouts if output.room_for([widths[n] for n in each], NAME) >= least)
-    return next(fitting, layouts[-1]) if sys.stdout.isatty() else layouts[0]
+def print_page(page: SessionPage, shown: Shown, next_steps: Sequence[str] = ()) -> None:
+    """Print the sessions of a page, and how many more there are; on a terminal also what to do next."""
+    if not sys.stdout.isatty():
+        for session in page.sessions:
+            output.data("\t".join(fields(session)))
+        if page.has_more:
+            output.talk(f"{len(page.sessions):,} of {page.total:,} sessions; all: -n 0")
+        return
+    output.pages(_screen(page, shown, next_steps))
 
 
-def _row(session: ListedSession) -> tuple[str, ...]:
+def fields(session: ListedSession) -> tuple[str, ...]:
+    """The fields of a line for programs, in an order that stays; '' for what is unknown.
+
+    uid, number, title, agents, project, when it was last active (ISO 8601, UTC), outcome, turns, seconds, cost.
+    """
+    seconds = "" if not session.duration_ms else f"{session.duration_ms / 1000:.1f}"
+    texts = (
+        session.uid, session.number or "", _title(session), ",".join(session.agents), session.project_name,
+        output.iso(session.last_active) or "", RUNNING if session.is_running else session.outcome or "",
+        str(session.turns), seconds, "" if session.cost.low_usd is None else output.money(session.cost),
+    )  # fmt: skip
+    return tuple(output.clean(" ".join(text.split())) for text in texts)
+
+
+def _screen(page: SessionPage, shown: Shown, next_steps: Sequence[str]) -> Iterator[str]:
+    rows = [_row(each, shown) for each in page.sessions]
+    lines = _one_line_each(rows) if output.width() >= ONE_LINE_COLUMNS else _two_lines_each(rows)
+    heading = ""
+    for row, line in zip(rows, lines, strict=True):
+        if row.heading != heading:
+            heading = row.heading
+            yield output.style(heading, bold=True)
+        yield line
+    yield from _foot(page, next_steps or _next_steps(page, shown))
+
+
+def _row(session: ListedSession, shown: Shown) -> _Row:
+    mark, colour = OUTCOMES.get(RUNNING if session.is_running else session.outcome or "", (" ", ""))
+    when = moments.when if shown.sort else moments.when_below_heading
+    full, degree = meter_words(session.meter, METER_LEAST)
+    about = {
+        "agent": _cleaned(", ".join(session.agents)),
+        "active": "running" if session.is_running else when(session.last_active, shown.now),
+        "project": _project(session.project_name) if shown.everywhere else "",
+        "turns": output.counted(session.turns, "turn") if session.turns else "",
+        "cost": "" if session.cost.low_usd is None else output.money(session.cost),
+        "time": output.duration(session.duration_ms),
+        "tokens": output.counted(session.tokens or 0, "token") if shown.sort == "tokens" else "",
+        "context": f"{CONTEXT}{full}" if full else "",
+    }
+    # What does not fit is left out from the end.
+    order = sorted(about, key=lambda name: name not in ("agent", "active", shown.sort))
+    facts = tuple(about[name] for name in order)
+    return _Row(
+        mark=mark, colour=colour, label=session.label, title=_title(session), facts=facts,
+        heading="" if shown.sort else moments.heading_of(session.last_active, shown.now), degree=degree,
+    )  # fmt: skip
+
+
+def _one_line_each(rows: Sequence[_Row]) -> Iterator[str]:
+    labels = max((output.columns(row.label) for row in rows), default=0)
+    wanted = max((output.columns(row.title[: 2 * TITLE_COLUMNS_MAX]) for row in rows), default=0)
+    widths = [max(map(output.columns, column)) for column in zip(*(row.facts for row in rows), strict=True)]
+    kept = [n for n, wide in enumerate(widths) if wide]
+    room = _title_room(labels, [widths[n] for n in kept])
+    while room < min(wanted, TITLE_COLUMNS_LEAST) and kept:
+        kept.pop()
+        room = _title_room(labels, [widths[n] for n in kept])
+    room = min(room, wanted, TITLE_COLUMNS_MAX)
+    for row in rows:
+        title = output.padded(output.one_line(row.title, room), room)
+        last = max((n for n in kept if row.facts[n]), default=-1)
+        facts = [
+            _fact(row, row.facts[n] + " " * (widths[n] - output.columns(row.facts[n]) if n < last else 0))
+            for n in kept
+            if n <= last
+        ]
+        yield f"{_head(row, labels)}{GAP}{title}{GAP}{GAP.join(facts)}".rstrip()
+
+
+def _fact(row: _Row, text: str) -> str:
+    return output.style(text, fg=row.degree) if text.startswith(CONTEXT) else output.style(text, dim=True)
+
+
+def _title_room(labels: int, widths: Sequence[int]) -> int:
+    return output.width() - 3 - labels - len(GAP) - sum(wide + len(GAP) for wide in widths)
+
+
+def _two_lines_each(rows: Sequence[_Row]) -> Iterator[str]:
+    """The title in the first line, the rest below it as far as it fits."""
+    labels = max((output.columns(row.label) for row in rows), default=0)
+    room = output.width() - 3 - labels - len(GAP)
+    # A long id leaves a narrow terminal too little: what stands below the title begins below the id.
+    margin = 3 + (labels + len(GAP) if room >= TITLE_COLUMNS_LEAST else 0)
+    for row in rows:
+        below = next(iter(fact_lines(row.facts, output.width() - margin)), "")
+        second = f"\n{' ' * margin}{output.style(below, dim=True)}" if below else ""
+        yield f"{_head(row, labels)}{GAP}{output.one_line(row.title, max(room, 8))}{second}"
+
+
+def _head(row: _Row, labels: int) -> str:
+    mark = output.style(row.mark, fg=row.colour) if row.colour else row.mark
+    return f" {mark} {output.padded(output.ident(row.label), labels)}"
+
+
+def _foot(page: SessionPage, next_steps: Sequence[str]) -> Iterator[str]:
+    """How many there are, and what to do next."""
+    count = f"{len(page.sessions):,} of {page.total:,}" if page.has_more else output.counted(page.total, "session")
+    yield ""
+    for line in fact_lines((count, *next_steps), output.width() - 1):
+        yield f" {output.style(line, dim=True)}"
+
+
+def _next_steps(page: SessionPage, shown: Shown) -> Sequence[str]:
+    more = f"more: -n {4 * shown.limit}" if page.total > 4 * shown.limit else "all: -n 0"
     return (
-        _mark(session)[0],
-        session.label,
-        f"{origin_mark(session.elsewhere, is_conflict=session.is_conflict)}{session.heading or NO_PROMPT}",
-        ", ".join(session.agents),
-        _project(session.project_name),
-        output.local(session.last_active) or output.UNKNOWN,
-        str(session.turns),
-        output.duration(session.duration_ms) or output.UNKNOWN,
-        output.money(session.cost),
-        _last_turn(session),
-        meter_words(session.meter)[0],
+        more if page.has_more else "",
+        "" if shown.everywhere else "other projects: --all",
+        f"open: backstory show {page.sessions[0].label}",
     )
 
 
-def _last_turn(session: ListedSession) -> str:
-    """What the last turn took, of a session that has more than one."""
-    if session.turns < 2:
-        return ""
-    money = output.money(session.last_cost) if session.last_cost.low_usd is not None else ""
-    return " ".join(fact for fact in (output.duration(session.last_duration_ms), money) if fact)
-
-
-def _mark(session: ListedSession) -> tuple[str, str]:
-    return OUTCOMES.get(RUNNING if session.is_running else session.outcome or "", ("", ""))
+def _title(session: ListedSession) -> str:
+    return f"{origin_mark(session.elsewhere, is_conflict=session.is_conflict)}{session.heading or NO_PROMPT}"
 
 
 def _project(name: str) -> str:
-    """A project's name; on a terminal without its owner where that leaves no room for the name itself."""
-    if not sys.stdout.isatty():
-        return name
-    named = name if output.columns(name) <= PROJECT_COLUMNS else name.rpartition("/")[2]
-    return output.one_line(named, PROJECT_COLUMNS)
+    """A project's name; without its owner where that leaves no room for the name itself."""
+    room = PROJECT_COLUMNS if output.width() < WIDE_COLUMNS else WIDE_PROJECT_COLUMNS
+    named = name if output.columns(name) <= room else name.rpartition("/")[2]
+    return output.one_line(named, room)
+
+
+def _cleaned(text: str) -> str:
+    return output.clean(" ".join(text.split()))

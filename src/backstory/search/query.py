@@ -49,6 +49,7 @@ class Excerpt(Struct, frozen=True, kw_only=True):
     """One event that was found, and the place in it. ``marks`` are (start, end) in ``snippet``, in characters.
 
     ``session`` holds the event; ``shown`` is the session that it counts for: of a subagent's event its parent.
+    ``events``: how many hits that session has; 0: nobody counted.
     """
 
     session: Session
@@ -60,6 +61,7 @@ class Excerpt(Struct, frozen=True, kw_only=True):
     marks: list[tuple[int, int]]
     near: bool = False
     copied: bool = False
+    events: int = 0
 
 
 class Findings(Struct, frozen=True, kw_only=True):
@@ -235,7 +237,7 @@ def _excerpt(
         return None
     return Excerpt(
         session=session, shown=shown or session, stored=stored, scope=hit.scope, score=hit.score, snippet=line[0],
-        marks=line[1], near=hit.near, copied=hit.copied,
+        marks=line[1], near=hit.near, copied=hit.copied, events=hit.events,
     )  # fmt: skip
 
 

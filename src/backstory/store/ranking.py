@@ -66,6 +66,8 @@ class Family(Struct):
     hits: list[Scored]
     is_named: bool = False
     """It names a number that was asked for."""
+    events: int = 0
+    """How many hits it has; of many only the likeliest are in ``hits``."""
 
     @property
     def score(self) -> float:
@@ -130,7 +132,7 @@ class Ranker:
                 continue
             family = known.get(place.shown_id)
             if family is None and is_enough:
-                family = known[place.shown_id] = Family(place.shown_id, place.last_active or 0, [])
+                family = known[place.shown_id] = Family(place.shown_id, place.last_active or 0, [], events=1)
                 families.append(family)
                 # Of many sessions only the likeliest are here; the others are counted.
                 added += len(held.families) == held.sessions
@@ -175,6 +177,8 @@ class Ranker:
         if self._wanted.tool is not None:
             return self._of_tool(expression, order)
         families = self._families(self._rows_of(expression, order[: self._enough(order)]), of)
+        for family in families:
+            family.events = sum(member.hits for member in gathered[family.shown_id])
         return self._counted(families, members, gathered)
 
     def _counted(self, families: list[Family], members: Members, gathered: dict[int, list[Member]]) -> Held:
@@ -257,6 +261,7 @@ class Ranker:
         for family in gathered.values():
             # Rows come in the order of their ids, so that of equals the older is first.
             family.hits.sort(key=attrgetter("score"), reverse=True)
+            family.events = len(family.hits)
         return list(gathered.values())
 
     def _places_of(self, rows: Iterable[Row]) -> dict[int, SessionRank]:

@@ -51,6 +51,7 @@ class Hit(Struct, frozen=True, kw_only=True):
     """One event that was found. ``shown_id``: the session it counts for, of a subagent's event that of its parent.
 
     ``near``: it has what was asked for in another way only. ``copied``: it is a copy of an event that was found too.
+    ``events``: how many hits its session has, with those that are not among these; 0: nobody counted.
     """
 
     event_id: int
@@ -60,6 +61,7 @@ class Hit(Struct, frozen=True, kw_only=True):
     shown_id: int = 0
     near: bool = False
     copied: bool = False
+    events: int = 0
 
 
 class SearchResult(Struct, frozen=True, kw_only=True):
@@ -260,19 +262,22 @@ def _chosen(ranker: Ranker, held: list[Held], hits_per_session: int | None, most
             if len(hits) >= most:
                 return hits
             own = islice((hit for hit in scored if ranker.is_original(hit.row)), hits_per_session)
-            found = [_hit(hit, family.shown_id, near=n > 0, score=family.score) for hit in own]
+            found = [_hit(hit, family.shown_id, near=n > 0, score=family.score, events=family.events) for hit in own]
             if not found and hits_per_session is not None:
-                copies.append(_hit(scored[0], family.shown_id, near=n > 0, copied=True))
+                copies.append(_hit(scored[0], family.shown_id, near=n > 0, copied=True, events=family.events))
             hits += found
         hits += copies
     return hits
 
 
-def _hit(each: Scored, shown_id: int, *, near: bool = False, copied: bool = False, score: float | None = None) -> Hit:
+def _hit(
+    each: Scored, shown_id: int, *, near: bool = False, copied: bool = False, score: float | None = None,
+    events: int = 0,
+) -> Hit:  # fmt: skip
     row = each.row
     return Hit(
         event_id=row.event_id, session_id=row.session_id, scope=row.scope, near=near, copied=copied,
-        score=each.score if score is None else score, shown_id=shown_id,
+        score=each.score if score is None else score, shown_id=shown_id, events=events,
     )  # fmt: skip
 
 
