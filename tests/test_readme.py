@@ -7,7 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stories import README, REGENERATE, Machine, played, retold, steps, stories
+from tests.support.stories import (
+    PICTURES,
+    README,
+    REGENERATE,
+    ROOT,
+    Machine,
+    illustrated,
+    played,
+    retold,
+    steps,
+    stories,
+)
 
 TEXT = README.read_text("utf-8")
 STORIES = stories(TEXT)
@@ -42,3 +53,8 @@ def test_no_story_shows_a_failure(told: list[str]) -> None:
 def test_output_that_is_not_true_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     text = "# Title\n\n```console\n$ cd cli\n$ pwd\nelsewhere\n```\n\n```sh\nls\n```\n"
     assert retold(text, Machine(tmp_path)) == text.replace("elsewhere", "~/cli")
+
+
+def test_every_picture_of_a_screen_is_linked() -> None:
+    assert illustrated(TEXT) == TEXT, f"Pictures came, went or have other titles: {REGENERATE}"
+    assert [path.name for path in PICTURES.glob("*.svg") if f"({path.relative_to(ROOT)})" not in TEXT] == []

@@ -7,6 +7,7 @@ of the kind ``console``: lines that begin with ``$ `` are typed into a shell, th
 from __future__ import annotations
 
 import fcntl
+import html
 import json
 import os
 import pty
@@ -23,6 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
+PICTURES = ROOT / "docs" / "screens"
 REGENERATE = "python -m tests.set_readme_output"
 AGENT = Path(__file__).with_name("agent.py")
 COLUMNS, ROWS = 100, 400
@@ -32,6 +34,8 @@ NOW = int(datetime(2026, 11, 22, 9, 30, tzinfo=UTC).timestamp() * 1000)
 WAIT_S = 120
 PROMPT = "$ "
 _BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
+_SCREENS = re.compile(r"(?<=^<!-- screens -->\n).*?(?=^<!-- end of screens -->$)", re.MULTILINE | re.DOTALL)
+_TITLE = re.compile(r'<text class="screen-title"[^>]*>([^<]*)<')
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _LINE_CLEARED = "\x1b[2K"
 _BAR = "━"
@@ -119,7 +123,7 @@ class Machine:
         return {
             "HOME": str(self.home), "BACKSTORY_HOME": str(self.home / ".local/share/backstory"),
             "PATH": f"{self._bin}:{os.environ['PATH']}", "CLOCK": str(self._clock), "LC_ALL": "C.UTF-8", "TZ": "UTC",
-            "TERM": "xterm-256color", "GIT_CONFIG_GLOBAL": os.devnull, "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+            "TERM": "xterm-256color", "GIT_CONFIG_GLOBAL": os.devnull,
         }  # fmt: skip
 
     def _make_program(self, name: str, environ: dict[str, str], *words: str) -> None:
@@ -157,6 +161,17 @@ def played(story: str, machine: Machine) -> str:
         f"{PROMPT}{command}\n" + "".join(f"{line}\n" for line in machine.typed(command).splitlines())
         for command, _ in steps(story)
     )
+
+
+def illustrated(text: str) -> str:
+    """Return a document with links to all pictures of screens, called by the commands that they show."""
+    titles = {path: _TITLE.search(path.read_text("utf-8")) for path in sorted(PICTURES.glob("*.svg"))}
+    links = [
+        f"[`{html.unescape(title.group(1)).replace(chr(0xA0), ' ')}`]({path.relative_to(ROOT)})"
+        for path, title in titles.items()
+        if title
+    ]
+    return _SCREENS.sub(lambda _: " ·\n".join(links) + "\n", text)
 
 
 def retold(text: str, machine: Machine) -> str:
