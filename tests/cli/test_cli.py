@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from backstory import __version__, errors
 from backstory.cli import COMMANDS, HIDDEN
-from backstory.cli.event_view import SHOWN_CHARS_MAX
+from backstory.cli.call_view import SHOWN_CHARS_MAX
 from backstory.cli.search_command import NOTHING_FOUND
 from backstory.search.query import find
 from backstory.settings import SETTINGS

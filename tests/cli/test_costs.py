@@ -54,8 +54,8 @@ def cost(told: dict[str, Any]) -> tuple[Any, Any, Any]:
 def test_a_cost_that_nobody_reported_is_computed_and_marked(bare: Shell) -> None:
     assert cost(asked(bare, answer(FIRST, 1))) == ("computed", 7.5, 7.5)
     assert "~$7.50" in bare("list", "--all").out
-    _, facts, _, _, turn, *_ = bare("show", FIRST).out.splitlines()
-    assert facts.endswith("1 turn · ~$7.50") and turn.endswith("100,000 out · ~$7.50")
+    _, facts, *_, end = bare("show", FIRST).out.splitlines()
+    assert facts.endswith("1 turn · 1.1 M tokens · ~$7.50") and end.endswith("100 k out · ~$7.50")
 
 
 def test_output_without_a_final_count_makes_a_lower_bound_with_an_estimate_in_json(bare: Shell) -> None:

@@ -20,6 +20,7 @@ from tests.support.screens import (
     screens,
     words_of_picture,
 )
+from tests.support.session_screens import SCREENS as SESSION_SCREENS
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +78,7 @@ def test_a_picture_shows_the_screen_as_it_is(name: str) -> None:
 def test_every_file_is_of_a_screen() -> None:
     named = {f"{name}-{width}" for name in SCREENS for width in WIDTHS}
     assert {path.stem for path in GOLDEN.iterdir()} == named | {f"ingest-first-{PICTURE_COLUMNS}", "list-piped"}
-    assert {path.stem for path in PICTURES.iterdir()} == {*SCREENS, "ingest-first"}
+    assert {path.stem for path in PICTURES.iterdir()} == {*SCREENS, *SESSION_SCREENS, "ingest-first"}
 
 
 def test_colours_can_be_read_on_light_and_on_dark(machine: Machine) -> None:

@@ -575,7 +575,7 @@ def test_the_agents_own_id_and_command_are_given(home: Home) -> None:
         home("search", "--json", "heron").json()["hits"][0],
     ):  # fmt: skip
         assert (found["native_id"], found["resume_command"]) == expected
-    assert f"resume: backstory resume {home.uid()[:12]}  (claude {ID})" in home("show", home.uid()).out
+    assert f"resume: backstory resume {home.uid()[:12]} · claude {ID}" in home("show", home.uid()).out
 
 
 @pytest.mark.parametrize("words", ["heron", "otters"])

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support import rewound
 from tests.support.machines import CASES
+from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from tests.support.shell import Shell
 
 pytestmark = pytest.mark.slow
 
+END = re.compile(r" {7}[✓✗ ] (?:failed|\d)")
 SESSION = "3f2b8f5e-5a6b-4d5c-9d8f-0a1b2c3d4e5f"
 
 
@@ -45,7 +49,20 @@ def show(bare: Shell, *records: dict[str, Any], options: tuple[str, ...] = ()) -
     assert bare("ingest").code == 0
     done = bare("show", SESSION, *options)
     assert done.code == 0, done.err
-    return [line.rstrip() for line in done.out.splitlines()]
+    return without_end(done.out)
+
+
+def without_end(out: str) -> list[str]:
+    """The lines of a session without the one below its last turn."""
+    *lines, end = [line.rstrip() for line in out.splitlines()]
+    return [*lines, *([] if END.match(end) else [end])]
+
+
+def on_a_terminal(bare: Shell, width: int, *words: str) -> list[str]:
+    """What a terminal of so many columns shows."""
+    command = [sys.executable, "-m", "backstory", *words]
+    with Terminal(command, bare.cwd, bare.environ | {"PAGER": "cat"}, width=width) as terminal:
+        return terminal.end().splitlines()
 
 
 def test_results_of_calls_made_at_once_stand_below_them_with_their_own_numbers(bare: Shell) -> None:
@@ -55,8 +72,8 @@ def test_results_of_calls_made_at_once_stand_below_them_with_their_own_numbers(b
         came(2, "2nd"), came(3, "3rd"), came(1, "1st", is_error=True),
     )  # fmt: skip
     assert lines[-6:] == [
-        "@2     ● Grep one", "@7       1st", "@3     ● Bash two", "@5       2nd",
-        "@4     ● Read /p/three", "@6       3rd",
+        "@2     ● Grep one  failed", "@7       1st", "@3     ● Bash two  ok, ~2.0 s", "@5       2nd",
+        "@4     ● Read three", "@6       3rd",
     ]  # fmt: skip
 
 
@@ -84,24 +101,30 @@ def test_an_edit_shows_some_of_the_lines_that_it_changes_and_all_with_full(bare:
     new = "\n".join(f"    line {n}" for n in range(9))
     made = called("Edit", 1, file_path="/p/a.py", old_string="    gone", new_string=new), came(1, "ok")
     lines = show(bare, said("user", "go"), *made)
-    at = lines.index("@2     ● Edit /p/a.py")
+    at = lines.index("@2     ● Edit a.py  +9 −1")
     assert lines[at + 1 : at + 3] == ["         -     gone", "         +     line 0"]
     assert lines[at + 7] == "         (+4 more changed; --full shows them)"
     full = bare("show", SESSION, "--full").out
     assert "+     line 8\n" in full
 
 
-def test_of_a_long_path_the_end_is_shown(bare: Shell) -> None:
+def test_of_a_long_path_a_terminal_shows_the_end(bare: Shell) -> None:
     path = f"/p/{'deep/' * 40}name.py"
-    (line,) = [each for each in show(bare, said("user", "go"), called("Read", 1, file_path=path)) if "Read" in each]
+    assert f"@2     ● Read {path.removeprefix('/p/')}" in show(
+        bare, said("user", "go"), called("Read", 1, file_path=path)
+    )
+    (line,) = [each for each in on_a_terminal(bare, 60, "show", SESSION) if "Read" in each]
     assert line.startswith("@2     ● Read …") and line.endswith("deep/name.py")
+    assert len(line) == 60
 
 
 def test_a_session_without_a_title_is_called_by_its_first_words_and_its_uid_stands_once(bare: Shell) -> None:
-    head, facts, *_ = show(bare, said("user", "Implement the following plan:\n\n# Fix the cache\n\nFirst …"))
+    head, _, back, *_ = show(bare, said("user", "Implement the following plan:\n\n# Fix the cache\n\nFirst …"))
     assert head == "Fix the cache"
-    uid = facts.partition(" ")[0]
-    assert len(uid) == 26 and bare("show", SESSION).out.count(uid) == 1
+    uid = back.split()[3]
+    assert back == f"resume: backstory resume {uid} · claude {SESSION}"
+    assert bare("show", uid).out == bare("show", SESSION).out
+    assert bare("show", SESSION).out.count(uid) == 1
 
 
 def test_terminal_codes_in_commands_and_results_are_not_shown(bare: Shell) -> None:
@@ -161,10 +184,11 @@ def test_a_retry_says_which_it_is_and_why(bare: Shell) -> None:
 def test_of_a_retry_the_reason_gives_way_and_not_the_number(bare: Shell) -> None:
     error = {"status": 500, "error": {"message": "word " * 100}}
     again = {"type": "system", "subtype": "api_error", "error": error, "retryAttempt": 2, "maxRetries": 10}
-    line = show(bare, said("user", "go"), again)[-1]
+    assert "word word…" not in show(bare, said("user", "go"), again)[-1]
+    line = without_end("\n".join(on_a_terminal(bare, 90, "show", SESSION)))[-1]
     assert line.startswith("@2     ↻ server error (500): word word")
     assert line.endswith("…, trying again, 2 of 10")
-    assert len(line) <= 100
+    assert len(line) <= 90
 
 
 def test_a_notification_is_shown_by_what_it_says(bare: Shell) -> None:
@@ -187,9 +211,8 @@ def test_an_error_in_json_is_shown_by_its_message(bare: Shell) -> None:
 
 def test_a_prompt_that_nobody_answered_has_no_duration(bare: Shell) -> None:
     lines = show(bare, said("user", "go"), said("assistant", [{"type": "text", "text": "Gone."}]), said("user", "on"))
-    answered, unanswered = [line for line in lines if line.startswith("── turn")]
-    assert " · 1.0 s" in answered
-    assert " s" not in unanswered.partition("2026")[2]
+    assert sum(bool(END.match(line)) for line in lines) == 1
+    assert not END.match(bare("show", SESSION).out.splitlines()[-1])
     assert "0.0 s" not in bare("list", "--all").out
 
 
@@ -205,7 +228,7 @@ def test_lines_of_a_patch_stand_below_the_file_that_they_are_of(bare: Shell) -> 
     added = "".join(f"+line {n}\n" for n in range(6))
     patch = f"*** Begin Patch\n*** Update File: a.py\n@@\n-one\n+two\n*** Add File: b.py\n{added}*** End Patch"
     lines = show(bare, said("user", "go"), called("apply_patch", 1, patch=patch))
-    at = lines.index("@2     ● apply_patch a.py, b.py")
+    at = lines.index("@2     ● apply_patch a.py, b.py  +7 −1")
     assert lines[at + 1 : at + 6] == ["         a.py", "         - one", "         + two", "         b.py",
                                       "         + line 0"]  # fmt: skip
     assert lines[at + 7] == "         (+4 more changed; --full shows them)"

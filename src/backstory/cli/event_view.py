@@ -8,8 +8,10 @@ import msgspec
 
 from backstory import model
 from backstory.cli import output
+from backstory.cli.call_view import RESULT_LINES, Answer, begun, call_lines, call_words, number, result_lines
+from backstory.cli.layout import GUTTER, MARGIN, flowing, room_beside
 from backstory.conversation.compact import without_wrapping
-from backstory.derive.essence import changed_lines, essence, is_path, without_terminal_codes
+from backstory.derive.essence import without_terminal_codes
 from backstory.derive.notices import noted, why
 
 if TYPE_CHECKING:
@@ -17,40 +19,49 @@ if TYPE_CHECKING:
 
     from backstory.model import Event
 
-RESULT_LINES = 6
-CHANGED_LINES = 6
-"""Of an edit so many lines are shown without ``--full``."""
-SHOWN_CHARS_MAX = 20_000
-"""Of a longer text only the beginning is shown without ``--full``."""
+PROMPT_LINES = 4
+"""Of a long prompt so many lines are shown without ``--full``."""
+PROMPT_LINES_LEFT_LEAST = 3
+"""Fewer lines than this are not left out."""
+PROMPT_CHARS_MAX, PROMPT_CHARS_SHOWN = 1_000, 600
+"""Of a prompt with long lines so much is shown."""
 EMPTY_NOTICES = frozenset({"No response requested."})
 """What an agent notes in place of an answer that nobody asked for."""
 OF_HELPERS = ("subagent", "message from ")
 """How notes of messages between an agent and its subagents begin."""
-_COLOURS = {"+": "green", "-": "red"}
 
 
-def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.ToolCall | None = None) -> Iterator[str]:
+def event_lines(
+    seq: int | None,
+    event: Event,
+    *,
+    full: bool,
+    answered: model.ToolCall | None = None,
+    answer: Answer | None = None,
+    folder: str = "",
+) -> Iterator[str]:
     """An event as lines for a terminal, with its record's number if it has one yet.
 
     ``answered``: the call that a result belongs to, where it does not stand right above; or a helper's words.
+    ``answer``: the result that stands right below a call, and is drawn with it. ``folder``: where the session was.
     """
-    at = "      " if seq is None else output.style(f"@{seq:<5}", dim=True)
+    at = number(seq)
     match event:
         case model.UserMessage():
-            yield from _block(at, "❯", event.content, full=full, fg="cyan", bold=True)
+            yield from _prompt_lines(seq, event.content, full=full)
         case model.AssistantText():
             yield from _block(at, " ", event.text, full=full)
         case model.Thinking():
             yield from _block(at, "~", event.text, full=full, dim=True)
         case model.ToolCall():
-            yield from _call_lines(at, event, full=full)
+            yield from call_lines(at, event, full=full, answer=answer, folder=folder)
         case model.ToolResult():
-            yield from _result_lines(at, event, answered, full=full)
+            yield from result_lines(at, event, answered, full=full, folder=folder)
         case model.Error():
             message = event.message if full else why(event.message)
             yield from _block(at, "!", without_terminal_codes(message), full=full, fg="red")
         case model.Compacted():
-            yield from _block(at, "≡", event.summary if full else "context compacted", full=full, fg="magenta")
+            yield from _block(at, "≡", event.summary if full else "context compacted", full=full, bold=True)
         case model.Hook(output=text) if text in EMPTY_NOTICES and not full:
             return
         case model.Complete() | model.Init():
@@ -64,7 +75,7 @@ def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.To
         case model.Command(output=text) if text.strip():
             # What it printed is a record of its own with most agents, and stands below it then.
             printed = text if full else without_wrapping(text)
-            yield from _result_lines(at, model.ToolResult(content=printed.strip("\n")), None, full=full)
+            yield from result_lines(at, model.ToolResult(content=printed.strip("\n")), None, full=full)
         case model.Retry() if not full:
             yield _retry_line(at, event)
         case model.Hook() if not full:
@@ -76,7 +87,7 @@ def event_lines(seq: int | None, event: Event, *, full: bool, answered: model.To
 def _hook_head(name: str, answered: model.ToolCall | None) -> str:
     # What a subagent was asked and answered is no hook's word to the person reading.
     head = f"{name[:1].upper()}{name[1:]}" if name.startswith(OF_HELPERS) else f"Hook: {name}"
-    about = f": {call_words(answered, output.width() - 12 - len(head))}" if answered else ""
+    about = f": {call_words(answered, room_beside(12 + len(head)))}" if answered else ""
     return head + about
 
 
@@ -84,14 +95,15 @@ def _told(at: str, head: str, text: str) -> Iterator[str]:
     """A line that says what stands beside the conversation, as far as it fits; nothing of what says nothing."""
     words = without_terminal_codes(text).strip()
     if words:
-        yield f"{at} {output.style(f'{head}: {output.one_line(words, output.width() - 20)}', dim=True)}"
+        line = output.one_line(f"{head}: {words}", room_beside(len(GUTTER)))
+        yield f"{at} {output.style(line, dim=True)}"
 
 
 def _retry_line(at: str, retry: model.Retry) -> str:
     """Why a request failed, as far as it fits, and which try comes next."""
     of = f" of {retry.attempts_max}" if retry.attempts_max else ""
     again = f"trying again, {retry.attempt}{of}" if retry.attempt else "trying again"
-    room = output.width() - 11 - len(again)
+    room = room_beside(11 + len(again))
     reason = output.one_line(without_terminal_codes(why(retry.message)).strip() or "no answer", room)
     return f"{at} {output.style(f'↻ {reason}, {again}', dim=True)}"
 
@@ -101,75 +113,40 @@ def _noted(at: str, head: str, text: str, full: bool | None) -> Iterator[str]:
     yield f"{at} {output.style(output.one_liner(head), dim=True)}"
     lines = without_terminal_codes(text).strip("\n").split("\n")
     shown = lines[:RESULT_LINES] if full is False else lines
-    begun, left = _begun("\n".join(shown), full=bool(full))
-    if begun:
-        yield from _indented(begun, dim=True)
+    first, left = begun("\n".join(shown), full=bool(full))
+    if first:
+        yield from (f"{MARGIN}{output.style(line, dim=True)}" for line in flowing(first))
     yield from left
     if len(shown) < len(lines):
-        yield output.style(f"         (+{len(lines) - len(shown)} more)", dim=True)
+        yield output.style(f"{MARGIN}(+{len(lines) - len(shown)} more)", dim=True)
 
 
-def _call_lines(at: str, call: model.ToolCall, *, full: bool) -> Iterator[str]:
-    yield f"{at} {output.style('●', fg='blue')} {_named(call)}"
-    changed = list(changed_lines(call))
-    shown = changed if full else changed[:CHANGED_LINES]
-    for sign, line in shown:
-        text = line if full else output.one_line(line, output.width() - 11, keep_blanks=True)
-        # What has no sign is the name of the file whose lines come next.
-        yield f"         {output.style(f'{sign} {text}', fg=_COLOURS[sign]) if sign else text}"
-    if left := sum(bool(sign) for sign, _ in changed[len(shown) :]):
-        yield output.style(f"         (+{left} more changed; --full shows them)", dim=True)
-    if full:
-        yield from _indented(msgspec.json.format(msgspec.json.encode(call.input), indent=2).decode())
+def _prompt_lines(seq: int | None, text: str, *, full: bool) -> Iterator[str]:
+    """A prompt; of a long one the beginning, and how much more there is."""
+    how: dict[str, Any] = {"bold": True}
+    shown, left = (text, "") if full else _folded(text.strip("\n"))
+    yield from _block(number(seq), "❯", shown, full=full, **how)
+    if left:
+        at = "" if seq is None else f", show @{seq}"
+        yield output.style(f"{MARGIN}… (+{left}{at})", dim=True)
 
 
-def _named(call: model.ToolCall) -> str:
-    """A call in a line: its tool, and what it is about."""
-    name = output.one_liner(call.tool_name)
-    return f"{output.style(name, bold=True)} {call_words(call, output.width() - 12 - len(name))}".rstrip()
-
-
-def call_words(call: model.ToolCall, room: int) -> str:
-    """What a call is about in at most so many columns; of a path the end says most."""
-    words = without_terminal_codes(essence(call))
-    return output.end_of_line(words, room) if is_path(call) else output.one_line(words, room)
-
-
-def _result_lines(at: str, result: model.ToolResult, answered: model.ToolCall | None, *, full: bool) -> Iterator[str]:
-    if answered is not None:
-        yield f"{at} {output.style('↳', fg='blue')} {_named(answered)}"
-        at = "      "
-    content = without_terminal_codes(result.content) or "(nothing)"
-    lines = [line.removesuffix("\r") for line in content.split("\n")]
-    shown = lines if full else lines[:RESULT_LINES]
-    text, left = _begun("\n".join(shown), full=full)
-    how: dict[str, Any] = {"fg": "red"} if result.is_error else {"dim": True}
-    first, *rest = text.split("\n")
-    yield f"{at}   {output.style(first, **how)}".rstrip()
-    for line in rest:
-        yield f"         {output.style(line, **how)}"
-    yield from left
-    if len(shown) < len(lines):
-        yield output.style(f"         (+{len(lines) - len(shown)} more)", dim=True)
-
-
-def _begun(text: str, *, full: bool) -> tuple[str, list[str]]:
-    """A text, or of a long one the beginning, and a line that says how much is left."""
-    if full or len(text) <= SHOWN_CHARS_MAX:
-        return text, []
-    left = f"         (+{len(text) - SHOWN_CHARS_MAX:,} more characters; --full shows them)"
-    return text[:SHOWN_CHARS_MAX], [output.style(left, dim=True)]
+def _folded(text: str) -> tuple[str, str]:
+    """A prompt, or of a long one the first lines that have words; and how much is left, in words."""
+    lines = text.split("\n")
+    is_long = len(lines) >= PROMPT_LINES + PROMPT_LINES_LEFT_LEAST
+    wordy = [n for n, line in enumerate(lines) if line.strip()][:PROMPT_LINES] if is_long else range(len(lines))
+    shown = "\n".join(lines[n] for n in wordy)
+    if len(shown) > PROMPT_CHARS_MAX:
+        first = shown[:PROMPT_CHARS_SHOWN]
+        shown = first.rpartition(" ")[0] or first
+        return shown, f"{len(text) - len(shown):,} characters"
+    return shown, output.counted(len(lines) - 1 - wordy[-1], "line") if is_long else ""
 
 
 def _block(at: str, mark: str, text: str, *, full: bool, **how: Any) -> Iterator[str]:
-    text, left = _begun(text.strip("\n"), full=full)
-    first, *rest = text.split("\n")
+    text, left = begun(text.strip("\n"), full=full)
+    first, *rest = flowing(text)
     yield f"{at} {output.style(f'{mark} {first}', **how)}"
-    for line in rest:
-        yield f"         {output.style(line, **how)}"
+    yield from (f"{MARGIN}{output.style(line, **how)}" for line in rest)
     yield from left
-
-
-def _indented(text: str, **how: Any) -> Iterator[str]:
-    for line in text.split("\n"):
-        yield f"         {output.style(line, **how)}"

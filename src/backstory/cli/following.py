@@ -42,7 +42,7 @@ def follow(app: App, located: LocatedSession, before: Before, *, full: bool, thi
         seen = _Seen(app.reader.events(located, form=form, turns=wanted))
         for line in before(transcript, iter(seen), full=full, thinking=thinking, as_json=as_json):
             output.data(line)
-        screen = _Screen(full=full, thinking=thinking, current=seen.turn)
+        screen = _Screen(app.workspace.now(), stored, full=full, thinking=thinking, current=seen.turn)
         _print_what_is_followed(following, located)
         with closing(following.grown(seen.seq, {each.turn.uid for each in stored.values()})) as grown:
             begun = set(stored)
@@ -97,10 +97,13 @@ def _json_lines(grown: Grown, begun: set[int], *, full: bool) -> Iterator[str]:
 class _Screen:
     """Draws what comes. A call is drawn at once; a result that comes later stands below it, or names it."""
 
-    def __init__(self, *, full: bool, thinking: bool, current: int | None) -> None:
+    def __init__(
+        self, now: int, turns: dict[int, ListedTurn], *, full: bool, thinking: bool, current: int | None
+    ) -> None:
+        self._now = now
         self._full, self._thinking, self._current = full, thinking, current
         self._pairing: Pairing[FollowedEvent] = Pairing(_event_of, lambda each: each.turn)
-        self._turns: dict[int, ListedTurn] = {}
+        self._turns = dict(turns)
         self._last: Event | None = None
 
     def lines(self, grown: Grown) -> Iterator[str]:
@@ -112,14 +115,16 @@ class _Screen:
         unknown = 0
         for each, answered in pairs:
             if each.turn != self._current and each.turn is not None and each.turn in self._turns:
-                yield from ("", turn_line(self._turns[each.turn]))
+                begun = self._turns[each.turn]
+                yield from ("", turn_line(begun, self._now, beside=self._turns.get(each.turn - 1)))
             self._current = each.turn
             if isinstance(each.event, model.Unknown) and not self._full:
                 unknown += 1
             elif self._thinking or not isinstance(each.event, model.Thinking):
                 yield from self._event_lines(each, answered)
         yield from unknown_line(unknown)
-        yield from map(end_line, grown.ended)
+        for turn in grown.ended:
+            yield from end_line(turn, is_news=True)
 
     def _paired(self, grown: Grown) -> Iterator[tuple[FollowedEvent, ToolCall | None]]:
         for each in grown.events:

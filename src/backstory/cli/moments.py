@@ -58,6 +58,32 @@ def heading_of(ms: int | None, now: int) -> str:
     return f"{LONG_MONTHS[there.month - 1]} {there.year}"
 
 
+def stretch(start: int, end: int, now: int) -> str:
+    """Format a time from its start to its end: ``19 Jan 02:12–02:39``, ``today 23:50``, ``1 Jan 2024 – 3 Feb 2024``."""
+    first, last = _local(start), _local(end)
+    if first is None or last is None:
+        return NO_TIME
+    day = _day(first.date(), now)
+    if first.date() != last.date():
+        return f"{day} {first:%H:%M} – {_day(last.date(), now)} {last:%H:%M}"
+    until = "" if f"{first:%H:%M}" == f"{last:%H:%M}" else f"–{last:%H:%M}"
+    return f"{day} {first:%H:%M}{until}"
+
+
+def moment(ms: int | None, before: int | None, now: int) -> str:
+    """Format a time behind another one: ``02:12``, or ``19 Jan 02:12`` where that was on another day."""
+    there, other = _local(ms), _local(before)
+    if ms is None or there is None:
+        return "" if ms is None else NO_TIME
+    is_same_day = other is not None and there.date() == other.date()
+    return f"{there:%H:%M}" if is_same_day else stretch(ms, ms, now)
+
+
+def _day(day: date, now: int) -> str:
+    days = _days_ago(day, now)
+    return ("today", "yesterday")[days] if days in (0, 1) else _date(day, now)
+
+
 def _fresh(ms: int, now: int) -> str:
     """Seconds or minutes ago, of the last hour; else nothing."""
     ago = now - ms

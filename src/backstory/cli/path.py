@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 TOLD_COLUMNS_LEAST = 20
 NAME_COLUMNS = 30
 LINES_AT_ONCE = 200
-SIGNS = {Role.TOOL: ("→", "blue"), Role.ERROR: ("!", "red"), Role.SYSTEM: ("≡", "magenta")}
+SIGNS = {Role.TOOL: ("→", None), Role.ERROR: ("!", "red"), Role.SYSTEM: ("≡", None)}
 """What stands before a record that is neither a prompt nor an answer, and its colour."""
 LETTERS = {Role.USER: "U", Role.ASSISTANT: "A"}
 
@@ -48,7 +48,7 @@ def _line(record: Record, *, mark: str) -> str:
     if record.role in SIGNS:
         sign, colour = SIGNS[record.role]
         return f"{start}   {output.style(sign, fg=colour)} {output.one_line(text, room - 5)}"
-    how: dict[str, Any] = {"fg": "cyan", "bold": True} if record.role is Role.USER else {}
+    how: dict[str, Any] = {"bold": True} if record.role is Role.USER else {}
     shown = f"{LETTERS[record.role]}: {output.one_line(text, room - 3)}"
     return f"{start}{output.style(shown, **how)}"
 

@@ -163,7 +163,7 @@ class _TextPrinter:
         if started.prompt is not None:
             # Printed beside the data, as the end of each run is.
             above = "\n" if self._runs else ""
-            output.talk(f"{above}{output.style('❯', fg='cyan')} {output.one_line(started.prompt.content, room)}")
+            output.talk(f"{above}{output.style('❯', bold=True)} {output.one_line(started.prompt.content, room)}")
             return
         if started.number == 1 or not output.is_watched():
             return
@@ -173,6 +173,7 @@ class _TextPrinter:
         facts = [named, f"turn {started.number}", started.agent]
         facts += [] if self._was_chosen else ["a new session: -n"]
         output.talk(output.style(f"↳ {output.one_line(' · '.join(facts), room)}", dim=True))
+        output.talk_apart()
 
     def _show(self, shown: Shown) -> None:
         if shown.is_of_stop:
@@ -229,13 +230,13 @@ class _TextPrinter:
 
     def _call_line(self, mark: str, call: model.ToolCall) -> str:
         """A call, so that its result has room behind it."""
-        from backstory.cli.event_view import call_words  # a run without calls needs none of it
+        from backstory.cli.call_view import call_words  # a run without calls needs none of it
 
         name = output.one_line(call.tool_name, NAME_COLUMNS)
         room = max(output.width() * 6 // 10 - output.columns(name) - 5, TOLD_COLUMNS_LEAST)
         summary = call_words(call, room)
         self._used = output.columns(f"  {mark} {name} {summary}".rstrip())
-        return f"  {output.style(mark, fg='blue')} {output.style(name, bold=True)} {summary}".rstrip()
+        return f"  {output.style(mark, dim=True)} {name} {summary}".rstrip()
 
     def _result(self, result: model.ToolResult) -> None:
         """The line of the words that matter: a command's last, anything else's first."""

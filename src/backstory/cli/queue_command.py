@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from backstory.cli import Group, output
+from backstory.cli.moments import when
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import find
 from backstory.cli.prompt_input import PromptInput, input_options
@@ -39,10 +41,12 @@ def list_(app: App, session: str | None, as_json: bool) -> None:
     if not listed:
         output.talk("The queue is empty.")
         return
+    now, is_watched = app.workspace.now(), sys.stdout.isatty()
     cells = [
-        (each.session, each.kind, each.prompt.short_id, output.iso(each.prompt.queued) or "", each.prompt.content)
+        (each.session, each.kind, each.prompt.short_id,
+         when(each.prompt.queued, now) if is_watched else output.iso(each.prompt.queued) or "", each.prompt.content)
         for each in listed
-    ]
+    ]  # fmt: skip
     for line in output.table(cells, flexible=4, heads=("SESSION", "KIND", "ID", "QUEUED", "TEXT")):
         output.data(line)
     if any(each.is_held for each in listed):

@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from backstory import model
 from backstory.cli import output
+from backstory.cli.layout import GUTTER, MARGIN, UNLIMITED, flowing_facts, page_columns, parts, room_beside
+from backstory.cli.moments import stretch
 from backstory.derive.essence import essence, without_terminal_codes
 from backstory.search.snippet import places_of, readable_text
 
@@ -37,13 +39,14 @@ class Head(Struct, frozen=True, kw_only=True):
     at: int | None
 
 
-def head_lines(head: Head, events: list[Event], call: model.ToolCall | None) -> Iterator[str]:
+def head_lines(head: Head, events: list[Event], call: model.ToolCall | None, now: int) -> Iterator[str]:
     """The record's session, turn and kind; for a tool's result also its call."""
-    yield output.style(output.clean(head.title or head.uid), bold=True)
+    yield output.style(output.one_line(head.title or head.uid, page_columns()), bold=True)
     turn = "" if head.turn is None else f"turn {head.turn}"
     what = ", ".join(dict.fromkeys(what_it_is(event, call) for event in events))
-    facts = [f"{head.uid[:12]} @{head.seq}", turn, what, output.local(head.at)]
-    yield output.style(output.clean(" · ".join(fact for fact in facts if fact)), dim=True)
+    at = "" if head.at is None else stretch(head.at, head.at, now)
+    facts = [output.one_liner(fact) for fact in (f"{head.uid[:12]} @{head.seq}", turn, what, at) if fact]
+    yield from (output.style(line, dim=True) for line in flowing_facts(facts))
     yield ""
 
 
@@ -87,6 +90,7 @@ def body_lines(event: Event, searched: str, *, full: bool) -> Iterator[str]:
     text = text_of(event).strip("\n")
     if not full:
         text = readable_text(without_terminal_codes(text[:CUT_AFTER_CHARS]))
+    text = output.clean(text if page_columns() == UNLIMITED else text.expandtabs(4))
     marks, best = places_of(text, searched) if searched else ([], 0)
     lines, first = _lines_with_marks(text, marks), 0
     if not full and len(lines) > LINES_SHOWN:
@@ -94,12 +98,11 @@ def body_lines(event: Event, searched: str, *, full: bool) -> Iterator[str]:
         first = min(max(marked - LINES_SHOWN // 2, 0), len(lines) - LINES_SHOWN)
     last = len(lines) if full else min(first + LINES_SHOWN, len(lines))
     if first:
-        yield output.style(f"         (+{first} lines above)", dim=True)
+        yield output.style(f"{MARGIN}(+{first} lines above)", dim=True)
     for line, places in lines[first:last]:
-        # The mark shows matching lines also without colour.
-        yield f"       {'>' if places else ' '} {_styled(line, places, full=full)}"
+        yield from _drawn(line, places, full=full)
     if last < len(lines):
-        yield output.style(f"         (+{len(lines) - last} lines; --full shows all)", dim=True)
+        yield output.style(f"{MARGIN}(+{len(lines) - last} lines; --full shows all)", dim=True)
 
 
 def _lines_with_marks(text: str, marks: list[tuple[int, int]]) -> list[tuple[str, list[tuple[int, int]]]]:
@@ -116,21 +119,30 @@ def _lines_with_marks(text: str, marks: list[tuple[int, int]]) -> list[tuple[str
     return lines
 
 
-def _styled(line: str, places: list[tuple[int, int]], *, full: bool) -> str:
+def _drawn(line: str, places: list[tuple[int, int]], *, full: bool) -> Iterator[str]:
+    """A line, or of a long one the part around its first match, broken where the page ends."""
     start, end = 0, len(line)
     if not full and end > LINE_CHARS_SHOWN:
         centre = places[0][0] if places else 0
         start = min(max(centre - LINE_CHARS_SHOWN // 2, 0), end - LINE_CHARS_SHOWN)
         end = start + LINE_CHARS_SHOWN
-    pieces, at = ["…" if start else ""], start
-    for first, last in places:
-        if first >= at and last <= end:
-            pieces += [
-                output.clean(line[at:first]),
-                output.style(output.clean(line[first:last]), bold=True, fg="green"),
-            ]
-            at = last
-    return "".join([*pieces, output.clean(line[at:end]), "…" if end < len(line) else ""])
+    before, after = "…" if start else "", "…" if end < len(line) else ""
+    moved = len(before) - start
+    marks = [(first + moved, last + moved) for first, last in places if first >= start and last <= end]
+    text = f"{before}{line[start:end]}{after}"
+    for indent, first, last in parts(text, room_beside(len(MARGIN))):
+        inside = [(max(a, first), min(b, last)) for a, b in marks if a < last and b > first]
+        # The mark shows matching lines also without colour.
+        yield f"{GUTTER}{'>' if inside else ' '} {' ' * indent}{_marked(text, first, last, inside)}"
+
+
+def _marked(text: str, first: int, last: int, marks: list[tuple[int, int]]) -> str:
+    pieces, at = [], first
+    for start, end in marks:
+        if start >= at:
+            pieces += [text[at:start], output.style(text[start:end], bold=True, fg="green")]
+            at = end
+    return "".join([*pieces, text[at:last]])
 
 
 def neighbour_lines(lines: Iterator[str]) -> Iterator[str]:
@@ -138,4 +150,4 @@ def neighbour_lines(lines: Iterator[str]) -> Iterator[str]:
     kept = [line for _, line in zip(range(NEIGHBOUR_LINES + 1), lines, strict=False)]
     yield from kept[:NEIGHBOUR_LINES]
     if len(kept) > NEIGHBOUR_LINES:
-        yield output.style("         …", dim=True)
+        yield output.style(f"{MARGIN}…", dim=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backstory.cli import output
-from backstory.cli.event_view import call_words
+from backstory.cli.call_view import call_words
 from backstory.model import Permissions, Tool
 
 if TYPE_CHECKING:

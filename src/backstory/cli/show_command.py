@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -9,21 +10,21 @@ import click
 
 from backstory import model
 from backstory.cli import output, record_view
+from backstory.cli.call_view import Answer
 from backstory.cli.event_view import event_lines
-from backstory.cli.marks import METER_LEAST, meter_words, origin_mark
+from backstory.cli.marks import METER_LEAST, meter_words
 from backstory.cli.options import json_option, one_session, session_option, sessions_starting, store_option
 from backstory.cli.points import find
-from backstory.cli.turn_view import turn_line, unknown_line
+from backstory.cli.session_head import head_lines
+from backstory.cli.turn_view import end_line, turn_line, unknown_line
 from backstory.conversation.compact import compact_event
-from backstory.conversation.pairing import results_below_calls, told_once
+from backstory.conversation.pairing import results_below_calls, told_once, with_answers
 from backstory.derive.essence import essence
-from backstory.derive.naming import NO_PROMPT
 from backstory.errors import TurnNotFound
 from backstory.workspace import entries, sessions
 from backstory.workspace import transcript as turns
 from backstory.workspace.entries import Entry
 from backstory.workspace.meter import LiveMeter
-from backstory.workspace.resume_command import is_resumable
 from backstory.workspace.summaries import shown_summaries
 from backstory.workspace.targets import RECORD, SEQ_MAX, resolve_target
 
@@ -31,9 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backstory.cli.app import App
-    from backstory.model import Event
+    from backstory.model import Event, ToolCall
     from backstory.runs.live import LiveRun
-    from backstory.store import Store
     from backstory.workspace.entries import Form
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.meter import Meter
@@ -48,6 +48,8 @@ NEIGHBOURS = 2
 """So many records before and after the one that is asked for."""
 PREVIEW_EVENTS = 40
 """A preview has so many events of the first turn, and of the last."""
+TIMED_MS_LEAST = 1000
+"""A shorter time between two records says nothing about the tool."""
 RECORDS_BEFORE = 100
 """So many records back a record's call and its neighbours are looked for."""
 
@@ -103,20 +105,19 @@ def command(
     elif outline:
         sharing.print_outline(app, found, redact=redact, as_json=as_json)
     elif record is not None:
-        _show_record(app.reader, found, record, searched, full=full, as_json=as_json)
+        _show_record(app, found, record, searched, full=full, as_json=as_json)
     elif previews:
         output.pages(_preview_lines(app.reader, found))
     elif follows:
         from backstory.cli.following import follow
 
-        follow(app, found, _before, full=full, thinking=thinking or full, as_json=as_json)
+        follow(app, found, partial(_before, app), full=full, thinking=thinking or full, as_json=as_json)
     else:
-        _show(app.reader, found, turn, full=full, thinking=thinking, as_json=as_json)
+        _show(app, found, turn, full=full, thinking=thinking, as_json=as_json)
 
 
-def _show(
-    reader: Reader, found: LocatedSession, turn: int | None, *, full: bool, thinking: bool, as_json: bool
-) -> None:
+def _show(app: App, found: LocatedSession, turn: int | None, *, full: bool, thinking: bool, as_json: bool) -> None:
+    reader = app.reader
     transcript = reader.transcript(found, output.talk)
     shown = [each for each in transcript.turns if turn in (None, each.number)]
     if turn is not None and not shown:
@@ -134,21 +135,22 @@ def _show(
         head = _head_as_json(transcript, shown)
         output.json_lines(head, "events", chain(map(entries.event_as_json, events), more))
         return
-    lines = _lines(transcript, events, turn=turn, full=full, thinking=thinking or full)
+    lines = _lines(app, transcript, events, only=turn, full=full, thinking=thinking or full)
     by_number = {each.number: each for each in shown}
-    meter = transcript.session.meter
+    now, meter = app.workspace.now(), transcript.session.meter
     coming = (
-        _live_lines(by_number[number], run, meter, full=full, thinking=thinking or full) for number, run in live.items()
+        _live_lines(by_number[number], run, now, meter, full=full, thinking=thinking or full)
+        for number, run in live.items()
     )
     output.pages(chain(lines, chain.from_iterable(coming)))
 
 
 def _before(
-    transcript: Transcript, events: Iterator[Entry], *, full: bool, thinking: bool, as_json: bool
+    app: App, transcript: Transcript, events: Iterator[Entry], *, full: bool, thinking: bool, as_json: bool
 ) -> Iterator[str]:
     """The stored part of a session that is followed."""
     if not as_json:
-        yield from _lines(transcript, events, full=full, thinking=thinking)
+        yield from _lines(app, transcript, events, full=full, thinking=thinking)
         return
     stored = [each for each in transcript.turns if each.live is None]
     yield output.encoded(_head_as_json(transcript, stored))
@@ -184,9 +186,10 @@ def _preview_lines(reader: Reader, found: LocatedSession) -> Iterator[str]:
 
 
 def _show_record(
-    reader: Reader, found: LocatedSession, words: str, searched: str | None, *, full: bool, as_json: bool
+    app: App, found: LocatedSession, words: str, searched: str | None, *, full: bool, as_json: bool
 ) -> None:
     """One record, read again from its bytes, among those that stand before and after it."""
+    reader = app.reader
     named = RECORD.fullmatch(words)
     seq = min(int(named.group(1)), SEQ_MAX) if named else resolve_target(found, words).point.seq
     record = reader.record(found, seq)
@@ -197,7 +200,7 @@ def _show_record(
         return
     if not any(record_view.text_of(each.event).strip() for each in record):
         output.talk(f"@{seq} has nothing to show: {', '.join(each.outline.kind for each in record)}")
-    output.pages(_record_lines(reader, found, record, searched or "", full=full))
+    output.pages(_record_lines(app, found, record, searched or "", full=full))
 
 
 def _summaries_at(found: LocatedSession, seq: int) -> list[ShownSummary]:
@@ -208,10 +211,8 @@ def _summaries_at(found: LocatedSession, seq: int) -> list[ShownSummary]:
     return [each for each in shown_summaries(found, turns) if each.after_seq == seq]
 
 
-def _record_lines(
-    reader: Reader, found: LocatedSession, record: Sequence[Entry], words: str, *, full: bool
-) -> Iterator[str]:
-    session, at = found.session, record[0].outline
+def _record_lines(app: App, found: LocatedSession, record: Sequence[Entry], words: str, *, full: bool) -> Iterator[str]:
+    reader, session, at = app.reader, found.session, record[0].outline
     earlier = (max(at.seq - RECORDS_BEFORE, 0) - 1, PART_MAX)
     before = [each for each in reader.events(found, earlier, limit=WINDOW) if each.outline.seq < at.seq]
     after = list(reader.events(found, (at.seq, PART_MAX), limit=WINDOW))
@@ -219,22 +220,27 @@ def _record_lines(
     results = (each.event.tool_use_id for each in record if isinstance(each.event, model.ToolResult))
     call = next((calls[each] for each in results if each in calls), None)
     head = record_view.Head(title=session.shown_title, uid=session.uid, seq=at.seq, turn=at.turn, at=at.at)
-    yield from record_view.head_lines(head, [each.event for each in record], call)
-    yield from _neighbours(reader, found, before, last=True)
+    yield from record_view.head_lines(head, [each.event for each in record], call, app.workspace.now())
+    yield from _neighbours(reader, found, before, calls, last=True)
     for each in record:
         yield output.style(f"@{at.seq}", bold=True)
         yield from record_view.body_lines(each.event, words, full=full)
     for summary in _summaries_at(found, at.seq):
         yield from _summary_lines(summary, full=full)
-    yield from _neighbours(reader, found, after, last=False)
+    yield from _neighbours(reader, found, after, calls, last=False)
 
 
-def _neighbours(reader: Reader, found: LocatedSession, near: list[Entry], *, last: bool) -> Iterator[str]:
-    """The nearest records that have something to show."""
+def _neighbours(
+    reader: Reader, found: LocatedSession, near: list[Entry], calls: dict[str, ToolCall], *, last: bool
+) -> Iterator[str]:
+    """The nearest records that have something to show. ``calls``: by their ids, to name those of results."""
     shown: dict[int, list[str]] = {}
     for each in reversed(near) if last else near:
         seq = each.outline.seq
-        lines = list(record_view.neighbour_lines(event_lines(seq, _with_words(reader, found, each), full=False)))
+        event = _with_words(reader, found, each)
+        call = calls.get(event.tool_use_id) if isinstance(event, model.ToolResult) else None
+        drawn = event_lines(seq, event, full=False, answered=call, folder=found.session.cwd or "")
+        lines = list(record_view.neighbour_lines(drawn))
         if lines:
             shown.setdefault(seq, [])[: 0 if last else len(shown[seq])] = lines
         if len(shown) > NEIGHBOURS:
@@ -250,58 +256,66 @@ def _with_words(reader: Reader, found: LocatedSession, entry: Entry) -> Event:
     return reader.full(found, entry.outline) if is_bare else entry.event
 
 
-def _head(transcript: Transcript) -> Iterator[str]:
-    """What a session is called, and what is known of it as a whole."""
-    session, found = transcript.session, transcript.located
-    called = f"{session.number or ''} {session.heading or NO_PROMPT}".strip()
-    yield output.style(output.one_line(called, output.width()), bold=True)
-    where = session.project or session.cwd or found.session.worktree
-    money = output.money(session.cost) if session.cost.low_usd is not None else ""
-    turns = output.counted(session.turns, "turn")
-    took = output.duration(session.duration_ms)
-    facts = [session.uid, ", ".join(session.agents), where, session.branch, turns, took, money]
-    words, colour = meter_words(session.meter)
-    context = f" · context {output.style(words, fg=colour)}" if words else ""
-    yield output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True) + context
-    if mark := origin_mark(session.elsewhere, is_conflict=session.is_conflict):
-        yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), fg="yellow")
-    if session.elsewhere is None and is_resumable(session.agents, session.native_id, session.number):
-        # The agent's own command is in --json: naming it here would import the agent.
-        own = f"{', '.join(session.agents)} {session.native_id}"
-        yield output.style(output.one_liner(f"resume: backstory resume {session.label}  ({own})"), dim=True)
-    if session.parent_uid:
-        yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
-    yield from _child_lines(found.store, found.session.id)
+def _timed(entry: Entry, call: Entry) -> Answer | None:
+    """A result as its call shows it: with how long the tool took, or ~ the time between the two records."""
+    result = entry.event
+    if not isinstance(result, model.ToolResult):
+        return None
+    lasted = output.duration(result.duration_ms)
+    begun, ended = call.outline.at, entry.outline.at
+    if not lasted and result.tool == model.Tool.SHELL and begun is not None and ended is not None:
+        lasted = f"~{output.duration(ended - begun)}" if ended - begun >= TIMED_MS_LEAST else ""
+    return Answer(entry.outline.seq, result, lasted)
 
 
 def _lines(
-    transcript: Transcript, events: Iterator[Entry], *, turn: int | None = None, full: bool, thinking: bool
+    app: App, transcript: Transcript, events: Iterator[Entry], *, only: int | None = None, full: bool, thinking: bool
 ) -> Iterator[str]:
-    """All turns, or this one."""
-    yield from _head(transcript)
-    if turn is None:
+    """All turns, or ``only`` this one."""
+    now = app.workspace.now()
+    yield from head_lines(transcript, str(app.user_home), now)
+    if only is None:
         yield from _shown_elsewhere(transcript)
     by_number = {each.number: each for each in transcript.turns}
-    current: int | None = 0
-    unknown = 0
+    turn: ListedTurn | None = None
+    unknown, folder = 0, transcript.session.cwd or ""
     shown = results_below_calls(events, _event_of, lambda each: each.outline.turn)
     if not full:
         shown = told_once(shown, _event_of, lambda each, event: Entry(outline=each.outline, event=event))
-    waiting = [each for each in transcript.summaries if turn is None or _is_in(each, [by_number[turn]])]
-    for entry, answered in shown:
+    waiting = [each for each in transcript.summaries if only is None or _is_in(each, [by_number[only]])]
+    for entry, answered, answer in _answered(shown, full=full):
         number = entry.outline.turn
         while waiting and waiting[0].after_seq < entry.outline.seq:
             yield from _summary_lines(waiting.pop(0), full=full)
-        if number != current and number is not None:
-            yield from ("", turn_line(by_number[number]))
-        current = number
+        if number is not None and (turn is None or number != turn.number):
+            yield from _between(turn, by_number[number], now)
+            turn = by_number[number]
         if isinstance(entry.event, model.Unknown) and not full:
             unknown += 1
         elif thinking or not isinstance(entry.event, model.Thinking):
-            yield from event_lines(entry.outline.seq, entry.event, full=full, answered=answered)
+            timed = None if answer is None else _timed(answer, entry)
+            yield from event_lines(
+                entry.outline.seq, entry.event, full=full, answered=answered, answer=timed, folder=folder
+            )
     for summary in waiting:
         yield from _summary_lines(summary, full=full)
     yield from unknown_line(unknown)
+    if turn is not None:
+        yield from end_line(turn)
+
+
+def _between(before: ListedTurn | None, turn: ListedTurn, now: int) -> Iterator[str]:
+    """The end of a turn and the beginning of the next."""
+    if before is not None:
+        yield from end_line(before)
+    yield from ("", turn_line(turn, now, beside=before))
+
+
+def _answered(
+    shown: Iterator[tuple[Entry, ToolCall | None]], *, full: bool
+) -> Iterator[tuple[Entry, ToolCall | None, Entry | None]]:
+    """Each call with its result, where they are shown in one; in full each is shown for itself."""
+    return ((entry, answered, None) for entry, answered in shown) if full else with_answers(shown, _event_of)
 
 
 def _summary_lines(summary: ShownSummary, *, full: bool) -> Iterator[str]:
@@ -325,30 +339,33 @@ def _shown_elsewhere(transcript: Transcript) -> Iterator[str]:
             yield output.style(f"── turn {each.number}  follows a run: {where}", dim=True)
 
 
-def _live_lines(listed: ListedTurn, run: LiveRun, meter: Meter | None, *, full: bool, thinking: bool) -> Iterator[str]:
+def _untimed(result: Event | None) -> Answer | None:
+    """A live run's result, which has no number yet."""
+    compacted = None if result is None else compact_event(result)
+    return Answer(None, compacted) if isinstance(compacted, model.ToolResult) else None
+
+
+def _live_lines(
+    listed: ListedTurn, run: LiveRun, now: int, meter: Meter | None, *, full: bool, thinking: bool
+) -> Iterator[str]:
     """A turn of a live run. ``meter``: how full the context was before it."""
-    yield from ("", turn_line(listed))
+    yield from ("", turn_line(listed, now))
     unknown, live = 0, None if meter is None else LiveMeter(meter, "")
-    for event, answered in results_below_calls(
-        run.events() if live is None else live.counting(run.events()), lambda each: each, lambda _: listed.number
-    ):
+    events = run.events() if live is None else live.counting(run.events())
+    shown = results_below_calls(events, lambda each: each, lambda _: listed.number)
+    pairs = ((event, answered, None) for event, answered in shown) if full else with_answers(shown, lambda each: each)
+    for event, answered, result in pairs:
         if isinstance(event, model.Unknown) and not full:
             unknown += 1
         elif thinking or not isinstance(event, model.Thinking):
             # Of a call the compact form may leave nothing to show.
-            shown = event if full or isinstance(event, model.ToolCall) else compact_event(event)
-            yield from event_lines(None, shown, full=full, answered=answered)
+            drawn = event if full or isinstance(event, model.ToolCall) else compact_event(event)
+            yield from event_lines(None, drawn, full=full, answered=answered, answer=_untimed(result))
     yield from unknown_line(unknown)
     if run.is_running:
         process = f"process {run.pid}" if run.pid is not None else "something that it started"
         words, colour = meter_words(None if live is None else live.meter, METER_LEAST)
         full_now = f" · context {output.style(words, fg=colour)}" if words else ""
-        yield output.style(f"       … still running ({process})", fg="yellow") + full_now
+        yield output.style(f"       … still running ({process})", bold=True) + full_now
     else:
-        yield output.style("       … finished; the next run will store it", fg="yellow")
-
-
-def _child_lines(store: Store, session_id: int) -> Iterator[str]:
-    for child in store.children(session_id):
-        line = f"  └ {child.relation} {child.uid[:12]} ({output.counted(child.turns, 'turn')}) {child.shown_title}"
-        yield output.style(output.one_line(line.rstrip(), output.width()), dim=True)
+        yield output.style("       … finished; the next run will store it", bold=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ from msgspec import Struct
 from backstory.cli import output, path
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import find
+from backstory.cli.record_list import legend, print_records
 from backstory.workspace import trees
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from backstory.store import TreeTurn
     from backstory.workspace.trees import SessionTree
 
+LEGEND = "> here   * on the way"
 TOLD_COLUMNS_LEAST = 16
 NAME_COLUMNS = 30
 HERE: dict[str, Any] = {"fg": "green", "bold": True}
@@ -30,23 +33,29 @@ ANSWER_COLUMNS_LEAST = 12
 @click.command("tree")
 @session_argument
 @click.option("--removed", is_flag=True, help="Also turns of removed branches.")
+@click.option("--records", "has_records", is_flag=True, help="The records of the current branch, as `scan` lists them.")
 @json_option
 @store_option
 @click.pass_obj
-def command(app: App, session: str | None, removed: bool, as_json: bool) -> None:
+def command(app: App, session: str | None, removed: bool, has_records: bool, as_json: bool) -> None:
     """Show the turns of SESSION as a tree, and where the next prompt goes.
 
     Each line is a turn: > is the current one, * leads to it; @12 is the record number of its prompt, which every
     command accepts. A branch's tip has the branch's number and names.
     """
+    if removed and has_records:
+        raise click.UsageError("--records shows the current branch, of which nothing is removed: leave out --removed.")
     found = find(app, session)
+    if has_records:
+        print_records(app, found, as_json=as_json)
+        return
     tree = app.reader.tree(found, removed=removed, costs=as_json)
     if as_json:
         output.json_lines(trees.head_as_json(tree), "turns", trees.turns_as_json(tree))
         return
     if not len(tree.tree):
         output.talk(f"{found.label} has no turns.")
-    output.pages(path.at_once(_Drawing(tree).lines()))
+    output.pages(chain(path.at_once(_Drawing(tree).lines()), legend(LEGEND) if len(tree.tree) else ()))
 
 
 class _Line(Struct, frozen=True):
@@ -104,16 +113,16 @@ class _Drawing:
             drawn += output.style(f" → {output.one_line(turn.answer, answer)}", dim=True)
         return drawn + "".join(f"  {output.style(text, fg=colour)}" for text, colour in notes) if notes else drawn
 
-    def _notes(self, turn: TreeTurn) -> list[tuple[str, str]]:
+    def _notes(self, turn: TreeTurn) -> list[tuple[str, str | None]]:
         """What is said behind a turn: where it begins inside another, what its branch is called, that it is gone."""
-        notes = []
+        notes: list[tuple[str, str | None]] = []
         parent = self.tree.parent(turn.uid)
         if parent is not None and not self._goes_on(turn, parent):
-            notes.append((f"from @{turn.parent_seq}", "magenta"))
+            notes.append((f"from @{turn.parent_seq}", None))
         for branch in self._tips.get(turn.uid, ()):
             at = f"({branch.number})" if branch.number is not None else f"@{branch.seq}"
             names = ", ".join(output.one_line(name, NAME_COLUMNS) for name in branch.names)
-            notes.append((f"{at} {names}".strip(), "cyan"))
+            notes.append((f"{at} {names}".strip(), None))
         here = self._here
         if here is not None and here.uid == turn.uid and here.seq < turn.last_seq:
             notes.append((f"at @{here.seq}", "green"))

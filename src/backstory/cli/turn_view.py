@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING
 
 from backstory import model
 from backstory.cli import output
+from backstory.cli.amounts import amount
+from backstory.cli.layout import GUTTER, MARGIN, flowing_facts
 from backstory.cli.marks import outcome_mark
+from backstory.cli.moments import moment
+from backstory.derive.naming import short_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,17 +19,17 @@ if TYPE_CHECKING:
     from backstory.workspace.transcript import ListedTurn
 
 
-def turn_line(listed: ListedTurn) -> str:
-    """The line above a turn: its number, its outcome, who answered, when, and what it used."""
-    turn, tokens = listed.turn, listed.turn.tokens
-    used = [] if tokens.output is None else [f"{_input_tokens(tokens)} in, {_output_tokens(turn)} out"]
-    cost = [] if listed.cost.low_usd is None else [output.money(listed.cost)]
-    mark, colour = outcome_mark(turn.outcome, turn.stop_reason)
-    facts = [turn.agent, turn.model, output.local(turn.started), output.duration(turn.duration_ms), *used, *cost]
-    how = "" if turn.outcome in (None, model.Outcome.COMPLETED) else f" {_how(turn)}"
-    title = f"── turn {listed.number} " + (output.style(mark + how, fg=colour) if mark else how)
-    about = "  " + output.one_liner(" · ".join(each for each in facts if each))
-    return output.style(title, bold=True) + output.style(about, dim=True) + _left_behind(listed)
+def turn_line(listed: ListedTurn, now: int, *, beside: ListedTurn | None = None) -> str:
+    """The line above a turn: its number and when it began; who answers, where that is not as in the turn ``beside``."""
+    turn = listed.turn
+    before = None if beside is None else beside.turn
+    facts = [moment(turn.started, None if before is None else before.started, now)]
+    facts += [turn.agent] if before is None or turn.agent != before.agent else []
+    if turn.model and (before is None or turn.model != before.model):
+        facts.append(short_model(turn.model, [turn.agent]))
+    title = f"── turn {listed.number}"
+    about = _about(facts, len(title) + 2)
+    return output.style(title, bold=True) + output.style(f"  {about}", dim=True) + _left_behind(listed)
 
 
 def _how(turn: Turn) -> str:
@@ -36,30 +40,41 @@ def _how(turn: Turn) -> str:
 def _left_behind(listed: ListedTurn) -> str:
     if listed.removed is not None:
         return output.style("  removed", fg="red")
-    return output.style("  rewound", fg="yellow") if listed.is_rewound else ""
+    return output.style("  rewound", bold=True) if listed.is_rewound else ""
+
+
+def end_line(listed: ListedTurn, *, is_news: bool = False) -> Iterator[str]:
+    """The line below a turn: how it ended, how long it took and what it used; none where nothing of that is known.
+
+    ``is_news``: somebody saw it end, and reads which turn it was.
+    """
+    turn, tokens = listed.turn, listed.turn.tokens
+    mark, colour = outcome_mark(turn.outcome, turn.stop_reason)
+    how = "" if turn.outcome in (None, model.Outcome.COMPLETED) else _how(turn)
+    how = f"turn {listed.number} {_how(turn)}" if is_news else how
+    used = [] if tokens.output is None else [f"{_input_tokens(tokens)} in, {_output_tokens(turn)} out"]
+    cost = [] if listed.cost.low_usd is None else [output.money(listed.cost)]
+    facts = [each for each in (how, output.duration(turn.duration_ms), *used, *cost) if each]
+    if mark or facts:
+        about = output.style(f" {_about(facts, len(MARGIN))}", dim=True) if facts else ""
+        yield f"{GUTTER}{output.style(mark, fg=colour) if mark else ' '}{about}"
+
+
+def _about(facts: list[str], taken: int) -> str:
+    """Facts beside so many columns, on as many lines as a narrow terminal needs."""
+    return f"\n{' ' * taken}".join(flowing_facts([output.one_liner(each) for each in facts if each], taken))
 
 
 def _input_tokens(tokens: model.Tokens) -> str:
     known = [each for each in (tokens.input, tokens.cache_read, tokens.cache_write) if each is not None]
-    return f"{sum(known):,}" if known else "–"
+    return amount(sum(known)) if known else output.UNKNOWN
 
 
 def _output_tokens(turn: Turn) -> str:
-    return f"{'≥ ' if turn.tokens_source == model.PARTIAL else ''}{turn.tokens.output or 0:,}"
-
-
-def end_line(listed: ListedTurn) -> str:
-    """The line below a turn that was followed to its end."""
-    turn = listed.turn
-    mark, colour = outcome_mark(turn.outcome, turn.stop_reason)
-    used = [] if turn.tokens.output is None else [f"{_input_tokens(turn.tokens)} in, {_output_tokens(turn)} out"]
-    cost = [] if listed.cost.low_usd is None else [output.money(listed.cost)]
-    facts = [f"turn {listed.number} {_how(turn)}", output.duration(turn.duration_ms), *used, *cost]
-    about = output.style(output.one_liner(" · ".join(each for each in facts if each)), dim=True)
-    return f"       {output.style(mark, fg=colour) if mark else ' '} {about}"
+    return f"{'≥ ' if turn.tokens_source == model.PARTIAL else ''}{amount(turn.tokens.output or 0)}"
 
 
 def unknown_line(count: int) -> Iterator[str]:
     """How many records were not shown because nobody understands them, if there are any."""
     if count:
-        yield output.style(f"         (+{output.counted(count, 'record')} of an unknown kind: --full)", dim=True)
+        yield output.style(f"{MARGIN}(+{output.counted(count, 'record')} of an unknown kind: --full)", dim=True)

@@ -117,6 +117,29 @@ def told_once(
         yield held
 
 
+def with_answers(
+    pairs: Iterable[tuple[T, ToolCall | None]], event_of: Callable[[T], Event]
+) -> Iterator[tuple[T, ToolCall | None, T | None]]:
+    """What ``results_below_calls`` gives, each call together with the result that stands right below it."""
+    held: T | None = None
+    for item, answered in pairs:
+        event = event_of(item)
+        if held is not None:
+            call = event_of(held)
+            if isinstance(call, ToolCall) and isinstance(event, ToolResult) and not answered and _is_of(event, call):
+                yield held, None, item
+                held = None
+                continue
+            yield held, None, None
+            held = None
+        if isinstance(event, ToolCall):
+            held = item
+        else:
+            yield item, answered, None
+    if held is not None:
+        yield held, None, None
+
+
 def _repeats(event: Event, call: ToolCall) -> bool:
     """Whether an event says what a call says."""
     said = call.input.get("summary") if isinstance(call.input, dict) else None

@@ -23,6 +23,8 @@ SCANNED_CHARS_MAX = 200_000
 """Of a script or a patch so much is looked at for commands and files."""
 WORDS_CHARS_MAX = 2_000
 """A longer text is no line that a person would read; its first line may be."""
+COMPARED_MAX = 4_000
+"""So many pairs of lines are compared at most to find those that an edit keeps."""
 NUMBERS_SHOWN_MAX = 6
 """Of an input without words so many numbers are shown."""
 CODE_KEYS = ("input", "script", "code")
@@ -295,10 +297,37 @@ def _first_line(text: str) -> str:
 
 
 def _difference(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
-    """Two texts, line by line, without the lines that they share at the beginning and at the end."""
+    """Two texts, line by line, without the lines that they share."""
     most = min(len(old), len(new))
     head = next((n for n in range(most) if old[n] != new[n]), most)
     tail = next((n for n in range(most - head) if old[-1 - n] != new[-1 - n]), most - head)
-    for sign, lines in (("-", old), ("+", new)):
-        for line in lines[head : len(lines) - tail]:
-            yield sign, line.removesuffix("\r")
+    for sign, line in _changes(old[head : len(old) - tail], new[head : len(new) - tail]):
+        yield sign, line.removesuffix("\r")
+
+
+def _changes(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
+    """The least lines to take away and to add; of long texts, whose comparison takes long, all of both."""
+    if len(old) * len(new) > COMPARED_MAX:
+        yield from (("-", line) for line in old)
+        yield from (("+", line) for line in new)
+        return
+    shared = _shared_behind(old, new)
+    m = n = 0
+    while m < len(old) or n < len(new):
+        if m < len(old) and n < len(new) and old[m] == new[n]:
+            m, n = m + 1, n + 1
+        elif n == len(new) or (m < len(old) and shared[m + 1][n] >= shared[m][n + 1]):
+            yield "-", old[m]
+            m += 1
+        else:
+            yield "+", new[n]
+            n += 1
+
+
+def _shared_behind(old: list[str], new: list[str]) -> list[list[int]]:
+    """How many lines two texts share, in order, from each line of one and each of the other on."""
+    shared = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    for m in range(len(old) - 1, -1, -1):
+        for n in range(len(new) - 1, -1, -1):
+            shared[m][n] = shared[m + 1][n + 1] + 1 if old[m] == new[n] else max(shared[m + 1][n], shared[m][n + 1])
+    return shared

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from backstory.lazy_regex import lazy_regex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 NO_PROMPT = "(no prompt)"
 """What a session is listed as in which nobody asked for anything: one that its agent goes on with by itself."""
@@ -13,6 +17,7 @@ SHORT_CHARS = 16
 _HANDED_OVER = lazy_regex(r"implement (?:the following|this) plan:?", re.IGNORECASE)
 _HEADING = lazy_regex(r"#{1,6}\s+(.*\S)")
 _PLAN = lazy_regex(r"(?:implementation )?plan:\s+(?=\S)", re.IGNORECASE)
+_MADE_ON = lazy_regex(r"-20\d{6}$")
 _FENCE = ("```", "~~~")
 _WORKTREES = lazy_regex(r"[/\\]\.(?:[\w-]+[/\\])?worktrees[/\\]")
 
@@ -34,6 +39,16 @@ def headline(prompt: str) -> str:
         if len(said) >= SHORT_CHARS:
             break
     return said or " ".join(prompt.split())
+
+
+def short_model(model: str, agents: Iterable[str]) -> str:
+    """A model's name without its agent's, its maker's and the day it was made.
+
+    >>> short_model("agent-large-4-5-20251101", ["agent"]), short_model("maker/small-5.2", ["agent"])
+    ('large-4-5', 'small-5.2')
+    """
+    name = _MADE_ON.sub("", model.rpartition("/")[2]) or model
+    return next((name.removeprefix(f"{each}-") for each in agents if name.startswith(f"{each}-")), name)
 
 
 def _without_mark(line: str) -> str:

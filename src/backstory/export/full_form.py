@@ -12,6 +12,7 @@ import msgspec
 
 from backstory import agents
 from backstory.derive.essence import essence
+from backstory.derive.result_facts import exit_line
 from backstory.errors import StoreDamaged
 from backstory.ingest.record_source import record_source
 from backstory.model import Event, Hook, LogIdentity, Tool, ToolCall, ToolResult, encoded
@@ -66,10 +67,21 @@ class FullForms:
         return event
 
     def with_words(self, stored: StoredEvent) -> Event:
-        """The event in its compact form, but whole where it is a call of which that form says nothing."""
-        if not isinstance(stored.event, ToolCall) or essence(stored.event):
-            return stored.event
-        return self.expand(stored)
+        """The event in its compact form, but whole where it is a call of which that form says nothing.
+
+        A command that failed is given the line that says its exit code, which that form leaves out.
+        """
+        event = stored.event
+        if isinstance(event, ToolResult) and event.is_error and event.tool == Tool.SHELL:
+            return self._with_exit_code(stored, event)
+        return self.expand(stored) if isinstance(event, ToolCall) and not essence(event) else event
+
+    def _with_exit_code(self, stored: StoredEvent, event: ToolResult) -> Event:
+        whole = self.expand(stored)
+        line = exit_line(whole.content) if isinstance(whole, ToolResult) else ""
+        if not line or event.content.startswith(line):
+            return event
+        return msgspec.structs.replace(event, content=f"{line}\n{event.content}")
 
     def record(self, stored: StoredEvent) -> bytes:
         """The bytes of the record behind an event."""

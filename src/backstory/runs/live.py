@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from backstory.runs.stream import Shown
 
 
+TAIL_BYTES = 256 * 1024
+"""So much of the end of a run's output is read for what it is doing."""
+
+
 class LiveRun:
     """A run that the store does not have yet, as far as it had come when this was made, at ``now``.
 
@@ -116,6 +120,26 @@ class FollowedRun:
         """Let go of its files."""
         for followed in self._outputs:
             followed.close()
+
+
+def open_call(spool: Spool, agent: str) -> model.ToolCall | None:
+    """The last call in a run's output that has no result yet. Only the end of the output is read."""
+    try:
+        reader = bounded.stream_reader(agents.load(agent))
+    except BackstoryError:
+        return None
+    followed = Followed(spool.stdout, reader, is_error=False, start=max(_size(spool.stdout) - TAIL_BYTES, 0))
+    calls: dict[str, model.ToolCall] = {}
+    for shown in followed.new():
+        for event in shown.events:
+            if isinstance(event, model.ToolCall):
+                calls[event.tool_use_id] = event
+            elif isinstance(event, model.ToolResult):
+                calls.pop(event.tool_use_id, None)
+            elif isinstance(event, model.AssistantText):
+                calls.clear()
+    followed.close()
+    return next(reversed(calls.values()), None)
 
 
 def followed_runs(spools: Path, session_uid: str) -> dict[str, tuple[Spool, Run]]:

@@ -147,12 +147,17 @@ class Lines:
 
 
 class Followed:
-    """One output of an agent, as far as it was shown. ``notes``: receives the times of its bytes."""
+    """One output of an agent, as far as it was shown. ``notes``: receives the times of its bytes.
 
-    def __init__(self, path: Path, reader: StreamReader, *, is_error: bool, notes: ArrivalNotes | None = None) -> None:
+    ``start``: from which byte it is read; of a line that began before, the rest is no record.
+    """
+
+    def __init__(
+        self, path: Path, reader: StreamReader, *, is_error: bool, notes: ArrivalNotes | None = None, start: int = 0
+    ) -> None:
         self._path, self._notes = path, notes
         self._source = record_source(STDERR if is_error else STREAM, "", LogIdentity(native_id=""), reader=reader)
-        self._lines = Lines(path)
+        self._lines = Lines(path, start)
 
     def new(self) -> Iterator[Shown]:
         """Return a part of the new output; the next call continues."""

@@ -14,13 +14,16 @@ from backstory.errors import BackstoryError, RunUnreadable
 from backstory.runs import compactor
 from backstory.runs.lease import host, is_held
 from backstory.runs.queued import queued_prompts
-from backstory.runs.spool import SPOOLS, list_spools
+from backstory.runs.spool import SPOOLS, Spool, list_spools
 from backstory.store.queue import Owner, Queue
 
 if TYPE_CHECKING:
-    from backstory.runs.spool import Run, Spool
+    from backstory.model import ToolCall
+    from backstory.runs.spool import Run
     from backstory.workspace.workspace import Workspace
 
+RUNNING = "running"
+"""The state of a run whose agent is at work."""
 SUMMARISING = "summarising"
 """The state of a session that a process of its own summarises."""
 UNREADABLE = "unreadable"
@@ -74,6 +77,15 @@ def as_json(run: ListedRun) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def call_at_work(run: ListedRun) -> ToolCall | None:
+    """The call whose result a running agent waits for, as far as the end of its output tells; else None."""
+    if run.state != RUNNING or run.folder is None or run.agent is None:
+        return None
+    from backstory.runs.live import open_call  # it knows all that runs agents
+
+    return open_call(Spool(Path(run.folder)), run.agent)
+
+
 def list_runs(workspace: Workspace, session_uid: str | None = None) -> list[ListedRun]:
     """What runs on this machine, and what is queued in this project for sessions that are not running."""
     queues = _Queues(workspace)
@@ -120,7 +132,7 @@ def _of_run(workspace: Workspace, spool: Spool, run: Run, queues: _Queues) -> Li
         name=name,
         turn=run.turn_uid,
         agent=run.agent,
-        state="running" if spool.is_alive else "waiting",
+        state=RUNNING if spool.is_alive else "waiting",
         pid=spool.pid,
         owner=owners.get(run.session_uid),
         queued=counts[run.session_uid],
