@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import backstory
 from backstory import errors, settings
-from backstory.cli import COMMANDS, INTERRUPTED, PIPE_CLOSED, cli
+from backstory.cli import COMMANDS, GROUPS, INTERRUPTED, PIPE_CLOSED, cli
 from backstory.store import open_store, readonly
 
 ROOT = Path(__file__).parent.parent
@@ -21,6 +21,7 @@ FILE_FORMAT = (ROOT / "docs" / "file-format.md").read_text("utf-8")
 COMING_FROM = (ROOT / "docs" / "coming-from.md").read_text("utf-8")
 EXIT_CODES = (ROOT / "docs" / "exit-codes.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
+GUIDES = ("runs.md", "trust.md")
 
 
 @pytest.fixture(scope="module")
@@ -102,14 +103,35 @@ def test_the_reader_without_backstory_reads(
 
 
 def test_every_command_in_the_documents_exists() -> None:
-    code = re.findall(r"```(?:sh|console)\n(.*?)```|`([^`\n]+)`", README + COMING_FROM, re.DOTALL)
+    documents = README + COMING_FROM + "".join((ROOT / "docs" / name).read_text("utf-8") for name in GUIDES)
+    code = re.findall(r"```(?:sh|console)\n(.*?)```|`([^`\n]+)`", documents, re.DOTALL)
     named = {name for parts in code for part in parts for name in re.findall(r"\bbackstory ([a-z]+)\b", part)}
     assert named
     assert named <= set(COMMANDS)
 
 
-def test_every_command_is_in_the_readme() -> None:
-    assert [name for name in COMMANDS if name not in ("config",) and f"backstory {name}" not in README] == []
+def _commands_of_the_readme() -> dict[str, dict[str, str]]:
+    """Each command with its line, by group."""
+    _, _, part = README.partition("\n## Commands\n")
+    groups = re.split(r"^\*\*(.+)\*\*$", part.partition("\n## ")[0], flags=re.MULTILINE)
+    return {
+        group: dict(re.findall(r"^- `backstory ([a-z]+)`: (.+)$", lines, re.MULTILINE))
+        for group, lines in zip(groups[1::2], groups[2::2], strict=True)
+    }
+
+
+def test_the_readme_lists_the_commands_as_help_does() -> None:
+    listed, helped = _commands_of_the_readme(), {group: list(commands) for group, commands in GROUPS.items()}
+    missing = [
+        f"- `backstory {name}`: {GROUPS[group][name]}   (under {group})"
+        for group, names in helped.items()
+        for name in names
+        if name not in listed.get(group, {})
+    ]
+    assert missing == [], "README.md lacks these lines under Commands, or has them in another group"
+    assert {group: sorted(lines) for group, lines in listed.items()} == {
+        g: sorted(names) for g, names in helped.items()
+    }
 
 
 def test_every_name_of_ours_in_coming_from_exists(columns: dict[str, list[str]]) -> None:
@@ -137,13 +159,25 @@ def test_every_name_of_ours_in_coming_from_exists(columns: dict[str, list[str]])
 
 
 def test_every_option_in_the_readme_exists() -> None:
-    for line in README.splitlines():
-        found = re.match(r"backstory ([a-z]+) .*", line)
-        if not found:
-            continue
-        shown = CliRunner().invoke(cli, [found.group(1), "--help"]).output
-        for option in re.findall(r"--[a-z]+", line.split("#")[0]):
-            assert option in shown, f"README names {option} of {found.group(1)}"
+    typed = re.findall(r"^\$ backstory ([a-z]+)([^|\n]*)", README, re.MULTILINE)
+    listed = [(name, line) for lines in _commands_of_the_readme().values() for name, line in lines.items()]
+    checked = 0
+    for name, words in typed + listed:
+        shown = CliRunner().invoke(cli, [name, "--help"]).output
+        for option in re.findall(r"(?<![\w-])--?[a-zA-Z][a-z-]*", words):
+            checked += 1
+            assert re.search(rf"(?<![\w-]){option}\b", shown), f"README names {option} of {name}"
+    assert checked
+
+
+def test_every_file_that_the_documents_link_is_there() -> None:
+    missing = [
+        f"{document.name}: {target}"
+        for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", document.read_text("utf-8"))
+        if "://" not in target and not (document.parent / target).exists()
+    ]
+    assert missing == []
 
 
 def test_every_setting_has_a_meaning() -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 import pytest
 
-from bench.document import BEGIN, DOCUMENT, END, rendered, replaced
+from bench.document import BEGIN, DOCUMENT, END, IN_README, README, rendered, rendered_for_readme, replaced
 from bench.figures import Figure, as_json, not_measured
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TOLD = {
     "measured_at": "2026-11-22T21:00:00Z", "took_s": 1234, "revision": "abc", "python": "3.11.7", "processors": 2,
@@ -42,5 +48,31 @@ def test_a_document_without_marks_is_refused() -> None:
         replaced("before and after", "new")
 
 
-def test_the_document_has_its_marks() -> None:
-    assert replaced(DOCUMENT.read_text("utf-8"), "new").count("new\n") >= 1
+@pytest.mark.parametrize("path", [DOCUMENT, README], ids=lambda path: path.name)
+def test_the_document_has_its_marks(path: Path) -> None:
+    assert replaced(path.read_text("utf-8"), "new").count("new\n") >= 1
+
+
+def test_the_readme_has_a_row_for_each_of_its_figures_of_the_real_logs() -> None:
+    measured = [as_json(Figure(name, 0.5, "s", section=section)) for section, name, _ in IN_README.values()]
+    of_other_logs = [as_json(Figure(name, 9.5, "s", section=section)) for section, name, _ in IN_README.values()]
+    rows = rendered_for_readme({**TOLD, "figures": measured + of_other_logs}).splitlines()[2:]
+    assert rows == [f"| {name} | 0.500 s {words} |" for name, (_, _, words) in IN_README.items()]
+
+
+def test_the_readme_is_not_given_figures_that_were_not_measured() -> None:
+    with pytest.raises(SystemExit, match="processor time"):
+        rendered_for_readme(TOLD)
+
+
+def test_the_figures_of_the_readme_are_those_of_the_document() -> None:
+    sections = dict(
+        re.findall(r"^### (.+?)\n(.*?)(?=^###|\Z)", DOCUMENT.read_text("utf-8"), re.MULTILINE | re.DOTALL)[::-1]
+    )
+    shown = README.read_text("utf-8").partition(BEGIN)[2].partition(END)[0]
+    for name, (section, figure, words) in IN_README.items():
+        found = re.search(
+            rf"^\| {re.escape(figure)} \| (.+?) \|", sections[section[:1].upper() + section[1:]], re.MULTILINE
+        )
+        assert found, f"docs/performance.md has no {figure!r}"
+        assert f"| {name} | {found.group(1)} {words} |" in shown

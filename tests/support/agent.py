@@ -7,7 +7,8 @@ as {"say": "text"}, {"tool": "ls"},
 {"many": 300000} (as many short answers), {"noise": 1000000, "to": "stdout"} (as many bytes of lines),
 {"endless": true}, {"replay": "file"} (its bytes), {"close": 1}, {"spawn": "code", "environ": {}} (a daemon, also one
 without our mark), {"listens": true} (it says that it tells which words it takes up), {"hear": 1} (takes up so many
-words from stdin), {"until_end": true} (takes up all that comes until stdin ends).
+words from stdin), {"until_end": true} (takes up all that comes until stdin ends), {"takes": 1200}
+(moves the clock in the file CLOCK on by so many ms).
 The prompt that came on stdin is written to the file RECEIVED, the arguments to RECEIVED.argv, the words to
 RECEIVED.heard as lines of JSON, and each prompt of all runs to RECEIVED.told.
 """
@@ -149,6 +150,11 @@ def step(number: int, order: dict[str, object]) -> None:
         case {"until_end": _}:
             for line in iter(sys.stdin.buffer.readline, b""):
                 hear(line)
+        case {"takes": ms}:
+            clock = Path(os.environ["CLOCK"])
+            moved = clock.with_suffix(".moved")
+            moved.write_text(str(int(clock.read_text()) + int(str(ms))))
+            moved.replace(clock)  # whoever reads it meanwhile finds a whole number
         case {"exit": code}:
             sys.stdout.flush()
             os._exit(int(str(code)))
