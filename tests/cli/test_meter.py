@@ -25,7 +25,7 @@ LONG: list[dict[str, Any]] = [{"say": "word " * 300}, {"result": True}]
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     made = Bench(tmp_path)
-    made.backstory("config", "set", "compaction.chars", "100000")
+    made.backstory("config", "set", "compaction.chars", "15000")
     return made
 
 
@@ -46,10 +46,10 @@ def rendered(bench: Bench) -> int:
 
 def test_a_turn_that_is_stored_is_counted(bench: Bench) -> None:
     bench.run("prompt 1", *LONG)
-    assert counted(bench) == (rendered(bench), 100_000)
+    assert counted(bench) == (rendered(bench), 15_000)
     bench.run("prompt 2", *LONG)
-    assert counted(bench) == (rendered(bench), 100_000)
-    assert listed(bench)["context_percent"] == 3
+    assert counted(bench) == (rendered(bench), 15_000)
+    assert listed(bench)["context_percent"] == 20
 
 
 def test_the_machines_list_has_it_too(bench: Bench) -> None:
@@ -109,6 +109,7 @@ def test_of_what_is_not_known_nothing_is_said(bench: Bench) -> None:
 
 
 def test_a_run_says_how_full_it_is_from_a_tenth_on(bench: Bench) -> None:
+    bench.backstory("config", "set", "compaction.chars", "16000")
     assert "context" not in bench.run("prompt 1", *LONG).stderr
     bench.backstory("config", "set", "compaction.chars", "5000")
     assert "context 61 %" in bench.run("prompt 2", *LONG).stderr
@@ -128,6 +129,7 @@ def test_json_has_what_the_turn_and_the_whole_session_took(bench: Bench) -> None
 
 
 def test_what_a_summary_took_is_counted_as_compaction_and_not_as_a_turn(bench: Bench) -> None:
+    bench.backstory("config", "set", "compaction.chars", "100000")
     for n in range(1, 6):
         bench.run(f"prompt {n}", *LONG)
     before = listed(bench)["cost_usd"]
@@ -157,7 +159,7 @@ def test_a_turn_stopped_for_a_summary_has_no_badge(bench: Bench) -> None:
 def test_on_a_terminal_it_moves_while_the_answer_streams_and_is_taken_away_at_the_end(
     bench: Bench, tmp_path: Path
 ) -> None:
-    bench.backstory("config", "set", "compaction.chars", "10000")
+    bench.backstory("config", "set", "compaction.chars", "15000")
     gate = tmp_path / "gate"
     script: list[dict[str, Any]] = [
         {"say": "word " * 300}, {"say": "word " * 300}, {"wait_for": str(gate)}, {"result": True},
@@ -174,7 +176,7 @@ def test_on_a_terminal_it_moves_while_the_answer_streams_and_is_taken_away_at_th
 
 def test_a_live_run_is_shown_with_how_full_it_is(bench: Bench, tmp_path: Path) -> None:
     bench.run("prompt 1", *LONG)
-    bench.backstory("config", "set", "compaction.chars", "10000")
+    bench.backstory("config", "set", "compaction.chars", "15000")
     bench.run("prompt 2", *LONG)
     gate = tmp_path / "gate"
     running = bench.start("run", "prompt 3", script=[{"say": "word " * 300}, {"wait_for": str(gate)}, {"result": True}])

@@ -60,11 +60,12 @@ def test_a_history_of_four_hundred_thousand_characters_goes_into_each_agent_with
         ran = machine.run(agent, prompt)
         assert (ran.turn.outcome, ran.turn.prompt) == ("completed", prompt)
         context = told(machine, prompt)
-        assert BUDGET - ANSWER * 1.2 < len(context) <= BUDGET
+        # A tenth is kept for older turns in brief, which these have next to nothing for.
+        assert BUDGET * 0.9 - ANSWER * 1.2 < len(context) <= BUDGET
         assert ran.printed[-1]["context_chars"] == len(context)
         # The newest turns are told whole, and that older ones are not is said.
         assert context.count(f"answer-{TURNS - 1}-begins") == context.count(f"answer-{TURNS - 1}-ends") == 1
-        assert "left out here" in context
+        assert "left out here" in context or "only prompts, decisions" in context
         assert "answer-0-begins" not in context
     # What the first agent said is told to the second.
     assert context.count("Which heron, claude?") == context.count("Hello from the stub.") == 1

@@ -160,6 +160,11 @@ class Reading(Database):
         """A bound on a session's characters in a context: what its events say, and so many around each."""
         return self._read(lambda db: events.chars_at_most(db, id_of(session), around_each))
 
+    def event_count(self, session: Session | int) -> int:
+        """How many events a session has."""
+        query = "select count(*) from events where session_id = ?"
+        return self._read(lambda db: int(db.execute(query, (id_of(session),)).get))
+
     def has_compactions(self, session: Session | int) -> bool:
         """Whether a session has a stored summary that was not taken out of force."""
         query = "select exists (select 1 from compactions where session_id = ? and undone = 0)"

@@ -30,8 +30,17 @@ def upsert(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str,
     """Store turns as they stand now; a shorter version never replaces a longer one. Returns their ids by uid."""
     if not turns:
         return {}
-    db.executemany(_UPSERT, [_values(session_id, turn) for turn in turns])
+    rows = [_values(session_id, turn) for turn in turns]
+    try:
+        db.executemany(_UPSERT, rows)
+    except OverflowError:
+        # A log may say any number; one that no column holds is not known.
+        db.executemany(_UPSERT, [[None if _is_too_large(value) else value for value in row] for row in rows])
     return ids_of(db, session_id, turns)
+
+
+def _is_too_large(value: object) -> bool:
+    return isinstance(value, int) and not -(1 << 63) <= value < 1 << 63
 
 
 def ids_of(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str, int]:

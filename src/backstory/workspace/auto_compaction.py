@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from backstory.conversation.context import build_context
 from backstory.errors import BackstoryError
 from backstory.runs import compactor
+from backstory.workspace.meter import EVENTS_COUNTED_MAX
 from backstory.workspace.run_events import Notice, Waiting
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def begin_if_due(
     limit = workspace.config.settings.compaction.chars_of(request.agent, finished.turn.model)
     if not limit or finished.waits or finished.moved or not _may_be_over(store, session, finished, limit):
         return
-    if compactor.is_under_way(workspace.home, session.uid):
+    if compactor.is_under_way(workspace.home, session.uid) or store.event_count(session) > EVENTS_COUNTED_MAX:
         return
     from backstory.workspace.compacting import Compactor  # most runs need none
 

@@ -47,15 +47,28 @@ def limit_of(workspace: Workspace, agent: str | None, model: str | None) -> int:
     return chars or settings.run.context_chars
 
 
-def measure(workspace: Workspace, store: Store, session: Session) -> Meter:
-    """Count what a session's context has now, and keep that in its store."""
+EVENTS_COUNTED_MAX = 100_000
+"""A session of more events is not counted by itself after each run: they would all be held in memory."""
+KEPT_LEAST = 10
+"""From this percentage on it is worth a write to the store, which waits for the disk."""
+
+
+def measure(workspace: Workspace, store: Store, session: Session) -> Meter | None:
+    """Count what a session's context has now, and keep that in its store from a tenth of the limit on.
+
+    None: the session is too large to be counted by the way.
+    """
     from backstory.conversation.context import rendered_blocks  # a list needs only what was counted before
 
+    if store.event_count(session) > EVENTS_COUNTED_MAX:
+        return None
     turns = store.context_history(session, 1 << 60).turns
     used = sum(len(block) + 1 for blocks in rendered_blocks(turns) for block in blocks)
     last = turns[-1].turn if turns else None
     limit = limit_of(workspace, None, None) if last is None else limit_of(workspace, last.agent, last.model)
     meter = Meter(used=used, limit=limit)
+    if meter.percent < KEPT_LEAST:
+        return meter
     with suppress(BackstoryError):
         store.note_context(session, meter.used, meter.limit)
         _note_in_home(workspace, store, session, meter)
