@@ -48,7 +48,7 @@ def test_its_logs_are_read_and_shown(installed: Path) -> None:
     log.parent.mkdir()
     shutil.copy(FOLDER / "recorded.jsonl", log)
     done = run(installed, "-m", "backstory", "ingest")
-    assert "1 new session," in done.stdout, done
+    assert "example 1 session" in done.stdout, done
     shown = run(installed, "-m", "backstory", "show", "birds").stdout
     assert all(each in shown for each in ("Where does the heron nest?", "In the reeds.", "In a hole of a tree."))
 
