@@ -828,7 +828,8 @@ def test_ps_tells_who_runs_a_session_and_how_much_waits(bench: Bench, busy: Busy
     (row,) = json.loads(bench.backstory("ps", "--json").stdout)
     assert (row["state"], row["queued"]) == ("running", 1)
     assert (row["owner"]["pid"], row["owner"]["host"]) == (busy.process.pid, os.uname().nodename)
-    assert str(busy.process.pid) in bench.backstory("ps").stdout
+    assert "(1 waiting)" in bench.backstory("ps").stdout
+    assert str(row["pid"]) in bench.backstory("ps", "-v").stdout
 
 
 def test_ps_tells_what_waits_for_a_session_that_does_not_run(bench: Bench) -> None:
@@ -1349,8 +1350,8 @@ def test_cancel_without_a_session_stops_none_of_several(bench: Bench, busy: Busy
 def test_a_new_session_that_runs_is_called_the_same_everywhere(bench: Bench, busy: Busy) -> None:
     (row,) = json.loads(bench.backstory("ps", "--json").stdout)
     assert row["number"] == "S1"
-    assert bench.backstory("ps").stdout.splitlines()[1].startswith("S1 ")
-    assert bench.backstory("list").stdout.splitlines()[1].split()[:4] == ["●", "S1", "first", "claude"]
+    assert bench.backstory("ps").stdout.startswith("S1\t")
+    assert bench.backstory("list").stdout.split("\t")[1:4] == ["S1", "first", "claude"]
     shown = bench.backstory("show").stdout
     assert shown.splitlines()[0] == "S1 first"
     assert "1 turn" in shown.splitlines()[1]
@@ -1360,6 +1361,8 @@ def test_a_new_session_that_runs_is_called_the_same_everywhere(bench: Bench, bus
 
 def test_ps_of_a_session_lists_that_one_alone(bench: Bench, busy: Busy) -> None:
     bench.store.create_session("later", worktree=bench.project)
-    assert bench.backstory("ps", "S1").stdout == bench.backstory("ps").stdout != ""
+    (of_all,) = json.loads(bench.backstory("ps", "--json").stdout)
+    (of_one,) = json.loads(bench.backstory("ps", "S1", "--json").stdout)
+    assert of_one["turn"] == of_all["turn"]
     assert (bench.backstory("ps", "-S", "later").stdout, bench.backstory("ps", "S9").returncode) == ("", 66)
     busy.end()
