@@ -159,30 +159,28 @@ def test_a_turn_stopped_for_a_summary_has_no_badge(bench: Bench) -> None:
 def test_on_a_terminal_it_moves_while_the_answer_streams_and_is_taken_away_at_the_end(
     bench: Bench, tmp_path: Path
 ) -> None:
-    bench.backstory("config", "set", "compaction.chars", "15000")
     gate = tmp_path / "gate"
     script: list[dict[str, Any]] = [
         {"say": "word " * 300}, {"say": "word " * 300}, {"wait_for": str(gate)}, {"result": True},
     ]  # fmt: skip
     words = [sys.executable, "-m", "backstory", "run", "-a", "claude", "prompt 1"]
     with Terminal(words, bench.project, bench.environ(script)) as terminal:
-        streaming = terminal.until("context 30 %")
+        streaming = terminal.until("context 20 %")
         gate.touch()
         shown = terminal.end()
-    assert "context 15 %" in streaming
-    assert shown.index("context 30 %") < shown.rindex("\x1b[2K") < shown.rindex("context 30 %")
+    assert "context 10 %" in streaming
+    assert shown.index("context 20 %") < shown.rindex("\x1b[2K") < shown.rindex("context 20 %")
     assert "\x1b[2K" not in bench.run("prompt 2", *LONG).stderr
 
 
 def test_a_live_run_is_shown_with_how_full_it_is(bench: Bench, tmp_path: Path) -> None:
     bench.run("prompt 1", *LONG)
-    bench.backstory("config", "set", "compaction.chars", "15000")
     bench.run("prompt 2", *LONG)
     gate = tmp_path / "gate"
     running = bench.start("run", "prompt 3", script=[{"say": "word " * 300}, {"wait_for": str(gate)}, {"result": True}])
-    until(lambda: "context 45 %" in bench.backstory("show").stdout)
+    until(lambda: "context 30 %" in bench.backstory("show").stdout)
     gate.touch()
     running.communicate(timeout=60)
     shown = bench.backstory("show").stdout
     assert "still running" not in shown
-    assert "context 45 %" in shown.splitlines()[1]
+    assert "context 30 %" in shown.splitlines()[1]
