@@ -34,10 +34,9 @@ _STATE = lazy_regex(r"state_(\d+)\.sqlite$")
 
 def enter(folder: Path, log: Path, native_id: str, aside: Callable[[Path], None]) -> IndexChange | None:
     """See ``contract.ResumePart``. ``folder`` holds the database; without one the client makes it from the logs."""
-    found = [(int(named[1]), path) for path in folder.glob("state_*.sqlite") if (named := _STATE.match(path.name))]
-    if not found:
+    path = newest_database(folder)
+    if path is None:
         return None
-    path = max(found)[1]
     with closing(sqlite3.connect(path, timeout=WAIT_S, isolation_level=None)) as db:
         columns = {name: bool(needed) and default is None for _, name, _, needed, default, _ in _columns(db)}
         if not {"id", "rollout_path"} <= columns.keys():
@@ -53,6 +52,12 @@ def enter(folder: Path, log: Path, native_id: str, aside: Callable[[Path], None]
         written = {name: given.get(name) for name in columns if name in given or (before and name in led_back)}
         _write(db, native_id, written, led_back, before)
     return IndexChange(database=str(path), native_id=native_id, log=str(log), before=before)
+
+
+def newest_database(folder: Path) -> Path | None:
+    """The database of threads in a folder: the one with the greatest number."""
+    found = [(int(named[1]), path) for path in folder.glob("state_*.sqlite") if (named := _STATE.match(path.name))]
+    return max(found)[1] if found else None
 
 
 def leave(change: IndexChange) -> None:
