@@ -952,6 +952,50 @@ class CannotResume(BackstoryError):
         self.below = (f'backstory run -S {session} "…"',)
 
 
+class ClientTooOld(BackstoryError):
+    """The agent's client is older than the one that was seen to continue logs that we write, or says no version."""
+
+    exit_code = 69
+
+    def __init__(self, agent: str, found: str | None, least: str) -> None:
+        is_of = f"is version {found}" if found else "does not say its version"
+        super().__init__(
+            f"The client of {agent} on this machine {is_of}. Logs that backstory writes need {least} or later. "
+            "Nothing was written. Update the client first."
+        )
+
+
+class CannotHandOver(BackstoryError):
+    """No log that an agent's client would find can be written on this machine; ``why`` is a clause."""
+
+    exit_code = 69
+
+    def __init__(self, agent: str, why: str) -> None:
+        super().__init__(f"No log for {agent} can be written here: {why}. Nothing was written.")
+
+
+class WrittenLogWrong(BackstoryError):
+    """A log that was written anew does not say what the session says; ``how`` is a clause."""
+
+    exit_code = 70
+
+    def __init__(self, session: str, agent: str, how: str) -> None:
+        super().__init__(
+            f"{session} cannot be written as a log of {agent}: read back, {how}. Nothing was left behind. `run` "
+            "continues it with any agent:"
+        )
+        self.below = (f'backstory run -S {session} -a {agent} "…"',)
+
+
+class OtherLogThere(BackstoryError):
+    """Where a log would be written another one stands."""
+
+    exit_code = 73
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} exists, and was not written from this session as it is now. It was not changed.")
+
+
 class SessionNotTrusted(BackstoryError):
     """A session came with a store from elsewhere that nobody has trusted."""
 

@@ -437,6 +437,9 @@ class WritePart(Protocol):
     def settings(self, environ: Mapping[str, str], root: Path) -> dict[str, str]:
         """What the client on this machine is set to, as far as a log must say so to be continued."""
 
+    def obstacle(self, environ: Mapping[str, str], root: Path) -> str | None:
+        """What would keep the client on this machine from a log that is written now, as a clause; None if nothing."""
+
     def log_name(self, session: CarriedSession) -> PurePath:
         """Where the client looks for the log, below its own folder."""
 

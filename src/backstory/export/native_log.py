@@ -63,12 +63,13 @@ class NativeLog:
         self, store: Store, session: Session, target: str, *, to: Point | None, folder: str,
         settings: dict[str, str], redactor: Redactor | None = None,
     ) -> None:  # fmt: skip
-        self._store, self._session, self._target = store, session, target
+        self._store, self._session, self.target = store, session, target
         self._redactor = redactor
+        self.label = session.shown_number or session.uid[:12]
         self._tree = Tree(store.tree(session))
         self._to = to or store.leaf(session)
         if self._to is None or self._to.uid not in self._tree:
-            raise CannotResume(session.shown_number or session.uid[:12], "it has no turns")
+            raise CannotResume(self.label, "it has no turns")
         self._turns = {turn.uid: turn for turn in store.turns(session)}
         self.native_id = ids.written_log_id(session.uid, self._last_turn(), target)
         self.head = CarriedSession(
@@ -90,12 +91,12 @@ class NativeLog:
     @property
     def part(self) -> WritePart:
         """What writes the log."""
-        part = agents.load(self._target).write
+        part = agents.load(self.target).write
         assert part is not None
         return part
 
     def lines(self) -> Iterator[bytes]:
-        """The log, line by line. Behind the last, ``fidelity`` and ``contents`` say what became of what, and what it holds."""
+        """The log, line by line. Then ``fidelity`` has what became of each record, and ``contents`` what it holds."""
         self.fidelity, self.contents = Fidelity(), Contents()
         path = self._path()
         if self._redactor is not None:
@@ -157,7 +158,7 @@ class NativeLog:
             stored = path_events(self._store, self._session, [span], self._tree)
             own = (each for each in stored if by_id.get(each.turn_id or 0) == span.uid)
             carrier = TurnCarrier(
-                turn, turn.agent == self._target, self.fidelity, self._native_call(turn, calls), subagents.named_in
+                turn, turn.agent == self.target, self.fidelity, self._native_call(turn, calls), subagents.named_in
             )
             records = groupby((self._event(each, forms, turn.agent) for each in own), key=lambda each: each.seq)
             carried = carrier.take([*record] for _, record in records)
@@ -181,7 +182,7 @@ class NativeLog:
 
         def of(at: CarryEvent, call: ToolCall) -> NativeCall | None:
             given: tuple[str, Any] | None = None
-            if turn.agent == self._target:
+            if turn.agent == self.target:
                 given = target.own_call(call)
             elif source is not None and (action := source.action_of(call)) is not None:
                 given = target.call_for(action, self.head.folder)

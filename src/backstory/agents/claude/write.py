@@ -40,6 +40,9 @@ class Writing:
     def settings(self, environ: Mapping[str, str], root: Path) -> dict[str, str]:
         return {}
 
+    def obstacle(self, environ: Mapping[str, str], root: Path) -> str | None:
+        return None
+
     def log_name(self, session: CarriedSession) -> PurePath:
         return chain.log_name(session)
 

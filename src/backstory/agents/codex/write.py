@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backstory.lazy_module import lazy_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path, PurePath
+    from pathlib import PurePath
 
-    from backstory.agents.codex import actions, images, provider, rollout
+    from backstory.agents.codex import actions, images, provider, rollout, threads
     from backstory.conversation.carried import Action, CarriedSession, CarriedTurn, Image
     from backstory.model import ToolCall
 else:
@@ -18,6 +19,7 @@ else:
     images = lazy_module("backstory.agents.codex.images")
     provider = lazy_module("backstory.agents.codex.provider")
     rollout = lazy_module("backstory.agents.codex.rollout")
+    threads = lazy_module("backstory.agents.codex.threads")
 
 
 class Writing:
@@ -40,6 +42,9 @@ class Writing:
 
     def settings(self, environ: Mapping[str, str], root: Path) -> dict[str, str]:
         return {"model_provider": provider.of_client(environ, root)}
+
+    def obstacle(self, environ: Mapping[str, str], root: Path) -> str | None:
+        return threads.obstacle(Path(environ.get("CODEX_SQLITE_HOME") or root))
 
     def log_name(self, session: CarriedSession) -> PurePath:
         return rollout.log_name(session)
