@@ -930,16 +930,16 @@ class BranchShared(BackstoryError):
 
 
 class RunsContinue(BackstoryError):
-    """A session of backstory's own runs: no agent's client has it as a whole."""
+    """A session of backstory's own runs: no agent ever had a log of it as a whole."""
 
     exit_code = 64
 
     def __init__(self, session: str) -> None:
         super().__init__(
-            f"{session} consists of runs of backstory, so no agent's client can resume it. `run` continues it, "
-            "with any agent:"
+            f"{session} consists of runs of backstory, so there is no log to put back. `resume` writes one for an "
+            "agent's client, and `run` continues it with any agent:"
         )
-        self.below = (f'backstory run -S {session} "…"',)
+        self.below = (f"backstory resume {session}", f'backstory run -S {session} "…"')
 
 
 class CannotResume(BackstoryError):

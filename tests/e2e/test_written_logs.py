@@ -1,13 +1,17 @@
-"""A session of one real agent goes on in the client of another, which sends its model all that was said, and no more."""
+"""A session of one real agent goes on in the client of another, which sends its model all that was said, no more."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.real_clients import AGENTS, said_to, shell
+from tests.support.real_clients import AGENTS, HELLO, said_to, shell
 
 if TYPE_CHECKING:
     from tests.support.real_clients import Machine
@@ -112,7 +116,9 @@ def test_another_branch_is_not_in_the_log(machine: Machine, agent: str) -> None:
     machine.do(f"$B run -a {agent} --permissions all '{FIRST}' > /dev/null", ANSWER)
     machine.do(f"$B run -a {agent} --permissions all 'Forget-the-heron-99.' > /dev/null", {"text": "Forgotten-77."})
     turns = json.loads(machine.do("$B tree --json"))["turns"]
-    machine.do(f"$B run -a {agent} --permissions all @{turns[0]['last_seq']} 'And the fox?' > /dev/null", {"text": "Den."})
+    machine.do(
+        f"$B run -a {agent} --permissions all @{turns[0]['last_seq']} 'And the fox?' > /dev/null", {"text": "Den."}
+    )
     log = written(machine, "S1", OTHER[agent])
     request = gone_on(machine, OTHER[agent], log["native_id"])
     assert typed(request, FIRST, "And the fox?", NEXT) == [FIRST, "And the fox?", NEXT]
@@ -120,3 +126,61 @@ def test_another_branch_is_not_in_the_log(machine: Machine, agent: str) -> None:
     assert "Forgotten-77" not in json.dumps(request)
     why = {each["why"] for each in log["report"]["records"] if each["fate"] == "left_out"}
     assert "it is on another branch" in why
+
+
+def resumed(machine: Machine, agent: str, options: str) -> dict[str, Any]:
+    """The request after `resume` on a terminal. Codex resumes on a screen only: its log is written, and goes on."""
+    before = len(machine.asked())
+    if agent == "claude":
+        words = f"{sys.executable} -m backstory resume {options} -- -p '{NEXT}'"
+        machine.do(f'timeout 60 script -qec "{words}" /dev/null > {machine.root}/screen < /dev/null', HELLO)
+    else:
+        asked = json.loads(machine.do(f"$B resume {options} --json"))
+        at = options.partition("--at ")[2].split(" ")[0]
+        up_to = f"--at {at}" if at else ""
+        machine.do(
+            f"$B export -S {asked['session']} --format codex {up_to} --write > /dev/null; "
+            + GOES_ON["codex"].format(NEXT, asked["native_id"]),
+            HELLO,
+        )
+    (request,) = machine.asked()[before:]
+    return request
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_resume_hands_a_session_of_our_own_runs_to_its_agents_client(machine: Machine, agent: str) -> None:
+    machine.do(f"$B run -a {agent} --permissions all '{FIRST}' > /dev/null", ANSWER)
+    assert typed(resumed(machine, agent, "S1"), FIRST, NEXT) == [FIRST, NEXT]
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_resume_hands_a_session_to_another_agents_client(machine: Machine, agent: str) -> None:
+    uid = begun(machine, agent)
+    assert typed(resumed(machine, OTHER[agent], f"{uid} --agent {OTHER[agent]}"), FIRST, NEXT) == [FIRST, NEXT]
+
+
+def test_a_running_client_of_the_target_is_no_obstacle(machine: Machine) -> None:
+    uid = begun(machine, "claude")
+    other = "echo 'Wait.' | codex exec --skip-git-repo-check - > /dev/null 2>&1 &"
+    done = machine.do(
+        f"{other} P=$!; sleep 2; $B export -S {uid} --format codex --write --json; kill -0 $P; wait",
+        {"text": "Waited.", "delay": 5},
+    )
+    request = gone_on(machine, "codex", json.loads(done)["native_id"])
+    assert typed(request, FIRST, NEXT) == [FIRST, NEXT]
+
+
+def test_what_was_written_is_taken_back_with_its_row(machine: Machine) -> None:
+    uid = begun(machine, "claude")
+    machine.do("echo 'Hello.' | codex exec --skip-git-repo-check - > /dev/null 2>&1")
+    database = machine.root / "home/.codex/state_5.sqlite"
+
+    def rows() -> list[tuple[str]]:
+        with closing(sqlite3.connect(database)) as db:
+            return sorted(db.execute("select id from threads").fetchall())
+
+    before = rows()
+    log = written(machine, uid, "codex")
+    assert rows() == sorted([*before, (log["native_id"],)])
+    machine.do(f"$B export -S {uid} --format codex --undo")
+    assert (rows(), Path(log["log"]).exists()) == (before, False)

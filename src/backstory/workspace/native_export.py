@@ -64,12 +64,27 @@ class NativePlan(Struct, frozen=True, kw_only=True):
         return Resumption(
             located=self.located, agent=self.agent, native_id=self.native_id, original=str(self.path),
             folder=self.folder, root=self.root, log=self.path, places=(self.path,), written=self.native_id,
+            missing=() if self.is_there else (self.file,),
         )  # fmt: skip
+
+    @property
+    def file(self) -> WantedFile:
+        """The log as a file to put at its place."""
+        return WantedFile(self.root, self.path.relative_to(self.root).parts, self.log.lines)
 
 
 def writable_agents() -> list[str]:
     """The agents whose own clients continue logs that we write."""
     return [name for name in agents.names() if agents.load(name).write is not None]
+
+
+def own_agent(located: LocatedSession) -> str:
+    """The agent of a session's last turn, whose client is meant where none is named. Raises CannotResume."""
+    point = located.store.leaf(located.session)
+    found = [turn.agent for turn in located.store.turns(located.session) if point is not None and turn.uid == point.uid]
+    if not found:
+        raise CannotResume(located.label, "it has no turns")
+    return found[0]
 
 
 class NativeExports:
@@ -123,9 +138,8 @@ class NativeExports:
         if why := part.obstacle(self._workspace.environ, plan.root):
             raise CannotHandOver(plan.agent, why)
         uid = plan.located.session.uid
-        wanted = WantedFile(plan.root, plan.path.relative_to(plan.root).parts, plan.log.lines)
         with file_errors(plan.path):
-            note = put(self._notes, uid, plan.agent, [wanted], plan.native_id)
+            note = put(self._notes, uid, plan.agent, [plan.file], plan.native_id)
             try:
                 with plan.path.open("rb") as file:
                     self._check(plan.log, file)
