@@ -161,7 +161,9 @@ def test_secrets_are_masked_on_the_way_out(home: Home) -> None:
     with home.log.open("ab") as log:
         log.write(lines(user(f"Use {secret}", "p5", "p4", sessionId=ID, cwd=str(home.cwd))))
     home("ingest")
+    plain = home.export("--write")
     said = home.export("--redact", "--write")
+    assert said["native_id"] != plain["native_id"], "the plain log would be handed over for the masked one"
     assert sum(said["masked"].values()) > 0
     assert secret.encode() not in Path(said["log"]).read_bytes()
 

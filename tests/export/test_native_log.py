@@ -120,12 +120,9 @@ def test_a_recorded_session_is_read_back_with_every_prompt_and_answer(
         log = native(machine, target, session)
         data = b"".join(log.lines())
         other = Machine(tmp_path / session.uid)
-        other.write(agents.load(target).write.log_name(log.head), data)  # type: ignore[union-attr]
-        home = other.home / f".{target}"
-        home.mkdir(exist_ok=True)
-        for folder in ("projects", "sessions"):
-            if (other.home / folder).exists():
-                (other.home / folder).rename(home / folder)
+        writer = agents.load(target).write
+        assert writer is not None
+        other.write(f".{target}/{writer.log_name(log.head)}", data)
         other.read(target)
         (again,) = other.store.sessions()
         assert again.native_id == log.native_id
@@ -348,7 +345,7 @@ def test_a_turn_that_codex_aborted_is_interrupted_in_claude(machine: Machine) ->
 
 def test_what_a_subagent_said_last_stands_in_its_calls_result(machine: Machine) -> None:
     call = {"type": "tool_use", "id": "toolu_1", "name": "Agent", "input": {"prompt": "Count otters"}}
-    child = {"isSidechain": True, "agentId": "abc12345"}
+    child: dict[str, Any] = {"isSidechain": True, "agentId": "abc12345"}
     machine.write(
         CLAUDE_LOG.with_suffix("") / "subagents" / "agent-abc12345.jsonl",
         lines(claude.user("Count otters", "c1", **child), claude.answer("Two otters.", "c2", **child)),

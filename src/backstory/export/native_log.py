@@ -41,6 +41,8 @@ SUMMARISED = "the summary in force stands for it"
 BEHIND = "it stands behind the record that was named"
 NOT_SHOWN = ("Thinking", "Init", "ModelSwitch", "Retry", "Complete", "Unknown")
 """Kinds of which nothing is written, and whose length does not count."""
+MASKED = " masked"
+"""Behind the last turn's uid, of which a log's id is made, where its secrets are masked."""
 _CALL_ID = lazy_regex(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -78,10 +80,14 @@ class NativeLog:
         self.fidelity, self.contents = Fidelity(), Contents()
 
     def _last_turn(self) -> str:
-        """The uid of the last turn; with its record where it is written in part, for then it is another log."""
+        """The uid of the last turn; with its record where it is written in part, and a mark where secrets are masked.
+
+        For then it is another log.
+        """
         assert self._to is not None
         turn = self._tree[self._to.uid]
-        return turn.uid if self._to.seq >= turn.last_seq else f"{turn.uid}@{self._to.seq}"
+        cut = "" if self._to.seq >= turn.last_seq else f"@{self._to.seq}"
+        return f"{turn.uid}{cut}{'' if self._redactor is None else MASKED}"
 
     def _started(self) -> int:
         path = self._tree.ancestry(self._to.uid) if self._to is not None else []
