@@ -21,6 +21,7 @@ from backstory.errors import (
     InUseNow,
     NothingPutBack,
     OtherLogThere,
+    RunMissing,
     SessionNotTrusted,
     WrittenLogWrong,
 )
@@ -33,6 +34,7 @@ from backstory.runs.handover import who_uses
 from backstory.workspace.client_index import ClientIndex
 from backstory.workspace.handing_over import file_errors, program_name, program_path, real_folder, resume_part, root_of
 from backstory.workspace.resuming import PutBack, Resumption
+from backstory.workspace.running import pending_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -101,10 +103,11 @@ class NativeExports:
     ) -> NativePlan:  # fmt: skip
         """What would be written, where, and what becomes of each record; nothing is written.
 
-        ``to``: the last record; None: where the session stands. Raises CannotResume, CannotHandOver, FolderGone,
-        OtherLogThere, SessionNotTrusted, WrittenLogWrong.
+        ``to``: the last record; None: where the session stands. Raises CannotResume, FolderGone, OtherLogThere,
+        RunMissing, SessionNotTrusted, WrittenLogWrong.
         """
         _check_trusted(located)
+        self._check_stored(located)
         part = _write_part(located, agent)
         folder = _folder(located, cwd)
         root = root_of(self._workspace, self._user_home, agent, None)
@@ -170,6 +173,12 @@ class NativeExports:
             index = self._index.leave(part, note) or index
             self._notes.drop(note.key)
         return PutBack(files=tuple(removed), index=index)
+
+    def _check_stored(self, located: LocatedSession) -> None:
+        """Check that the store has all of a session of our runs. Raises RunMissing."""
+        for run in pending_runs(self._workspace.home):
+            if run.session_uid == located.session.uid:
+                raise RunMissing(located.label, is_running=run.is_running)
 
     def _check(self, log: NativeLog, lines: Iterable[bytes]) -> None:
         """Check that a log says what it should. Raises WrittenLogWrong."""
