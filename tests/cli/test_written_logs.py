@@ -21,7 +21,9 @@ from backstory.export.placing import FOLDER
 from backstory.workspace.native_export import NativeExports, NativePlan
 from backstory.workspace.workspace import Workspace
 from tests.support import codex_records as codex
+from tests.support.bench import Bench
 from tests.support.claude_records import answer, user
+from tests.support.going import Going
 from tests.support.machines import lines
 from tests.support.shell import Shell
 from tests.support.terminal import Terminal
@@ -332,3 +334,15 @@ def test_resume_on_a_terminal_writes_the_log_and_becomes_the_client(home: Home) 
 def test_resume_in_the_sessions_own_agent_writes_no_log(home: Home) -> None:
     said = home("resume", home.uid, "--agent", "claude", "--json").json()
     assert (said["native_id"], said["log"]) == (ID, str(home.log))
+
+
+def test_a_session_that_an_agent_runs_in_is_not_handed_over(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    going = Going(bench, {"text": "Looking."})
+    for words in (("export", "S1", "--format", "claude"), ("resume", "S1")):
+        done = bench.backstory(*words)
+        assert done.returncode == 75
+        assert "backstory cancel S1" in done.stderr
+    going.end_agent()
+    assert going.process.wait() == 0
+    assert bench.backstory("export", "S1", "--format", "claude").returncode == 0

@@ -11,7 +11,7 @@ import pytest
 from backstory import agents, ids
 from backstory.agents.claude.write import Writing as ClaudeWriting
 from backstory.conversation.carrying import NO_RESULT
-from backstory.conversation.tree import Point, Tree
+from backstory.conversation.tree import Point, Span, Tree
 from backstory.derive.secrets import Redactor
 from backstory.export.full_form import FullForms
 from backstory.export.native_log import NativeLog
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from backstory.model import Turn
     from backstory.store import Session
 
 RECORDED = sorted(
@@ -70,6 +71,10 @@ def of_codex(machine: Machine, *records: bytes, target: str = "claude", **more: 
     machine.write(codex.LOG, lines(codex.meta(), codex.begun("t1"), *records))
     machine.read()
     return written(machine, target, **more)
+
+
+def whole(turn: Turn) -> Span:
+    return Span(turn.uid, turn.first_seq, turn.last_seq)
 
 
 def payloads(records: list[Any], kind: str) -> list[Any]:
@@ -291,6 +296,17 @@ def test_a_sessions_own_agent_keeps_its_calls_as_they_were(machine: Machine) -> 
     )  # fmt: skip
     assert blocks(records, "tool_use") == [call]
     assert set(fates(log).values()) == {"kept"}
+
+
+def test_turns_whose_records_lie_among_each_other_keep_their_own(machine: Machine) -> None:
+    """As where a subagent's log holds two tasks at once: each has what it said."""
+    log, _ = of_codex(machine, codex.prompt("One"), codex.answer("1."), codex.begun("t2"), codex.prompt("Two"))
+    spans = [Span(turn.uid, 1, 9) for turn in machine.store.turns(only(machine))]
+    found = [[each.event.kind for each in own] for _, own in log._by_turn(spans)]
+    apart = [
+        [each.event.kind for each in own] for _, own in log._by_turn([*map(whole, machine.store.turns(only(machine)))])
+    ]
+    assert found == apart == [["UserMessage", "AssistantText"], ["UserMessage"]]
 
 
 # what else a turn may hold ----------------------------------------------------------------------------------------

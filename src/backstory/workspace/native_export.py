@@ -80,15 +80,6 @@ def writable_agents() -> list[str]:
     return [name for name in agents.names() if agents.load(name).write is not None]
 
 
-def own_agent(located: LocatedSession) -> str:
-    """The agent of a session's last turn, whose client is meant where none is named. Raises CannotResume."""
-    point = located.store.leaf(located.session)
-    found = [turn.agent for turn in located.store.turns(located.session) if point is not None and turn.uid == point.uid]
-    if not found:
-        raise CannotResume(located.label, "it has no turns")
-    return found[0]
-
-
 class NativeExports:
     """Writes the sessions of one workspace. ``user_home``: below it are the agents' folders."""
 
@@ -121,6 +112,16 @@ class NativeExports:
             located=located, agent=agent, native_id=log.native_id, folder=folder, root=root, path=path, log=log,
             report=log.fidelity, is_there=self._is_there(located, log, path),
         )  # fmt: skip
+
+    def own_agent(self, located: LocatedSession) -> str:
+        """The agent of a session's last turn, whose client is meant by default. Raises CannotResume, RunMissing."""
+        self._check_stored(located)
+        point = located.store.leaf(located.session)
+        turns = located.store.turns(located.session)
+        found = [turn.agent for turn in turns if point is not None and turn.uid == point.uid]
+        if not found:
+            raise CannotResume(located.label, "it has no turns")
+        return found[0]
 
     def command(self, plan: NativePlan) -> list[str]:
         """The command line that continues the log, its program by name."""
