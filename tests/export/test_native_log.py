@@ -345,6 +345,12 @@ def test_images_come_back(machine: Machine) -> None:
     assert blocks(records, "tool_result")[0]["content"] == [block]
 
 
+def test_an_image_that_the_log_only_names_is_said_to_be_lost(machine: Machine) -> None:
+    log, records = of_codex(machine, codex.prompt("Look", local_images=["/tmp/x.png"]), codex.answer("Seen."))
+    assert records[0]["message"]["content"] == "Look\n[image]"
+    assert [each.fate for each in log.fidelity.records if each.kind == "UserMessage"] == ["as_text"]
+
+
 def test_an_interrupted_turn_is_interrupted_there_too(machine: Machine) -> None:
     stopped = claude.user([{"type": "text", "text": "[Request interrupted by user]"}], "p3")
     _, records = of_claude(machine, claude.user("Look", "p1"), claude.answer("I l", "p2"), stopped)

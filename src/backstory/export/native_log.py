@@ -75,7 +75,11 @@ class NativeLog:
         self._turns = {turn.uid: turn for turn in store.turns(session)}
         self.native_id = ids.written_log_id(session.uid, self._last_turn(), target)
         self.head = CarriedSession(
-            native_id=self.native_id, folder=folder, branch=session.branch, started=self._started(), settings=settings
+            native_id=self.native_id,
+            folder=folder,
+            branch=self._masked(session.branch),
+            started=self._started(),
+            settings=settings,
         )
         self.fidelity, self.contents = Fidelity(), Contents()
 
