@@ -344,6 +344,16 @@ def test_images_come_back(machine: Machine) -> None:
     assert blocks(records, "tool_result")[0]["content"] == [block]
 
 
+def test_an_image_that_a_tool_returned_goes_along_with_what_is_told_of_it(machine: Machine) -> None:
+    block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": IMAGE}}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {"file_path": "/w/x.png"}}
+    shown = claude.user([{"type": "tool_result", "tool_use_id": "toolu_1", "content": [block]}], "p3")
+    log, records = of_claude(machine, claude.user("Look", "p1"), claude.assistant(call, uuid="p2"), shown)
+    (told,) = [each for each in payloads(records, "message") if "x.png" in json.dumps(each)]
+    assert told["content"][1] == {"type": "input_image", "image_url": f"data:image/png;base64,{IMAGE}"}
+    assert {each.why for each in log.fidelity.records if each.fate == "as_text"} == {"the target has no such tool"}
+
+
 def test_an_image_that_the_log_only_names_is_said_to_be_lost(machine: Machine) -> None:
     log, records = of_codex(machine, codex.prompt("Look", local_images=["/tmp/x.png"]), codex.answer("Seen."))
     assert records[0]["message"]["content"] == "Look\n[image]"

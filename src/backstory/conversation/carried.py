@@ -87,6 +87,7 @@ class Remark(Struct, frozen=True, kw_only=True):
 
     text: str
     at: int | None
+    images: tuple[Image, ...] = ()
 
 
 class Interruption(Struct, frozen=True, kw_only=True):

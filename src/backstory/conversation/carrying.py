@@ -72,6 +72,7 @@ class _OpenCall:
         self.at, self.call, self.native = at, call, native
         self.result: model.ToolResult | None = None
         self.images: tuple[Image, ...] = ()
+        self.message: _Said | None = None
 
 
 class _Said:
@@ -176,7 +177,8 @@ class TurnCarrier:
             self._steps.append(opened)
             self._note(each, Fate.AS_TEXT, OTHER_TOOL)
         else:
-            self._message(each).parts.append(opened)
+            opened.message = self._message(each)
+            opened.message.parts.append(opened)
             self._note(each, Fate.KEPT if native.is_same else Fate.CONVERTED, "" if native.is_same else OTHER_NAME)
 
     def _result(self, each: CarryEvent, result: model.ToolResult) -> None:
@@ -185,11 +187,10 @@ class TurnCarrier:
             self._as_text(each, _result_text(result), "a result whose call is not in its turn, or has one already")
             return
         opened.result, opened.images = result, each.images
-        said = next((step for step in self._steps if isinstance(step, _Said) and opened in step.parts), None)
-        if said is not None:
-            said.has_result = True
+        if opened.message is not None:
+            opened.message.has_result = True
         is_native = opened.native is not None
-        if _lacks_images(without_images(result.content, len(each.images) if is_native else 0)):
+        if _lacks_images(without_images(result.content, len(each.images))):
             self._note(each, Fate.AS_TEXT, NO_IMAGE)
         self._note(each, Fate.KEPT if is_native else Fate.AS_TEXT, "" if is_native else OTHER_TOOL)
 
@@ -217,7 +218,7 @@ class TurnCarrier:
                 parts = tuple(each if isinstance(each, Answer) else self._closed(each) for each in step.parts)
                 return [Message(parts=parts, at=step.at)]
             case _OpenCall():
-                return [Remark(text=self._told(step), at=step.at.at)]
+                return [Remark(text=self._told(step), at=step.at.at, images=step.images)]
             case _:
                 return [step]
 
@@ -240,7 +241,7 @@ class TurnCarrier:
         if result is None:
             return f"{given}\n{NO_RESULT}"
         form = FAILED_AS_TEXT if result.is_error else RESULT_AS_TEXT
-        return f"{given}\n{form.format(name=call.tool_name, result=self._text_of(result, ()))}"
+        return f"{given}\n{form.format(name=call.tool_name, result=self._text_of(result, opened.images))}"
 
     def _text_of(self, result: model.ToolResult, images: tuple[Image, ...]) -> str:
         """A result's text, with what the subagent that it names said last, if the result does not say that itself."""

@@ -81,7 +81,8 @@ class _Chain:
                 uuid = Steering().message_id(f"{self._turn}/{name}")
                 yield self.user(name, _content(step.text, step.images), step.at, uuid=uuid)
             case Remark():
-                yield self.user(name, [{"type": "text", "text": step.text}], step.at, isMeta=True)
+                blocks = [{"type": "text", "text": step.text}, *map(images.block_of, step.images)]
+                yield self.user(name, blocks, step.at, isMeta=True)
             case Interruption():
                 yield self.user(name, [{"type": "text", "text": INTERRUPTED}], step.at)
 

@@ -95,7 +95,7 @@ class _Rollout:
                 # As typed they would begin a turn of their own.
                 yield self.words(step.text, step.at, NOT_TYPED, step.images)
             case Remark():
-                yield self.words(step.text, step.at, NOT_TYPED)
+                yield self.words(step.text, step.at, NOT_TYPED, step.images)
             case Interruption():
                 yield self.words(ABORTED, step.at, NOT_TYPED)
 
