@@ -94,8 +94,11 @@ def session_identity(uid: str) -> str:
 
 
 def turn_uid(agent: str, native_id: str) -> str:
-    """The uid of a turn read from a log: 128 bits of SHA-256 over agent NUL the turn's own id."""
-    return encode(int.from_bytes(_digest(agent, native_id)[:16], "big"))
+    """The uid of a turn read from a log: 128 bits of SHA-256 over agent NUL the turn's own id.
+
+    An id that may be one of a log that we wrote is the same turn's in the logs of every agent.
+    """
+    return encode(int.from_bytes(_digest("" if may_be_written(native_id) else agent, native_id)[:16], "big"))
 
 
 def written_turn_id(turn_uid: str) -> str:

@@ -67,6 +67,22 @@ def uid(db: apsw.Connection, turn_id: int) -> str | None:
     return None if found is None else str(found)
 
 
+def rename(db: apsw.Connection, old: str, new: str) -> None:
+    """Change the uid of a turn, wherever it is; not in a session that has a turn of the new uid already."""
+    where = fetch(
+        db,
+        tuple[int],
+        "select session_id from turns where uid = ?1 "
+        "and session_id not in (select session_id from turns where uid = ?2)",
+        (old, new),
+    )
+    for (session_id,) in where:
+        db.execute("update turns set uid = ? where session_id = ? and uid = ?", (new, session_id, old))
+        db.execute("update turns set parent_uid = ? where session_id = ? and parent_uid = ?", (new, session_id, old))
+        db.execute("update sessions set leaf_uid = ? where id = ? and leaf_uid = ?", (new, session_id, old))
+        db.execute("update branches set leaf_uid = ? where session_id = ? and leaf_uid = ?", (new, session_id, old))
+
+
 def count(db: apsw.Connection, session_id: int) -> int:
     """How many turns a session has."""
     return int(db.execute("select count(*) from turns where session_id = ?", (session_id,)).get)

@@ -86,6 +86,8 @@ def ingest_all(
             done.errors += take_from_elsewhere(workspace, report)
         if is_begun and home.exists:
             workspace.known_projects.remember(home)
+    with home:
+        home.settle_written()
     failed = derive_all(workspace, progress, only_stale=True).failed
     done.errors += [Problem(each.session, each.reason) for each in failed]
     done.errors += [Problem(str(each.folder), f"a run that could not be stored: {each.reason}") for each in unstored]

@@ -40,7 +40,7 @@ class ListedTurn(Struct, frozen=True, kw_only=True):
     removed: int | None = None
     """When a person removed its branch, in ms since 1970."""
     shown_in: str | None = None
-    """The uid of the session that shows what happened in it, where it is a run of that one."""
+    """The uid of the session that shows what happened in it, where it is a run of that one, or a copy."""
     live: str | None = None
     """RUNNING or WAITING; None once it is stored."""
     pid: int | None = None
@@ -99,7 +99,7 @@ def _live_runs(session_uid: str, spools: Path, now: int, report: Callable[[str],
 def _stored_turns(located: LocatedSession, stored: Sequence[Turn]) -> list[ListedTurn]:
     store, session = located.store, located.session
     removed = {turn.uid: turn.removed for turn in store.tree(session, removed=True)}
-    rewound, runs_in, costs = store.rewound(session), store.runs_in(session), store.turn_costs(session)
+    rewound, elsewhere, costs = store.rewound(session), store.shown_elsewhere(session), store.turn_costs(session)
     return [
         ListedTurn(
             number=number,
@@ -107,7 +107,7 @@ def _stored_turns(located: LocatedSession, stored: Sequence[Turn]) -> list[Liste
             cost=costs.get(turn.uid, UNKNOWN),
             is_rewound=turn.uid in rewound,
             removed=removed.get(turn.uid),
-            shown_in=runs_in.get(turn.uid),
+            shown_in=elsewhere.get(turn.uid),
         )
         for number, turn in enumerate(stored, 1)
     ]
