@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,14 +13,17 @@ from hypothesis import strategies as st
 from backstory import ids
 from backstory.derive.tally import Tally
 from backstory.ingest.reindex import reindex
-from backstory.store import written
+from backstory.model import AssistantText, UserMessage
+from backstory.store import open_store, written
 from backstory.store.session_filter import ListFilter
 from backstory.store.stats import Asked
 from tests.support.clock import NOW
 from tests.support.machines import Machine, looked_up
-from tests.support.written_logs import USED, HandMade, own, written_of
+from tests.support.written_logs import USED, HandMade, Said, own, written_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from backstory.store import Store
 
 CLAUDE = own("claude", "original", "alpha", "beta", minute=1)
@@ -280,3 +285,54 @@ def test_more_turns_than_are_indexed_at_once_are_all_found(machine: Machine, mon
     put(machine, *others, CLAUDE, BACK, CODEX)
     assert turns(machine, BACK) == [*CLAUDE.uids, CODEX.uids[-1], BACK.uids[-1]]
     assert sums(machine.store)[1] == 9
+
+
+# other stores ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_project_that_continued_a_log_learns_of_the_original(machine: Machine, store: Store) -> None:
+    put(machine, CODEX)
+    home = machine.store
+    ours = store.continue_session(home, CODEX.uid)
+    store.append_events(ours, [UserMessage(content="ask epsilon")])
+    assert home.pull_sessions(store) == 1
+    put(machine, CLAUDE)
+    store.append_events(ours, [UserMessage(content="ask zeta")])
+    assert home.pull_sessions(store) == 1
+    for each in (home, store):
+        assert [turn.uid for turn in each.turns(each.session(ours.uid))][:2] == CLAUDE.uids
+    assert sums(home)[1] == 5
+
+
+def test_a_session_of_ours_may_come_after_the_log_that_was_written_of_it(machine: Machine, store: Store) -> None:
+    ours = store.create_session("ours")
+    store.append_events(ours, [UserMessage(content="ask alpha"), AssistantText(text="about alpha")])
+    (turn,) = store.turns(ours)
+    before = Said(ids.written_turn_id(turn.uid), "ask alpha", "about alpha", 1, is_counted=False)
+    log = HandMade("codex", ids.written_log_id(ours.uid, turn.uid, "codex"), (before,), 1).with_more("gamma")
+    put(machine, log)
+    assert sums(machine.store)[1] == 2
+    for _ in range(2):
+        machine.store.pull_sessions(store)
+        assert turns(machine, log) == [turn.uid, log.uids[-1]]
+        session = machine.store.session(log.uid)
+        assert (session.relation, session.parent_uid, session.turns) == ("continuation", ours.uid, 1)
+        assert sums(machine.store)[:2] == (2, 2)
+        # The owner's copy replaces ours.
+        store.append_events(ours, [AssistantText(text="more of alpha")])
+
+
+def test_a_copy_of_a_store_knows_what_the_store_knows(machine: Machine, tmp_path: Path) -> None:
+    put(machine, CLAUDE, CODEX)
+    machine.store.backup(tmp_path / "copy.db")
+    with open_store(tmp_path / "copy.db", shared=True, now=lambda: NOW) as copy:
+        assert known(copy) == known(machine.store)
+
+
+def test_another_sqlite_deletes_a_session_with_its_index(machine: Machine) -> None:
+    put(machine, CLAUDE, CODEX)
+    with closing(sqlite3.connect(machine.store_path)) as db, db:
+        db.execute("delete from sessions where uid = ?", (CLAUDE.uid,))
+    kept = "select count(*) from written_turns where turn_id not in (select id from turns)"
+    assert looked_up(machine.store_path, kept) == [(0,)]
+    assert listed(machine.store) == {CODEX.native_id: 3}

@@ -15,7 +15,7 @@ from backstory.store import kinds, turns
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import apsw
 
@@ -113,6 +113,30 @@ def known_as(db: apsw.Connection, session_id: int, read: Iterable[Turn]) -> dict
 def is_settled(db: apsw.Connection) -> bool:
     """Whether ``settle`` has nothing to do."""
     return not has_any(db) or not db.execute(f"select exists (select 1 from turns where {_IS_NEW})").get
+
+
+def read_under(db: apsw.Connection) -> dict[str, str]:
+    """The uids of turns that were read from logs which we may have written, by their ids there; mostly none."""
+    asked = f"select native_id, uid from turns where {_IS_WRITTEN.format(turn='')}"
+    return dict(fetch(db, tuple[str, str], asked)) if has_any(db) else {}
+
+
+def uids_of(db: apsw.Connection, native_ids: Iterable[str]) -> dict[str, str]:
+    """The uids that turns with these ids have here, as far as they are here, or what they were written of."""
+    rows = fetch(
+        db,
+        tuple[str, str],
+        "select t.native_id, t.uid from json_each(?) j cross join turns t on t.native_id = j.value "
+        f"where {_IS_WRITTEN.format(turn='t.')}",
+        (kinds.json_list(native_ids),),
+    )
+    return dict(rows)
+
+
+def rename_all(db: apsw.Connection, uids: Mapping[str, str]) -> None:
+    """Change the uids of turns."""
+    for old, new in uids.items():
+        rename(db, old, new)
 
 
 def rename(db: apsw.Connection, old: str, new: str) -> None:

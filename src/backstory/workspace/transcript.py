@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
     from backstory.model import Turn
     from backstory.runs.live import LiveRun
+    from backstory.store import Session
     from backstory.workspace.listing import Listing
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.sessions import ListedSession
@@ -57,6 +58,8 @@ class Transcript(Struct, frozen=True, kw_only=True):
     live: dict[int, LiveRun]
     summaries: tuple[ShownSummary, ...] = ()
     """Those that stand for its beginning in contexts, in the order of what they cover."""
+    children: tuple[Session, ...] = ()
+    """The sessions that come from it, in whichever store they are."""
 
 
 def transcript_of(
@@ -85,7 +88,17 @@ def transcript_of(
         turns=tuple(turns),
         live=numbered,
         summaries=shown_summaries(located, stored),
+        children=_children(listing, located),
     )
+
+
+def _children(listing: Listing, located: LocatedSession) -> tuple[Session, ...]:
+    """The sessions that come from one, each once: of a project's session the home store has those read from logs."""
+    uid, found = located.session.uid, {child.uid: child for child in located.store.children(located.session)}
+    for store in listing.stores(everywhere=False):
+        if store.path != located.store.path and store.has(uid):
+            found = {child.uid: child for child in store.children(store.session(uid))} | found
+    return tuple(found[child] for child in sorted(found))
 
 
 def _live_runs(session_uid: str, spools: Path, now: int, report: Callable[[str], None]) -> list[LiveRun]:
