@@ -168,6 +168,10 @@ class Ingesting(Reading):
         """(start, length, sha256) of each chunk of a log."""
         return self._read(lambda db: logs.chunk_marks(db, log_id))
 
+    def record_numbers(self, session: Session | int) -> list[int]:
+        """The numbers of all records of a session, in order."""
+        return self._read(lambda db: logs.record_numbers(db, id_of(session)))
+
     def seq_ranges(self, log_id: int) -> list[SeqRange]:
         """The numbers of a log's records, in the order of their places."""
         return self._read(lambda db: logs.seq_ranges(db, log_id))

@@ -1,0 +1,216 @@
+"""A session as a log that an agent's own client continues, made from what the store holds of one branch.
+
+>>> log = NativeLog(store, session, "NAME", to=None, folder="/work", settings={})    # doctest: +SKIP
+>>> written = b"".join(log.lines())                                                 # doctest: +SKIP
+>>> log.fidelity.counts, log.contents                                               # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backstory import agents, ids
+from backstory.conversation.carried import CarriedSession, Fate, Fidelity
+from backstory.conversation.carrying import BEFORE_ANY, IMAGE, CarryEvent, NativeCall, TurnCarrier, masked
+from backstory.conversation.tree import Tree
+from backstory.errors import CannotResume
+from backstory.export.full_form import FullForms
+from backstory.export.path_events import path_events
+from backstory.export.read_back import Contents
+from backstory.export.redacted import learn
+from backstory.export.subagents import SubagentAnswers
+from backstory.lazy_regex import lazy_regex
+from backstory.model import ToolCall, ToolResult, UserMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backstory.agents.contract import WritePart
+    from backstory.conversation.carried import CarriedTurn, Image
+    from backstory.conversation.tree import Point, Span
+    from backstory.derive.secrets import Redactor
+    from backstory.model import Turn
+    from backstory.store import Session, Store, StoredEvent
+
+OTHER_BRANCH = "it is on another branch"
+NO_EVENT = "a note of the agent's client, or said in another record"
+SUMMARISED = "the summary in force stands for it"
+BEHIND = "it stands behind the record that was named"
+NOT_SHOWN = ("Thinking", "Init", "ModelSwitch", "Retry", "Complete", "Unknown")
+"""Kinds of which nothing is written, and whose length does not count."""
+_CALL_ID = lazy_regex(r"[A-Za-z0-9_-]{1,64}")
+
+
+class _Path(Struct, frozen=True, kw_only=True):
+    """The branch that is written: its spans, those of them that a summary covers, and that summary."""
+
+    spans: list[Span]
+    covered: int
+    summary: str | None
+
+
+class NativeLog:
+    """One branch of a session, as a log of the agent ``target``. ``to``: its last record; None: where it stands.
+
+    ``folder``: the real path that the client is started in. ``settings``: see ``contract.WritePart``. ``redactor``
+    masks what is said and done. Raises CannotResume where the session has no turns.
+    """
+
+    def __init__(
+        self, store: Store, session: Session, target: str, *, to: Point | None, folder: str,
+        settings: dict[str, str], redactor: Redactor | None = None,
+    ) -> None:  # fmt: skip
+        self._store, self._session, self.target = store, session, target
+        self._redactor = redactor
+        self.label = session.shown_number or session.uid[:12]
+        self._tree = Tree(store.tree(session))
+        self._to = to or store.leaf(session)
+        if self._to is None or self._to.uid not in self._tree:
+            raise CannotResume(self.label, "it has no turns")
+        self._turns = {turn.uid: turn for turn in store.turns(session)}
+        self.native_id = ids.written_log_id(session.uid, self._last_turn(), target)
+        self.head = CarriedSession(
+            native_id=self.native_id, folder=folder, branch=session.branch, started=self._started(), settings=settings
+        )
+        self.fidelity, self.contents = Fidelity(), Contents()
+
+    def _last_turn(self) -> str:
+        """The uid of the last turn; with its record where it is written in part, for then it is another log."""
+        assert self._to is not None
+        turn = self._tree[self._to.uid]
+        return turn.uid if self._to.seq >= turn.last_seq else f"{turn.uid}@{self._to.seq}"
+
+    def _started(self) -> int:
+        path = self._tree.ancestry(self._to.uid) if self._to is not None else []
+        known = (turn.started for turn in path if turn.started is not None)
+        return next(known, None) or ids.time_of(self._session.uid)
+
+    @property
+    def part(self) -> WritePart:
+        """What writes the log."""
+        part = agents.load(self.target).write
+        assert part is not None
+        return part
+
+    def lines(self) -> Iterator[bytes]:
+        """The log, line by line. Then ``fidelity`` has what became of each record, and ``contents`` what it holds."""
+        self.fidelity, self.contents = Fidelity(), Contents()
+        path = self._path()
+        if self._redactor is not None:
+            learn(self._redactor, self._store, [self._session.id])
+        yield from self.part.lines(self.head, self._carried(path), self._masked(path.summary))
+        self._note_rest(path)
+
+    # which records --------------------------------------------------------------------------------------------------
+
+    def _path(self) -> _Path:
+        """The branch. Its summary counts only where the whole has no room in the target's window."""
+        assert self._to is not None
+        spans = self._tree.path(self._to)
+        if self._chars(spans) <= self.part.window_chars:
+            return _Path(spans=spans, covered=0, summary=None)
+        found = self._store.compaction_in_force(self._session, self._to)
+        covered = sum(span.last <= found.after_seq for span in spans) if found is not None else 0
+        return _Path(spans=spans, covered=covered, summary=found.summary if found is not None and covered else None)
+
+    def _chars(self, spans: list[Span]) -> int:
+        ends = {self._tree[span.uid].id: (span.first, span.last) for span in spans}
+        return sum(
+            each.char_len
+            for each in self._store.outline(self._session)
+            if each.kind not in NOT_SHOWN and _is_in(each.seq, ends.get(each.turn_id or 0))
+        )
+
+    def _note_rest(self, path: _Path) -> None:
+        """Note what became of all records of which nothing was written."""
+        written = {seq for span in path.spans for seq in range(span.first, span.last + 1)}
+        covered = {seq for span in path.spans[: path.covered] for seq in range(span.first, span.last + 1)}
+        kinds: dict[int, str] = {}
+        of_turns: dict[int, int] = {}
+        for each in self._store.outline(self._session):
+            kinds.setdefault(each.seq, each.kind)
+            of_turns.setdefault(each.seq, each.turn_id or 0)
+        on_path = {self._tree[span.uid].id for span in path.spans}
+        for seq in self._store.record_numbers(self._session):
+            if self.fidelity.is_known(seq):
+                continue
+            kind, turn = kinds.get(seq, ""), of_turns.get(seq)
+            if turn is not None and turn not in on_path and turn != 0:
+                self.fidelity.note(seq, Fate.LEFT_OUT, kind, OTHER_BRANCH)
+            elif seq in covered and kind:
+                self.fidelity.note(seq, Fate.AS_TEXT, kind, SUMMARISED)
+            elif seq in written or not kind:
+                self.fidelity.note(seq, Fate.LEFT_OUT, kind, NO_EVENT)
+            else:
+                self.fidelity.note(seq, Fate.LEFT_OUT, kind, BEFORE_ANY if not turn else BEHIND)
+
+    # what of them ---------------------------------------------------------------------------------------------------
+
+    def _carried(self, path: _Path) -> Iterator[CarriedTurn]:
+        by_id = {turn.id: turn.uid for turn in self._tree}
+        forms, calls = FullForms(self._store), _CallIds()
+        subagents = SubagentAnswers(self._store, self._session, self._redactor)
+        for span in path.spans[path.covered :]:
+            turn = self._turns[span.uid]
+            stored = path_events(self._store, self._session, [span], self._tree)
+            own = (each for each in stored if by_id.get(each.turn_id or 0) == span.uid)
+            carrier = TurnCarrier(
+                turn, turn.agent == self.target, self.fidelity, self._native_call(turn, calls), subagents.named_in
+            )
+            records = groupby((self._event(each, forms, turn.agent) for each in own), key=lambda each: each.seq)
+            carried = carrier.take([*record] for _, record in records)
+            self.contents.add_turn(carried)
+            yield carried
+
+    def _event(self, stored: StoredEvent, forms: FullForms, agent: str) -> CarryEvent:
+        event = forms.expand(stored)
+        images: tuple[Image, ...] = ()
+        words = event.content if isinstance(event, UserMessage | ToolResult) else ""
+        writer = agents.load(agent).write
+        if IMAGE in words and writer is not None:
+            call = event.tool_use_id if isinstance(event, ToolResult) else None
+            images = tuple(each for each in writer.images(forms.record(stored)) if each.call_id == call)
+        found = CarryEvent(seq=stored.seq, part=stored.part, at=stored.at, event=event, images=images)
+        return found if self._redactor is None else masked(found, self._redactor.value)
+
+    def _native_call(self, turn: Turn, calls: _CallIds) -> Any:
+        """How a call of a turn looks in the target; None where the target has no tool for it."""
+        source, target = agents.load(turn.agent).write, self.part
+
+        def of(at: CarryEvent, call: ToolCall) -> NativeCall | None:
+            given: tuple[str, Any] | None = None
+            if turn.agent == self.target:
+                given = target.own_call(call)
+            elif source is not None and (action := source.action_of(call)) is not None:
+                given = target.call_for(action, self.head.folder)
+            if given is None:
+                return None
+            call_id = calls.unused(call.tool_use_id, f"{turn.uid}/{at.seq}.{at.part}")
+            is_same = given == (call.tool_name, call.input) and call_id == call.tool_use_id
+            return NativeCall(id=call_id, name=given[0], input=given[1], is_same=is_same)
+
+        return of
+
+    def _masked(self, text: str | None) -> str | None:
+        return self._redactor.text(text) if self._redactor is not None and text else text
+
+
+class _CallIds:
+    """Ids of calls, each given once: a service refuses a second call of one id, and runs count theirs anew."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+
+    def unused(self, wanted: str, place: str) -> str:
+        """The id of a call itself, or one that its place in the session has where that is taken, or no id."""
+        is_good = _CALL_ID.fullmatch(wanted) is not None and wanted not in self._used
+        given = wanted if is_good else f"call_{ids.written_turn_id(place).replace('-', '')}"
+        self._used.add(given)
+        return given
+
+
+def _is_in(seq: int, ends: tuple[int, int] | None) -> bool:
+    return ends is not None and ends[0] <= seq <= ends[1]
