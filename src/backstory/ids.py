@@ -123,28 +123,6 @@ def may_be_written(native_id: str) -> bool:
     return native_id[14:15] == "5" and len(native_id) == UUID_LENGTH
 
 
-def written_turn_id(turn_uid: str) -> str:
-    """The id that a turn is given in every log we write for an agent: a UUID (version 5) of the turn's uid.
-
-    >>> written_turn_id("01JZZZZZZZZZZZZZZZZZZZZZZZ")
-    '9b529a41-7098-5c61-b17a-478bc02dc39f'
-    """
-    return _uuid5(turn_uid)
-
-
-def written_log_id(session_uid: str, last_turn_uid: str, agent: str) -> str:
-    """The id of a log that we write for an agent: a UUID (version 5) of the session, its last turn there and the agent.
-
-    Of the session's uid its identity counts, for its time may be replaced.
-    """
-    return _uuid5(f"{session_identity(session_uid)} {last_turn_uid} {agent}")
-
-
-def may_be_written(native_id: str) -> bool:
-    """Whether an id is a UUID of version 5, as those of logs that we wrote are; agents make others."""
-    return native_id[14:15] == "5" and len(native_id) == UUID_LENGTH
-
-
 def first_timestamp_ms(head: bytes) -> int:
     """The first RFC 3339 ``"timestamp"`` in a log's first 64 KB, in ms since 1970; 0 when there is none.
 

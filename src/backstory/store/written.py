@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 TURNS_AT_ONCE = 20_000
 """So many turns are indexed in one transaction."""
-KEY_DIGITS = 15
+KEY_DIGITS, KEY_MASK = 8, (1 << 31) - 1
+"""So many bits SQLite keeps in 4 bytes."""
 _IS_WRITTEN = "length({turn}native_id) = 36 and substr({turn}native_id, 15, 1) = '5'"
 """As the index ``idx_turns_written`` says it."""
 
@@ -83,11 +84,7 @@ def settle(db: apsw.Connection) -> set[str]:
         f"select id, uid, agent, native_id from turns where {_IS_NEW} order by id limit ?",
         (TURNS_AT_ONCE,),
     )
-    names = {
-        turn_id: {uid, *([ids.turn_uid(agent, native_id)] if native_id else [])}
-        for turn_id, uid, agent, native_id in new
-    }
-    written = {turn_id: [ids.written_turn_id(uid) for uid in uids] for turn_id, uids in names.items()}
+    written = {turn_id: _written_ids(uid, agent, native_id) for turn_id, uid, agent, native_id in new}
     db.executemany(
         "insert or ignore into written_turns(turn_id, key) values (?, ?)",
         [(turn_id, _key(native_id)) for turn_id, each in written.items() for native_id in each],
@@ -174,14 +171,22 @@ def _unite(db: apsw.Connection, native_ids: Iterable[str]) -> set[str]:
 
 def _original(db: apsw.Connection, native_id: str) -> str | None:
     """The uid of the turn that one with this id was written of."""
-    uid = db.execute(
-        "select t.uid from written_turns k cross join turns t on t.id = k.turn_id where k.key = ? "
-        f"order by {is_written('t')}, t.id limit 1",
+    rows = fetch(
+        db,
+        tuple[str, str, str | None],
+        "select t.uid, t.agent, t.native_id from written_turns k cross join turns t on t.id = k.turn_id "
+        f"where k.key = ? order by {is_written('t')}, t.id",
         (_key(native_id),),
-    ).get
-    return None if uid is None else str(uid)
+    )
+    return next((row[0] for row in rows if native_id in _written_ids(*row)), None)
+
+
+def _written_ids(uid: str, agent: str, native_id: str | None) -> set[str]:
+    """The ids that a turn has in logs we write, or had before it got its uid."""
+    uids = {uid, *([ids.turn_uid(agent, native_id)] if native_id else [])}
+    return {ids.written_turn_id(each) for each in uids}
 
 
 def _key(native_id: str) -> int:
-    """A UUID as a number that a column holds: its end, which is random."""
-    return int(native_id.replace("-", "")[-KEY_DIGITS:], 16)
+    """The end of a UUID, which is random, as a number that takes little room; what has it is compared."""
+    return int(native_id[-KEY_DIGITS:], 16) & KEY_MASK
