@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import uuid
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -269,6 +270,29 @@ def test_a_log_whose_file_is_gone_is_still_known(machine: Machine) -> None:
 def test_logs_that_agents_began_themselves_are_not_indexed_by_what_we_would_write(machine: Machine) -> None:
     put(machine, CLAUDE, own("codex", "other", "one", "two"))
     assert looked_up(machine.store_path, "select count(*) from written_turns") == [(0,)]
+
+
+def test_of_logs_that_agents_began_themselves_no_id_is_computed(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ids, "written_turn_id", None)
+    put(machine, CLAUDE, CLAUDE.with_more("gamma"), own("codex", "other", "one", "two"))
+    assert sums(machine.store)[1] == 5
+
+
+def test_an_id_that_is_like_one_of_ours_is_a_turn_of_its_own(machine: Machine) -> None:
+    (turn,) = own("claude", "like ours", "alpha").turns
+    alike = Said(str(uuid.uuid5(uuid.NAMESPACE_DNS, "theirs")), turn.prompt, turn.answer, turn.minute)
+    put(machine, CLAUDE, HandMade("claude", "like-ours", (alike,)))
+    assert sums(machine.store)[:2] == (2, 3)
+    assert machine.store.session("like-ours").relation is None
+
+
+def test_two_turns_with_the_same_end_of_an_id_are_told_apart(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(written, "KEY_MASK", 0)
+    put(machine, own("claude", "other", "one", "two"), CODEX, CLAUDE)
+    assert turns(machine, CODEX)[:2] == CLAUDE.uids
+    assert sums(machine.store)[1] == 5
 
 
 def test_what_is_removed_leaves_no_trace_in_the_index(machine: Machine) -> None:

@@ -74,7 +74,7 @@ create temp view turns(
   timestamp,          -- when the prompt was given
   ended_at,           -- when the turn's last event happened
   uid,                -- the same in every copy of the turn
-  is_copy,            -- 1: an earlier session holds the same turn; leave these out of sums
+  is_copy,            -- 1: an earlier session, or the one its log was written of, holds the same turn; leave these out of sums
   parent_uid,         -- uid of the turn it follows
   parent_seq,         -- the record it follows
   first_seq,          -- number of its prompt: @N
@@ -257,7 +257,7 @@ create temp view tool_calls(
   tool_use_id,        -- the agent's id of the call
   result_seq,         -- number of the result's record: @N
   output,             -- the result in its compact form; event_full(session_id, result_seq) is all of it
-  is_copy             -- 1: an earlier session holds the same turn
+  is_copy             -- 1: an earlier session, or the one its log was written of, holds the same turn
 ) as
 select e.id, e.session_id,
   (select (select count(*) from main.turns b

@@ -84,10 +84,9 @@ def ingest_all(
             _note_folders(workspace, machine, done)
             runner.projects.replicate(report)
             done.errors += take_from_elsewhere(workspace, report)
+        home.settle_written()
         if is_begun and home.exists:
             workspace.known_projects.remember(home)
-    with home:
-        home.settle_written()
     failed = derive_all(workspace, progress, only_stale=True).failed
     done.errors += [Problem(each.session, each.reason) for each in failed]
     done.errors += [Problem(str(each.folder), f"a run that could not be stored: {each.reason}") for each in unstored]
