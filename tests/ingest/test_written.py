@@ -15,7 +15,7 @@ from backstory import ids
 from backstory.derive.tally import Tally
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, UserMessage
-from backstory.store import open_store, written
+from backstory.store import Taken, open_store, written
 from backstory.store.session_filter import ListFilter
 from backstory.store.stats import Asked
 from tests.support.clock import NOW
@@ -23,6 +23,7 @@ from tests.support.machines import Machine, looked_up
 from tests.support.written_logs import USED, HandMade, Said, own, written_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from backstory.store import Store
@@ -344,6 +345,22 @@ def test_a_session_of_ours_may_come_after_the_log_that_was_written_of_it(machine
         assert sums(machine.store)[:2] == (2, 2)
         # The owner's copy replaces ours.
         store.append_events(ours, [AssistantText(text="more of alpha")])
+
+
+def test_what_came_from_elsewhere_is_no_copy_of_ours(
+    machine: Machine, another: Callable[[], Machine], tmp_path: Path
+) -> None:
+    theirs = another()
+    put(theirs, CODEX)
+    origin = Taken(elsewhere=str(tmp_path), project=None, folder=str(tmp_path))
+    assert machine.store.take_elsewhere(theirs.store, CODEX.uid, origin)
+    put(machine, SECOND, CLAUDE)
+    assert turns(machine, CODEX) == CODEX.uids
+    assert machine.store.session(CODEX.uid).relation is None
+    assert turns(machine, SECOND)[:2] == CLAUDE.uids
+    # Its own log says whose turns they are.
+    put(machine, CODEX)
+    assert turns(machine, CODEX)[:2] == CLAUDE.uids
 
 
 def test_a_copy_of_a_store_knows_what_the_store_knows(machine: Machine, tmp_path: Path) -> None:

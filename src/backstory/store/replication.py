@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from backstory import errors, ids
@@ -142,7 +143,10 @@ class Replication(Branching):
         read = source._read_if_begun(written.read_under, nothing)
         known = self._read_if_begun(lambda db: written.uids_of(db, read), nothing) if read else nothing
         renamed = {uid: known[native_id] for native_id, uid in read.items() if known.get(native_id, uid) != uid}
-        if renamed:
+        if not renamed:
+            return
+        # A store that cannot be written now is told the next time.
+        with suppress(errors.BackstoryError):
             source._change(lambda db: written.rename_all(db, renamed))
 
     def _state(self, uids: Collection[str] | None) -> StoreState:

@@ -25,6 +25,8 @@ TURNS_AT_ONCE = 20_000
 """So many turns are indexed in one transaction."""
 KEY_DIGITS, KEY_MASK = 8, (1 << 31) - 1
 """So many bits SQLite keeps in 4 bytes."""
+NO_KEY = -1
+"""Of a turn from a store that nobody has trusted: it is no copy of ours, and none of ours is one of it."""
 _IS_WRITTEN = "length({turn}native_id) = 36 and substr({turn}native_id, 15, 1) = '5'"
 """As the index ``idx_turns_written`` says it."""
 
@@ -51,7 +53,9 @@ IS_COPY = (
 )
 """A turn ``t`` of a session ``s`` that we wrote into the session's log, and that is shown where it was written of."""
 IS_ONLY_COPIES = (
-    "(s.owner is null and s.relation is 'continuation' and exists (select 1 from turns where session_id = s.id) "
+    # What was added stands at the end, so that one turn says of most that they have something of their own.
+    f"(s.owner is null and s.relation is 'continuation' and coalesce((select {is_written('n')} from turns n "
+    "where n.session_id = s.id order by n.first_seq desc, n.id desc limit 1), 0) "
     f"and not exists (select 1 from turns t where t.session_id = s.id and not {IS_COPY}))"
 )
 """A session ``s`` to whose log nobody added anything since we wrote it."""
@@ -80,16 +84,20 @@ def settle(db: apsw.Connection) -> set[str]:
         return set()
     new = fetch(
         db,
-        tuple[int, str, str, str | None],
-        f"select id, uid, agent, native_id from turns where {_IS_NEW} order by id limit ?",
+        tuple[int, str, str, str | None, bool],
+        "select t.id, t.uid, t.agent, t.native_id, s.elsewhere is null "
+        f"from (select * from turns where {_IS_NEW} order by id limit ?) t join sessions s on s.id = t.session_id",
         (TURNS_AT_ONCE,),
     )
-    written = {turn_id: _written_ids(uid, agent, native_id) for turn_id, uid, agent, native_id in new}
+    written = {
+        turn_id: _written_ids(uid, agent, native_id) if is_ours else set[str]()
+        for turn_id, uid, agent, native_id, is_ours in new
+    }
     db.executemany(
         "insert or ignore into written_turns(turn_id, key) values (?, ?)",
-        [(turn_id, _key(native_id)) for turn_id, each in written.items() for native_id in each],
+        [(turn_id, key) for turn_id, each in written.items() for key in (map(_key, each) if each else [NO_KEY])],
     )
-    read = [native_id for *_, native_id in new if native_id and ids.may_be_written(native_id)]
+    read = [native_id for *_, native_id, is_ours in new if is_ours and native_id and ids.may_be_written(native_id)]
     return _unite(db, [*read, *_read_before(db, {native_id for each in written.values() for native_id in each})])
 
 
@@ -152,7 +160,7 @@ def _read_before(db: apsw.Connection, native_ids: Iterable[str]) -> list[str]:
         db,
         tuple[str],
         "select distinct t.native_id from json_each(?) j cross join turns t on t.native_id = j.value "
-        f"where {_IS_WRITTEN.format(turn='t.')}",
+        f"join sessions s on s.id = t.session_id where {_IS_WRITTEN.format(turn='t.')} and s.elsewhere is null",
         (kinds.json_list(native_ids),),
     )
     return [native_id for (native_id,) in rows]
