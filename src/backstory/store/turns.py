@@ -68,12 +68,15 @@ def uid(db: apsw.Connection, turn_id: int) -> str | None:
 
 
 def rename(db: apsw.Connection, old: str, new: str) -> None:
-    """Change the uid of a turn, wherever it is; not in a session that has a turn of the new uid already."""
+    """Change the uid of a turn, wherever it is.
+
+    Not in a session that has a turn of the new uid already, and not in one of a store that nobody has trusted.
+    """
     where = fetch(
         db,
         tuple[int],
-        "select session_id from turns where uid = ?1 "
-        "and session_id not in (select session_id from turns where uid = ?2)",
+        "select t.session_id from turns t join sessions s on s.id = t.session_id where t.uid = ?1 "
+        "and s.elsewhere is null and t.session_id not in (select session_id from turns where uid = ?2)",
         (old, new),
     )
     for (session_id,) in where:
