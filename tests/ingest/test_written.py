@@ -53,7 +53,7 @@ def turns(machine: Machine, log: HandMade) -> list[str]:
 def sums(store: Store) -> tuple[int, int, int | None]:
     """Sessions, turns and tokens of output, as ``stats`` counts them."""
     tally = Tally()
-    store.add_turns(Asked(wanted=ListFilter()), tally, 0)
+    store.add_turns(Asked(wanted=ListFilter()), [tally], 0)
     figures = tally.whole.figures
     return figures.sessions, figures.turns, figures.output
 
@@ -151,6 +151,8 @@ def test_sql_knows_which_turns_are_copies(machine: Machine) -> None:
     put(machine, BACK, CODEX, CLAUDE)
     asked = "select user_message from turns where not is_copy order by timestamp"
     assert machine.store.execute_read_only(asked).rows == [(f"ask {word}",) for word in WORDS[:4]]
+    used = machine.store.execute_read_only("select sum(output_tokens) from usage").rows
+    assert used == [(sums(machine.store)[2],)]
 
 
 def test_an_original_without_tokens_is_not_given_those_of_a_copy(machine: Machine) -> None:
