@@ -38,7 +38,7 @@ def _link(db: apsw.Connection, session_id: int) -> None:
         tuple[int, int],
         f"select o.id, {_WRITTEN_HERE} > 0 from sessions s join turns t on t.session_id = s.id "
         "join turns c on c.uid = t.uid and c.id <> t.id join sessions o on o.id = c.session_id "
-        f"where s.id = ? and o.relation is not ? and {_MAY_BE_LINKED} "
+        f"where s.id = ? and o.relation is not ? and o.elsewhere is null and {_MAY_BE_LINKED} "
         f"group by o.id having (-{_WRITTEN_HERE}, o.uid) < (0, s.uid) "
         f"order by count(*) desc, {_WRITTEN_HERE} desc, o.uid limit 1",
         (session_id, Relation.SUBAGENT),
@@ -59,7 +59,7 @@ def _link(db: apsw.Connection, session_id: int) -> None:
 _WRITTEN_HERE = f"sum({written.is_written('t')} - {written.is_written('c')})"
 """How many of the turns that two sessions share we wrote into the log of the first, and not into that of the other."""
 _MAY_BE_LINKED = (
-    f"(s.relation is null or s.relation in ('{Relation.FORK}', '{Relation.CONTINUATION}') "
+    f"s.elsewhere is null and (s.relation is null or s.relation in ('{Relation.FORK}', '{Relation.CONTINUATION}') "
     "and s.parent_identity is null)"
 )
-"""A session ``s`` of which no log and no person said what it comes from."""
+"""A session ``s`` of ours of which no log and no person said what it comes from."""
