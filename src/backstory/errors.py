@@ -996,6 +996,22 @@ class OtherLogThere(BackstoryError):
         super().__init__(f"{path} exists, and was not written from this session as it is now. It was not changed.")
 
 
+class RunMissing(BackstoryError):
+    """A run of a session goes on, or is over and not stored: a log that is written now would lack it."""
+
+    exit_code = 75
+
+    def __init__(self, session: str, *, is_running: bool) -> None:
+        if is_running:
+            super().__init__(
+                f"An agent runs in {session}: what it does would be missing. Wait until it is done, or stop it:"
+            )
+            self.below = (f"backstory cancel {session}",)
+        else:
+            super().__init__(f"A run of {session} is over and not stored yet. This stores it:")
+            self.below = ("backstory ingest",)
+
+
 class SessionNotTrusted(BackstoryError):
     """A session came with a store from elsewhere that nobody has trusted."""
 

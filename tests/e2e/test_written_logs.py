@@ -6,11 +6,13 @@ import json
 import sqlite3
 import sys
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.machines import case, place
 from tests.support.real_clients import AGENTS, HELLO, said_to, shell
 
 if TYPE_CHECKING:
@@ -184,3 +186,73 @@ def test_what_was_written_is_taken_back_with_its_row(machine: Machine) -> None:
     assert rows() == sorted([*before, (log["native_id"],)])
     machine.do(f"$B export -S {uid} --format codex --undo")
     assert (rows(), Path(log["log"]).exists()) == (before, False)
+
+
+SAMPLE = {
+    "claude": (
+        "tools", "denied", "sigkill-in-tool", "interrupted-by-hand", "compact", "with-a-helper", "live-queued",
+        "glued-records", "plan-refused",
+    ),
+    "codex": ("tools", "mcp", "sigint-in-tool", "sigkill-in-tool", "compact", "code-mode", "with-a-helper", "review"),
+}  # fmt: skip
+"""Recorded sessions with calls, refusals, open calls, interruptions, compactions, subagents, scripts, plans."""
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_whatever_a_recorded_session_holds_makes_requests_that_a_service_takes(machine: Machine, agent: str) -> None:
+    for name in SAMPLE[agent]:
+        path = machine.root / "home" / place(f"{agent}/{name}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(case(f"{agent}/{name}"))
+    machine.do("$B ingest > /dev/null")
+    listed = json.loads(machine.do("$B list --all --json"))
+    writing = [
+        f"$B export -S {each['uid']} --format {OTHER[agent]} --cwd {machine.work} --write --json >> $HOME/written"
+        for each in listed
+    ]
+    machine.do("\n".join(writing))
+    logs = [json.loads(each) for each in _documents((machine.root / "home" / "written").read_text())]
+    assert len(logs) == len(listed) == len(SAMPLE[agent])
+    lines = [GOES_ON[OTHER[agent]].format(NEXT, each["native_id"]) for each in logs]
+    before = len(machine.asked())
+    machine.do("\n".join(lines), {"text": "Done."})
+    requests = machine.asked()[before:]
+    assert len(requests) == len(logs)
+    faults = faults_of_claude if OTHER[agent] == "claude" else faults_of_codex
+    assert [faults(each) for each in requests] == [[]] * len(logs)
+
+
+def _documents(text: str) -> list[str]:
+    """JSON documents that stand one behind the other."""
+    return [f"{{{each}}}" for each in text.strip()[1:-1].split("\n}\n{")]
+
+
+def faults_of_claude(request: dict[str, Any]) -> list[str]:
+    """What the service refuses: calls and results that do not stand next to each other, empty texts, ids twice."""
+    places: list[tuple[str, list[dict[str, Any]]]] = []
+    for message in request["messages"]:
+        content = message["content"]
+        blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        if message["role"] == "system":
+            continue
+        if places and places[-1][0] == message["role"]:
+            places[-1][1].extend(blocks)
+        else:
+            places.append((message["role"], list(blocks)))
+    faults = [] if places[0][0] == "user" else ["the model speaks first"]
+    calls = [block["id"] for _, blocks in places for block in blocks if block["type"] == "tool_use"]
+    faults += ["an id stands twice"] * (len(calls) != len(set(calls)))
+    for (_, before), (_, behind) in pairwise([("", []), *places, ("", [])]):
+        open_calls = [block["id"] for block in before if block["type"] == "tool_use"]
+        results = [block["tool_use_id"] for block in behind if block["type"] == "tool_result"]
+        faults += [f"{open_calls} are answered by {results}"] * (sorted(open_calls) != sorted(results))
+    blank = [block for _, blocks in places for block in blocks if block["type"] == "text" and not block["text"].strip()]
+    return faults + ["a text is empty"] * len(blank)
+
+
+def faults_of_codex(request: dict[str, Any]) -> list[str]:
+    """What the service refuses: a call without a result, a result without a call, ids twice."""
+    calls = [each["call_id"] for each in request["input"] if each["type"].endswith("_call")]
+    results = [each["call_id"] for each in request["input"] if each["type"].endswith("_call_output")]
+    faults = [f"calls {calls}, results {results}"] * (sorted(calls) != sorted(results))
+    return faults + ["an id stands twice"] * (len(calls) != len(set(calls)))

@@ -107,10 +107,9 @@ def _its_own(app: App, at_work: Resuming, found: LocatedSession, cwd: Path | Non
 def _written_anew(app: App, found: LocatedSession, agent: str | None, at: str | None, cwd: Path | None) -> _HandOver:
     """A session in a log that is written for the client. ``agent``: None for that of its last turn."""
     from backstory.cli.native_log_view import Asked, native_exports, planned_log
-    from backstory.workspace.native_export import own_agent
 
-    plan = planned_log(app, found, Asked(form=agent or own_agent(found), at=at, cwd=cwd))
     exports = native_exports(app)
+    plan = planned_log(app, found, Asked(form=agent or exports.own_agent(found), at=at, cwd=cwd))
     return _HandOver(plan.resumption, exports.command(plan), lambda: exports.write(plan))
 
 
@@ -147,10 +146,10 @@ def _undo(
     as_json: bool,
 ) -> None:  # fmt: skip
     if is_anew:
-        from backstory.cli.native_log_view import Asked, show_undone
-        from backstory.workspace.native_export import own_agent
+        from backstory.cli.native_log_view import Asked, native_exports, show_undone
 
-        show_undone(app, found.session.uid, Asked(form=agent or own_agent(found), at=at, as_json=as_json))
+        form = agent or native_exports(app).own_agent(found)
+        show_undone(app, found.session.uid, Asked(form=form, at=at, as_json=as_json))
         return
     done = at_work.undo(found)
     if as_json:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 NO_RESULT = "[The session's log holds no result of this call: it was still open there.]"
 """What closes a call of which no result is known; agents' services refuse one that is open."""
+NO_PROMPT = "[The session's log begins here, in the midst of a conversation.]"
 CALL_AS_TEXT = "Called the {name} tool of {agent} with the following input: {input}"
 RESULT_AS_TEXT = "Result of calling the {name} tool: {result}"
 FAILED_AS_TEXT = "The {name} tool failed: {result}"
@@ -103,6 +104,9 @@ class TurnCarrier:
                 self._take(each, record)
         steps = tuple(step for each in self._steps for step in self._finished(each))
         text, images = self._prompt or ("", ())
+        if steps and self._prompt is None:
+            # A conversation begins in the user's place.
+            steps = (Remark(text=NO_PROMPT, at=self._turn.started), *steps)
         turn = self._turn
         return CarriedTurn(
             uid=turn.uid, prompt=text, images=images, agent=turn.agent, model=turn.model,

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from backstory import agents, ids
 from backstory.conversation.carried import CarriedSession, Fate, Fidelity
 from backstory.conversation.carrying import BEFORE_ANY, IMAGE, CarryEvent, NativeCall, TurnCarrier, masked
 from backstory.conversation.tree import Tree
-from backstory.errors import CannotResume
+from backstory.errors import AgentUnusable, CannotResume, UnknownAgent
 from backstory.export.full_form import FullForms
 from backstory.export.path_events import path_events
 from backstory.export.read_back import Contents
@@ -41,6 +41,8 @@ SUMMARISED = "the summary in force stands for it"
 BEHIND = "it stands behind the record that was named"
 NOT_SHOWN = ("Thinking", "Init", "ModelSwitch", "Retry", "Complete", "Unknown")
 """Kinds of which nothing is written, and whose length does not count."""
+MASKED = " masked"
+"""Behind the last turn's uid, of which a log's id is made, where its secrets are masked."""
 _CALL_ID = lazy_regex(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -78,10 +80,14 @@ class NativeLog:
         self.fidelity, self.contents = Fidelity(), Contents()
 
     def _last_turn(self) -> str:
-        """The uid of the last turn; with its record where it is written in part, for then it is another log."""
+        """The uid of the last turn; with its record where it is written in part, and a mark where secrets are masked.
+
+        For then it is another log.
+        """
         assert self._to is not None
         turn = self._tree[self._to.uid]
-        return turn.uid if self._to.seq >= turn.last_seq else f"{turn.uid}@{self._to.seq}"
+        cut = "" if self._to.seq >= turn.last_seq else f"@{self._to.seq}"
+        return f"{turn.uid}{cut}{'' if self._redactor is None else MASKED}"
 
     def _started(self) -> int:
         path = self._tree.ancestry(self._to.uid) if self._to is not None else []
@@ -150,13 +156,10 @@ class NativeLog:
     # what of them ---------------------------------------------------------------------------------------------------
 
     def _carried(self, path: _Path) -> Iterator[CarriedTurn]:
-        by_id = {turn.id: turn.uid for turn in self._tree}
         forms, calls = FullForms(self._store), _CallIds()
         subagents = SubagentAnswers(self._store, self._session, self._redactor)
-        for span in path.spans[path.covered :]:
+        for span, own in self._by_turn(path.spans[path.covered :]):
             turn = self._turns[span.uid]
-            stored = path_events(self._store, self._session, [span], self._tree)
-            own = (each for each in stored if by_id.get(each.turn_id or 0) == span.uid)
             carrier = TurnCarrier(
                 turn, turn.agent == self.target, self.fidelity, self._native_call(turn, calls), subagents.named_in
             )
@@ -165,11 +168,27 @@ class NativeLog:
             self.contents.add_turn(carried)
             yield carried
 
+    def _by_turn(self, spans: list[Span]) -> Iterator[tuple[Span, Iterator[StoredEvent]]]:
+        """The events of each turn. Where turns follow each other, as they nearly always do, all are read in one go."""
+        ids_of = {turn.uid: turn.id for turn in self._tree}
+        in_order = all(one.last < other.first for one, other in pairwise(spans))
+        together = path_events(self._store, self._session, spans, self._tree) if in_order else iter(())
+        held = next(together, None)
+        for span in spans:
+            if not in_order:
+                yield span, path_events(self._store, self._session, [span], self._tree)
+                continue
+            own: list[StoredEvent] = []
+            while held is not None and held.seq <= span.last:
+                own.append(held)
+                held = next(together, None)
+            yield span, (each for each in own if each.turn_id == ids_of[span.uid])
+
     def _event(self, stored: StoredEvent, forms: FullForms, agent: str) -> CarryEvent:
         event = forms.expand(stored)
         images: tuple[Image, ...] = ()
         words = event.content if isinstance(event, UserMessage | ToolResult) else ""
-        writer = agents.load(agent).write
+        writer = _writer_of(agent)
         if IMAGE in words and writer is not None:
             call = event.tool_use_id if isinstance(event, ToolResult) else None
             images = tuple(each for each in writer.images(forms.record(stored)) if each.call_id == call)
@@ -178,7 +197,7 @@ class NativeLog:
 
     def _native_call(self, turn: Turn, calls: _CallIds) -> Any:
         """How a call of a turn looks in the target; None where the target has no tool for it."""
-        source, target = agents.load(turn.agent).write, self.part
+        source, target = _writer_of(turn.agent), self.part
 
         def of(at: CarryEvent, call: ToolCall) -> NativeCall | None:
             given: tuple[str, Any] | None = None
@@ -210,6 +229,14 @@ class _CallIds:
         given = wanted if is_good else f"call_{ids.written_turn_id(place).replace('-', '')}"
         self._used.add(given)
         return given
+
+
+def _writer_of(agent: str) -> WritePart | None:
+    """What knows an agent's calls and images; None where nothing does, or the agent is of a package that is gone."""
+    try:
+        return agents.load(agent).write
+    except (UnknownAgent, AgentUnusable):
+        return None
 
 
 def _is_in(seq: int, ends: tuple[int, int] | None) -> bool:

@@ -21,6 +21,7 @@ from backstory.errors import (
     InUseNow,
     NothingPutBack,
     OtherLogThere,
+    RunMissing,
     SessionNotTrusted,
     WrittenLogWrong,
 )
@@ -33,6 +34,7 @@ from backstory.runs.handover import who_uses
 from backstory.workspace.client_index import ClientIndex
 from backstory.workspace.handing_over import file_errors, program_name, program_path, real_folder, resume_part, root_of
 from backstory.workspace.resuming import PutBack, Resumption
+from backstory.workspace.running import pending_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -78,15 +80,6 @@ def writable_agents() -> list[str]:
     return [name for name in agents.names() if agents.load(name).write is not None]
 
 
-def own_agent(located: LocatedSession) -> str:
-    """The agent of a session's last turn, whose client is meant where none is named. Raises CannotResume."""
-    point = located.store.leaf(located.session)
-    found = [turn.agent for turn in located.store.turns(located.session) if point is not None and turn.uid == point.uid]
-    if not found:
-        raise CannotResume(located.label, "it has no turns")
-    return found[0]
-
-
 class NativeExports:
     """Writes the sessions of one workspace. ``user_home``: below it are the agents' folders."""
 
@@ -101,10 +94,11 @@ class NativeExports:
     ) -> NativePlan:  # fmt: skip
         """What would be written, where, and what becomes of each record; nothing is written.
 
-        ``to``: the last record; None: where the session stands. Raises CannotResume, CannotHandOver, FolderGone,
-        OtherLogThere, SessionNotTrusted, WrittenLogWrong.
+        ``to``: the last record; None: where the session stands. Raises CannotResume, FolderGone, OtherLogThere,
+        RunMissing, SessionNotTrusted, WrittenLogWrong.
         """
         _check_trusted(located)
+        self._check_stored(located)
         part = _write_part(located, agent)
         folder = _folder(located, cwd)
         root = root_of(self._workspace, self._user_home, agent, None)
@@ -118,6 +112,16 @@ class NativeExports:
             located=located, agent=agent, native_id=log.native_id, folder=folder, root=root, path=path, log=log,
             report=log.fidelity, is_there=self._is_there(located, log, path),
         )  # fmt: skip
+
+    def own_agent(self, located: LocatedSession) -> str:
+        """The agent of a session's last turn, whose client is meant by default. Raises CannotResume, RunMissing."""
+        self._check_stored(located)
+        point = located.store.leaf(located.session)
+        turns = located.store.turns(located.session)
+        found = [turn.agent for turn in turns if point is not None and turn.uid == point.uid]
+        if not found:
+            raise CannotResume(located.label, "it has no turns")
+        return found[0]
 
     def command(self, plan: NativePlan) -> list[str]:
         """The command line that continues the log, its program by name."""
@@ -170,6 +174,12 @@ class NativeExports:
             index = self._index.leave(part, note) or index
             self._notes.drop(note.key)
         return PutBack(files=tuple(removed), index=index)
+
+    def _check_stored(self, located: LocatedSession) -> None:
+        """Check that the store has all of a session of our runs. Raises RunMissing."""
+        for run in pending_runs(self._workspace.home):
+            if run.session_uid == located.session.uid:
+                raise RunMissing(located.label, is_running=run.is_running)
 
     def _check(self, log: NativeLog, lines: Iterable[bytes]) -> None:
         """Check that a log says what it should. Raises WrittenLogWrong."""
