@@ -296,6 +296,13 @@ def test_an_id_that_is_like_one_of_ours_is_a_turn_of_its_own(machine: Machine) -
     assert machine.store.session("like-ours").relation is None
 
 
+@pytest.mark.parametrize("odd", ["00000000-0000-5000-8000-00000000000g", "99999999999999599999999999999999999x"])
+def test_an_id_that_is_no_uuid_is_read_as_any(machine: Machine, odd: str) -> None:
+    put(machine, CODEX, HandMade("claude", "odd", (Said(odd, "ask alpha", "about alpha", 1),)), CLAUDE)
+    assert len(turns(machine, HandMade("claude", "odd", (Said(odd, "ask alpha", "about alpha", 1),)))) == 1
+    assert sums(machine.store)[1] == 4
+
+
 def test_two_turns_with_the_same_end_of_an_id_are_told_apart(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(written, "KEY_MASK", 0)
     put(machine, own("claude", "other", "one", "two"), CODEX, CLAUDE)
@@ -336,13 +343,32 @@ def test_a_project_that_continued_a_log_learns_of_the_original(machine: Machine,
     assert sums(home)[1] == 5
 
 
+def test_a_project_knows_the_original_of_a_log_better_than_a_store_that_lacks_it(
+    machine: Machine, store: Store
+) -> None:
+    ours = store.create_session("ours")
+    store.append_events(ours, [UserMessage(content="ask alpha"), AssistantText(text="about alpha")])
+    (turn,) = store.turns(ours)
+    put(machine, log := _written_of_ours(ours.uid, turn.uid))
+    continued = store.continue_session(machine.store, log.uid)
+    store.append_events(continued, [UserMessage(content="ask epsilon")])
+    assert store.turns(continued)[0].uid == turn.uid
+    machine.store.pull_sessions(store)
+    assert turns(machine, log)[0] == turn.uid
+    assert [each.uid for each in store.turns(ours)] == [turn.uid]
+    assert sums(machine.store)[1] == 3
+
+
+def _written_of_ours(session_uid: str, turn_uid: str) -> HandMade:
+    before = Said(ids.written_turn_id(turn_uid), "ask alpha", "about alpha", 1, is_counted=False)
+    return HandMade("codex", ids.written_log_id(session_uid, turn_uid, "codex"), (before,), 1).with_more("gamma")
+
+
 def test_a_session_of_ours_may_come_after_the_log_that_was_written_of_it(machine: Machine, store: Store) -> None:
     ours = store.create_session("ours")
     store.append_events(ours, [UserMessage(content="ask alpha"), AssistantText(text="about alpha")])
     (turn,) = store.turns(ours)
-    before = Said(ids.written_turn_id(turn.uid), "ask alpha", "about alpha", 1, is_counted=False)
-    log = HandMade("codex", ids.written_log_id(ours.uid, turn.uid, "codex"), (before,), 1).with_more("gamma")
-    put(machine, log)
+    put(machine, log := _written_of_ours(ours.uid, turn.uid))
     assert sums(machine.store)[1] == 2
     for _ in range(2):
         machine.store.pull_sessions(store)

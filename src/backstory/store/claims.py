@@ -80,7 +80,7 @@ def shown_elsewhere(db: apsw.Connection, session_id: int) -> dict[str, str]:
 
 def events_shown_elsewhere(db: apsw.Connection, but: Collection[int]) -> list[int]:
     """The events of all such turns, but for those of some sessions: what they say is found where they are shown."""
-    hidden = (kinds.json_list(sorted(but)),)
+    skipped = (kinds.json_list(sorted(but)),)
     rows = fetch(
         db,
         tuple[int],
@@ -89,9 +89,9 @@ def events_shown_elsewhere(db: apsw.Connection, but: Collection[int]) -> list[in
         "on t.uid = r.uid cross join sessions s on s.id = t.session_id and s.native_id = r.native_id "
         "cross join events e on e.session_id = s.id and e.seq between t.first_seq and t.last_seq and e.turn_id = t.id "
         "where o.owner is not null and s.owner is null and s.id not in (select value from json_each(?))",
-        hidden,
+        skipped,
     )
-    copied = fetch(db, tuple[int], written.EVENTS_OF_COPIES, hidden) if written.has_any(db) else []
+    copied = fetch(db, tuple[int], written.EVENTS_OF_COPIES, skipped) if written.has_any(db) else []
     return [event_id for (event_id,) in (*rows, *copied)]
 
 

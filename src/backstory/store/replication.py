@@ -140,7 +140,7 @@ class Replication(Branching):
     def _tell_originals(self, source: Replication) -> None:
         """Have another store know which of its turns are copies of turns that are known here by other uids."""
         nothing: dict[str, str] = {}
-        read = source._read_if_begun(written.read_under, nothing)
+        read = source._read_if_begun(written.unknown, nothing)
         known = self._read_if_begun(lambda db: written.uids_of(db, read), nothing) if read else nothing
         renamed = {uid: known[native_id] for native_id, uid in read.items() if known.get(native_id, uid) != uid}
         if not renamed:

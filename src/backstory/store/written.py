@@ -86,7 +86,7 @@ def settle(db: apsw.Connection) -> set[str]:
         db,
         tuple[int, str, str, str | None, bool],
         "select t.id, t.uid, t.agent, t.native_id, s.elsewhere is null "
-        f"from (select * from turns where {_IS_NEW} order by id limit ?) t join sessions s on s.id = t.session_id",
+        f"from turns t join sessions s on s.id = t.session_id where t.{_IS_NEW} order by t.id limit ?",
         (TURNS_AT_ONCE,),
     )
     written = {
@@ -120,10 +120,14 @@ def is_settled(db: apsw.Connection) -> bool:
     return not has_any(db) or not db.execute(f"select exists (select 1 from turns where {_IS_NEW})").get
 
 
-def read_under(db: apsw.Connection) -> dict[str, str]:
-    """The uids of turns that were read from logs which we may have written, by their ids there; mostly none."""
+def unknown(db: apsw.Connection) -> dict[str, str]:
+    """The uids of turns from logs that we may have written and of whose originals nothing is known, by their ids there.
+
+    Mostly there are none.
+    """
     asked = f"select native_id, uid from turns where {_IS_WRITTEN.format(turn='')}"
-    return dict(fetch(db, tuple[str, str], asked)) if has_any(db) else {}
+    rows = fetch(db, tuple[str, str], asked) if has_any(db) else []
+    return {native_id: uid for native_id, uid in rows if uid == ids.turn_uid("", native_id)}
 
 
 def uids_of(db: apsw.Connection, native_ids: Iterable[str]) -> dict[str, str]:
@@ -132,7 +136,7 @@ def uids_of(db: apsw.Connection, native_ids: Iterable[str]) -> dict[str, str]:
         db,
         tuple[str, str],
         "select t.native_id, t.uid from json_each(?) j cross join turns t on t.native_id = j.value "
-        f"where {_IS_WRITTEN.format(turn='t.')}",
+        f"join sessions s on s.id = t.session_id where {_IS_WRITTEN.format(turn='t.')} and s.elsewhere is null",
         (kinds.json_list(native_ids),),
     )
     return dict(rows)
