@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from backstory.agents.claude.resume import project_folder
 from backstory.agents.codex import threads
@@ -188,6 +189,29 @@ def test_a_log_that_was_written_before_stays_as_the_client_left_it(home: Home) -
     data = path.read_bytes()
     assert home.export("--write")["written"]
     assert path.read_bytes() == data
+
+
+def test_a_log_that_the_client_compressed_since_is_not_written_again(home: Home) -> None:
+    """What was added to it is in the compressed one, which a plain one would hide."""
+    path = Path(home.export("--write")["log"])
+    packed = path.with_name(f"{path.name}.zst")
+    packed.write_bytes(zstandard.compress(path.read_bytes() + codex.answer("More.") + b"\n"))
+    path.unlink()
+    for note in (True, False):
+        said = home.export("--write")
+        assert (said["written"], said["log"], path.exists()) == (True, str(packed), False), note
+        for each in (home.home / "backstory" / FOLDER).glob("*.json"):
+            each.unlink()
+
+
+def test_a_row_that_leads_elsewhere_by_now_is_led_back(home: Home) -> None:
+    database = home.threads()
+    said = home.export("--write")
+    before = home.rows()
+    with closing(sqlite3.connect(database)) as db, db:
+        db.execute("update threads set rollout_path = '/gone', archived = 1")
+    assert home.export("--write")["log"] == said["log"]
+    assert home.rows() == before
 
 
 def test_another_file_in_its_place_is_not_touched(home: Home) -> None:

@@ -10,9 +10,11 @@ import pytest
 
 from backstory import agents, ids
 from backstory.agents.claude.write import Writing as ClaudeWriting
+from backstory.conversation.carried import Fidelity
 from backstory.conversation.carrying import NO_RESULT
 from backstory.conversation.tree import Point, Span, Tree
 from backstory.derive.secrets import Redactor
+from backstory.export.carried_turns import CarriedTurns
 from backstory.export.full_form import FullForms
 from backstory.export.native_log import NativeLog
 from backstory.export.read_back import read_back
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from backstory.model import Turn
     from backstory.store import Session
 
 RECORDED = sorted(
@@ -71,10 +72,6 @@ def of_codex(machine: Machine, *records: bytes, target: str = "claude", **more: 
     machine.write(codex.LOG, lines(codex.meta(), codex.begun("t1"), *records))
     machine.read()
     return written(machine, target, **more)
-
-
-def whole(turn: Turn) -> Span:
-    return Span(turn.uid, turn.first_seq, turn.last_seq)
 
 
 def payloads(records: list[Any], kind: str) -> list[Any]:
@@ -298,15 +295,17 @@ def test_a_sessions_own_agent_keeps_its_calls_as_they_were(machine: Machine) -> 
     assert set(fates(log).values()) == {"kept"}
 
 
-def test_turns_whose_records_lie_among_each_other_keep_their_own(machine: Machine) -> None:
-    """As where a subagent's log holds two tasks at once: each has what it said."""
-    log, _ = of_codex(machine, codex.prompt("One"), codex.answer("1."), codex.begun("t2"), codex.prompt("Two"))
-    spans = [Span(turn.uid, 1, 9) for turn in machine.store.turns(only(machine))]
-    found = [[each.event.kind for each in own] for _, own in log._by_turn(spans)]
-    apart = [
-        [each.event.kind for each in own] for _, own in log._by_turn([*map(whole, machine.store.turns(only(machine)))])
-    ]
-    assert found == apart == [["UserMessage", "AssistantText"], ["UserMessage"]]
+def test_turns_whose_spans_lie_over_each_other_keep_their_own_events(machine: Machine) -> None:
+    of_codex(machine, codex.prompt("One"), codex.answer("1."), codex.begun("t2"), codex.prompt("Two"))
+    session = only(machine)
+    turns = CarriedTurns(
+        machine.store, session, Tree(machine.store.tree(session)), target="claude", folder="/w", fidelity=Fidelity(),
+        redactor=None,
+    )  # fmt: skip
+    stored = machine.store.turns(session)
+    for spans in ([Span(turn.uid, 1, 9) for turn in stored], [Span(t.uid, t.first_seq, t.last_seq) for t in stored]):
+        found = [[each.event.kind for each in own] for _, own in turns.by_turn(spans)]
+        assert found == [["UserMessage", "AssistantText"], ["UserMessage"]]
 
 
 # what else a turn may hold ----------------------------------------------------------------------------------------
@@ -343,6 +342,12 @@ def test_images_come_back(machine: Machine) -> None:
     block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": IMAGE}}
     assert records[0]["message"]["content"] == [{"type": "text", "text": "Look"}, block]
     assert blocks(records, "tool_result")[0]["content"] == [block]
+
+
+def test_an_image_that_the_log_only_names_is_said_to_be_lost(machine: Machine) -> None:
+    log, records = of_codex(machine, codex.prompt("Look", local_images=["/tmp/x.png"]), codex.answer("Seen."))
+    assert records[0]["message"]["content"] == "Look\n[image]"
+    assert [each.fate for each in log.fidelity.records if each.kind == "UserMessage"] == ["as_text"]
 
 
 def test_an_interrupted_turn_is_interrupted_there_too(machine: Machine) -> None:

@@ -81,7 +81,8 @@ def command(
     """
     app: App = ctx.obj
     found, at_work = find(app, session, running_first=True), resuming(app)
-    is_anew = at is not None or found.session.number is not None or agent not in (None, *found.session.agents)
+    is_other = agent is not None and not at_work.is_own_client(found, agent)
+    is_anew = at is not None or found.session.number is not None or is_other
     if undo:
         _undo(app, at_work, found, agent, at, is_anew=is_anew, as_json=as_json)
         return

@@ -27,7 +27,7 @@ RESULT_AS_TEXT = "Result of calling the {name} tool: {result}"
 FAILED_AS_TEXT = "The {name} tool failed: {result}"
 SUBAGENT_SAID = "What the subagent said last:\n{answer}"
 SUMMARY_AS_TEXT = "What was said and done before, summarised:\n\n{summary}"
-IMAGE = "[image]"
+IMAGE, DOCUMENT = "[image]", "[document]"
 NOTIFIED = ("task-notification", "agent-notification", "message from")
 """Beginnings of the names of ``Hook`` events by which subagents say what they did."""
 
@@ -42,6 +42,7 @@ OPEN = "the call was open: it is closed with an error"
 OTHER_TOOL = "the target has no such tool"
 OTHER_NAME = "the target's own tool does this"
 EMPTY = "it says nothing"
+NO_IMAGE = "an image in it is only named"
 INTERRUPTED = "an interruption, in the target's form"
 
 
@@ -144,6 +145,8 @@ class TurnCarrier:
             self._note(each, Fate.KEPT, INSIDE)
             return
         given = without_images(text, len(each.images)), each.images
+        if _lacks_images(given[0]):
+            self._note(each, Fate.AS_TEXT, NO_IMAGE)
         if self._prompt is None:
             self._prompt = given
             self._note(each, Fate.KEPT)
@@ -186,6 +189,8 @@ class TurnCarrier:
         if said is not None:
             said.has_result = True
         is_native = opened.native is not None
+        if _lacks_images(without_images(result.content, len(each.images) if is_native else 0)):
+            self._note(each, Fate.AS_TEXT, NO_IMAGE)
         self._note(each, Fate.KEPT if is_native else Fate.AS_TEXT, "" if is_native else OTHER_TOOL)
 
     def _as_text(self, each: CarryEvent, text: str, why: str) -> None:
@@ -255,6 +260,11 @@ def without_images(text: str, count: int) -> str:
         lines.remove(IMAGE)
         count -= 1
     return "\n".join(lines)
+
+
+def _lacks_images(text: str) -> bool:
+    """Whether images are left of which only the names go along."""
+    return any(line in (IMAGE, DOCUMENT) for line in text.split("\n"))
 
 
 def with_images(text: str, count: int) -> str:

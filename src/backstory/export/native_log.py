@@ -7,33 +7,27 @@
 
 from __future__ import annotations
 
-from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from backstory import agents, ids
 from backstory.conversation.carried import CarriedSession, Fate, Fidelity
-from backstory.conversation.carrying import BEFORE_ANY, IMAGE, CarryEvent, NativeCall, TurnCarrier, masked
+from backstory.conversation.carrying import BEFORE_ANY
 from backstory.conversation.tree import Tree
-from backstory.errors import AgentUnusable, CannotResume, UnknownAgent
-from backstory.export.full_form import FullForms
-from backstory.export.path_events import path_events
+from backstory.errors import CannotResume
+from backstory.export.carried_turns import CarriedTurns
 from backstory.export.read_back import Contents
 from backstory.export.redacted import learn
-from backstory.export.subagents import SubagentAnswers
-from backstory.lazy_regex import lazy_regex
-from backstory.model import ToolCall, ToolResult, UserMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from backstory.agents.contract import WritePart
-    from backstory.conversation.carried import CarriedTurn, Image
+    from backstory.conversation.carried import CarriedTurn
     from backstory.conversation.tree import Point, Span
     from backstory.derive.secrets import Redactor
-    from backstory.model import Turn
-    from backstory.store import Session, Store, StoredEvent
+    from backstory.store import Session, Store
 
 OTHER_BRANCH = "it is on another branch"
 NO_EVENT = "a note of the agent's client, or said in another record"
@@ -43,7 +37,6 @@ NOT_SHOWN = ("Thinking", "Init", "ModelSwitch", "Retry", "Complete", "Unknown")
 """Kinds of which nothing is written, and whose length does not count."""
 MASKED = " masked"
 """Behind the last turn's uid, of which a log's id is made, where its secrets are masked."""
-_CALL_ID = lazy_regex(r"[A-Za-z0-9_-]{1,64}")
 
 
 class _Path(Struct, frozen=True, kw_only=True):
@@ -52,6 +45,11 @@ class _Path(Struct, frozen=True, kw_only=True):
     spans: list[Span]
     covered: int
     summary: str | None
+
+    @property
+    def uncovered(self) -> list[Span]:
+        """What is written."""
+        return self.spans[self.covered :]
 
 
 class NativeLog:
@@ -72,10 +70,13 @@ class NativeLog:
         self._to = to or store.leaf(session)
         if self._to is None or self._to.uid not in self._tree:
             raise CannotResume(self.label, "it has no turns")
-        self._turns = {turn.uid: turn for turn in store.turns(session)}
         self.native_id = ids.written_log_id(session.uid, self._last_turn(), target)
         self.head = CarriedSession(
-            native_id=self.native_id, folder=folder, branch=session.branch, started=self._started(), settings=settings
+            native_id=self.native_id,
+            folder=folder,
+            branch=self._masked(session.branch),
+            started=self._started(),
+            settings=settings,
         )
         self.fidelity, self.contents = Fidelity(), Contents()
 
@@ -107,8 +108,18 @@ class NativeLog:
         path = self._path()
         if self._redactor is not None:
             learn(self._redactor, self._store, [self._session.id])
-        yield from self.part.lines(self.head, self._carried(path), self._masked(path.summary))
+        turns = CarriedTurns(
+            self._store, self._session, self._tree, target=self.target, folder=self.head.folder, fidelity=self.fidelity,
+            redactor=self._redactor,
+        )  # fmt: skip
+        yield from self.part.lines(self.head, self._noted(turns.of(path.uncovered)), self._masked(path.summary))
         self._note_rest(path)
+
+    def _noted(self, turns: Iterable[CarriedTurn]) -> Iterator[CarriedTurn]:
+        """Turns as they are written, each noted as what the log holds."""
+        for turn in turns:
+            self.contents.add_turn(turn)
+            yield turn
 
     # which records --------------------------------------------------------------------------------------------------
 
@@ -153,90 +164,8 @@ class NativeLog:
             else:
                 self.fidelity.note(seq, Fate.LEFT_OUT, kind, BEFORE_ANY if not turn else BEHIND)
 
-    # what of them ---------------------------------------------------------------------------------------------------
-
-    def _carried(self, path: _Path) -> Iterator[CarriedTurn]:
-        forms, calls = FullForms(self._store), _CallIds()
-        subagents = SubagentAnswers(self._store, self._session, self._redactor)
-        for span, own in self._by_turn(path.spans[path.covered :]):
-            turn = self._turns[span.uid]
-            carrier = TurnCarrier(
-                turn, turn.agent == self.target, self.fidelity, self._native_call(turn, calls), subagents.named_in
-            )
-            records = groupby((self._event(each, forms, turn.agent) for each in own), key=lambda each: each.seq)
-            carried = carrier.take([*record] for _, record in records)
-            self.contents.add_turn(carried)
-            yield carried
-
-    def _by_turn(self, spans: list[Span]) -> Iterator[tuple[Span, Iterator[StoredEvent]]]:
-        """The events of each turn. Where turns follow each other, as they nearly always do, all are read in one go."""
-        ids_of = {turn.uid: turn.id for turn in self._tree}
-        in_order = all(one.last < other.first for one, other in pairwise(spans))
-        together = path_events(self._store, self._session, spans, self._tree) if in_order else iter(())
-        held = next(together, None)
-        for span in spans:
-            if not in_order:
-                yield span, path_events(self._store, self._session, [span], self._tree)
-                continue
-            own: list[StoredEvent] = []
-            while held is not None and held.seq <= span.last:
-                own.append(held)
-                held = next(together, None)
-            yield span, (each for each in own if each.turn_id == ids_of[span.uid])
-
-    def _event(self, stored: StoredEvent, forms: FullForms, agent: str) -> CarryEvent:
-        event = forms.expand(stored)
-        images: tuple[Image, ...] = ()
-        words = event.content if isinstance(event, UserMessage | ToolResult) else ""
-        writer = _writer_of(agent)
-        if IMAGE in words and writer is not None:
-            call = event.tool_use_id if isinstance(event, ToolResult) else None
-            images = tuple(each for each in writer.images(forms.record(stored)) if each.call_id == call)
-        found = CarryEvent(seq=stored.seq, part=stored.part, at=stored.at, event=event, images=images)
-        return found if self._redactor is None else masked(found, self._redactor.value)
-
-    def _native_call(self, turn: Turn, calls: _CallIds) -> Any:
-        """How a call of a turn looks in the target; None where the target has no tool for it."""
-        source, target = _writer_of(turn.agent), self.part
-
-        def of(at: CarryEvent, call: ToolCall) -> NativeCall | None:
-            given: tuple[str, Any] | None = None
-            if turn.agent == self.target:
-                given = target.own_call(call)
-            elif source is not None and (action := source.action_of(call)) is not None:
-                given = target.call_for(action, self.head.folder)
-            if given is None:
-                return None
-            call_id = calls.unused(call.tool_use_id, f"{turn.uid}/{at.seq}.{at.part}")
-            is_same = given == (call.tool_name, call.input) and call_id == call.tool_use_id
-            return NativeCall(id=call_id, name=given[0], input=given[1], is_same=is_same)
-
-        return of
-
     def _masked(self, text: str | None) -> str | None:
         return self._redactor.text(text) if self._redactor is not None and text else text
-
-
-class _CallIds:
-    """Ids of calls, each given once: a service refuses a second call of one id, and runs count theirs anew."""
-
-    def __init__(self) -> None:
-        self._used: set[str] = set()
-
-    def unused(self, wanted: str, place: str) -> str:
-        """The id of a call itself, or one that its place in the session has where that is taken, or no id."""
-        is_good = _CALL_ID.fullmatch(wanted) is not None and wanted not in self._used
-        given = wanted if is_good else f"call_{ids.written_turn_id(place).replace('-', '')}"
-        self._used.add(given)
-        return given
-
-
-def _writer_of(agent: str) -> WritePart | None:
-    """What knows an agent's calls and images; None where nothing does, or the agent is of a package that is gone."""
-    try:
-        return agents.load(agent).write
-    except (UnknownAgent, AgentUnusable):
-        return None
 
 
 def _is_in(seq: int, ends: tuple[int, int] | None) -> bool:

@@ -27,8 +27,9 @@ from backstory.errors import (
 )
 from backstory.export.files import FILE, kind_of
 from backstory.export.native_log import NativeLog
-from backstory.export.placing import Notes, WantedFile, put, take_away
+from backstory.export.placing import Notes, PutNote, WantedFile, put, take_away
 from backstory.export.read_back import read_back
+from backstory.ingest.log_reader import opened
 from backstory.runs.client_version import check_version
 from backstory.runs.handover import who_uses
 from backstory.workspace.client_index import ClientIndex
@@ -48,24 +49,32 @@ if TYPE_CHECKING:
 
 
 class NativePlan(Struct, frozen=True, kw_only=True):
-    """A log to be written, and what becomes of each record in it. ``is_there``: it was written before."""
+    """A log to be written, and what becomes of each record in it. ``is_there``: it was written before.
+
+    ``places``: where the client looks for it; it is written in the first.
+    """
 
     located: LocatedSession
     agent: str
     native_id: str
     folder: Path
     root: Path
-    path: Path
+    places: tuple[Path, ...]
     log: NativeLog
     report: Fidelity
     is_there: bool
+
+    @property
+    def path(self) -> Path:
+        """Where the log is, or would be written."""
+        return next((each for each in self.places if kind_of(each) is not None), self.places[0])
 
     @property
     def resumption(self) -> Resumption:
         """How its client continues it, once it is written."""
         return Resumption(
             located=self.located, agent=self.agent, native_id=self.native_id, original=str(self.path),
-            folder=self.folder, root=self.root, log=self.path, places=(self.path,), written=self.native_id,
+            folder=self.folder, root=self.root, log=self.path, places=self.places, written=self.native_id,
             missing=() if self.is_there else (self.file,),
         )  # fmt: skip
 
@@ -106,11 +115,13 @@ class NativeExports:
             located.store, located.session, agent, to=to, folder=str(folder), redactor=redactor,
             settings=part.settings(self._workspace.environ, root),
         )  # fmt: skip
-        path = root / part.log_name(log.head)
+        names = resume_part(located, agent).log_names(part.log_name(log.head), str(folder))
+        places = tuple(root / name for name in names)
         self._check(log, log.lines())
+        report, is_there = log.fidelity, self._is_there(located, log, places)
         return NativePlan(
-            located=located, agent=agent, native_id=log.native_id, folder=folder, root=root, path=path, log=log,
-            report=log.fidelity, is_there=self._is_there(located, log, path),
+            located=located, agent=agent, native_id=log.native_id, folder=folder, root=root, places=places, log=log,
+            report=report, is_there=is_there,
         )  # fmt: skip
 
     def own_agent(self, located: LocatedSession) -> str:
@@ -136,7 +147,9 @@ class NativeExports:
         """
         part, resume = _write_part(plan.located, plan.agent), resume_part(plan.located, plan.agent)
         if plan.is_there:
-            return PutBack()
+            known = self._notes.of(plan.located.session.uid, plan.native_id)
+            earlier = known or PutNote(session=plan.located.session.uid, agent=plan.agent, written=plan.native_id)
+            return PutBack(index=self._enter(plan, earlier, put=False))
         program = program_path(self._workspace, program_name(self._workspace, resume, plan.agent), plan.agent)
         check_version(plan.agent, program, part.version_min, self._workspace.environ)
         if why := part.obstacle(self._workspace.environ, plan.root):
@@ -151,8 +164,11 @@ class NativeExports:
                 take_away(note)
                 self._notes.drop(note.key)
                 raise
-        index = self._index.enter(resume, plan.path, plan.root, plan.native_id, note, put=True)
-        return PutBack(files=tuple(note.files), index=index)
+        return PutBack(files=tuple(note.files), index=self._enter(plan, note, put=True))
+
+    def _enter(self, plan: NativePlan, note: PutNote, *, put: bool) -> str | None:
+        part = resume_part(plan.located, plan.agent)
+        return self._index.enter(part, plan.path, plan.root, plan.native_id, note, put=put)
 
     def undo(self, located: LocatedSession, agent: str, to: Point | None = None) -> PutBack:
         """Take away the logs that were written from a session for an agent, if nothing was added to them since.
@@ -187,9 +203,10 @@ class NativeExports:
         if how := log.contents.difference(found):
             raise WrittenLogWrong(log.label, log.target, how)
 
-    def _is_there(self, located: LocatedSession, log: NativeLog, path: Path) -> bool:
+    def _is_there(self, located: LocatedSession, log: NativeLog, places: tuple[Path, ...]) -> bool:
         """Whether the log was written before, and maybe continued since. Raises OtherLogThere."""
-        if kind_of(path) is None:
+        path = next((each for each in places if kind_of(each) is not None), None)
+        if path is None:
             return False
         note = self._notes.of(located.session.uid, log.native_id)
         if kind_of(path) != FILE or (note is None and not _begins_with(path, log.lines())):
@@ -203,8 +220,8 @@ def report_as_json(report: Fidelity) -> dict[str, Any]:
 
 
 def _begins_with(path: Path, lines: Iterable[bytes]) -> bool:
-    with path.open("rb") as file:
-        return all(file.readline() == line for line in lines)
+    with opened(path) as file:
+        return all(file.read(len(line)) == line for line in lines)
 
 
 def _check_trusted(located: LocatedSession) -> None:

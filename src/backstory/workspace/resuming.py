@@ -109,6 +109,10 @@ class Resuming:
             log=places[0], places=places, missing=tuple(missing),
         )  # fmt: skip
 
+    def is_own_client(self, located: LocatedSession, agent: str) -> bool:
+        """Whether an agent wrote the session's own log, which its client continues."""
+        return located.session.number is None and own_logs(located)[0] == agent
+
     def command(self, resumption: Resumption) -> list[str]:
         """The command line of the client, its program by name."""
         part = resume_part(resumption.located, resumption.agent)
