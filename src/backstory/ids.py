@@ -38,6 +38,7 @@ HEAD_BYTES = 64 * 1024
 _VALUES = {letter: value for value, letter in enumerate(ALPHABET)} | {"O": 0, "I": 1, "L": 1}
 _TIMESTAMP = lazy_regex(rb'"timestamp"\s*:\s*"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d))"')
 _TOKEN = lazy_regex(rb'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"?|[][{}\n]')
+_UUID = lazy_regex("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LIKE_A_TIME = lazy_regex(r"[+-]?\d{4,}-\d\d-\d\d[Tt ]")
 
 
@@ -94,8 +95,11 @@ def session_identity(uid: str) -> str:
 
 
 def turn_uid(agent: str, native_id: str) -> str:
-    """The uid of a turn read from a log: 128 bits of SHA-256 over agent NUL the turn's own id."""
-    return encode(int.from_bytes(_digest(agent, native_id)[:16], "big"))
+    """The uid of a turn read from a log: 128 bits of SHA-256 over agent NUL the turn's own id.
+
+    An id that may be one of a log that we wrote is the same turn's in the logs of every agent.
+    """
+    return encode(int.from_bytes(_digest("" if may_be_written(native_id) else agent, native_id)[:16], "big"))
 
 
 def written_turn_id(turn_uid: str) -> str:
@@ -117,7 +121,8 @@ def written_log_id(session_uid: str, last_turn_uid: str, agent: str) -> str:
 
 def may_be_written(native_id: str) -> bool:
     """Whether an id is a UUID of version 5, as those of logs that we wrote are; agents make others."""
-    return native_id[14:15] == "5" and len(native_id) == UUID_LENGTH
+    # Most are known by one letter.
+    return native_id[14:15] == "5" and len(native_id) == UUID_LENGTH and _UUID.fullmatch(native_id) is not None
 
 
 def first_timestamp_ms(head: bytes) -> int:
