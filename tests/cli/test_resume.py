@@ -384,6 +384,21 @@ def test_a_session_of_our_own_runs_says_how_it_goes_on(home: Home) -> None:
     assert "backstory run -S S1" in done.err
 
 
+def test_no_command_is_given_for_a_session_that_nobody_trusted(home: Home, tmp_path: Path) -> None:
+    copy = tmp_path / "elsewhere.db"
+    assert home("backup", copy).code == 0
+    (tmp_path / "stranger").mkdir()
+    stranger, uid = Shell(tmp_path / "stranger"), home.uid()
+    at = "--store", copy
+    found = [
+        stranger(*at, "list", "--all", "--json").json()[0], stranger(*at, "show", "--json", uid).json()["session"],
+        stranger(*at, "search", "--json", "heron").json()["hits"][0],
+    ]  # fmt: skip
+    assert [(each["from_elsewhere"], each["native_id"], each["resume_command"]) for each in found] == [
+        (True, ID, None)
+    ] * 3
+
+
 def test_a_session_from_an_untrusted_store_is_refused(home: Home, tmp_path: Path) -> None:
     copy = tmp_path / "elsewhere.db"
     assert home("backup", copy).code == 0

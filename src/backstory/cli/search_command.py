@@ -15,7 +15,7 @@ them, ``near_sessions`` that hold it in another way only, and ``at_least``: whet
   that are near after the others;
 - ``from_elsewhere``: whether the session came with a store that nobody had trusted;
 - ``native_id``: the agent's own id of the session, and ``resume_command``: the words of its own command that
-  continues it; null for runs of backstory and subagents;
+  continues it; null for runs of backstory, subagents and sessions from elsewhere, which `resume --trust` continues;
 - ``snippet``: one line of its text, and ``marks``: [start, end] of each match in it, in characters (code points).
 """
 

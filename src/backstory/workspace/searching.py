@@ -186,5 +186,7 @@ def hit_as_json(found: Excerpt, labels: dict[str, str]) -> dict[str, Any]:
         "score": round(found.score, 4),
         "from_elsewhere": session.elsewhere is not None,
         "native_id": session.native_id,
-        "resume_command": resume_command(session.agents, session.native_id, session.shown_number),
+        "resume_command": None
+        if session.elsewhere
+        else resume_command(session.agents, session.native_id, session.shown_number),
     }
