@@ -70,7 +70,7 @@ def test_agents_are_offered_with_their_titles(typing: Typing, words: tuple[str, 
     assert [item.help for item in typing.items(*words, "cl")] == ["Claude Code"]
 
 
-@pytest.mark.parametrize("words", [("run", "-a"), ("followup", "--agent"), ("steer", "-a")])
+@pytest.mark.parametrize("words", [("run", "-a"), ("followup", "--agent")])
 def test_only_agents_that_take_prompts_are_offered_for_one(typing: Typing, words: tuple[str, ...]) -> None:
     assert typing(*words, "") == ["claude", "codex"]
 
