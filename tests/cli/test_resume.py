@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -560,6 +561,16 @@ def test_without_a_terminal_it_only_prints(home: Home) -> None:
     assert done.out == f"cd {home.cwd.resolve()} && claude --resume {ID} -p 'two words'\n"
     assert "restore --in-place" in done.err
     assert (home.files(), bool(before)) == ({}, True)
+
+
+def test_what_puts_a_log_back_is_said_with_the_options_that_it_needs(home: Home, tmp_path: Path) -> None:
+    home.sweep()
+    moved = tmp_path / "moved here"
+    moved.mkdir()
+    said = home("resume", "--print", "--cwd", moved, home.uid()).err.rstrip().rpartition(": backstory ")[2]
+    assert said == f"restore --in-place --cwd '{moved}' {home.uid()}"
+    assert home(*shlex.split(said)).code == 0
+    assert home("resume", "--print", "--cwd", moved, home.uid()).err == ""
 
 
 def test_print_shows_a_command_that_a_shell_takes(home: Home) -> None:

@@ -72,7 +72,8 @@ def command(
     resumption = planned(app, at_work, found, cwd)
     words = [*at_work.command(resumption), *ctx.meta[FOR_AGENT]]
     if is_printed or as_json or not (output.can_ask() and sys.stdout.isatty()):
-        _print(resumption, words, as_json=as_json)
+        given = [*(["--trust"] if app.trusts else []), *(["--cwd", str(resumption.folder)] if cwd is not None else [])]
+        _print(resumption, words, given, as_json=as_json)
         return
     program = at_work.program(resumption)
     with at_work.held(resumption, force=force):
@@ -82,14 +83,15 @@ def command(
         _become(resumption, program, words, dict(app.environ))
 
 
-def _print(resumption: Resumption, words: list[str], *, as_json: bool) -> None:
+def _print(resumption: Resumption, words: list[str], given: list[str], *, as_json: bool) -> None:
+    """Print how a client is started. ``given``: the options without which the log would not be put back there."""
     if as_json:
         output.json(_as_json(resumption, words))
     else:
         output.data(output.one_liner(f"cd {shlex.quote(str(resumption.folder))} && {shlex.join(words)}"))
     if not resumption.is_log_there:
-        uid = resumption.located.session.uid
-        output.talk(f"Its log is gone. This puts it back: backstory restore --in-place {uid}")
+        back = shlex.join(["backstory", "restore", "--in-place", *given, resumption.located.session.uid])
+        output.talk(output.one_liner(f"Its log is gone. This puts it back: {back}"))
 
 
 def _as_json(resumption: Resumption, words: list[str]) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class SearchQuery(SessionFilter, frozen=True, kw_only=True):
     """Also what has the words in other forms."""
     sort: str = BY_SCORE
     all_hits: bool = False
-    """Every event that was found, not the best of each session."""
+    """Every hit, not one per session."""
     limit: int = 20
 
 
