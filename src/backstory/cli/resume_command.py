@@ -89,7 +89,8 @@ def command(
     hand_over = _written_anew(app, found, agent, at, cwd) if is_anew else _its_own(app, at_work, found, cwd)
     resumption, words = hand_over.resumption, [*hand_over.words, *ctx.meta[FOR_AGENT]]
     if is_printed or as_json or not (output.can_ask() and sys.stdout.isatty()):
-        _print(resumption, words, at, as_json=as_json)
+        given = [*(["--trust"] if app.trusts else []), *(["--cwd", str(resumption.folder)] if cwd is not None else [])]
+        _print(resumption, words, given, at, as_json=as_json)
         return
     program = at_work.program(resumption)
     with at_work.held(resumption, force=force):
@@ -114,7 +115,8 @@ def _written_anew(app: App, found: LocatedSession, agent: str | None, at: str | 
     return _HandOver(plan.resumption, exports.command(plan), lambda: exports.write(plan))
 
 
-def _print(resumption: Resumption, words: list[str], at: str | None, *, as_json: bool) -> None:
+def _print(resumption: Resumption, words: list[str], given: list[str], at: str | None, *, as_json: bool) -> None:
+    """Print how a client is started. ``given``: the options without which a log would not be put back there."""
     if as_json:
         output.json(_as_json(resumption, words))
     else:
@@ -123,7 +125,8 @@ def _print(resumption: Resumption, words: list[str], at: str | None, *, as_json:
         return
     uid = resumption.located.session.uid
     if resumption.written is None:
-        output.talk(f"Its log is gone. This puts it back: backstory restore --in-place {uid}")
+        back = shlex.join(["backstory", "restore", "--in-place", *given, uid])
+        output.talk(output.one_liner(f"Its log is gone. This puts it back: {back}"))
     else:
         up_to, folder = ["--at", at] if at is not None else [], ["--cwd", str(resumption.folder)]
         writing = ["export", "-S", uid, "--format", resumption.agent, *up_to, *folder, "--write"]

@@ -103,12 +103,16 @@ class Reading(Database):
         return [self._as_shown(each) for each in found]
 
     def sort_keys(self, wanted: ListFilter, sort: Sort) -> list[SortKey]:
-        """All sessions that fit, the last active first, with what they are sorted by. Raises ConfigBroken."""
-        keys = self._read(lambda db: sessions.sort_keys(db, wanted, sort))
+        """All sessions that fit, the last active first, with what they are sorted by. Raises ConfigBroken.
+
+        Of costs that is what each is at most; ``session_costs`` says what it is.
+        """
         if sort != "cost":
-            return keys
-        costs = self.session_costs([each.id for each in keys])
-        return [msgspec.structs.replace(each, value=costs[each.id].low_usd) for each in keys]
+            return self._read(lambda db: sessions.sort_keys(db, wanted, sort))
+        from backstory.store import cost_bounds  # few lists are by cost
+
+        table = costs.price_table(self.prices_file)
+        return self._read(lambda db: cost_bounds.sort_keys(db, wanted, table))
 
     def several_sessions(self, session_ids: Sequence[int]) -> list[Session]:
         """The sessions with these ids, in no order."""
