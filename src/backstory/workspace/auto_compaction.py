@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from backstory.conversation.context import build_context
 from backstory.errors import BackstoryError
 from backstory.runs import compactor
-from backstory.workspace.meter import EVENTS_COUNTED_MAX
+from backstory.workspace.meter import EVENTS_COUNTED_MAX, summarised_from
 from backstory.workspace.run_events import Notice, Waiting
 
 if TYPE_CHECKING:
@@ -69,8 +69,10 @@ def begin_if_due(
     workspace: Workspace, store: Store, session: Session, request: Request, finished: Finished
 ) -> Iterator[Notice]:
     """After a run: begin a summary in the background once the context has passed its limit."""
-    limit = workspace.config.settings.compaction.chars_of(request.agent, finished.turn.model)
-    if not limit or finished.waits or finished.moved or not _may_be_over(store, session, finished, limit):
+    if finished.waits or finished.moved:
+        return
+    limit = summarised_from(workspace, store, session, request.agent, finished.turn.model)
+    if not limit or not _may_be_over(store, session, finished, limit):
         return
     if compactor.is_under_way(workspace.home, session.uid) or store.event_count(session) > EVENTS_COUNTED_MAX:
         return

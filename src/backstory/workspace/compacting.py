@@ -19,7 +19,7 @@ from backstory.runs import compactor
 from backstory.runs.answering import Question, ask
 from backstory.store.compactions import NewCompaction
 from backstory.workspace.contexts import NO_LIMIT
-from backstory.workspace.meter import measure
+from backstory.workspace.meter import limit_of, measure, summarised_from
 from backstory.workspace.requests import usual_agent
 from backstory.workspace.run_events import Compacted, Compacting
 
@@ -93,9 +93,10 @@ class Compactor:
         )
 
     def _limit(self, turns: Sequence[TurnWithEvents]) -> int:
-        settings = self._workspace.config.settings.compaction
-        last = turns[-1].turn if turns else None
-        return settings.chars_of(last.agent, last.model) if last is not None else settings.chars
+        if not turns:
+            return self._workspace.config.settings.compaction.chars
+        last = turns[-1].turn
+        return summarised_from(self._workspace, self._store, self._session, last.agent, last.model)
 
     def compact(self, plan: CompactionPlan | None = None) -> Generator[Compacting | Compacted, None, Compacted]:
         """Make a summary of what a plan covers, and store it.
@@ -126,7 +127,7 @@ class Compactor:
         touched = self._touched(turns, boundary.after_seq)
         summary, spent = plan.history.summary, _Spent()
         agent, began = self._agent(), time.monotonic()
-        pieces = list(_pieces(turns, plan.limit))
+        pieces = list(_pieces(turns, self._piece_chars(plan, agent)))
         for step, piece in enumerate(pieces, 1):
             yield Compacting(
                 session=self._session, agent=agent, exchanges=boundary.summarized, step=step, steps=len(pieces)
@@ -159,6 +160,12 @@ class Compactor:
         )
         yield done
         return done
+
+    def _piece_chars(self, plan: CompactionPlan, agent: str) -> int:
+        """How much one question may hold: not more than whoever writes the summary can take."""
+        model = self._workspace.config.settings.compaction.model or None
+        limit = limit_of(self._workspace, self._store, self._session, agent, model)
+        return min(plan.limit or limit, limit)
 
     def _ask(self, agent: str, prompt: str, touched: dict[str, str], spent: _Spent) -> str:
         """An answer that is a summary; one that is none is asked for once more, and what it took counts, too."""
@@ -236,5 +243,5 @@ def _covered(turns: Sequence[TurnWithEvents], after_seq: int) -> list[TurnWithEv
 def _pieces(turns: Sequence[TurnWithEvents], limit: int) -> list[str]:
     """What is to be summarised, in pieces that leave room for the summary before each."""
     blocks = [block for turn in rendered_blocks(turns) for block in turn]
-    room = max(limit - SUMMARY_CHARS_MAX, PIECE_CHARS_MIN) if limit else NO_LIMIT
+    room = max(limit - SUMMARY_CHARS_MAX, PIECE_CHARS_MIN)
     return list(compaction.steps(blocks, room))

@@ -504,7 +504,7 @@ class SessionRuns:
         ``is_watched``: it may be stopped for a summary. What continues such a turn is not stopped again.
         """
         watch = MidTurn(self._workspace, self._store, self._session, request) if is_watched else None
-        live = live_meter(self._workspace, self._store, self._session, request.agent, request.prompt)
+        live = live_meter(self._workspace, self._store, self._session, request.agent, request.model, request.prompt)
         with closing(self._runner.run_held(lease, self._store, self._session, request)) as run:
             while True:
                 try:
