@@ -1,4 +1,4 @@
-"""What each agent says of how much its model can take. Whole recorded logs and runs are in ``cases`` and ``streams``."""
+"""What each agent says of how much its model can take. Whole logs and runs are in ``cases`` and ``streams``."""
 
 from __future__ import annotations
 

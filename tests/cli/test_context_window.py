@@ -29,7 +29,10 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def run(bench: Bench, prompt: str, chars: int, window: int | None = WINDOW, *options: str) -> str:
-    script = {TASK: GOOD, "": [{"say": "word " * (chars // 5)}, {"result": True, "window": window}]}
+    script: dict[str, list[dict[str, Any]]] = {
+        TASK: GOOD,
+        "": [{"say": "word " * (chars // 5)}, {"result": True, "window": window}],
+    }
     done = bench.backstory("run", "-a", "claude", *options, prompt, script=script)
     assert done.returncode == 0, done.stderr
     return done.stderr
@@ -82,8 +85,12 @@ def test_a_session_that_passes_it_is_summarised_by_itself(bench: Bench) -> None:
 def test_a_turn_that_passes_it_is_stopped_and_continued(bench: Bench, tmp_path: Path) -> None:
     for n in (1, 2, 3):
         run(bench, f"prompt {n}", 6_000)
-    growing = [{"say": "much " * 2_000}, {"tool": "make"}, {"wait_for": str(tmp_path / "never")}]
-    script = {TASK: GOOD, AUTO_CONTINUE: [{"say": "All done."}, {"result": True}], "prompt 4": growing}
+    growing: list[dict[str, Any]] = [{"say": "much " * 2_000}, {"tool": "make"}, {"wait_for": str(tmp_path / "never")}]
+    script: dict[str, list[dict[str, Any]]] = {
+        TASK: GOOD,
+        AUTO_CONTINUE: [{"say": "All done."}, {"result": True}],
+        "prompt 4": growing,
+    }
     done = bench.backstory("run", "-a", "claude", "--json", "prompt 4", script=script)
     assert done.returncode == 0, done.stderr
     assert "Continued" in [json.loads(line)["kind"] for line in done.stdout.splitlines()]

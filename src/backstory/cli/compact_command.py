@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 import click
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only show what a summary would cover.")
 @click.option("--show", "is_show", is_flag=True, help="Show the summary in force.")
 @click.option("--undo", "is_undo", is_flag=True, help="Take the summary in force back.")
+@click.option("--continue", "is_continuing", is_flag=True, hidden=True)
 @json_option
 @trust_option
 @store_option
 @click.pass_context
 def command(
     ctx: click.Context, session: str | None, is_now: bool, dry_run: bool, is_show: bool, is_undo: bool,
-    as_json: bool,
+    is_continuing: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Have an agent summarise the beginning of SESSION, so that its next contexts are short.
 
@@ -50,6 +52,10 @@ def command(
         may_act(app, located.store)
     if is_undo:
         _undo(app, located, as_json=as_json)
+        return
+    if is_continuing:
+        # Begun by a command that found a stopped turn: its run is shown by those who look at it.
+        deque(app.workspace.scheduler.continue_stopped(located), maxlen=0)
         return
     from backstory.workspace.compacting import Compactor
 

@@ -22,6 +22,7 @@ from backstory.errors import AgentNotStarted, TemporaryFolderUnusable
 from backstory.model import AssistantText, Complete, Error, Outcome, Tokens
 from backstory.runs.process import marked, send
 from backstory.runs.spool import MARKER
+from backstory.runs.stopping import Terminated
 from backstory.runs.stream import program, run_part
 
 if TYPE_CHECKING:
@@ -92,6 +93,10 @@ def _ask_in(folder: Path, question: Question, command: list[str], environ: Mappi
     return Answer(text="", error=why) if why else _answer(question, said, errors, process.returncode)
 
 
+def _terminate(_number: int, _frame: object) -> None:
+    raise Terminated
+
+
 @contextmanager
 def _stopped_by_signals() -> Iterator[None]:
     """While an agent answers, what would end this process acts like Ctrl-C: the agent is ended first."""
@@ -100,7 +105,7 @@ def _stopped_by_signals() -> Iterator[None]:
         return
     names = [name for name in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(name) is signal.SIG_DFL]
     for name in names:
-        signal.signal(name, signal.default_int_handler)
+        signal.signal(name, _terminate)
     try:
         yield
     finally:

@@ -92,8 +92,7 @@ def begin_if_due(
 
 def _begin_again(workspace: Workspace, store: Store, session: Session, request: Request) -> Iterator[Notice]:
     """Begin a summary again whose process was killed: without waiting for the end of a turn."""
-    was_killed = compactor.trouble(workspace.home, session.uid) == compactor.UNFINISHED
-    if not was_killed or compactor.is_under_way(workspace.home, session.uid):
+    if not compactor.is_unfinished(workspace.home, session.uid):
         return
     compactor.note_trouble(workspace.home, session.uid, "")
     from backstory.workspace.compacting import Compactor  # most runs need none
@@ -107,8 +106,7 @@ def _begin(workspace: Workspace, store: Store, session: Session, limit: int) -> 
     label = session.shown_number or session.uid[:12]
     environ = {**workspace.environ, "BACKSTORY_HOME": str(workspace.home)}
     try:
-        compactor.note_trouble(workspace.home, session.uid, compactor.UNFINISHED)
-        compactor.start(store.path, session.uid, workspace.folder, environ)
+        compactor.begin(workspace.home, store.path, session.uid, workspace.folder, environ)
     except OSError as refused:
         yield Notice(f"{label} has passed {limit:,} characters, and could not be summarised: {refused}.")
         return

@@ -112,7 +112,7 @@ class Compactor:
             raise CompactionRunning(self._session.shown_number or uid[:12])
         trouble = ""
         try:
-            compactor.note_trouble(home, uid, compactor.UNFINISHED)
+            compactor.note_begun(home, uid)
             return (yield from self._compact(plan, plan.boundary))
         except BackstoryError as refused:
             trouble = str(refused)

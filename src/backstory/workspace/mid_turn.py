@@ -9,7 +9,7 @@ from backstory.conversation import compaction
 from backstory.conversation.compaction import Exchange
 from backstory.conversation.context import event_chars
 from backstory.model import STOPPED_TO_COMPACT, Init, ToolCall, ToolResult
-from backstory.runs import compactor
+from backstory.runs import compactor, stopped_turns
 from backstory.runs.stopping import INTERRUPT_S
 from backstory.workspace.auto_compaction import EVENT_CHARS
 from backstory.workspace.meter import summarised_from
@@ -79,6 +79,8 @@ class MidTurn:
         # What a person stopped is not continued.
         found = [spool for spool in running(self._workspace.home, self._session.uid) if not spool.was_cancelled]
         for spool in found:
+            if (run := spool.run) is not None:
+                stopped_turns.note(self._workspace.home, stopped_turns.stopped_turn(run, self._workspace.now()))
             spool.cancel(STOPPED_TO_COMPACT)
         self._stopped, self._deadline = found, time.monotonic() + INTERRUPT_S
 
