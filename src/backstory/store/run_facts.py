@@ -19,7 +19,7 @@ from backstory.store.batches import packed
 from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import apsw
 
@@ -213,9 +213,11 @@ def apply(db: apsw.Connection, log_id: int) -> None:
 
 
 def _give_inputs(
-    db: apsw.Connection, session_id: int, calls: Iterable[_EventRow], inputs: Mapping[int, msgspec.Raw]
+    db: apsw.Connection, session_id: int, calls: Sequence[_EventRow], inputs: Mapping[int, msgspec.Raw]
 ) -> None:
     codecs: dict[int, codec.EventCodec] = {}
+    if calls:
+        turns.forget_context(db, session_id)
     for row in calls:
         event = event_from_json(turns.unpack_event(db, codecs, row.data))
         given = _input(inputs[row.position])

@@ -198,14 +198,19 @@ def unpack_event(db: apsw.Connection, codecs: dict[int, codec.EventCodec], data:
     return codecs[wanted].unpack(data)
 
 
+def forget_context(db: apsw.Connection, session_id: int) -> None:
+    """How full a session's context is, is not known any more: what its records say is read otherwise now."""
+    db.execute("update sessions set context_chars = null where id = ? and context_chars is not null", (session_id,))
+
+
 def sum_up(db: apsw.Connection, session_id: int) -> None:
     """Bring a session's own columns in step with its turns: how the last one ended, the sums, the leaf.
 
     The leaf is the newest turn, unless a person checked out another, which is there.
     """
     db.execute(
-        "update sessions set leaf_uid = null, leaf_seq = null where id = ?1 and (leaf_seq is null or not exists "
-        "(select 1 from turns where session_id = ?1 and uid = sessions.leaf_uid and removed is null))",
+        "update sessions set leaf_uid = null, leaf_seq = null where id = ?1 and leaf_seq is not null and not exists "
+        "(select 1 from turns where session_id = ?1 and uid = sessions.leaf_uid and removed is null)",
         (session_id,),
     )
     db.execute(
@@ -214,8 +219,9 @@ def sum_up(db: apsw.Connection, session_id: int) -> None:
         "duration_ms = (select iif(count(duration_ms), cast(total(duration_ms) as integer), null) "
         "from turns where session_id = ?1), "
         "cost_usd = (select sum(cost_usd) from turns where session_id = ?1), "
-        "(leaf_uid, completed) = (select coalesce(sessions.leaf_uid, uid), case outcome when ?2 then 1 when ?3 then 0 "
-        "when ?4 then 0 when ?5 then 0 end from turns where session_id = ?1 and removed is null "
+        "(leaf_uid, completed) = (select iif(sessions.leaf_seq is null, uid, sessions.leaf_uid), "
+        "case outcome when ?2 then 1 when ?3 then 0 when ?4 then 0 when ?5 then 0 end "
+        "from turns where session_id = ?1 and removed is null "
         "order by first_seq desc, id desc limit 1) "
         "where id = ?1",
         (session_id, Outcome.COMPLETED, Outcome.FAILED, Outcome.CANCELLED, Outcome.CRASHED),

@@ -126,10 +126,18 @@ class Scheduler:
         ``close_orphans``: also close what a crash left in the project's store.
         """
         problems: list[str] = []
-        self.runner.recover_finished_runs(problems.append)
+        self.runner.recover_finished_runs(problems.append, self.count_context)
         if close_orphans:
             self.runner.cleanup_orphans(self.workspace.project_store, problems.append)
         return problems
+
+    def count_context(self, store: Store, session_uid: str) -> None:
+        """Count how full the context of a session is, of which a run was stored that nobody followed to its end."""
+        from backstory.workspace.meter import measure
+
+        with suppress(BackstoryError):
+            if store.has(session_uid):
+                measure(self.workspace, store, store.session(session_uid))
 
     def take_up_unfinished(self, besides: str = "") -> list[str]:
         """Begin what a killed command left undone by itself, in the background; returns sentences about it.
@@ -328,7 +336,7 @@ class Scheduler:
             if not spools and not clear and not was_summarising:
                 raise NothingRuns(located.label)
             stopping.stop(spools)
-            self.runner.recover_finished_runs()
+            self.runner.recover_finished_runs(stored_one=self.count_context)
             left, trouble = 0, ""
             try:
                 left = len(queued_prompts(home, queue, uid))
