@@ -64,6 +64,8 @@ def command(
     if dry_run or not (plan.is_due or is_now):
         _show_plan(located, plan, as_json=as_json)
         return
+    if plan.boundary is not None:
+        compactor.check()
     # A session that is not ours is continued only for what will be stored.
     _compact(_writable(app, located) if plan.boundary is not None else compactor, as_json=as_json)
 
@@ -117,8 +119,10 @@ def _show_plan(located: LocatedSession, plan: CompactionPlan, *, as_json: bool) 
     if plan.boundary is None:
         output.talk("Nothing can be summarised: there is only one exchange.")
         return
+    kept = plan.boundary.kept
     would = f"A summary would cover {exchanges(plan.boundary.summarized)}, up to @{plan.boundary.after_seq}"
-    output.talk(f"{would}; {exchanges(plan.boundary.kept)} stay. Make it now: backstory compact --now")
+    stay = f"{exchanges(kept)} stay{'s' * (kept == 1)}"
+    output.talk(f"{would}; {stay}. Make it now: backstory compact --now")
 
 
 def _show(app: App, located: LocatedSession, *, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from backstory.conversation.context import build_context
 from backstory.errors import BackstoryError
 from backstory.runs import compactor
+from backstory.runs.stopping import Terminated
 from backstory.workspace.meter import EVENTS_COUNTED_MAX, summarised_from
 from backstory.workspace.run_events import Notice, Waiting
 
@@ -45,6 +46,9 @@ def make_room(workspace: Workspace, store: Store, session: Session, request: Req
         if plan.limit and plan.boundary is not None:
             yield Notice(f"{label} is longer than a context may be: its beginning is summarised first (Ctrl-C: skip).")
             yield from own.compact(plan)
+    except Terminated:
+        # Nobody is there any more to run it for.
+        raise
     except KeyboardInterrupt:
         yield Notice("No summary: the run receives what fits, the newest turns.")
     except BackstoryError as refused:

@@ -13,10 +13,11 @@ from backstory.conversation.compaction import SUMMARY_CHARS_MAX, Boundary, Excha
 from backstory.conversation.context import build_summarized, rendered_blocks
 from backstory.conversation.retention import facts_of
 from backstory.conversation.tree import Point, Span
-from backstory.errors import BackstoryError, CompactionFailed, CompactionRunning, NothingToCompact
+from backstory.errors import AgentCannotSummarise, BackstoryError, CompactionFailed, CompactionRunning, NothingToCompact
 from backstory.model import Tokens
 from backstory.runs import compactor
 from backstory.runs.answering import Question, ask
+from backstory.runs.stream import is_installed, program
 from backstory.store.compactions import NewCompaction
 from backstory.workspace.contexts import NO_LIMIT
 from backstory.workspace.meter import limit_of, measure, summarised_from
@@ -92,6 +93,11 @@ class Compactor:
             history=history,
         )
 
+    def check(self) -> None:
+        """Raise what keeps an agent from being asked at all: AgentMissing, AgentCannotRun, AgentCannotSummarise."""
+        agent, settings = self._agent(), self._workspace.config.settings
+        program(agent, settings.program_of(agent) or None, self._workspace.environ)
+
     def _limit(self, turns: Sequence[TurnWithEvents]) -> int:
         if not turns:
             return self._workspace.config.settings.compaction.chars
@@ -106,6 +112,9 @@ class Compactor:
         plan = plan or self.plan()
         if plan.boundary is None:
             raise NothingToCompact(self._session.shown_number or self._session.uid[:12])
+        self.check()
+        # Found out before an agent is paid for what could not be kept.
+        self._store.check_writable()
         home, uid = self._workspace.home, self._session.uid
         lock = compactor.lock_of(home, uid)
         if not lock.take():
@@ -187,11 +196,14 @@ class Compactor:
         raise CompactionFailed(self._session.shown_number or self._session.uid[:12], why)
 
     def _agent(self) -> str:
-        chosen = self._workspace.config.settings.compaction.agent
-        if chosen:
+        settings = self._workspace.config.settings
+        if chosen := settings.compaction.agent:
+            if agents.load(chosen).run is None:
+                raise AgentCannotSummarise(chosen)
             return chosen
-        last = usual_agent(self._workspace, self._store, self._session, None)
-        if agents.load(last).run is not None:
+        last = usual_agent(self._workspace, self._store, self._session, self._to)
+        can_run = agents.load(last).run is not None
+        if can_run and is_installed(last, settings.program_of(last), self._workspace.environ):
             return last
         return usual_agent(self._workspace, self._store, None, None)
 
