@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.support.bench import Bench
 from tests.support.read_only import read_only, without_power
 from tests.support.reading import CASES
 from tests.support.running import until
+from tests.support.small_disk import small_disk
 from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -299,6 +301,26 @@ def test_a_store_that_cannot_be_written_is_found_out_before_an_agent_is_paid(lon
     assert refused.returncode == 77
     assert "cannot be written" in refused.stderr
     assert len(told(long)) == sent
+
+
+def test_on_a_full_disk_no_agent_is_paid_and_the_session_stays_as_it_is(long: Bench) -> None:
+    sent, before, store = len(told(long)), context(long), long.project / ".backstory"
+    kept = shutil.copytree(store, long.root / "kept")
+    shutil.rmtree(store)
+    store.mkdir()
+    with small_disk(store, 1):
+        shutil.copytree(kept, store, dirs_exist_ok=True)
+        with suppress(OSError), (store / "block").open("wb", buffering=0) as file:
+            while file.write(b"b" * 4096):
+                pass
+        refused = long.backstory("compact", script=GOOD)
+        assert refused.returncode != 0
+        assert "Traceback" not in refused.stderr
+        assert "full" in refused.stderr
+        assert len(told(long)) == sent
+        (store / "block").unlink()
+        assert context(long) == before
+        assert long.backstory("compact", script=GOOD).returncode == 0
 
 
 def folders(bench: Bench) -> list[Path]:

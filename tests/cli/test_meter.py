@@ -219,3 +219,16 @@ def test_a_live_run_is_shown_with_how_full_it_is(bench: Bench, tmp_path: Path) -
     shown = bench.backstory("show").stdout
     assert "still running" not in shown
     assert "context 30 %" in shown.splitlines()[1]
+
+
+def test_a_session_that_was_nearly_empty_is_counted_while_a_long_turn_runs(bench: Bench, tmp_path: Path) -> None:
+    bench.backstory("config", "set", "compaction.chars", "50000")
+    bench.run("prompt 1", *LONG)
+    assert counted(bench) == (None, None)
+    gate = tmp_path / "gate"
+    steps: list[dict[str, Any]] = [{"say": "word " * 1_200}, {"wait_for": str(gate)}, {"result": True}]
+    running = bench.start("run", "prompt 2", script=steps)
+    until(lambda: "context 15 %" in bench.backstory("show").stdout)
+    gate.touch()
+    _, err = running.communicate(timeout=60)
+    assert "context 15 %" in err

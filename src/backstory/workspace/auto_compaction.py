@@ -9,7 +9,7 @@ from backstory.conversation.context import build_context
 from backstory.errors import BackstoryError
 from backstory.runs import compactor
 from backstory.runs.stopping import Terminated
-from backstory.workspace.meter import EVENTS_COUNTED_MAX, summarised_from
+from backstory.workspace.meter import EVENT_CHARS, EVENTS_COUNTED_MAX, summarised_from
 from backstory.workspace.run_events import Notice, Waiting
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 WAIT_S = 60.0
 """How long a run waits for a summary under way, where its context would be cut without it."""
 POLL_S = 0.2
-EVENT_CHARS = 64
-"""At the most so many characters stand around an event in a context."""
 
 
 def make_room(workspace: Workspace, store: Store, session: Session, request: Request) -> Iterator[RunEvent]:

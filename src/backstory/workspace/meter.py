@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -11,8 +12,9 @@ from backstory.errors import BackstoryError
 from backstory.model import Init
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from backstory.conversation.context import TurnWithEvents
     from backstory.model import Event
     from backstory.store import Session, Store
     from backstory.workspace.workspace import Workspace
@@ -58,6 +60,8 @@ def limit_of(workspace: Workspace, store: Store, session: Session, agent: str, m
     return chars or workspace.config.settings.run.context_chars
 
 
+EVENT_CHARS = 64
+"""At the most so many characters stand around an event in a context."""
 EVENTS_COUNTED_MAX = 100_000
 """A session of more events is not counted by itself after each run: they would all be held in memory."""
 KEPT_LEAST = 10
@@ -69,12 +73,10 @@ def measure(workspace: Workspace, store: Store, session: Session) -> Meter | Non
 
     None: the session is too large to be counted by the way.
     """
-    from backstory.conversation.context import rendered_blocks  # a list needs only what was counted before
-
     if store.event_count(session) > EVENTS_COUNTED_MAX:
         return None
     turns = store.context_history(session, 1 << 60).turns
-    used = sum(len(block) + 1 for blocks in rendered_blocks(turns) for block in blocks)
+    used = _chars(turns)
     if not turns:
         return Meter(used=0, limit=workspace.config.settings.run.context_chars)
     last = turns[-1].turn
@@ -87,6 +89,12 @@ def measure(workspace: Workspace, store: Store, session: Session) -> Meter | Non
     return meter
 
 
+def _chars(turns: Sequence[TurnWithEvents]) -> int:
+    from backstory.conversation.context import rendered_blocks  # a list needs only what was counted before
+
+    return sum(len(block) + 1 for blocks in rendered_blocks(turns) for block in blocks)
+
+
 def _note_in_home(workspace: Workspace, store: Store, session: Session, meter: Meter) -> None:
     """The machine's store lists the session, too; where its copy is behind, it takes this with the rest."""
     home, uid = workspace.machine_store, session.uid
@@ -97,12 +105,15 @@ def _note_in_home(workspace: Workspace, store: Store, session: Session, meter: M
 class LiveMeter:
     """How full the context of a session becomes while a turn of it runs.
 
-    ``limit_for``: the limit for a model, asked as soon as the agent says which one answers.
+    ``limit_for``: the limit for a model, asked as soon as the agent says which one answers. ``more_before``: counts
+    what the context had beside ``before``, asked once the turn has grown enough for that to be said.
     """
 
-    def __init__(self, before: Meter, prompt: str, limit_for: Callable[[str], int] | None = None) -> None:
+    def __init__(
+        self, before: Meter, prompt: str, limit_for: Callable[[str], int], more_before: Callable[[], int] | None = None
+    ) -> None:
         self._limit, self._used = before.limit, before.used + len(prompt)
-        self._limit_for = limit_for
+        self._limit_for, self._more_before = limit_for, more_before
         # Of a context that is nearly empty nothing needs to be said.
         self._percent = -1 if before.percent else 0
 
@@ -123,8 +134,10 @@ class LiveMeter:
 
         for event in events:
             self._used += event_chars(event)
-            if isinstance(event, Init) and event.model and self._limit_for is not None:
+            if isinstance(event, Init) and event.model:
                 self._limit = self._limit_for(event.model)
+        if self._more_before is not None and 2 * self.meter.percent >= KEPT_LEAST:
+            self._used, self._more_before = self._used + self._more_before(), None
         meter = self.meter
         is_new, self._percent = meter.percent != self._percent, meter.percent
         return meter if is_new else None
@@ -138,10 +151,19 @@ def live_meter(
     def limit_for(name: str | None) -> int:
         return limit_of(workspace, store, session, agent, name)
 
+    limit, more_before = limit_for(model), None
     used = 0
     if store.turn_count(session):
         before = meter_of(store.session(session.id))
-        if before is None:
+        if before is not None:
+            used = before.used
+        elif 100 * store.chars_at_most(session, EVENT_CHARS) < KEPT_LEAST * limit:
+            # So little is not kept.
+            more_before = partial(_count, store, session)
+        else:
             return None
-        used = before.used
-    return LiveMeter(Meter(used=used, limit=limit_for(model)), prompt, limit_for)
+    return LiveMeter(Meter(used=used, limit=limit), prompt, limit_for, more_before)
+
+
+def _count(store: Store, session: Session) -> int:
+    return _chars(store.context_history(session, 1 << 60).turns)

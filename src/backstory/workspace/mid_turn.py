@@ -11,8 +11,7 @@ from backstory.conversation.context import event_chars
 from backstory.model import STOPPED_TO_COMPACT, Init, ToolCall, ToolResult
 from backstory.runs import compactor, stopped_turns
 from backstory.runs.stopping import INTERRUPT_S
-from backstory.workspace.auto_compaction import EVENT_CHARS
-from backstory.workspace.meter import summarised_from
+from backstory.workspace.meter import EVENT_CHARS, summarised_from
 from backstory.workspace.stopping import running
 
 if TYPE_CHECKING:
