@@ -615,7 +615,7 @@ class AgentCannotSummarise(AgentCannotRun):
         BackstoryError.__init__(
             self,
             f"{agent} cannot write summaries: backstory only reads its logs. Choose another agent: "
-            "backstory config set compaction.agent claude",
+            "backstory config set compaction.agent NAME",
         )
 
 

@@ -288,7 +288,7 @@ def test_an_agent_that_is_set_and_cannot_be_run_is_refused_with_what_to_do(long:
     long.backstory("config", "set", "compaction.agent", "copilot")
     refused = long.backstory("compact", script=GOOD)
     assert refused.returncode == 64
-    assert "Choose another agent: backstory config set compaction.agent claude" in refused.stderr
+    assert "Choose another agent: backstory config set compaction.agent NAME" in refused.stderr
 
 
 # where it cannot be stored ------------------------------------------------------------------------------------------
