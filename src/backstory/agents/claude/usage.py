@@ -146,6 +146,7 @@ def context_window(model_usage: object, model: str | None) -> int | None:
     """
     given = model_usage if isinstance(model_usage, dict) else {}
     used = {name: each for name, each in given.items() if isinstance(each, dict)}
-    own = [each for name, each in used.items() if model in (name, name.partition("[")[0], each.get(_CANONICAL))]
+    known = model if model is not None else ""
+    own = [each for name, each in used.items() if known in (name, name.partition("[")[0], each.get(_CANONICAL))]
     found = next(iter(own or (used.values() if len(used) == 1 else ())), {})
     return numbers.count(found.get("contextWindow"), "context_window")
