@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from backstory.conversation.tree import Point
+from backstory.errors import BackstoryError
 from backstory.model import STOPPED_TO_COMPACT
 from backstory.runs import compactor, stopped_turns
 from backstory.runs.lease import is_held
@@ -60,10 +61,16 @@ def take_up_unfinished(workspace: Workspace, besides: str = "") -> Iterator[str]
         is_continued = bool(stopped.pid and birth(stopped.pid))
         if not is_continued and stopped.session_uid not in taken and not _is_busy(workspace.home, stopped.session_uid):
             taken.add(stopped.session_uid)
-            yield from _continue(workspace, stopped)
+            yield from _or_later(_continue(workspace, stopped))
     for uid in compactor.unfinished(workspace.home):
         if uid not in taken and not _is_busy(workspace.home, uid):
-            yield from _summarise(workspace, uid)
+            yield from _or_later(_summarise(workspace, uid))
+
+
+def _or_later(sentences: Iterator[str]) -> Iterator[str]:
+    """What cannot be begun now, because a store is locked or damaged, keeps this command from nothing."""
+    with suppress(BackstoryError, OSError):
+        yield from sentences
 
 
 def _is_busy(home: Path, uid: str) -> bool:
@@ -80,26 +87,25 @@ def _continue(workspace: Workspace, stopped: StoppedTurn) -> Iterator[str]:
         session = store.session(uid)
         label = session.shown_number or uid[:12]
     cwd = Path(stopped.options.cwd or workspace.folder)
-    with suppress(OSError):
-        pid = compactor.start(path, uid, cwd if cwd.is_dir() else path.parent, _environ(workspace), is_continuing=True)
-        if stopped_turns.noted(home, uid) == stopped:
-            stopped_turns.note(home, replace(stopped, pid=pid))
-        yield f"{label} was stopped for a summary when its run was killed: it is continued in the background."
+    pid = compactor.start(path, uid, cwd if cwd.is_dir() else path.parent, _environ(workspace), is_continuing=True)
+    if stopped_turns.noted(home, uid) == stopped:
+        stopped_turns.note(home, replace(stopped, pid=pid))
+    yield f"{label} was stopped for a summary when its run was killed: it is continued in the background."
 
 
 def _summarise(workspace: Workspace, uid: str) -> Iterator[str]:
-    # A process that finds nothing to summarise leaves no note.
-    compactor.note_trouble(workspace.home, uid, "")
     store = workspace.project_store
     if not (store.exists and store.has(uid)):
         owning = workspace.scheduler.runner.projects.store_owning(uid)
-        if owning is None:
+        if owning is None or not owning.has(uid):
+            compactor.note_trouble(workspace.home, uid, "")
             return
         store = owning
     label = store.session(uid).shown_number or uid[:12]
-    with suppress(OSError):
-        compactor.begin(workspace.home, store.path, uid, workspace.folder, _environ(workspace))
-        yield f"The summary of {label} was not finished: it is begun again in the background."
+    # A process that finds nothing to summarise leaves no note.
+    compactor.note_trouble(workspace.home, uid, "")
+    compactor.start(store.path, uid, workspace.folder, _environ(workspace))
+    yield f"The summary of {label} was not finished: it is begun again in the background."
 
 
 def _environ(workspace: Workspace) -> dict[str, str]:
