@@ -10,6 +10,7 @@ import pytest
 
 from backstory.conversation.context import AUTO_CONTINUE, SUMMARY_HEADER
 from backstory.model import Hook, Outcome
+from backstory.runs import compactor
 from tests.support.bench import Bench
 from tests.support.running import until
 
@@ -233,6 +234,7 @@ def test_a_turn_is_not_stopped_while_its_summary_is_being_made(bench: Bench, tmp
         ],
     }  # fmt: skip
     making = bench.start("compact", "--now", script=script)
+    until(lambda: compactor.under_way(bench.home))
     process = bench.start("run", "-a", "claude", "prompt 4", script=script)
     until(begun.exists)
     gate.touch()
