@@ -608,6 +608,17 @@ class AgentCannotRun(BackstoryError):
         super().__init__(f"backstory cannot run {agent}; it only reads its logs.")
 
 
+class AgentCannotSummarise(AgentCannotRun):
+    """The agent that is set to write summaries cannot be run."""
+
+    def __init__(self, agent: str) -> None:
+        BackstoryError.__init__(
+            self,
+            f"{agent} cannot write summaries: backstory only reads its logs. Choose another agent: "
+            "backstory config set compaction.agent NAME",
+        )
+
+
 class EmptyPrompt(BackstoryError):
     """The prompt is empty."""
 

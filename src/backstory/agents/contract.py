@@ -247,6 +247,8 @@ class Ending(Struct, frozen=True, kw_only=True):
     tokens_source: str | None = None
     cost_usd: float | None = None
     cost_source: str | None = None
+    context_window: int | None = None
+    """What its model can take, in tokens."""
     refused: list[ToolCall] = field(default_factory=list)
     """Calls that the agent's permissions did not let through, as far as its output says which."""
 

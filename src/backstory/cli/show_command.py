@@ -25,7 +25,7 @@ from backstory.ids import may_be_written
 from backstory.workspace import entries, sessions
 from backstory.workspace import transcript as turns
 from backstory.workspace.entries import Entry
-from backstory.workspace.meter import LiveMeter
+from backstory.workspace.meter import live_meter
 from backstory.workspace.summaries import shown_summaries
 from backstory.workspace.targets import RECORD, SEQ_MAX, resolve_target
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from backstory.runs.live import LiveRun
     from backstory.workspace.entries import Form
     from backstory.workspace.located import LocatedSession
-    from backstory.workspace.meter import Meter
+    from backstory.workspace.meter import LiveMeter
     from backstory.workspace.reader import Reader
     from backstory.workspace.summaries import ShownSummary
     from backstory.workspace.transcript import ListedTurn, Transcript
@@ -138,9 +138,9 @@ def _show(app: App, found: LocatedSession, turn: int | None, *, full: bool, thin
         return
     lines = _lines(app, transcript, events, only=turn, full=full, thinking=thinking or full)
     by_number = {each.number: each for each in shown}
-    now, meter = app.workspace.now(), transcript.session.meter
+    now = app.workspace.now()
     coming = (
-        _live_lines(by_number[number], run, now, meter, full=full, thinking=thinking or full)
+        _live_lines(by_number[number], run, now, _meter_before(app, found, run), full=full, thinking=thinking or full)
         for number, run in live.items()
     )
     output.pages(chain(lines, chain.from_iterable(coming)))
@@ -353,12 +353,16 @@ def _untimed(result: Event | None) -> Answer | None:
     return Answer(None, compacted) if isinstance(compacted, model.ToolResult) else None
 
 
+def _meter_before(app: App, found: LocatedSession, run: LiveRun) -> LiveMeter | None:
+    return live_meter(app.workspace, found.store, found.session, run.run.agent, run.run.model, "")
+
+
 def _live_lines(
-    listed: ListedTurn, run: LiveRun, now: int, meter: Meter | None, *, full: bool, thinking: bool
+    listed: ListedTurn, run: LiveRun, now: int, live: LiveMeter | None, *, full: bool, thinking: bool
 ) -> Iterator[str]:
-    """A turn of a live run. ``meter``: how full the context was before it."""
+    """A turn of a live run. ``live``: how full the context was before it."""
     yield from ("", turn_line(listed, now))
-    unknown, live = 0, None if meter is None else LiveMeter(meter, "")
+    unknown = 0
     events = run.events() if live is None else live.counting(run.events())
     shown = results_below_calls(events, lambda each: each, lambda _: listed.number)
     pairs = ((event, answered, None) for event, answered in shown) if full else with_answers(shown, lambda each: each)

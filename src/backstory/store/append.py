@@ -279,6 +279,7 @@ def _clear_replaced(db: apsw.Connection, session_id: int, log_id: int, batch: Re
             db, "log_id = ? and session_id = ? and position >= ?", (log_id, session_id, batch.undo_from)
         )
         db.execute("delete from numbers where log_id = ? and start >= ?", (log_id, batch.undo_from))
+        turns.forget_context(db, session_id)
     if batch.matched:
         for seq in sorted({event.seq for event in batch.events}):
             event_rows.delete_events(db, "session_id = ? and seq = ?", (session_id, seq))
@@ -467,6 +468,7 @@ def rederive(db: apsw.Connection, batch: RecordBatch, *, events_too: bool) -> No
             event_rows.delete_events(db, "session_id = ? and seq = ?", (session_id, seq))
         insert_events(db, session_id, batch.log_id, batch.events, turn_ids, waiting)
         waiting.index(db)
+        turns.forget_context(db, session_id)
     else:
         _index_again(db, session_id, batch)
     turns.note_answers(db, turn_ids, {uid: text for uid, text in batch.answers.items() if uid in turn_ids})

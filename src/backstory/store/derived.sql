@@ -162,6 +162,9 @@ end;
 create trigger if not exists context_turn after insert on turns begin
   update sessions set context_chars = null where id = new.session_id and context_chars is not null;
 end;
+create trigger if not exists context_turn_gone after delete on turns begin
+  update sessions set context_chars = null where id = old.session_id and context_chars is not null;
+end;
 create trigger if not exists context_turn_changed after update of first_seq, last_seq, parent_uid, parent_seq, removed on turns
 when new.first_seq is not old.first_seq or new.last_seq is not old.last_seq or new.parent_uid is not old.parent_uid
   or new.parent_seq is not old.parent_seq or new.removed is not old.removed begin

@@ -241,6 +241,18 @@ class Reading(Database):
         """A session's turns, in the order of their prompts."""
         return self._read(lambda db: turns.of_session(db, id_of(session)))
 
+    def uncounted(self) -> list[str]:
+        """The uids of the sessions of which it was known how full their contexts are, and is not any more."""
+        query = "select uid from sessions where context_limit is not null and context_chars is null order by id"
+        return self._read_if_begun(lambda db: [str(uid) for (uid,) in db.execute(query).fetchall()], list[str]())
+
+    def context_window(self, session: Session | int, agent: str, model: str | None) -> tuple[str | None, int | None]:
+        """The model that an agent goes on with in a session, and what that can take, in tokens; None: not known.
+
+        ``model``: None: that of the agent's last turn.
+        """
+        return self._read(lambda db: turns.context_window(db, id_of(session), agent, model))
+
     def last_turns(self, sessions: Iterable[Session | int]) -> dict[int, Turn]:
         """The last turn of each of these sessions that has one, by the session's id."""
         wanted = [id_of(each) for each in sessions]

@@ -166,6 +166,7 @@ create table turns(
   prefix_chars       integer,            -- length of the context sent before the prompt
   prefix_sha256      text,               -- and its hash
   removed            integer,            -- when a person removed its branch, ms; NULL = it is there
+  context_window     integer,            -- what its model can take, in tokens, as the agent says; NULL = not known
   unique (session_id, uid)
 );
 create index idx_turns_uid on turns(uid);

@@ -98,6 +98,7 @@ create temp view turns(
   prefix_sha256,      -- and its hash
   rewound,            -- 1: left behind by a rewind or another branch: not on the current branch
   removed,            -- when a person removed its branch; NULL = it is there
+  context_window,     -- what its model can take, in tokens; NULL = the agent does not say
   cost_kind,          -- as in usage
   low_usd,            -- what it cost at least; cost_usd where that is known
   high_usd            -- as in usage
@@ -118,7 +119,8 @@ select t.id, t.session_id,
   t.duration_ms, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cache_write_1h_tokens,
   t.largest_input_tokens, t.reasoning_tokens, t.tokens_source, turn_cost(t.session_id, t.id, 'usd'), t.cost_source,
   t.prefix_chars, t.prefix_sha256, is_rewound(t.session_id, t.uid),
-  strftime('%Y-%m-%dT%H:%M:%fZ', t.removed / 1000.0, 'unixepoch'), turn_cost(t.session_id, t.id, 'kind'),
+  strftime('%Y-%m-%dT%H:%M:%fZ', t.removed / 1000.0, 'unixepoch'), t.context_window,
+  turn_cost(t.session_id, t.id, 'kind'),
   turn_cost(t.session_id, t.id, 'low_usd'), turn_cost(t.session_id, t.id, 'high_usd')
 from main.turns t
 where t.session_id not in (select id from temp.claimed);
