@@ -81,6 +81,8 @@ class Root(NamedTuple):
     root: str | None
     cwd: str | None
     branch: str | None
+    created: str | None
+    """Only where folders were moved."""
 
 
 _RootRow = tuple[Any, ...]
@@ -149,7 +151,10 @@ def _roots(db: apsw.Connection, asked: Asked, tops: Collection[int]) -> dict[int
         recent = f"s.last_active >= ? or {_UNDATED} or s.id in (select value from json_each(?))"
         conditions.append(f"({recent})")
         values += [asked.wanted.since, kinds.json_list(sorted(tops))]
-    needed = ", ".join(f"s.{name}" if asked.by in ("project", "branch") else "null" for name in Root._fields[5:])
+    named = Root._fields[5:] if asked.wanted.moves else Root._fields[5:-1]
+    needed = ", ".join(
+        f"s.{name}" if asked.by in ("project", "branch") and name in named else "null" for name in Root._fields[5:]
+    )
     rows = db.execute(
         f"select s.id, s.uid, s.last_active, s.cost_usd, s.duration_ms, {needed} from sessions s "
         f"where {' and '.join(conditions)}",
@@ -293,6 +298,7 @@ class _Groups:
 
     def __init__(self, asked: Asked, tally: Tally, roots: Mapping[int, _RootRow]) -> None:
         self._by, self._zone, self._tally, self._roots = asked.by, asked.zone, tally, roots
+        self._moves = asked.wanted.moves
         self._known: dict[object, Group] = {}
         self._places: dict[tuple[str | None, ...], GroupKey] = {}
         self._names: dict[str, str] = {}
@@ -330,8 +336,12 @@ class _Groups:
         return self._places[facts]
 
     def _new_place(self, session: Root) -> GroupKey:
-        project = session.project and main_folder(session.project)
-        name = project_name(session.project, session.repository, session.root, session.cwd)
+        project, root, cwd = (
+            each if each is None or self._moves is None else self._moves.here(each, session.created)
+            for each in (session.project, session.root, session.cwd)
+        )
+        name = project_name(project, session.repository, root, cwd)
+        project = project and main_folder(project)
         if project:
             name = self._names.setdefault(project, name)
         value = name if self._by == "project" else session.branch

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from backstory.errors import BackstoryError
 from backstory.store.costs import of_turn, price_table
 from backstory.workspace.running import running_runs, with_runs
 from backstory.workspace.sessions import UID_SHOWN, LastTurn, ListedSession, Page, SessionFilter, SessionPage, listed
@@ -97,7 +98,10 @@ class Listing:
         # All that the project's own store holds is the project's, in whichever of its worktrees it was begun.
         if wanted.everywhere or store.path == self._sources.project_store.path:
             return wanted
-        return replace(wanted, project=self._sources.project_key, folder=str(self._sources.project_folder))
+        sources = self._sources
+        return replace(
+            wanted, project=sources.project_key, folder=str(sources.project_folder), owner=project_id(sources)
+        )
 
     def _sorted(self, stores: list[Store], wanted: SessionFilter, page: Page) -> Iterator[_Place]:
         """The sessions in the order of what they are sorted by; those of which it is not known come last."""
@@ -205,6 +209,17 @@ class Listing:
         """Whether its number means this session to commands here: another project's may have the same."""
         is_here = store.path == self._sources.project_store.path and session.is_own
         return is_here and session.number is not None and not everywhere
+
+
+def project_id(sources: Sources) -> str | None:
+    """The id of this project's store, if it is ours: its sessions are this project's, wherever they were begun."""
+    store = sources.project_store
+    if sources.home_store is not sources.machine_store or store.is_elsewhere or not store.exists:
+        return None
+    try:
+        return store.id
+    except BackstoryError:
+        return None
 
 
 def _last_turns(store: Store, found: list[Session]) -> dict[int, LastTurn]:

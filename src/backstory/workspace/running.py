@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.projects import git
+from backstory.projects.whereabouts import file_at
 from backstory.runs.spool import SPOOLS, list_spools
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def pending_runs(home: Path) -> tuple[PendingRun, ...]:
 
 def sessions_running(home: Path, store: Path, worktree: Path) -> dict[str, list[Run]]:
     """The runs of a store's sessions, by uid: those in a worktree if there are any, else those in all of them."""
-    runs = [run for _, run in running_runs(home) if Path(run.store) == store]
+    file = file_at(store)
+    runs = [run for _, run in running_runs(home) if Path(run.store) == store or (file and run.store_file == file)]
     near = [run for run in runs if (git.repository_root(Path(run.cwd)) or Path(run.cwd)) == worktree]
     found: dict[str, list[Run]] = {}
     for run in near or runs:
