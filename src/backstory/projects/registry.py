@@ -73,14 +73,18 @@ class KnownProjects:
             store.settle()
         if moved is not None:
             with suppress(BackstoryError):
-                self._note_move(Path(moved.path), store.path)
+                self._note_move(moved.store_id, Path(moved.path), store.path)
 
-    def _note_move(self, old: Path, new: Path) -> None:
+    def _note_move(self, store_id: str, old: Path, new: Path) -> None:
         """Have the home store read what was in a project's folder as being where that lies now."""
         old_root, new_root = old.parent.parent, root_of(new)
-        is_one = root_of(old) is not None and old.parent.name == new.parent.name
-        if is_one and new_root is not None and not os.path.lexists(old_root) and self._home_store.exists:
-            move = Move(old=str(old_root), new=new_root, at=self._now())
+        if root_of(old) is None or new_root is None or not self._home_store.exists:
+            return
+        move = Move(old=str(old_root), new=new_root, at=self._now())
+        if os.path.lexists(old_root):
+            # Only its store was moved: what agents logged in the folder stays there.
+            self._home_store.follow(store_id, move)
+        else:
             self._home_store.change_moves(lambda known: with_move(known, move))
 
     def _note(self, place: Place) -> Place | None:

@@ -52,6 +52,10 @@ class Maintenance(Ingesting):
         self._change(lambda db: moves.changed(db, change), decided=True)
         self._moves = None
 
+    def follow(self, owner: str, move: Move) -> None:
+        """Have the sessions that a store owns be in the folder that its project was moved to."""
+        self._change(lambda db: sessions.follow(db, owner, move))
+
     def doomed(self, session: Session | int) -> dict[str, list[Log]]:
         """The uids of what ``remove`` would remove with a session, itself too, each with its logs."""
         return self._read(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.store import append, derived_tables, event_rows, logs
+    from backstory.store.moves import Move
 else:
     append = lazy_module("backstory.store.append")
     derived_tables = lazy_module("backstory.store.derived_tables")
@@ -386,6 +387,22 @@ def place(db: apsw.Connection, session_id: int, at: Workplace) -> None:
         (at.project, at.branch, at.cwd, at.root, repository_name(at.project), session_id),
     )
     derived_tables.note_branches(db, session_id, [at.branch] if at.branch else [])
+
+
+def follow(db: apsw.Connection, owner: str, move: Move) -> None:
+    """Have the sessions of one owner be in the folder that another one was moved to."""
+    rows = fetch(
+        db,
+        tuple[int, str | None, str, str | None, str | None],
+        "select id, cwd, worktree, root, project from sessions where owner = ?",
+        (owner,),
+    )
+    for session_id, *recorded in rows:
+        now = [each and (move.of(each) or each) for each in recorded]
+        if now != recorded:
+            db.execute(
+                "update sessions set cwd = ?, worktree = ?, root = ?, project = ? where id = ?", (*now, session_id)
+            )
 
 
 def choose(db: apsw.Connection, session_id: int, worktree: str) -> None:
