@@ -108,6 +108,18 @@ class StoreNotFound(BackstoryError):
         super().__init__(f"There is no store at {path}. Run `backstory ingest` to create one, or check --store.")
 
 
+class PathNotText(BackstoryError):
+    """A store lies at a path that is not UTF-8, so neither SQLite nor a column can name it."""
+
+    exit_code = 64
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{str(path)!a} is not UTF-8, and paths are kept as text. Nothing was changed: rename the folder, or "
+            "move the project to another one."
+        )
+
+
 class NotAStore(BackstoryError):
     """The file named as a store is not one; it was not changed."""
 

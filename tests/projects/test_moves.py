@@ -477,6 +477,18 @@ def test_a_move_on_a_machine_without_a_store_is_refused(bench: Bench) -> None:
     assert not (bench.home / "store.db").exists()
 
 
+@pytest.mark.parametrize("words", [("list",), ("show",), ("run", "-a", "claude", "beta"), ("queue", "list")])
+def test_a_project_below_a_path_that_is_no_text_is_refused_unchanged(ran: Bench, words: tuple[str, ...]) -> None:
+    before = ran.store.path.read_bytes()
+    ran.project = ran.project.rename(Path(os.fsdecode(os.fsencode(ran.root) + b"/p\xff q")))
+    done = ran.backstory(*words, script=[GOOD])
+    assert (done.returncode, done.stdout) == (64, "")
+    assert "p\\udcff q/.backstory/sessions.bks" in done.stderr
+    assert "is not UTF-8" in done.stderr
+    assert "rename the folder" in done.stderr
+    assert ran.store.path.read_bytes() == before
+
+
 # files -----------------------------------------------------------------------------------------------------------
 
 

@@ -429,6 +429,7 @@ class Queue:
         """A connection that has not looked at the file yet: that takes a lock."""
         if any(each.is_symlink() for each in (self.path, *connection.side_files(self.path))):
             raise errors.QueueUnusable(self.path, "it, or a file beside it, is a link")
+        connection.check_path(self.path)
         if begin:
             _make_file(self.path)
         try:
