@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.bench import Bench
 from tests.support.claude_records import answer, user
+from tests.support.going import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -231,6 +232,19 @@ def test_moves_that_cannot_be_read_are_none(ran: Bench, said: str) -> None:
     with closing(apsw.Connection(str(ran.store.path))) as db:
         db.execute("insert or replace into meta(key, value) values ('moves', ?)", (said,))
     assert prompts(ran) == ["alpha"]
+
+
+def test_a_run_in_a_project_that_is_moved_meanwhile_is_listed_and_sent_messages(ran: Bench) -> None:
+    begun, go = ran.root / "begun", ran.root / "go"
+    running = ran.start("run", "-a", "claude", "slow", script=[{"touch": str(begun)}, {"wait_for": str(go)}, GOOD])
+    until(begun.exists)
+    moved(ran)
+    ((listed),) = rows(ran, "ps")
+    assert (listed["number"], listed["state"]) == ("S1", "running")
+    ok(ran.backstory("steer", "hello"))
+    go.touch()
+    assert running.wait(60) == 0
+    assert [each["text"] for each in rows(ran, "queue", "list")] == ["hello"]
 
 
 # other machines --------------------------------------------------------------------------------------------------
