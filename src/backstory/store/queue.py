@@ -229,8 +229,8 @@ class Queue:
                 db.execute("vacuum")
 
     def drop(self, session_uids: Sequence[str]) -> list[QueuedPrompt]:
-        """Remove and erase what is queued for sessions that are gone; returns it."""
-        texts = [text for uid in session_uids for text in self.prompts(uid)]
+        """Remove and erase what is queued or held for sessions that are gone; returns it."""
+        texts = [text for uid in session_uids for text in (*self.prompts(uid), *self.prompts(uid, Kind.HELD))]
         self.remove([text.uid for text in texts])
         self.erase()
         return texts

@@ -18,6 +18,7 @@ from backstory import errors
 from backstory.conversation.tree import Point, Tree
 from backstory.derive import shell_parse
 from backstory.derive.index_text import searchable
+from backstory.derive.naming import main_folder
 from backstory.derive.pricing import UNKNOWN
 from backstory.model import Event, event_from_json, event_to_json
 from backstory.store import kinds, rederiving, turns
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from backstory.derive.pricing import Cost, PriceTable
     from backstory.store.codec import EventCodec
+    from backstory.store.moves import Moves
 
     FullForm = Callable[[int, int, int | None], Event | None]
     """The untruncated form of an event by its session's id, number and part (None: the first there is)."""
@@ -51,9 +53,24 @@ def register(db: apsw.Connection, full_form: FullForm | None, value_bytes_max: i
     add("replace", replace, 3, deterministic=True)
     for name, trimmed in (("trim", str.strip), ("ltrim", str.lstrip), ("rtrim", str.rstrip)):
         add(name, _trimming(trimmed), 2, deterministic=True)
+    add("main_folder", _main_folder, 1, deterministic=True)
     _OfEvents(db, full_form).register()
     _OfTurns(db).register()
     add("turn_cost", _TurnCosts(db, prices).field, 3)
+
+
+def register_folders(db: apsw.Connection, folders: Moves) -> None:
+    """Let ``here(path, created)`` say where a recorded path lies now."""
+
+    def here(*given: Any) -> Any:
+        path, created = given
+        return folders.here(path, str(created)) if isinstance(path, str) else path
+
+    db.create_scalar_function("here", here, 2, deterministic=True)
+
+
+def _main_folder(path: Any) -> Any:
+    return main_folder(path) if isinstance(path, str) else path
 
 
 class _TurnCosts:
