@@ -289,6 +289,22 @@ def test_files_are_found_by_their_new_paths_after_the_home_store_is_derived_anew
     assert prompts(there, "--all", "--path", str(there.project / "src"), cwd=there.root) == ["alpha"]
 
 
+def test_a_store_that_is_brought_back_from_home_knows_where_its_project_was(ran: Bench) -> None:
+    ok(moved(ran).run("beta", GOOD))
+    ran.store.path.unlink()
+    assert "brought back" in ran.run("gamma", GOOD).stderr
+    (session,) = rows(ran, "list", "--path", "./src")
+    assert (session["turns"], session["cwd"]) == (3, str(ran.project))
+
+
+def test_a_copied_folder_outside_git_works_after_one_trust(ran: Bench) -> None:
+    elsewhere = ran.root / "elsewhere"
+    shutil.copytree(ran.project / ".backstory", elsewhere / ".backstory")
+    ran.project = elsewhere
+    ok(ran.run("beta", GOOD, options=("--trust",)))
+    assert [(each["turns"], each["cwd"]) for each in rows(ran, "list", "--path", "./src")] == [(2, str(elsewhere))]
+
+
 def test_both_copies_of_a_project_show_their_own_folder(ran: Bench) -> None:
     original = ran.project
     ok(copied(ran).run("beta", GOOD, options=("--trust",)))
