@@ -984,7 +984,9 @@ class FolderGone(BackstoryError):
 
     def __init__(self, folder: str | None) -> None:
         where = f"was in {folder}, which is gone" if folder else "does not say in which folder it was"
-        moved = f" If it was moved: backstory project move {folder} NEW" if folder else ""
+        import shlex  # the folder is what a log says, and the command may be pasted
+
+        moved = f" If it was moved: backstory project move {shlex.quote(folder)} NEW" if folder else ""
         super().__init__(f"The session {where}. Name the folder to resume it in: --cwd DIR.{moved}")
 
 

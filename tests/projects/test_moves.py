@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from contextlib import closing
@@ -418,6 +419,15 @@ def test_a_session_whose_folder_is_gone_says_how_to_say_that_it_was_moved(rename
     done = renamed.backstory("resume", uid, "--print")
     assert done.returncode == 66
     assert f"backstory project move {renamed.root}/project NEW" in done.stderr
+
+
+def test_a_folder_with_blanks_is_quoted_in_the_command_that_says_it_was_moved(bench: Bench) -> None:
+    folder = bench.root / "it's $(gone)"
+    log(bench, folder, "typed in the client", "aaa")
+    ok(bench.backstory("ingest"))
+    uid = rows(bench, "list", "--all")[0]["uid"]
+    said = bench.backstory("resume", uid, "--print").stderr
+    assert shlex.split(said.partition("If it was moved: ")[2]) == ["backstory", "project", "move", str(folder), "NEW"]
 
 
 def test_a_move_taken_back_lists_the_sessions_where_they_were(renamed: Bench) -> None:

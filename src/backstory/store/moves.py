@@ -29,7 +29,8 @@ STORE_FOLDERS = (".backstory", "backstory")
 """The folder of a project's store at its root; the second one in a bare repository."""
 STORE_NAME = "sessions.bks"
 MOVES_MAX = 1_000
-"""So many moves of a store are read: one from elsewhere may say anything."""
+VALUE_CHARS_MAX = 5_000_000
+"""So many moves of a store are read, of a row of at most that length: a store from elsewhere may say anything."""
 
 
 class Move(Struct, frozen=True, kw_only=True, rename={"old": "from", "new": "to"}, omit_defaults=True):
@@ -199,7 +200,7 @@ def _guessed_root(db: apsw.Connection) -> str | None:
 
 
 def _read(db: apsw.Connection, key: str) -> str | None:
-    found = db.execute("select value from meta where key = ?", (key,)).get
+    found = db.execute("select value from meta where key = ? and length(value) <= ?", (key, VALUE_CHARS_MAX)).get
     return None if found is None else str(found)
 
 
