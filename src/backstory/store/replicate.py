@@ -23,10 +23,12 @@ from backstory.store import (
     derived_tables,
     event_rows,
     kinds,
+    lineage,
     plan,
     sessions,
     turns,
-)  # fmt: skip
+    written,
+)
 from backstory.store.logs import COPY
 from backstory.store.rows import fetch, fetch_one
 
@@ -105,6 +107,7 @@ def copy_session(db: apsw.Connection, source: str, uid: str, folders: Moves) -> 
     _link_relatives(db, session_id, uid)
     for (turn_uid,) in db.execute("select uid from turns where session_id = ?", (session_id,)).fetchall():
         claims.link_run_to_log(db, session_id, str(turn_uid))
+    lineage.link_copies(db, written.settle(db))
 
 
 def _copy_count(db: apsw.Connection, source: str, uid: str, session_id: int) -> None:
