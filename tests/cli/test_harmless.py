@@ -297,6 +297,8 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "verify": [(), ("--json",)],
     "optimize": [("--all",), ("--json",)],
     "rename": [(UID, f"new {EVIL_NAME}"), (EVIL_NAME, "x")],
+    "project move": [(f"/no/{EVIL_NAME}", "."), (EVIL_NAME, EVIL_NAME), (EVIL_NAME, "--undo")],
+    "project moves": [(), ("--json",)],
     "rm": [(UID,), ("S1",), ("-y", UID), (EVIL_NAME,)],
     "backup": [(EVIL_NAME,), ("/no/where/" + EVIL_NAME,)],
     "config list": [(), ("--json",)],

@@ -50,6 +50,7 @@ GROUPS = {
         "export": "Export sessions in another tool's format.",
         "backup": "Copy the store to one file; safe while it is in use.",
         "rename": "Name a session.",
+        "project": "Say where a project lies that was moved.",
         "rm": "Delete sessions from the store (the agents' logs stay).",
         "verify": "Check every byte, every reference and the index.",
         "optimize": "Recompress old logs and compact the index.",

@@ -79,11 +79,12 @@ def _trust(app: App, store: Store) -> None:
     if store.exists:
         dropped = store.disarm()
         store.close()
+        app.workspace.believe(store)
         app.workspace.known_projects.remember(store)
     else:
         dropped = []
         app.workspace.known_projects.begin(store)
-    app.workspace.believe(store)
+        app.workspace.believe(store)
     output.talk(f"{store.path} is trusted from now on.")
     if dropped:
         output.talk(f"Removed from it, because it would run by itself: {', '.join(dropped)}.")

@@ -20,6 +20,7 @@ from backstory.errors import BackstoryError, CopiesBehind, SessionsNotCopied, St
 from backstory.projects.trust import Place, Seen, Verdict, whose
 from backstory.projects.whereabouts import file_at
 from backstory.store import open_store
+from backstory.store.moves import Move, root_of, with_move
 from backstory.store.private import make_private_folder, write_private
 
 if TYPE_CHECKING:
@@ -61,17 +62,39 @@ class KnownProjects:
             self._note(Place(store_id=store_id, path=str(store.path)))
 
     def remember(self, store: Store) -> None:
-        """Note the path of a store of ours, with its device and inode, by which a moved store is recognised."""
-        device, inode = file_at(store.path) or (None, None)
-        self._note(Place(store_id=store.id, path=str(store.path), device=device, inode=inode))
+        """Note the path of a store of ours, with its device and inode, by which a moved store is recognised.
 
-    def _note(self, place: Place) -> None:
+        The store notes where its project's root is; the home store, that the project is not where it was.
+        """
+        device, inode = file_at(store.path) or (None, None)
+        moved = self._note(Place(store_id=store.id, path=str(store.path), device=device, inode=inode))
+        # What cannot be noted now is read as it was recorded, or is noted the next time.
+        with suppress(BackstoryError):
+            store.settle()
+        if moved is not None:
+            with suppress(BackstoryError):
+                self._note_move(moved.store_id, Path(moved.path), store.path)
+
+    def _note_move(self, store_id: str, old: Path, new: Path) -> None:
+        """Have the home store read what was in a project's folder as being where that lies now."""
+        old_root, new_root = old.parent.parent, root_of(new)
+        if root_of(old) is None or new_root is None or not self._home_store.exists:
+            return
+        move = Move(old=str(old_root), new=new_root, at=self._now())
+        if os.path.lexists(old_root):
+            # Only its store was moved: what agents logged in the folder stays there.
+            self._home_store.follow(store_id, move)
+        else:
+            self._home_store.change_moves(lambda known: with_move(known, move))
+
+    def _note(self, place: Place) -> Place | None:
+        """Note a place; returns the earlier one of a store that was moved."""
         noted = [(file, known) for file, known in self._pointers() if known.store_id == place.store_id]
         here = next((each for each in noted if each[1].path == place.path), None)
         if here is not None and (here[1] == place or place.inode is None):
-            return
-        moved = next((file for file, known in noted if _is_moved(known, place)), None)
-        target = here[0] if here is not None else moved or self._free(place.store_id)
+            return None
+        moved = next(((file, known) for file, known in noted if _is_moved(known, place)), None)
+        target = here[0] if here is not None else moved[0] if moved is not None else self._free(place.store_id)
         read = target.stat().st_mtime_ns if here is not None else 0
         make_private_folder(self._folder)
         whole = target.with_name(f".{target.name}.{os.getpid()}")
@@ -79,6 +102,7 @@ class KnownProjects:
         write_private(whole, os.fsencode(place.path) + file, sync=True)
         os.utime(whole, ns=(read, read))
         whole.replace(target)
+        return moved[1] if moved is not None and here is None else None
 
     def _free(self, store_id: str) -> Path:
         names = (self._folder / (f"{store_id}.{number}" if number else store_id) for number in count())

@@ -37,6 +37,14 @@ def exists(path: Path) -> bool:
         return False
 
 
+def check_path(path: Path) -> None:
+    """Check that a path is text. Raises PathNotText."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as refused:
+        raise errors.PathNotText(path) from refused
+
+
 def is_interrupted(path: Path) -> bool:
     """Whether a transaction goes on, or was cut off and is still to be undone."""
     return path.with_name(path.name + "-journal").exists()
@@ -51,6 +59,7 @@ def open_reader(path: Path) -> apsw.Connection:
     """A connection that changes nothing; raises StoreNotFound, NotAStore and what ``translated`` raises."""
     if not exists(path):
         raise errors.StoreNotFound(path)
+    check_path(path)
     _check_header(path)
     with translated(path):
         if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
@@ -76,6 +85,7 @@ def open_reader(path: Path) -> apsw.Connection:
 
 def open_writer(path: Path) -> apsw.Connection:
     """A connection that may change an existing store, or begin one in a file that is missing or empty."""
+    check_path(path)
     if exists(path):
         _check_header(path)
     else:

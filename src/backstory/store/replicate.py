@@ -25,6 +25,7 @@ from backstory.store import (
     kinds,
     lineage,
     plan,
+    sessions,
     turns,
     written,
 )
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from backstory.conversation.tree import Point
     from backstory.store.codec import EventCodec
+    from backstory.store.moves import Moves
 
 EVENTS_AT_ONCE = 2_000
 
@@ -78,10 +80,11 @@ class Taken(Struct, frozen=True, kw_only=True):
     folder: str
 
 
-def copy_session(db: apsw.Connection, source: str, uid: str) -> None:
+def copy_session(db: apsw.Connection, source: str, uid: str, folders: Moves) -> None:
     """Copy a session that another store owns, as it is there, in place of our copy of it.
 
-    What was decided later here stays. Raises SessionDiverged, SessionNotFound.
+    What was decided later here stays. ``folders``: how the paths of the other store are to be read.
+    Raises SessionDiverged, SessionNotFound.
     """
     known = fetch_one(
         db, tuple[int, str | None, str | None], "select id, owner, elsewhere from sessions where uid = ?", (uid,)
@@ -93,6 +96,7 @@ def copy_session(db: apsw.Connection, source: str, uid: str) -> None:
     if other is None:
         raise SessionNotFound(uid)
     session_id = _replace(db, source, uid, known)
+    _place_here(db, session_id, folders)
     if mine is None or mine.is_borrowed:
         decided, known_turns = other.decided, other.turns
     else:
@@ -132,6 +136,18 @@ def _replace(db: apsw.Connection, source: str, uid: str, known: Any) -> int:
         db.execute("update sessions set elsewhere = ? where id = ?", (known[2], session_id))
     _copy_content(db, source, old, session_id, kind="kind")
     return session_id
+
+
+def _place_here(db: apsw.Connection, session_id: int, folders: Moves) -> None:
+    """Have a session that was copied name its folders by where they lie now."""
+    if folders:
+        copied = sessions.get(db, session_id)
+        here = folders.of_session(copied)
+        if here is not copied:
+            db.execute(
+                "update sessions set project = ?, cwd = ?, worktree = ?, root = ? where id = ?",
+                (here.project, here.cwd, here.worktree, here.root, session_id),
+            )
 
 
 def _link_relatives(db: apsw.Connection, session_id: int, uid: str) -> None:
@@ -205,8 +221,11 @@ def _has_more(db: apsw.Connection, source: str, known: object, uid: str) -> bool
     )
 
 
-def continue_from(db: apsw.Connection, source: str, uid: str, new: Continuation) -> int:
-    """A new session of this store that begins with copies of another's turns; gives its id."""
+def continue_from(db: apsw.Connection, source: str, uid: str, new: Continuation, folders: Moves) -> int:
+    """A new session of this store that begins with copies of another's turns; gives its id.
+
+    ``folders``: how the paths of the other store are to be read.
+    """
     old = _id_of(db, source, uid)
     db.execute(
         f"insert into sessions(uid, owner, number, relation, parent_identity, {_SESSION}) "
@@ -225,6 +244,7 @@ def continue_from(db: apsw.Connection, source: str, uid: str, new: Continuation)
         (session_id, old),
     )
     _copy_content(db, source, old, session_id, kind=f"'{COPY}' || replace(kind, '{COPY}', '')")
+    _place_here(db, session_id, folders)
     if new.worktree is not None:
         db.execute("update sessions set worktree = ?, root = null where id = ?", (new.worktree, session_id))
     _copy_count(db, source, uid, session_id)
