@@ -29,7 +29,7 @@ EVENTS_AT_ONCE = 2_000
 
 _SESSION = (
     "name, title, worktree, project, repository, branch, cwd, created, last_active, completed, duration_ms, cost_usd, "
-    "leaf_uid, next_seq, root"
+    "leaf_uid, leaf_at, next_seq, root"
 )
 _LOG = (
     "turn_uid, agent, native_id, path, root_chars, relpath, modified, first_hash, tail_hash, read_to, "
@@ -88,7 +88,7 @@ def copy_session(db: apsw.Connection, source: str, uid: str) -> None:
     decisions.write(db, uid, decided, known_turns)
     if decided.values == other.decided.values and decided.leaf == other.decided.leaf:
         _copy_count(db, source, uid, session_id)
-    _link_relatives(db, session_id, uid)
+    link_relatives(db, session_id, uid)
     for (turn_uid,) in db.execute("select uid from turns where session_id = ?", (session_id,)).fetchall():
         claims.link_run_to_log(db, session_id, str(turn_uid))
 
@@ -121,7 +121,7 @@ def _replace(db: apsw.Connection, source: str, uid: str, known: Any) -> int:
     return session_id
 
 
-def _link_relatives(db: apsw.Connection, session_id: int, uid: str) -> None:
+def link_relatives(db: apsw.Connection, session_id: int, uid: str) -> None:
     """Link a session that was copied to its parent and its children, as far as they are here."""
     db.execute(
         "update sessions set parent_id = ? where parent_identity = ? and parent_id is null",

@@ -25,6 +25,7 @@ alter table logs drop column tail_hex;
 
 create index idx_logs_path_end on logs(substr(path, -24)) where size is not null;
 create index idx_logs_mtime on logs(mtime_ns) where size is not null;
+create index idx_logs_turn on logs(turn_uid) where turn_uid is not null;
 
 update logs set (device, inode, size, mtime_ns, ctime_ns, reason) = (
   select p.device, p.inode, p.size, p.mtime_ns, p.ctime_ns, p.reason from log_places p where p.path = logs.path
@@ -48,3 +49,7 @@ alter table compactions add column cost_usd real;
 alter table compactions add column duration_ms integer;
 alter table sessions add column context_chars integer;
 alter table sessions add column context_limit integer;
+
+-- When it was decided where a session goes on, and when a branch's name moved with a turn.
+alter table sessions add column leaf_at integer;
+alter table branches add column moved integer;

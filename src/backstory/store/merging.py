@@ -1,0 +1,147 @@
+"""Another copy of a store merged into this one: which sessions, and each of them a slice to a transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from backstory import errors, ids
+from backstory.lazy_module import lazy_module
+from backstory.store import foreign, kinds
+from backstory.store.database import believed
+from backstory.store.replication import Replication
+from backstory.store.rows import fetch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    import apsw
+
+    from backstory.store import merge_session
+    from backstory.store.merge_session import MergedSession
+    from backstory.store.reading import Reading
+else:
+    merge_session = lazy_module("backstory.store.merge_session")
+
+
+class MergePlan(Struct, frozen=True, kw_only=True):
+    """What is done with the sessions of another store; uids in their order."""
+
+    taken: list[str]
+    """Those of the other store that are merged."""
+    went_on: list[str]
+    """Of them those that were removed here, and went on there since: they are here again."""
+    left_out: list[str]
+    """Those that were removed here, and not touched there since."""
+    removed: dict[str, int]
+    """Those of ours that were removed there, and not touched here since; when that was, ms."""
+    stay: list[str]
+    """Those of ours that were removed there, and went on here since."""
+
+
+class Merging(Replication):
+    """The methods of a store that merge another copy of it, or another store, into it."""
+
+    def plan_merge(self, source: Merging, *, is_trusted: bool) -> MergePlan:
+        """What merging a store comes to. What was removed in one that is not trusted counts for nothing."""
+        mine, theirs = set(self._uids_here()), sorted(source._uids_here())
+        gone_here = self._tombstones()
+        gone_there = source._tombstones() if is_trusted else {}
+        begun_there = source._last_started(uid for uid in theirs if ids.session_identity(uid) in gone_here)
+        begun_here = self._last_started(uid for uid in mine if ids.session_identity(uid) in gone_there)
+        touched = [uid for uid in begun_there if begun_there[uid] > gone_here[ids.session_identity(uid)]]
+        left_out = begun_there.keys() - set(touched)
+        stay = [uid for uid, began in begun_here.items() if began > gone_there[ids.session_identity(uid)]]
+        return MergePlan(
+            taken=[uid for uid in theirs if uid not in left_out],
+            went_on=touched,
+            left_out=sorted(left_out),
+            removed={uid: gone_there[ids.session_identity(uid)] for uid in sorted(begun_here.keys() - set(stay))},
+            stay=sorted(stay),
+        )
+
+    def merge_session(
+        self, source: Merging, uid: str, *, is_trusted: bool = True, elsewhere: str | None = None, owns: bool = True
+    ) -> MergedSession:
+        """Merge a session of another store into ours, or take it; each slice is a transaction.
+
+        ``elsewhere``: the store that it is said to come from. ``owns``: one that either store owns is ours then.
+        """
+        merge = merge_session.SessionMerge(uid, is_trusted=is_trusted, elsewhere=elsewhere, owns=owns)
+        while self._write_from(source, merge.slice, decided=True):
+            pass
+        if merge.pruned:
+            merge.done.turns_removed = self.prune_turns(self.session(uid), only=merge.pruned)
+        return merge.done
+
+    def remove_as(self, removed: Mapping[str, int]) -> list[str]:
+        """Remove sessions that were removed in another store, each then, as ``remove`` does; gives their uids."""
+        gone = list[str]()
+        for uid, at in removed.items():
+            if self.has(uid):
+                session_id = self.session(uid).id
+                gone += self._change(lambda db, each=session_id, at=at: merge_session.remove(db, each, at), decided=True)
+        if gone:
+            self.erase()
+        return gone
+
+    def take_tombstones(self, source: Reading) -> int:
+        """Have the tombstones of another store, so that nothing brings back what was removed there."""
+        return self._write_from(source, merge_session.keep_tombstones, decided=True)
+
+    def drop_tombstones(self, uids: Iterable[str]) -> None:
+        """Forget that these sessions were removed: they went on elsewhere since."""
+        identities = kinds.json_list(ids.session_identity(uid) for uid in uids)
+        question = "delete from forgotten where substr(uid, 11) in (select value from json_each(?))"
+        self._change(lambda db: db.execute(question, (identities,)) and None, decided=True)
+
+    def disown(self, uids: Iterable[str], owner: str) -> None:
+        """Have copies of sessions belong to another store: the one that they were merged into."""
+        wanted = kinds.json_list(uids)
+        question = (
+            "update sessions set owner = ?1, number = null where uid in (select value from json_each(?2)) "
+            "and owner is not null and owner <> ?1"
+        )
+        self._change(lambda db: db.execute(question, (owner, wanted)) and None, decided=True)
+
+    def check_rows(self) -> None:
+        """Raise StoreDamaged unless every row is what its columns say, as ours are made."""
+
+        def check(db: apsw.Connection) -> None:
+            with believed(self.path):
+                for (session_id,) in fetch(db, tuple[int], "select id from sessions order by id"):
+                    foreign.check_session(db, session_id, self.path)
+
+        self._read(check)
+
+    def check_dictionaries(self, source: Merging) -> None:
+        """Raise StoreDamaged if another store packs its events in a way that is another one here."""
+        asked = "select id, sha256 from dictionaries"
+        known: dict[int, str] = dict(self._read_if_begun(lambda db: fetch(db, tuple[int, str], asked), []))
+        theirs = source._read(lambda db: fetch(db, tuple[int, str], asked))
+        if any(known.get(each, digest) != digest for each, digest in theirs):
+            raise errors.StoreDamaged(source.path, "its events are packed in a way that is not known here")
+
+    def projects_of_sessions(self) -> set[str]:
+        """The keys of the projects that sessions are of."""
+        asked = "select distinct project from sessions where project is not null"
+        return self._read_if_begun(lambda db: {str(key) for (key,) in db.execute(asked)}, set())
+
+    def _uids_here(self) -> list[str]:
+        asked: Callable[[apsw.Connection], list[str]] = lambda db: [str(uid) for (uid,) in db.execute("select uid from sessions")]  # noqa: E731
+        return self._read_if_begun(asked, [])
+
+    def _tombstones(self) -> dict[str, int]:
+        """When sessions were removed, by their identity."""
+        asked = "select substr(uid, 11), max(at) from forgotten group by 1"
+        return dict(self._read_if_begun(lambda db: fetch(db, tuple[str, int], asked), []))
+
+    def _last_started(self, uids: Iterable[str]) -> dict[str, int]:
+        """When the last turn of each of these sessions began, ms."""
+        asked = (
+            "select s.uid, coalesce((select max(started) from turns where session_id = s.id), 0) from sessions s "
+            "where s.uid in (select value from json_each(?))"
+        )
+        wanted = kinds.json_list(uids)
+        return dict(self._read_if_begun(lambda db: fetch(db, tuple[str, int], asked, (wanted,)), []))
