@@ -24,6 +24,8 @@ _TOOK = (
     "summary, created, agent, undone, model, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
     "cost_usd, duration_ms"
 )
+STALE = -1
+"""In place of the version that derived a log: it is to be derived anew, what the other store derived is not enough."""
 _LABELS = "title, project, repository, branch"
 
 
@@ -152,8 +154,9 @@ def merge_summaries(db: apsw.Connection, sides: Sides) -> bool:
     Of several at one record that which was made last is in force, so they stand in the order of their times.
     """
     ours, theirs = _summaries(db, "main", sides.new), _summaries(db, sides.source, sides.old)
+    pruned = _state(db, "main", sides.new).pruned
     wanted: dict[tuple[object, ...], _Summary] = {}
-    for each in [*ours, *theirs]:
+    for each in [*ours, *(each for each in theirs if each.turn_uid not in pruned)]:
         known = wanted.get(each.key)
         wanted[each.key] = each if known is None or (each.is_undone and not known.is_undone) else known
     ordered = sorted(wanted.values(), key=lambda each: (str(each.columns[1]), each.turn_uid, each.place, str(each.columns[0])))
@@ -208,9 +211,12 @@ def copy_derived(db: apsw.Connection, sides: Sides, *, is_stale: bool) -> None:
     """Have what is derived of the turns that came, or note that it is to be derived anew."""
     source, old, new = sides
     version = db.execute(f"select value from {source}.meta where key = 'derived_version'").get
-    known = db.execute(f"select coalesce(min(derived), ?) from {source}.logs where session_id = ?", (derived_tables.VERSION, old)).get
+    known = db.execute(
+        f"select coalesce(min(derived), ?) from {source}.logs where session_id = ?", (derived_tables.VERSION, old)
+    ).get
+    is_stale |= bool(db.execute("select exists (select 1 from logs where session_id = ? and derived < 0)", (new,)).get)
     if is_stale or version != str(derived_tables.VERSION) or known < derived_tables.VERSION:
-        db.execute("update logs set derived = 0 where session_id = ?", (new,))
+        db.execute("update logs set derived = ? where session_id = ?", (STALE, new))
         return
     _note_shifts(db, sides)
     for sql in _DERIVED:

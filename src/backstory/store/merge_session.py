@@ -234,8 +234,11 @@ class SessionMerge:
         if log_ids is None:
             return False
         old, new = (pair.our_first or 0, pair.our_last or 0), self._sides.new
-        merge_turns.drop_ours(db, self._sides, pair, set(log_ids.values()))
+        # Of what went on there alone the numbers are those that it has there already.
+        numbered = set(self._log_ids.values()) if self._is_aligned else set[int]()
+        removed = merge_turns.drop_ours(db, self._sides, pair, set(log_ids.values()), numbered)
         self._insert_turn(db, pair, log_ids, budget)
+        db.execute("update turns set removed = ? where session_id = ? and uid = ?", (removed, new, pair.uid))
         merge_turns.move_children(db, new, pair.uid, pair.first_seq + self._shift - old[0], old)
         self.done.turns_replaced += 1
         self._is_stale = True

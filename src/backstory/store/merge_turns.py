@@ -170,11 +170,15 @@ def _is_free(db: apsw.Connection, session_id: int, uid: str, first: int, last: i
     ).get
 
 
-def drop_ours(db: apsw.Connection, sides: Sides, pair: Pair, kept: set[int]) -> None:
-    """Remove our copy of a turn, but for its bytes. ``kept``: its logs that are theirs now as well."""
+def drop_ours(db: apsw.Connection, sides: Sides, pair: Pair, kept: set[int], numbered: set[int]) -> int | None:
+    """Remove our copy of a turn, but for its bytes; returns when a person removed it.
+
+    ``kept``: its logs that are theirs now as well; ``numbered``: logs of the session whose numbers are right.
+    """
     first, last = pair.our_first or 0, pair.our_last or 0
     for (log_id,) in fetch(db, tuple[int], "select id from logs where session_id = ?", (sides.new,)):
-        merge_logs.unnumber(db, log_id, first, last)
+        if log_id not in numbered:
+            merge_logs.unnumber(db, log_id, first, last)
     event_rows.delete_events(db, "session_id = ? and turn_id = ?", (sides.new, pair.our_id))
     rows = fetch(
         db, tuple[int, str], "select id, kind from logs where session_id = ? and turn_uid = ?", (sides.new, pair.uid)
@@ -182,7 +186,9 @@ def drop_ours(db: apsw.Connection, sides: Sides, pair: Pair, kept: set[int]) -> 
     for log_id, kind in rows:
         if log_id not in kept:
             db.execute("update logs set kind = ? where id = ?", (f"{COPY}{kind.removeprefix(COPY)}", log_id))
+    removed: int | None = db.execute("select removed from turns where id = ?", (pair.our_id,)).get
     db.execute("delete from turns where id = ?", (pair.our_id,))
+    return removed
 
 
 def take(db: apsw.Connection, sides: Sides, pair: Pair, shift: int, log_ids: dict[int, int], budget: Budget) -> None:
