@@ -98,7 +98,9 @@ def prune(store: Store, which: int) -> None:
 
 def summarise(store: Store, which: int) -> None:
     session = _session(store, which)
-    store.add_compaction(session, NewCompaction(after_seq=_turn(store, session, which).last_seq, summary=f"sum {which}"))
+    store.add_compaction(
+        session, NewCompaction(after_seq=_turn(store, session, which).last_seq, summary=f"sum {which}")
+    )
 
 
 def undo_summary(store: Store, which: int) -> None:
@@ -162,7 +164,15 @@ def _said(store: Store, session: Session) -> dict[str, Any]:
         "last_active": session.last_active,
         "cost": round(session.cost_usd or 0, 6),
         "turns": {
-            uid: (turn.prompt, turn.prompt and turn.answer, turn.outcome, turn.removed, turn.started, turn.ended, place(turn.parent_uid, turn.parent_seq))
+            uid: (
+                turn.prompt,
+                turn.prompt and turn.answer,
+                turn.outcome,
+                turn.removed,
+                turn.started,
+                turn.ended,
+                place(turn.parent_uid, turn.parent_seq),
+            )
             for uid, turn in tree.items()
         },
         "events": events,

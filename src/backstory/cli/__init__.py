@@ -48,6 +48,7 @@ GROUPS = {
         "restore": "Write the original logs to a folder, byte for byte.",
         "export": "Export sessions in another tool's format.",
         "backup": "Copy the store to one file; safe while it is in use.",
+        "merge": "Merge another copy of this project's store into it.",
         "rename": "Name a session.",
         "rm": "Delete sessions from the store (the agents' logs stay).",
         "verify": "Check every byte, every reference and the index.",

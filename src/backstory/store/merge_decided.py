@@ -106,7 +106,10 @@ def _candidate(
     if uid is None or f"{plan.TURN}{uid}" in values:
         return None
     tip = fetch_one(
-        db, _Tip, "select uid, started, first_seq, last_seq from turns where session_id = ? and uid = ?", (session_id, uid)
+        db,
+        _Tip,
+        "select uid, started, first_seq, last_seq from turns where session_id = ? and uid = ?",
+        (session_id, uid),
     )
     return None if tip is None else (decided.leaf_at, tip, seq)
 
@@ -121,7 +124,9 @@ def _newest(db: apsw.Connection, session_id: int, values: Mapping[str, Value]) -
 
 def _latest(db: apsw.Connection, session_id: int, values: Mapping[str, Value]) -> _Tip | None:
     """The turn that began last of those that are not removed."""
-    return fetch_one(db, _Tip, f"{_TIPS} order by coalesce(started, 0) desc, uid desc limit 1", (session_id, _removed(values)))
+    return fetch_one(
+        db, _Tip, f"{_TIPS} order by coalesce(started, 0) desc, uid desc limit 1", (session_id, _removed(values))
+    )
 
 
 def _removed(values: Mapping[str, Value]) -> str:
@@ -159,10 +164,17 @@ def merge_summaries(db: apsw.Connection, sides: Sides) -> bool:
     for each in [*ours, *(each for each in theirs if each.turn_uid not in pruned)]:
         known = wanted.get(each.key)
         wanted[each.key] = each if known is None or (each.is_undone and not known.is_undone) else known
-    ordered = sorted(wanted.values(), key=lambda each: (str(each.columns[1]), each.turn_uid, each.place, str(each.columns[0])))
+    ordered = sorted(
+        wanted.values(), key=lambda each: (str(each.columns[1]), each.turn_uid, each.place, str(each.columns[0]))
+    )
     if {each.key: each.is_undone for each in ours} == {each.key: each.is_undone for each in ordered}:
         return False
-    firsts = {uid: first for uid, first in fetch(db, tuple[str, int], "select uid, first_seq from turns where session_id = ?", (sides.new,))}
+    firsts = {
+        uid: first
+        for uid, first in fetch(
+            db, tuple[str, int], "select uid, first_seq from turns where session_id = ?", (sides.new,)
+        )
+    }
     compactions.clear(db, sides.new)
     db.executemany(
         f"insert into compactions(session_id, after_seq, {_TOOK}) values (?, ?, {', '.join('?' * len(_TOOK.split(', ')))})",
@@ -240,9 +252,7 @@ def _note_shifts(db: apsw.Connection, sides: Sides) -> None:
     )
 
 
-_SHIFT = (
-    "join temp.shifts m on m.first = (select max(first) from temp.shifts where first <= {seq}) and {seq} <= m.last"
-)
+_SHIFT = "join temp.shifts m on m.first = (select max(first) from temp.shifts where first <= {seq}) and {seq} <= m.last"
 _RANK = f"instr('{derived_tables.ACTIONS}', {{}})"
 _DERIVED = (
     "insert into session_files(session_id, file_path, tool_name, action, turn_id, first_seq, first_seen_at) "

@@ -131,7 +131,9 @@ def copy_bytes(db: apsw.Connection, source: str, ours: int, theirs: TheirLog, bu
         if budget.is_spent:
             return False
         at = _copy_chunk(db, source, ours, theirs.id, at)
-        budget.spend(int(db.execute("select length(data) from chunks where log_id = ? order by start desc limit 1", (ours,)).get))
+        budget.spend(
+            int(db.execute("select length(data) from chunks where log_id = ? order by start desc limit 1", (ours,)).get)
+        )
         # What stands behind it is bytes alone until all of them are here.
         db.execute("update logs set told_to = coalesce(told_to, read_to), read_to = ? where id = ?", (at, ours))
     return True
@@ -275,7 +277,11 @@ def unnumber(db: apsw.Connection, log_id: int, first: int, last: int) -> None:
         ]
         db.executemany(
             "insert into numbers(log_id, start, stop, first_seq, records) values (?, ?, ?, ?, ?)",
-            [(log_id, *row) for row in kept if row[0] is not None and row[1] is not None and row[0] < row[1] and row[3] > 0],
+            [
+                (log_id, *row)
+                for row in kept
+                if row[0] is not None and row[1] is not None and row[0] < row[1] and row[3] > 0
+            ],
         )
 
 

@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from backstory.store.merge_logs import Match, TheirLog
     from backstory.store.merge_turns import Pair
 
-_COLUMNS = (
-    "native_id, parent_identity, relation, title, worktree, project, repository, branch, cwd, created, last_active, root"
-)
+_COLUMNS = "native_id, parent_identity, relation, title, worktree, project, repository, branch, cwd, created, last_active, root"
 
 
 class Moved(Struct, frozen=True, kw_only=True):
@@ -75,7 +73,12 @@ class SessionMerge:
         self.done = MergedSession(uid=uid, moved=[])
         self.pruned = dict[str, int]()
         self._uid, self._is_trusted, self._elsewhere, self._owns = uid, is_trusted, elsewhere, owns
-        self._steps: list[Callable[[apsw.Connection, Budget], bool]] = [self._begin, self._logs, self._turns, self._finish]
+        self._steps: list[Callable[[apsw.Connection, Budget], bool]] = [
+            self._begin,
+            self._logs,
+            self._turns,
+            self._finish,
+        ]
         self._sides = Sides("", 0, 0)
         self._matches = list[tuple["TheirLog", "Match"]]()
         self._log_ids = dict[int, int]()
@@ -102,7 +105,10 @@ class SessionMerge:
     def _begin(self, db: apsw.Connection, _budget: Budget) -> bool:
         source = self._sides.source
         theirs = fetch_one(
-            db, tuple[int, int | None, str], f"select id, number, uid from {source}.sessions where uid = ?", (self._uid,)
+            db,
+            tuple[int, int | None, str],
+            f"select id, number, uid from {source}.sessions where uid = ?",
+            (self._uid,),
         )
         if theirs is None:
             raise SessionNotFound(self._uid)
@@ -126,14 +132,17 @@ class SessionMerge:
             (self._elsewhere, old),
         )
         new = db.last_insert_rowid()
-        here, there = (str(db.execute(f"select value from {name}.meta where key = 'store_id'").get) for name in ("main", source))
+        here, there = (
+            str(db.execute(f"select value from {name}.meta where key = 'store_id'").get) for name in ("main", source)
+        )
         owner, number = db.execute(f"select owner, number from {source}.sessions where id = ?", (old,)).fetchall()[0]
         if self._owns and owner in (here, there):
             number = sessions.next_number(db) if number is not None else None
             owner = here
-        elif number is not None and db.execute(
-            "select exists (select 1 from sessions where owner = ? and number = ?)", (owner, number)
-        ).get:
+        elif (
+            number is not None
+            and db.execute("select exists (select 1 from sessions where owner = ? and number = ?)", (owner, number)).get
+        ):
             number = None
         db.execute("update sessions set owner = ?, number = ? where id = ?", (owner, number, new))
         return new
@@ -280,7 +289,9 @@ class SessionMerge:
                 continue
             if shift is None:
                 shift = merge_turns.next_seq(db, new) - seq
-            merge_turns.copy_events(db, self._sides, f"turn_id is null and seq = {seq}", None, shift, self._log_ids, budget)
+            merge_turns.copy_events(
+                db, self._sides, f"turn_id is null and seq = {seq}", None, shift, self._log_ids, budget
+            )
             ours = self._log_ids.get(log_id or 0)
             if ours is not None and not self._is_aligned:
                 merge_logs.number(db, source, ours, log_id or 0, seq, seq, shift)
@@ -381,7 +392,12 @@ def _drop_tombstones(db: apsw.Connection, source: str, old: int, uid: str) -> No
     """Forget that a session, with the agents' own logs of its runs, was removed here: it went on there."""
     db.execute("delete from forgotten where substr(uid, 11) = ?", (ids.session_identity(uid),))
     if db.changes():
-        runs = fetch(db, tuple[str, str], f"select agent, native_id from {source}.turns where session_id = ? and native_id <> ''", (old,))
+        runs = fetch(
+            db,
+            tuple[str, str],
+            f"select agent, native_id from {source}.turns where session_id = ? and native_id <> ''",
+            (old,),
+        )
         db.executemany(
             "delete from forgotten where substr(uid, 11) = ?",
             [(ids.session_identity(ids.session_uid(agent, native_id, 0)),) for agent, native_id in runs],
@@ -402,4 +418,3 @@ def keep_tombstones(db: apsw.Connection, source: str) -> int:
         "on conflict(uid) do update set at = excluded.at where excluded.at > forgotten.at"
     )
     return int(db.changes())
-

@@ -89,7 +89,9 @@ def is_theirs_better(db: apsw.Connection, sides: Sides, pair: Pair) -> bool:
         return False
     if pair.events != pair.our_events:
         return pair.events > pair.our_events
-    ours, theirs = (_digest(db, *side) for side in (("main", sides.new, pair.our_id), (sides.source, sides.old, pair.id)))
+    ours, theirs = (
+        _digest(db, *side) for side in (("main", sides.new, pair.our_id), (sides.source, sides.old, pair.id))
+    )
     return ours != theirs and (_rank(db, sides.source, pair.id), theirs) > (_rank(db, "main", pair.our_id), ours)
 
 
@@ -100,7 +102,10 @@ def take_facts(db: apsw.Connection, sides: Sides, pair: Pair) -> bool:
     ours, theirs = _rank(db, "main", pair.our_id), _rank(db, sides.source, pair.id)
     if theirs <= ours:
         return False
-    db.execute(f"update turns set ({_FACTS}) = (select {_FACTS} from {sides.source}.turns where id = ?) where id = ?", (pair.id, pair.our_id))
+    db.execute(
+        f"update turns set ({_FACTS}) = (select {_FACTS} from {sides.source}.turns where id = ?) where id = ?",
+        (pair.id, pair.our_id),
+    )
     return True
 
 
@@ -146,7 +151,11 @@ def _is_pruned(db: apsw.Connection, schema: str, session_id: int, turn_id: int |
 def shift_for(db: apsw.Connection, sides: Sides, pair: Pair, before: int) -> int:
     """By how much a turn's numbers grow here; ``before``: by how much those of the turn before it did."""
     first, last = pair.first_seq + before, pair.last_seq + before
-    return before if first > 0 and _is_free(db, sides.new, pair.uid, first, last) else next_seq(db, sides.new) - pair.first_seq
+    return (
+        before
+        if first > 0 and _is_free(db, sides.new, pair.uid, first, last)
+        else next_seq(db, sides.new) - pair.first_seq
+    )
 
 
 def next_seq(db: apsw.Connection, session_id: int) -> int:
@@ -230,7 +239,9 @@ def move_children(db: apsw.Connection, session_id: int, uid: str, by: int, old: 
     db.execute(
         "update turns set parent_seq = parent_seq + ? where session_id = ? and parent_uid = ?", (by, session_id, uid)
     )
-    db.execute("update branches set leaf_seq = leaf_seq + ? where session_id = ? and leaf_uid = ?", (by, session_id, uid))
+    db.execute(
+        "update branches set leaf_seq = leaf_seq + ? where session_id = ? and leaf_uid = ?", (by, session_id, uid)
+    )
     db.execute("update sessions set leaf_seq = leaf_seq + ? where id = ? and leaf_uid = ?", (by, session_id, uid))
     db.execute(
         "update compactions set after_seq = after_seq + ? where session_id = ? and after_seq between ? and ?",
@@ -269,6 +280,10 @@ def copy_events(
         event_rows.index_texts(
             db,
             sides.new,
-            [(first_id + n, row[0], scope, text) for n, (row, (scope, text)) in enumerate(zip(copied, texts, strict=True)) if scope],
+            [
+                (first_id + n, row[0], scope, text)
+                for n, (row, (scope, text)) in enumerate(zip(copied, texts, strict=True))
+                if scope
+            ],
         )
         after = (rows[-1][0], rows[-1][1])

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.store import merge_session
-    from backstory.store.merge_session import MergedSession
+    from backstory.store import codec, merge_session
     from backstory.store.reading import Reading
 else:
+    codec = lazy_module("backstory.store.codec")
     merge_session = lazy_module("backstory.store.merge_session")
 
 
@@ -61,27 +61,15 @@ class Merging(Replication):
             stay=sorted(stay),
         )
 
-    def merge_session(
-        self, source: Merging, uid: str, *, is_trusted: bool = True, elsewhere: str | None = None, owns: bool = True
-    ) -> MergedSession:
-        """Merge a session of another store into ours, or take it; each slice is a transaction.
-
-        ``elsewhere``: the store that it is said to come from. ``owns``: one that either store owns is ours then.
-        """
-        merge = merge_session.SessionMerge(uid, is_trusted=is_trusted, elsewhere=elsewhere, owns=owns)
-        while self._write_from(source, merge.slice, decided=True):
-            pass
-        if merge.pruned:
-            merge.done.turns_removed = self.prune_turns(self.session(uid), only=merge.pruned)
-        return merge.done
-
     def remove_as(self, removed: Mapping[str, int]) -> list[str]:
         """Remove sessions that were removed in another store, each then, as ``remove`` does; gives their uids."""
         gone = list[str]()
         for uid, at in removed.items():
             if self.has(uid):
                 session_id = self.session(uid).id
-                gone += self._change(lambda db, each=session_id, at=at: merge_session.remove(db, each, at), decided=True)
+                gone += self._change(
+                    lambda db, each=session_id, at=at: merge_session.remove(db, each, at), decided=True
+                )
         if gone:
             self.erase()
         return gone
@@ -115,12 +103,12 @@ class Merging(Replication):
 
         self._read(check)
 
-    def check_dictionaries(self, source: Merging) -> None:
-        """Raise StoreDamaged if another store packs its events in a way that is another one here."""
+    def check_dictionaries(self, source: Merging, *, may_have_others: bool) -> None:
+        """Raise StoreDamaged if another store packs its events in a way that is another one here, or unknown."""
         asked = "select id, sha256 from dictionaries"
-        known: dict[int, str] = dict(self._read_if_begun(lambda db: fetch(db, tuple[int, str], asked), []))
+        known = codec.SHIPPED_SHA256 | dict(self._read_if_begun(lambda db: fetch(db, tuple[int, str], asked), []))
         theirs = source._read(lambda db: fetch(db, tuple[int, str], asked))
-        if any(known.get(each, digest) != digest for each, digest in theirs):
+        if any(known.get(each, digest if may_have_others else None) != digest for each, digest in theirs):
             raise errors.StoreDamaged(source.path, "its events are packed in a way that is not known here")
 
     def projects_of_sessions(self) -> set[str]:
@@ -129,7 +117,9 @@ class Merging(Replication):
         return self._read_if_begun(lambda db: {str(key) for (key,) in db.execute(asked)}, set())
 
     def _uids_here(self) -> list[str]:
-        asked: Callable[[apsw.Connection], list[str]] = lambda db: [str(uid) for (uid,) in db.execute("select uid from sessions")]  # noqa: E731
+        asked: Callable[[apsw.Connection], list[str]] = lambda db: [
+            str(uid) for (uid,) in db.execute("select uid from sessions")
+        ]  # noqa: E731
         return self._read_if_begun(asked, [])
 
     def _tombstones(self) -> dict[str, int]:

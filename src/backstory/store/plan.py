@@ -222,7 +222,9 @@ def merge_alike(one: SessionState, other: SessionState) -> Decisions:
             values[about] = later.values[about]
         if about in later.at:
             at[about] = later.at[about]
-    values |= {f"{TURN}{uid}": max(one.pruned.get(uid, 0), other.pruned.get(uid, 0)) for uid in {*one.pruned, *other.pruned}}
+    values |= {
+        f"{TURN}{uid}": max(one.pruned.get(uid, 0), other.pruned.get(uid, 0)) for uid in {*one.pruned, *other.pruned}
+    }
     return replace(one.decided, values=values, at=at)
 
 

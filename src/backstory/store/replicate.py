@@ -104,15 +104,18 @@ def _copy_count(db: apsw.Connection, source: str, uid: str, session_id: int) -> 
 
 def _replace(db: apsw.Connection, source: str, uid: str, known: Any) -> int:
     """Put a session as another store has it in the place of ours; returns its id."""
+    number = known and db.execute("select number from sessions where id = ?", (known[0],)).get
     if known:
         event_rows.delete_of_session(db, known[0])
         db.execute("delete from sessions where id = ?", (known[0],))
     old = _id_of(db, source, uid)
-    owned = "owner, number, native_id, parent_identity, relation"
+    owned = "owner, native_id, parent_identity, relation"
     db.execute(
-        f"insert into sessions(uid, {owned}, {_SESSION}) select uid, {owned}, {_SESSION} "
-        f"from {source}.sessions where id = ?",
-        (old,),
+        f"insert into sessions(uid, number, {owned}, {_SESSION}) "
+        # Two copies of one store may have given a number to a session each: the first to come has it here.
+        "select uid, iif(exists (select 1 from sessions s where s.owner = o.owner and s.number = o.number), ?, number), "
+        f"{owned}, {_SESSION} from {source}.sessions o where id = ?",
+        (number, old),
     )
     session_id = db.last_insert_rowid()
     if known:
