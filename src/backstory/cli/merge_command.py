@@ -40,8 +40,8 @@ def command(app: App, other: Path, trust: bool, foreign: bool, as_json: bool) ->
     app.trusts |= trust
     may_act(app)
     merged = merge(
-        app.workspace, Path(os.path.normpath(app.cwd / other.expanduser())), trusts=trust, is_foreign=foreign, report=output.talk,
-        progress=output.progress,
+        app.workspace, Path(os.path.normpath(app.cwd / other.expanduser())), trusts=trust, is_foreign=foreign,
+        report=output.talk, progress=output.progress,
     )  # fmt: skip
     if as_json:
         output.json(merged_as_json(merged))
@@ -93,7 +93,8 @@ def _of_session(session: MergedSession) -> Iterator[str]:
 def _remarks(merged: Merged) -> Iterator[str]:
     """What a person should know beside that."""
     if not merged.is_trusted:
-        yield f"{merged.other} is not trusted: its names, checkouts and removals were left out. Add --trust to take them."
+        left_out = "its names, checkouts and removals were left out"
+        yield f"{merged.other} is not trusted: {left_out}. Add --trust to take them."
     for uid in merged.plan.went_on:
         yield f"Session {uid} was removed here and went on there since: it stays."
     for uid in merged.plan.stay:

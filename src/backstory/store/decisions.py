@@ -138,8 +138,8 @@ def _branches(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, .
         bound,
     )
     found: dict[int, dict[str, Value]] = {}
-    for session_id, name, *tip in rows:
-        found.setdefault(session_id, {})[about_branch(name)] = (name, *tip)
+    for session_id, name, uid, seq, created, moved in rows:
+        found.setdefault(session_id, {})[about_branch(name)] = (name, uid, seq, created, moved)
     return found
 
 

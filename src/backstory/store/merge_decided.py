@@ -24,6 +24,7 @@ _TOOK = (
     "summary, created, agent, undone, model, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
     "cost_usd, duration_ms"
 )
+_BOUND = ", ".join("?" * len(_TOOK.split(", ")))
 STALE = -1
 """In place of the version that derived a log: it is to be derived anew, what the other store derived is not enough."""
 _LABELS = "title, project, repository, branch"
@@ -65,8 +66,8 @@ def _as_here(db: apsw.Connection, sides: Sides, decided: Decisions) -> Decisions
             values[about] = (name, uid, merge_turns.parent_seq(db, sides, uid, seq), times[0] or 0, times[1])
         else:
             values[about] = value
-    uid, seq = decided.leaf
-    return replace(decided, values=values, leaf=(uid, merge_turns.parent_seq(db, sides, uid, seq)))
+    tip, at = decided.leaf
+    return replace(decided, values=values, leaf=(tip, merge_turns.parent_seq(db, sides, tip, at)))
 
 
 class _Tip(NamedTuple):
@@ -78,20 +79,32 @@ class _Tip(NamedTuple):
     last_seq: int
 
 
+class _Leaf(NamedTuple):
+    """Where a session goes on, and when that was decided."""
+
+    at: int | None
+    tip: _Tip
+    seq: int | None
+
+
 def _leaf(
     db: apsw.Connection, session_id: int, ours: Decisions, theirs: Decisions, values: Mapping[str, Value]
 ) -> dict[str, Any]:
     """Where a session goes on, and when that was decided: the later of two decisions, of those that can be followed."""
     found = [each for decided in (ours, theirs) if (each := _candidate(db, session_id, decided, values)) is not None]
-    newest = _newest(db, session_id, values)
+    newest, at = _newest(db, session_id, values), max(ours.leaf_at or 0, theirs.leaf_at or 0) or None
     if newest is None:
-        return {"leaf": (None, None), "leaf_at": ours.leaf_at}
+        return {"leaf": (None, None), "leaf_at": at}
     if not found:
-        last = _latest(db, session_id, values) or newest
-        return {"leaf": _explicit(last, None, newest), "leaf_at": ours.leaf_at}
-    at, tip, seq = max(found, key=lambda each: (each[0] or each[1].started or 0, each[1].started or 0, each[1].uid,
-                                                (each[2] or each[1].last_seq) - each[1].first_seq))  # fmt: skip
-    return {"leaf": _explicit(tip, seq, newest), "leaf_at": at}
+        return {"leaf": _explicit(_latest(db, session_id, values) or newest, None, newest), "leaf_at": at}
+    chosen = max(found, key=_rank)
+    return {"leaf": _explicit(chosen.tip, chosen.seq, newest), "leaf_at": chosen.at}
+
+
+def _rank(leaf: _Leaf) -> tuple[int, int, str, int]:
+    """Which of two leaves was decided later; the same whatever numbers the records have."""
+    tip, began = leaf.tip, leaf.tip.started or 0
+    return leaf.at or began, began, tip.uid, (leaf.seq or tip.last_seq) - tip.first_seq
 
 
 def _explicit(tip: _Tip, seq: int | None, newest: _Tip) -> Leaf:
@@ -99,9 +112,7 @@ def _explicit(tip: _Tip, seq: int | None, newest: _Tip) -> Leaf:
     return tip.uid, seq if seq is not None or tip.uid == newest.uid else tip.last_seq
 
 
-def _candidate(
-    db: apsw.Connection, session_id: int, decided: Decisions, values: Mapping[str, Value]
-) -> tuple[int | None, _Tip, int | None] | None:
+def _candidate(db: apsw.Connection, session_id: int, decided: Decisions, values: Mapping[str, Value]) -> _Leaf | None:
     uid, seq = decided.leaf
     if uid is None or f"{plan.TURN}{uid}" in values:
         return None
@@ -111,10 +122,13 @@ def _candidate(
         "select uid, started, first_seq, last_seq from turns where session_id = ? and uid = ?",
         (session_id, uid),
     )
-    return None if tip is None else (decided.leaf_at, tip, seq)
+    return None if tip is None else _Leaf(decided.leaf_at, tip, seq)
 
 
-_TIPS = "select uid, started, first_seq, last_seq from turns where session_id = ? and uid not in (select value from json_each(?)) "
+_TIPS = (
+    "select uid, started, first_seq, last_seq from turns where session_id = ? "
+    "and uid not in (select value from json_each(?)) "
+)
 
 
 def _newest(db: apsw.Connection, session_id: int, values: Mapping[str, Value]) -> _Tip | None:
@@ -169,15 +183,11 @@ def merge_summaries(db: apsw.Connection, sides: Sides) -> bool:
     )
     if {each.key: each.is_undone for each in ours} == {each.key: each.is_undone for each in ordered}:
         return False
-    firsts = {
-        uid: first
-        for uid, first in fetch(
-            db, tuple[str, int], "select uid, first_seq from turns where session_id = ?", (sides.new,)
-        )
-    }
+    asked = "select uid, first_seq from turns where session_id = ?"
+    firsts = dict(fetch(db, tuple[str, int], asked, (sides.new,)))
     compactions.clear(db, sides.new)
     db.executemany(
-        f"insert into compactions(session_id, after_seq, {_TOOK}) values (?, ?, {', '.join('?' * len(_TOOK.split(', ')))})",
+        f"insert into compactions(session_id, after_seq, {_TOOK}) values (?, ?, {_BOUND})",
         [(sides.new, firsts[each.turn_uid] + each.place, *each.columns) for each in ordered if each.turn_uid in firsts],
     )
     compactions.index(db, sides.new)
@@ -185,7 +195,7 @@ def merge_summaries(db: apsw.Connection, sides: Sides) -> bool:
 
 
 def _summaries(db: apsw.Connection, schema: str, session_id: int) -> list[_Summary]:
-    rows = db.execute(
+    rows: list[Any] = db.execute(
         f"select t.uid, c.after_seq - t.first_seq, {', '.join(f'c.{name}' for name in _TOOK.split(', '))} "
         f"from {schema}.compactions c join {schema}.turns t on t.session_id = c.session_id "
         "and c.after_seq between t.first_seq and t.last_seq where c.session_id = ? group by c.id order by c.id",
@@ -200,8 +210,8 @@ def _summaries(db: apsw.Connection, schema: str, session_id: int) -> list[_Summa
 def merge_labels(db: apsw.Connection, sides: Sides) -> None:
     """Have a session say of itself what the copy says that was active later, and what only one of both says."""
     asked = f"select coalesce(last_active, 0), {_LABELS}, created from {{}}.sessions where id = ?"
-    (ours,) = db.execute(asked.format("main"), (sides.new,)).fetchall()
-    (theirs,) = db.execute(asked.format(sides.source), (sides.old,)).fetchall()
+    ours: Any = db.execute(asked.format("main"), (sides.new,)).fetchone()
+    theirs: Any = db.execute(asked.format(sides.source), (sides.old,)).fetchone()
     later, earlier = sorted([ours, theirs], key=repr, reverse=True)
     if theirs[0] != ours[0]:
         later, earlier = (theirs, ours) if theirs[0] > ours[0] else (ours, theirs)
@@ -277,7 +287,8 @@ _DERIVED = (
     f"from SOURCE.checkpoints x {_SHIFT.format(seq='x.seq')} where x.session_id = :old and not exists "
     "(select 1 from checkpoints n where n.session_id = :new and n.seq = x.seq + m.shift)",
     "insert or replace into call_results(call_id, result_id, is_error, exit_code) "
-    "select nc.id, nr.id, x.is_error, x.exit_code from SOURCE.events oc join SOURCE.call_results x on x.call_id = oc.id "
+    "select nc.id, nr.id, x.is_error, x.exit_code from SOURCE.events oc "
+    "join SOURCE.call_results x on x.call_id = oc.id "
     f"join SOURCE.events r on r.id = x.result_id {_SHIFT.format(seq='oc.seq')} "
     "join events nc on nc.session_id = :new and nc.seq = oc.seq + m.shift and nc.part = oc.part "
     "join events nr on nr.session_id = :new and nr.seq = r.seq + m.shift and nr.part = r.part "

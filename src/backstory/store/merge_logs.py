@@ -164,8 +164,8 @@ def adopt_state(db: apsw.Connection, source: str, ours: int, theirs: TheirLog) -
     What its reader keeps beside it names records by their numbers there: it reads the log's bytes again.
     """
     db.execute(
-        f"update logs set ({_STATE}) = (select {_STATE} from {source}.logs where id = ?), state = null, pending = null, "
-        "tail_seq = null, derived = 0 where id = ?",
+        f"update logs set ({_STATE}) = (select {_STATE} from {source}.logs where id = ?), state = null, "
+        "pending = null, tail_seq = null, derived = 0 where id = ?",
         (theirs.id, ours),
     )
     # Chunks that were cut where ours ended are joined when the log has been idle for a while.

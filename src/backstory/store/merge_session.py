@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from backstory.store.merge_logs import Match, TheirLog
     from backstory.store.merge_turns import Pair
 
-_COLUMNS = "native_id, parent_identity, relation, title, worktree, project, repository, branch, cwd, created, last_active, root"
+_COLUMNS = (
+    "native_id, parent_identity, relation, title, worktree, project, repository, branch, cwd, created, last_active, "
+    "root"
+)
 
 
 class Moved(Struct, frozen=True, kw_only=True):
@@ -279,8 +282,8 @@ class SessionMerge:
         rows = fetch(
             db,
             tuple[int, int | None, int | None, int | None],
-            f"select distinct seq, log_id, position, length from {source}.events where session_id = ? and turn_id is null "
-            "order by seq",
+            f"select distinct seq, log_id, position, length from {source}.events where session_id = ? "
+            "and turn_id is null order by seq",
             (old,),
         )
         shift: int | None = 0 if self._is_aligned else None
@@ -354,7 +357,9 @@ class SessionMerge:
 def _is_aligned(db: apsw.Connection, sides: Sides) -> bool:
     """Whether all that the other store has more of has numbers that are free here: only there the session went on."""
     source, old, new = sides
-    moved, ours, theirs = db.execute(
+    facts: list[tuple[int, int | None, int | None]] = fetch(
+        db,
+        tuple[int, int | None, int | None],
         f"select exists (select 1 from {source}.turns o join turns n on n.session_id = ?2 and n.uid = o.uid "
         "where o.session_id = ?1 and o.first_seq <> n.first_seq), "
         f"(select max(last_seq) from turns where session_id = ?2 and uid not in (select uid from {source}.turns "
@@ -362,7 +367,8 @@ def _is_aligned(db: apsw.Connection, sides: Sides) -> bool:
         f"(select min(first_seq) from {source}.turns where session_id = ?1 and uid not in (select uid from turns "
         "where session_id = ?2))",
         (old, new),
-    ).fetchall()[0]
+    )
+    moved, ours, theirs = facts[0]
     return not moved and (ours is None or theirs is None or ours < theirs)
 
 
@@ -372,8 +378,8 @@ def _moved(db: apsw.Connection, sides: Sides) -> Iterator[Moved]:
     rows = fetch(
         db,
         tuple[int, int, int],
-        f"select o.first_seq, o.last_seq, n.first_seq - o.first_seq from {source}.turns o join turns n on n.uid = o.uid "
-        "and n.session_id = ? where o.session_id = ? and n.first_seq <> o.first_seq order by o.first_seq, o.id",
+        f"select o.first_seq, o.last_seq, n.first_seq - o.first_seq from {source}.turns o "
+        "join turns n on n.uid = o.uid and n.session_id = ? where o.session_id = ? and n.first_seq <> o.first_seq order by o.first_seq, o.id",
         (new, old),
     )
     run: tuple[int, int, int] | None = None

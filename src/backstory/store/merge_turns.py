@@ -96,23 +96,27 @@ def is_theirs_better(db: apsw.Connection, sides: Sides, pair: Pair) -> bool:
 
 
 def take_facts(db: apsw.Connection, sides: Sides, pair: Pair) -> bool:
-    """Have the row of a turn say what theirs says, where that is more; returns whether it did."""
-    if _is_pruned(db, "main", sides.new, pair.our_id) or pair.events != pair.our_events:
+    """Have the row of a turn say what theirs says, where that is more; returns whether it did.
+
+    A person who pruned a turn removed what it says, but not how it went.
+    """
+    is_pruned = _is_pruned(db, "main", sides.new, pair.our_id) or _is_pruned(db, sides.source, sides.old, pair.id)
+    if not is_pruned and pair.events != pair.our_events:
         return False
-    ours, theirs = _rank(db, "main", pair.our_id), _rank(db, sides.source, pair.id)
-    if theirs <= ours:
+    facts = _FACTS.replace("prompt, ", "") if is_pruned else _FACTS
+    if _rank(db, sides.source, pair.id, facts) <= _rank(db, "main", pair.our_id, facts):
         return False
     db.execute(
-        f"update turns set ({_FACTS}) = (select {_FACTS} from {sides.source}.turns where id = ?) where id = ?",
+        f"update turns set ({facts}) = (select {facts} from {sides.source}.turns where id = ?) where id = ?",
         (pair.id, pair.our_id),
     )
     return True
 
 
-def _rank(db: apsw.Connection, schema: str, turn_id: int | None) -> tuple[Any, ...]:
+def _rank(db: apsw.Connection, schema: str, turn_id: int | None, facts: str = _FACTS) -> tuple[Any, ...]:
     """How much the row of a turn says; the same for the same row in either store."""
-    (row,) = db.execute(f"select {_FACTS} from {schema}.turns where id = ?", (turn_id,)).fetchall()
-    said = dict(zip(_FACTS.split(", "), row, strict=True))
+    (row,) = db.execute(f"select {facts} from {schema}.turns where id = ?", (turn_id,)).fetchall()
+    said = dict(zip(facts.split(", "), row, strict=True))
     is_whole = said["outcome"] is not None and said["stop_reason"] != LOST
     return (is_whole, said["outcome"] is not None, sum(value is not None for value in row), repr(row))
 
@@ -121,12 +125,14 @@ def _digest(db: apsw.Connection, schema: str, session_id: int, turn_id: int | No
     """A hash of what the events of a turn say, whatever their numbers."""
     codecs: dict[int, EventCodec] = {}
     digest, after = sha256(), (0, -1)
-    while rows := db.execute(
+    while rows := fetch(
+        db,
+        tuple[int, int, int | None, str, bytes | str],
         f"select seq, part, at, kind, data from {schema}.events where session_id = ? and turn_id = ? "
         f"and seq >= (select first_seq from {schema}.turns where id = ?2) and (seq, part) > (?, ?) "
         "order by seq, part limit ?",
         (session_id, turn_id, *after, EVENTS_AT_ONCE),
-    ).fetchall():
+    ):
         for _, part, at, kind, data in rows:
             digest.update(repr((part, at, kind, turns.unpack_event(db, codecs, data))).encode())
         after = rows[-1][0], rows[-1][1]
@@ -202,7 +208,7 @@ def drop_ours(db: apsw.Connection, sides: Sides, pair: Pair, kept: set[int], num
 
 def take(db: apsw.Connection, sides: Sides, pair: Pair, shift: int, log_ids: dict[int, int], budget: Budget) -> None:
     """Copy a turn of the other store, its numbers that much greater. ``log_ids``: our logs by theirs."""
-    source, old, new = sides
+    source, _, new = sides
     db.execute(
         f"insert into turns(session_id, uid, parent_uid, parent_seq, first_seq, last_seq, removed, {_FACTS}) "
         f"select ?, uid, parent_uid, ?, first_seq + ?, last_seq + ?, null, {_FACTS} from {source}.turns where id = ?",
@@ -249,6 +255,20 @@ def move_children(db: apsw.Connection, session_id: int, uid: str, by: int, old: 
     )
 
 
+class _Event(NamedTuple):
+    """An event of the other store, as its row has it."""
+
+    seq: int
+    part: int
+    at: int | None
+    kind: str
+    data: bytes | str
+    char_len: int
+    log_id: int | None
+    position: int | None
+    length: int | None
+
+
 def copy_events(
     db: apsw.Connection,
     sides: Sides,
@@ -261,15 +281,17 @@ def copy_events(
     """Copy those events of the other store, with what is searched of them; ``where`` is a condition on events."""
     codecs: dict[int, EventCodec] = {}
     after = (0, -1)
-    while rows := db.execute(
+    while rows := fetch(
+        db,
+        _Event,
         "select seq, part, at, kind, data, char_len, log_id, position, length "
         f"from {sides.source}.events where session_id = ? and {where} and (seq, part) > (?, ?) "
         "order by seq, part limit ?",
         (sides.old, *after, EVENTS_AT_ONCE),
-    ).fetchall():
+    ):
         copied, texts = [], list[tuple[str | None, str]]()
         for seq, part, at, kind, data, char_len, log_id, position, length in rows:
-            ours = log_ids.get(log_id)
+            ours = log_ids.get(log_id or 0)
             place = (ours, position, length) if ours is not None else (None, None, None)
             copied.append((seq + shift, part, turn_id, at, kind, data, char_len, *place))
             event = event_from_json(turns.unpack_event(db, codecs, data))

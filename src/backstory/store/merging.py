@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
@@ -14,7 +15,7 @@ from backstory.store.replication import Replication
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     import apsw
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 else:
     codec = lazy_module("backstory.store.codec")
     merge_session = lazy_module("backstory.store.merge_session")
+
+R = TypeVar("R")
 
 
 class MergePlan(Struct, frozen=True, kw_only=True):
@@ -66,10 +69,8 @@ class Merging(Replication):
         gone = list[str]()
         for uid, at in removed.items():
             if self.has(uid):
-                session_id = self.session(uid).id
-                gone += self._change(
-                    lambda db, each=session_id, at=at: merge_session.remove(db, each, at), decided=True
-                )
+                remove = partial(merge_session.remove, session_id=self.session(uid).id, at=at)
+                gone += self._change(remove, decided=True)
         if gone:
             self.erase()
         return gone
@@ -106,26 +107,22 @@ class Merging(Replication):
     def check_dictionaries(self, source: Merging, *, may_have_others: bool) -> None:
         """Raise StoreDamaged if another store packs its events in a way that is another one here, or unknown."""
         asked = "select id, sha256 from dictionaries"
-        known = codec.SHIPPED_SHA256 | dict(self._read_if_begun(lambda db: fetch(db, tuple[int, str], asked), []))
-        theirs = source._read(lambda db: fetch(db, tuple[int, str], asked))
+        known = codec.SHIPPED_SHA256 | dict(self._rows(tuple[int, str], asked))
+        theirs = source._rows(tuple[int, str], asked)
         if any(known.get(each, digest if may_have_others else None) != digest for each, digest in theirs):
             raise errors.StoreDamaged(source.path, "its events are packed in a way that is not known here")
 
     def projects_of_sessions(self) -> set[str]:
         """The keys of the projects that sessions are of."""
         asked = "select distinct project from sessions where project is not null"
-        return self._read_if_begun(lambda db: {str(key) for (key,) in db.execute(asked)}, set())
+        return {key for (key,) in self._rows(tuple[str], asked)}
 
     def _uids_here(self) -> list[str]:
-        asked: Callable[[apsw.Connection], list[str]] = lambda db: [
-            str(uid) for (uid,) in db.execute("select uid from sessions")
-        ]  # noqa: E731
-        return self._read_if_begun(asked, [])
+        return [uid for (uid,) in self._rows(tuple[str], "select uid from sessions")]
 
     def _tombstones(self) -> dict[str, int]:
         """When sessions were removed, by their identity."""
-        asked = "select substr(uid, 11), max(at) from forgotten group by 1"
-        return dict(self._read_if_begun(lambda db: fetch(db, tuple[str, int], asked), []))
+        return dict(self._rows(tuple[str, int], "select substr(uid, 11), max(at) from forgotten group by 1"))
 
     def _last_started(self, uids: Iterable[str]) -> dict[str, int]:
         """When the last turn of each of these sessions began, ms."""
@@ -133,5 +130,9 @@ class Merging(Replication):
             "select s.uid, coalesce((select max(started) from turns where session_id = s.id), 0) from sessions s "
             "where s.uid in (select value from json_each(?))"
         )
-        wanted = kinds.json_list(uids)
-        return dict(self._read_if_begun(lambda db: fetch(db, tuple[str, int], asked, (wanted,)), []))
+        return dict(self._rows(tuple[str, int], asked, kinds.json_list(uids)))
+
+    def _rows(self, shape: type[R], question: str, *values: str) -> list[R]:
+        """The rows of a store; none of one that is not there yet."""
+        nothing: list[R] = []
+        return self._read_if_begun(lambda db: fetch(db, shape, question, values), nothing)

@@ -113,7 +113,8 @@ def _replace(db: apsw.Connection, source: str, uid: str, known: Any) -> int:
     db.execute(
         f"insert into sessions(uid, number, {owned}, {_SESSION}) "
         # Two copies of one store may have given a number to a session each: the first to come has it here.
-        "select uid, iif(exists (select 1 from sessions s where s.owner = o.owner and s.number = o.number), ?, number), "
+        "select uid, "
+        "iif(exists (select 1 from sessions s where s.owner = o.owner and s.number = o.number), ?, number), "
         f"{owned}, {_SESSION} from {source}.sessions o where id = ?",
         (number, old),
     )

@@ -130,21 +130,25 @@ def merge(
     if file_at(path) == file_at(ours.path):
         raise SameStore(path)
     workspace.scheduler.runner.recover_finished_runs()
-    with _alone(workspace, ours), _copied_aside(workspace, path) as copy, _named(path, copy):
-        with open_store(copy, now=workspace.now) as theirs:
-            theirs.is_elsewhere = True
-            theirs.disarm()
-            is_trusted = trusts or workspace.known_projects.is_ours(path, theirs.id)
-            _check(workspace, ours, theirs, path, is_foreign=is_foreign, progress=progress)
-            merged = Merged(
-                store=ours.path, other=path, is_trusted=is_trusted, plan=ours.plan_merge(theirs, is_trusted=is_trusted)
-            )
-            ours.check_dictionaries(theirs, may_have_others=is_trusted)
-            merged.queued = _queued(workspace, copy)
-            if not ours.exists:
-                prepare_store(workspace)
-            _perform(workspace, ours, theirs, merged, progress)
-            store_id = theirs.id
+    with (
+        _alone(workspace, ours),
+        _copied_aside(workspace, path) as copy,
+        _named(path, copy),
+        open_store(copy, now=workspace.now) as theirs,
+    ):
+        theirs.is_elsewhere = True
+        theirs.disarm()
+        is_trusted = trusts or workspace.known_projects.is_ours(path, theirs.id)
+        _check(workspace, ours, theirs, path, is_foreign=is_foreign, progress=progress)
+        ours.check_dictionaries(theirs, may_have_others=is_trusted)
+        merged = Merged(
+            store=ours.path, other=path, is_trusted=is_trusted, plan=ours.plan_merge(theirs, is_trusted=is_trusted)
+        )
+        merged.queued = _queued(workspace, copy)
+        if not ours.exists:
+            prepare_store(workspace)
+        _perform(workspace, ours, theirs, merged, progress)
+        store_id = theirs.id
     _tell_home(workspace, ours, merged, store_id, report)
     return merged
 
@@ -198,7 +202,7 @@ def _check(
     uids = {*theirs.uids(), *(ours.uids() if ours.exists else ())}
     if not is_foreign and not _is_same_project(workspace, ours, theirs, path):
         raise OtherProject(path)
-    _check_runs(workspace, theirs, path, uids)
+    _check_runs(workspace, theirs, uids)
 
 
 def _is_same_project(workspace: Workspace, ours: Store, theirs: Store, path: Path) -> bool:
@@ -212,7 +216,7 @@ def _is_same_project(workspace: Workspace, ours: Store, theirs: Store, path: Pat
     return bool(keys & (theirs.projects_of_sessions() | {git.project_key(str(path.parent))}))
 
 
-def _check_runs(workspace: Workspace, theirs: Store, path: Path, uids: set[str]) -> None:
+def _check_runs(workspace: Workspace, theirs: Store, uids: set[str]) -> None:
     for run in pending_runs(workspace.home):
         if run.session_uid in uids:
             raise MergeDuringRun(run.session_uid or "", "is running" if run.is_running else "has a run to be stored")
