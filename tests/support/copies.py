@@ -45,7 +45,12 @@ def add_turn(store: Store, which: int) -> None:
 
 
 def add_words(store: Store, which: int) -> None:
-    store.append_events(_session(store, which), [AssistantText(text=f"more {which}")])
+    """Words without a prompt belong to the newest turn, if that is there."""
+    session = _session(store, which)
+    shown = {turn.uid for turn in store.tree(session)}
+    if any(turn.uid not in shown for turn in store.turns(session)[-1:]):
+        return
+    store.append_events(session, [AssistantText(text=f"more {which}")])
 
 
 def fork(store: Store, which: int) -> None:
@@ -175,7 +180,7 @@ def _said(store: Store, session: Session) -> dict[str, Any]:
             )
             for uid, turn in tree.items()
         },
-        "events": events,
+        "events": {uid: sorted(each) if uid is None else each for uid, each in events.items()},
         "leaf": leaf and place(leaf.uid, leaf.seq),
         "branches": {each.name: end(each.uid, each.seq) for each in store.branch_names(session, removed=True)},
         "bytes": sorted(bytes_of(store, log.id)[1] for log in store.logs(session)),

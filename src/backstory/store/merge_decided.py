@@ -38,10 +38,19 @@ def decide(db: apsw.Connection, sides: Sides) -> dict[str, int]:
     mine, other = _state(db, "main", sides.new), _state(db, sides.source, sides.old)
     other = replace(other, decided=_as_here(db, sides, other.decided))
     merged = plan.fitting(plan.merge_alike(mine, other), mine)
+    # A name goes with the tip that was pruned.
+    pruned = {*mine.pruned, *other.pruned}
+    values = {about: value for about, value in merged.values.items() if not _is_at(value, pruned)}
+    merged = replace(merged, values=values)
     wanted = replace(merged, **_leaf(db, sides.new, mine.decided, other.decided, merged.values))
     if wanted != mine.decided:
         decisions.write(db, mine.uid, wanted, mine.turns)
     return {uid: ms for uid, ms in other.pruned.items() if uid not in mine.pruned}
+
+
+def _is_at(value: Value, turns: set[str]) -> bool:
+    """Whether a value is the name of a branch whose tip is in one of these turns."""
+    return isinstance(value, tuple) and value[1] in turns
 
 
 def keep_leaf(db: apsw.Connection, session_id: int) -> None:
