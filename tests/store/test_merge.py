@@ -1,4 +1,4 @@
-"""Two copies of a store that went on separately become one: a test for each rule of the table in docs/file-format.md."""
+"""Copies of a store that went on separately become one: a test for each rule of the table in docs/file-format.md."""
 
 from __future__ import annotations
 

@@ -199,8 +199,8 @@ def _said(store: Store, session: Session) -> dict[str, Any]:
         "touches": looked_up(
             store.path,
             "select f.file_path, n.uid, t.seq - n.first_seq, t.action from file_touches t "
-            "join session_files f on f.id = t.file_id join turns n on n.session_id = f.session_id and t.seq between n.first_seq and n.last_seq "
-            "where f.session_id = ? order by 1, 2, 3",
+            "join session_files f on f.id = t.file_id join turns n on n.session_id = f.session_id "
+            "and t.seq between n.first_seq and n.last_seq where f.session_id = ? order by 1, 2, 3",
             session.id,
         ),
     }

@@ -84,7 +84,7 @@ def session_states(
     wanted, bound = (ALL, ()) if uids is None else ("s.uid in (select value from json_each(?))", (_as_json(uids),))
     rows: list[Any] = db.execute(
         "select s.id, s.uid, s.owner, s.owner is null and s.elsewhere is not null, s.name, s.leaf_uid, s.leaf_seq, "
-        "s.leaf_at, m.value, s.next_seq, s.project, s.branch, s.completed, "
+        "s.leaf_at, m.value, s.number, s.next_seq, s.project, s.branch, s.completed, "
         f"(select count(*) from {source}.turns where session_id = s.id and tokens_source is not null), "
         "(select group_concat(c.after_seq || ' ' || c.undone || ' ' || length(c.summary) order by c.id) "
         f"from {source}.compactions c where c.session_id = s.id) "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from backstory.store import compactions, decisions, derived_tables, kinds, merge_turns, plan
+from backstory.store import compactions, decisions, derived_tables, kinds, merge_logs, merge_turns, plan
 from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
@@ -245,7 +245,8 @@ def copy_derived(db: apsw.Connection, sides: Sides, *, is_stale: bool) -> None:
     known = db.execute(
         f"select coalesce(min(derived), ?) from {source}.logs where session_id = ?", (derived_tables.VERSION, old)
     ).get
-    is_stale |= bool(db.execute("select exists (select 1 from logs where session_id = ? and derived < 0)", (new,)).get)
+    stale = "select exists (select 1 from logs where session_id = ? and derived < ? and derived <> ?)"
+    is_stale |= bool(db.execute(stale, (new, derived_tables.VERSION, merge_logs.COPIED)).get)
     if is_stale or version != str(derived_tables.VERSION) or known < derived_tables.VERSION:
         db.execute("update logs set derived = ? where session_id = ?", (STALE, new))
         return

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SLICE_BYTES = 16 * 1024 * 1024
 """So much of a store is copied in one transaction."""
+COPIED = -2
+"""In place of the version that derived a log: its bytes have come, what is derived of them comes in the end."""
 _KIND = f"replace(kind, '{COPY}', '')"
 _ROW = "agent, native_id, path, root_chars, relpath, modified, first_hash, cwd"
 _STATE = "first_hash, tail_hash, modified, native_id, parsed_to, told_to, frames"
@@ -165,8 +167,8 @@ def adopt_state(db: apsw.Connection, source: str, ours: int, theirs: TheirLog) -
     """
     db.execute(
         f"update logs set ({_STATE}) = (select {_STATE} from {source}.logs where id = ?), state = null, "
-        "pending = null, tail_seq = null, derived = 0 where id = ?",
-        (theirs.id, ours),
+        "pending = null, tail_seq = null, derived = ? where id = ?",
+        (theirs.id, COPIED, ours),
     )
     # Chunks that were cut where ours ended are joined when the log has been idle for a while.
     db.execute(

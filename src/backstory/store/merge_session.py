@@ -319,7 +319,9 @@ class SessionMerge:
     def _finish(self, db: apsw.Connection, _budget: Budget) -> bool:
         source, old, new = self._sides
         has_come = bool(self._taken) or bool(
-            db.execute("select exists (select 1 from logs where session_id = ? and derived = 0)", (new,)).get
+            db.execute(
+                "select exists (select 1 from logs where session_id = ? and derived = ?)", (new, merge_logs.COPIED)
+            ).get
         )
         before = db.total_changes()
         if has_come:
@@ -379,7 +381,8 @@ def _moved(db: apsw.Connection, sides: Sides) -> Iterator[Moved]:
         db,
         tuple[int, int, int],
         f"select o.first_seq, o.last_seq, n.first_seq - o.first_seq from {source}.turns o "
-        "join turns n on n.uid = o.uid and n.session_id = ? where o.session_id = ? and n.first_seq <> o.first_seq order by o.first_seq, o.id",
+        "join turns n on n.uid = o.uid and n.session_id = ? where o.session_id = ? and n.first_seq <> o.first_seq "
+        "order by o.first_seq, o.id",
         (new, old),
     )
     run: tuple[int, int, int] | None = None

@@ -253,7 +253,7 @@ def _perform(workspace: Workspace, ours: Store, theirs: Store, merged: Merged, p
             note(number, len(plan.taken))
     if merged.is_trusted and ours.exists:
         ours.take_tombstones(theirs)
-    if merged.sessions:
+    if ours.exists:
         with progress("Deriving") as note:
             failed = reindex(ours, now=workspace.now(), only_stale=True, progress=note).failed
         merged.problems += [f"{each.session} could not be derived anew: {each.reason}" for each in failed]
