@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from backstory.store import codec, dictionaries
-from backstory.store.logs import API, COPY, FILE, pack
+from backstory.store.logs import API, COPY, FILE, SeqRange, insert_seq_ranges, pack
 from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
@@ -260,10 +260,7 @@ def number(db: apsw.Connection, source: str, ours: int, theirs: int, first: int,
         start = each.start if low == each.first_seq else _place(db, source, theirs, low, each)
         stop = each.stop if high == each.first_seq + each.records - 1 else _place(db, source, theirs, high + 1, each)
         if start is not None and stop is not None and stop > start:
-            db.execute(
-                "insert or replace into numbers(log_id, start, stop, first_seq, records) values (?, ?, ?, ?, ?)",
-                (ours, start, stop, low + shift, high - low + 1),
-            )
+            insert_seq_ranges(db, ours, [SeqRange(start, stop, low + shift, high - low + 1)])
 
 
 def unnumber(db: apsw.Connection, log_id: int, first: int, last: int) -> None:

@@ -129,7 +129,8 @@ def _digest(db: apsw.Connection, schema: str, session_id: int, turn_id: int | No
         db,
         tuple[int, int, int | None, str, bytes | str],
         f"select seq, part, at, kind, data from {schema}.events where session_id = ? and turn_id = ? "
-        f"and seq >= (select first_seq from {schema}.turns where id = ?2) and (seq, part) > (?, ?) "
+        f"and seq between (select first_seq from {schema}.turns where id = ?2) "
+        f"and (select last_seq from {schema}.turns where id = ?2) and (seq, part) > (?, ?) "
         "order by seq, part limit ?",
         (session_id, turn_id, *after, EVENTS_AT_ONCE),
     ):
