@@ -250,6 +250,7 @@ def test_of_a_store_that_nobody_trusts_only_turns_and_bytes_come(copies: Copies)
     copies.at(1, two, lambda store: store.remove_turns(1, [point(store, "first").uid]))
     say(two, two.create_session("new of theirs"), "new")
     looked_up(two.path, "insert into forgotten(uid, at) values (?, ?)", mine.uid, 1 << 50)
+    removed = copies.one.create_session("removed here")
     leaf = copies.one.leaf(1)
     merge(copies.one, two, is_trusted=False)
     store = copies.one
@@ -257,6 +258,11 @@ def test_of_a_store_that_nobody_trusts_only_turns_and_bytes_come(copies: Copies)
     assert [turn.prompt for turn in store.tree(1)] == ["first", "second", "there"]
     assert not any("a lie" in str(each.event) for each in store.events(1))
     assert (store.has(mine.uid), store.is_forgotten(mine.uid)) == (True, False)
+    copies.at(1, store, lambda store: store.remove(removed))
+    copies.at(1, two, lambda store: say(store, 1, "later"))
+    looked_up(two.path, "update sessions set uid = ? where id = 1", removed.uid)
+    merge(store, two, is_trusted=False)
+    assert not store.has(removed.uid)
     (new,) = [each for each in store.sessions() if each.name not in ("herons", "mine")]
     assert (new.name, new.turns, store.verify().problems) == ("", 1, [])
 
@@ -291,7 +297,8 @@ def test_a_log_larger_than_a_slice_is_copied_in_several_and_is_whole(
 ) -> None:
     from backstory.store import merge_logs
 
-    copies.at(1, copies.two, lambda store: [say(store, 1, f"{n} {'x' * 2_000}") for n in range(30)])
+    for n in range(30):
+        copies.at(1, copies.two, lambda store, n=n: say(store, 1, f"{n} {'x' * 2_000}"))  # type: ignore[misc]
     monkeypatch.setattr(merge_logs, "SLICE_BYTES", 1_000)
     one, two = copies.merged()
     assert [bytes_of(one, log.id) for log in one.logs(1)] == [bytes_of(two, log.id) for log in two.logs(1)]

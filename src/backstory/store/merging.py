@@ -47,13 +47,17 @@ class Merging(Replication):
     """The methods of a store that merge another copy of it, or another store, into it."""
 
     def plan_merge(self, source: Merging, *, is_trusted: bool) -> MergePlan:
-        """What merging a store comes to. What was removed in one that is not trusted counts for nothing."""
+        """What merging a store comes to.
+
+        What was removed in one that is not trusted counts for nothing, and nothing of it brings back what was removed.
+        """
         mine, theirs = set(self._uids_here()), sorted(source._uids_here())
         gone_here = self._tombstones()
         gone_there = source._tombstones() if is_trusted else {}
         begun_there = source._last_started(uid for uid in theirs if ids.session_identity(uid) in gone_here)
         begun_here = self._last_started(uid for uid in mine if ids.session_identity(uid) in gone_there)
-        touched = [uid for uid in begun_there if begun_there[uid] > gone_here[ids.session_identity(uid)]]
+        went_on = (uid for uid, began in begun_there.items() if began > gone_here[ids.session_identity(uid)])
+        touched = sorted(went_on) if is_trusted else []
         left_out = begun_there.keys() - set(touched)
         stay = [uid for uid, began in begun_here.items() if began > gone_there[ids.session_identity(uid)]]
         return MergePlan(

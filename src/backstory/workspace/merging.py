@@ -73,8 +73,8 @@ class Merged(Struct, kw_only=True):
 def as_json(merged: Merged) -> dict[str, Any]:
     """What came of a merge as ``merge --json`` prints it."""
     return {
-        "store": str(merged.store),
-        "other": str(merged.other),
+        "store": _as_text(merged.store),
+        "other": _as_text(merged.other),
         "trusted": merged.is_trusted,
         "sessions": [_session_as_json(each) for each in merged.sessions],
         "removed": merged.removed,
@@ -87,6 +87,11 @@ def as_json(merged: Merged) -> dict[str, Any]:
         ],
         "problems": merged.problems,
     }
+
+
+def _as_text(path: Path) -> str:
+    """A path as text, also one that is none."""
+    return str(path).encode("utf-8", "replace").decode()
 
 
 def _session_as_json(session: MergedSession) -> dict[str, Any]:
@@ -241,7 +246,7 @@ def _queued(workspace: Workspace, copy: Path) -> list[QueuedPrompt]:
 
 
 def _perform(workspace: Workspace, ours: Store, theirs: Store, merged: Merged, progress: Progress) -> None:
-    plan, elsewhere = merged.plan, None if merged.is_trusted else str(merged.other)
+    plan, elsewhere = merged.plan, None if merged.is_trusted else _as_text(merged.other)
     merged.removed = ours.remove_as(plan.removed)
     owns = ours.path != workspace.machine_store.path
     with progress("Merging") as note:
