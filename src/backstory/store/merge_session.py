@@ -107,18 +107,14 @@ class SessionMerge:
 
     def _begin(self, db: apsw.Connection, _budget: Budget) -> bool:
         source = self._sides.source
-        theirs = fetch_one(
-            db,
-            tuple[int, int | None, str],
-            f"select id, number, uid from {source}.sessions where uid = ?",
-            (self._uid,),
-        )
+        asked = f"select id, number from {source}.sessions where uid = ?"
+        theirs = fetch_one(db, tuple[int, int | None], asked, (self._uid,))
         if theirs is None:
             raise SessionNotFound(self._uid)
         db.execute(
             f"insert or ignore into dictionaries(id, sha256, data) select id, sha256, data from {source}.dictionaries"
         )
-        old, self.done.their_number, _ = theirs
+        old, self.done.their_number = theirs
         new = db.execute("select id from sessions where substr(uid, 11) = ?", (ids.session_identity(self._uid),)).get
         if new is None:
             new = self._insert(db, source, old)

@@ -146,9 +146,8 @@ def merge(
         is_trusted = trusts or workspace.known_projects.is_ours(path, theirs.id)
         _check(workspace, ours, theirs, path, is_foreign=is_foreign, progress=progress)
         ours.check_dictionaries(theirs, may_have_others=is_trusted)
-        merged = Merged(
-            store=ours.path, other=path, is_trusted=is_trusted, plan=ours.plan_merge(theirs, is_trusted=is_trusted)
-        )
+        plan = ours.plan_merge(theirs, is_trusted=is_trusted)
+        merged = Merged(store=ours.path, other=path, is_trusted=is_trusted, plan=plan)
         merged.queued = _queued(workspace, copy)
         if not ours.exists:
             prepare_store(workspace)
