@@ -376,11 +376,12 @@ def test_a_log_that_was_just_written_is_in_use_but_not_one_that_was_just_put_bac
     assert [home("restore", "--in-place", home.uid()).code for _ in range(2)] == [0, 0]
 
 
-def test_a_session_of_our_own_runs_says_how_it_goes_on(home: Home) -> None:
+def test_a_session_of_our_own_runs_has_no_log_to_put_back(home: Home) -> None:
     home.client("codex", '#!/bin/sh\ncat > /dev/null\necho \'{"type":"turn.completed"}\'\n')
     home("run", "-a", "codex", "-n", "hello")
-    done = home("resume")
+    done = home("restore", "--in-place", "S1")
     assert done.code == 64
+    assert "backstory resume S1" in done.err
     assert "backstory run -S S1" in done.err
 
 

@@ -22,6 +22,7 @@ from backstory.store import (
     replicate,
     sessions,
     turns,
+    written,
 )
 from backstory.store.merge_logs import Budget
 from backstory.store.merge_turns import Sides
@@ -349,7 +350,7 @@ class SessionMerge:
         for uid in self._taken:
             claims.link_run_to_log(db, new, uid)
         if db.execute("select exists (select 1 from sessions where owner is null)").get:
-            lineage.link_copies(db, self._taken)
+            lineage.link_copies(db, {*self._taken, *written.settle(db)})
 
 
 def _is_aligned(db: apsw.Connection, sides: Sides) -> bool:

@@ -186,9 +186,9 @@ class Reading(Database):
         warnings.warn("Store.told_turns is now Store.context_turns", DeprecationWarning, stacklevel=2)
         return self.context_turns(session, budget_chars, to)
 
-    def runs_in(self, session: Session | int) -> dict[str, str]:
-        """The turns of an agent's own log that are runs of ours, each with the uid of the session that shows it."""
-        return self._read(lambda db: claims.runs_in(db, id_of(session)))
+    def shown_elsewhere(self, session: Session | int) -> dict[str, str]:
+        """The turns of a log's session that are shown elsewhere, each with the uid of the session that shows it."""
+        return self._read(lambda db: claims.shown_elsewhere(db, id_of(session)))
 
     def turn_count(self, session: Session | int) -> int:
         """How many turns a session has."""

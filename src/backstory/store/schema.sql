@@ -172,6 +172,7 @@ create table turns(
 );
 create index idx_turns_uid on turns(uid);
 create index idx_turns_native on turns(native_id);
+create index idx_turns_written on turns(native_id) where length(native_id) = 36 and substr(native_id, 15, 1) = '5';
 create index idx_turns_removed on turns(session_id) where removed is not null;
 create index idx_turns_session on turns(session_id, first_seq);
 

@@ -53,3 +53,6 @@ alter table sessions add column context_limit integer;
 -- When it was decided where a session goes on, and when a branch's name moved with a turn.
 alter table sessions add column leaf_at integer;
 alter table branches add column moved integer;
+
+-- Turns of logs that we wrote for agents are found by their ids.
+create index idx_turns_written on turns(native_id) where length(native_id) = 36 and substr(native_id, 15, 1) = '5';

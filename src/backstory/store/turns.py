@@ -67,6 +67,25 @@ def uid(db: apsw.Connection, turn_id: int) -> str | None:
     return None if found is None else str(found)
 
 
+def rename(db: apsw.Connection, old: str, new: str) -> None:
+    """Change the uid of a turn, wherever it is.
+
+    Not in a session that has a turn of the new uid already, and not in one of a store that nobody has trusted.
+    """
+    where = fetch(
+        db,
+        tuple[int],
+        "select t.session_id from turns t join sessions s on s.id = t.session_id where t.uid = ?1 "
+        "and s.elsewhere is null and t.session_id not in (select session_id from turns where uid = ?2)",
+        (old, new),
+    )
+    for (session_id,) in where:
+        db.execute("update turns set uid = ? where session_id = ? and uid = ?", (new, session_id, old))
+        db.execute("update turns set parent_uid = ? where session_id = ? and parent_uid = ?", (new, session_id, old))
+        db.execute("update sessions set leaf_uid = ? where id = ? and leaf_uid = ?", (new, session_id, old))
+        db.execute("update branches set leaf_uid = ? where session_id = ? and leaf_uid = ?", (new, session_id, old))
+
+
 def count(db: apsw.Connection, session_id: int) -> int:
     """How many turns a session has."""
     return int(db.execute("select count(*) from turns where session_id = ?", (session_id,)).get)

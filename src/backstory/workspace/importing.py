@@ -84,6 +84,7 @@ def ingest_all(
             _note_folders(workspace, machine, done)
             runner.projects.replicate(report)
             done.errors += take_from_elsewhere(workspace, report)
+        home.settle_written()
         if is_begun and home.exists:
             workspace.known_projects.remember(home)
     failed = derive_all(workspace, progress, only_stale=True).failed
