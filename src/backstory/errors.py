@@ -78,6 +78,40 @@ class CopiesBehind(BackstoryError):
         )
 
 
+class SameStore(BackstoryError):
+    """The store to merge is the one that it would be merged into."""
+
+    exit_code = 64
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} is the store that it would be merged into. Name another one, or the folder of a copy."
+        )
+
+
+class OtherProject(BackstoryError):
+    """The store to merge holds sessions of another project."""
+
+    exit_code = 64
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} is the store of another project: no session and no folder or remote of it is known here. "
+            "Nothing was changed. If you want its sessions here all the same, add --foreign."
+        )
+
+
+class MergeDuringRun(BackstoryError):
+    """A session of one of two stores runs, so they are not merged now."""
+
+    exit_code = 75
+
+    def __init__(self, uid: str, what: str) -> None:
+        super().__init__(
+            f"Session {uid} {what}, so nothing was merged. Wait until it is over (backstory ps), and merge again."
+        )
+
+
 class NotASession(BackstoryError):
     """A call of the Python API got another object where it needs a session."""
 

@@ -49,6 +49,7 @@ GROUPS = {
         "restore": "Write the original logs to a folder, byte for byte.",
         "export": "Export sessions in another tool's format.",
         "backup": "Copy the store to one file; safe while it is in use.",
+        "merge": "Merge another copy of this project's store into it.",
         "rename": "Name a session.",
         "project": "Say where a project lies that was moved.",
         "rm": "Delete sessions from the store (the agents' logs stay).",

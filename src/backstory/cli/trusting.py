@@ -102,7 +102,7 @@ def _pull_into_home(app: App, store: Store) -> None:
         if not uids:
             return
         try:
-            home.pull_sessions(store)
+            home.pull_sessions(store, is_one_of_several=app.workspace.known_projects.has_copies(store.id))
         finally:
             home.mark_elsewhere([uid for uid in uids if session_identity(uid) not in known], str(store.path))
     except BackstoryError as refused:

@@ -18,7 +18,7 @@ from backstory.store import sessions
 from backstory.store.branches import Named, TreePosition, TreeTurn
 from backstory.store.database import id_of
 from backstory.store.events import StoredEvent
-from backstory.store.replication import Replication
+from backstory.store.merging import Merging
 from backstory.store.sessions import Session, Workplace
 
 if TYPE_CHECKING:
@@ -92,11 +92,11 @@ def open_store(
     return Store(Path(path) if path is not None else PROJECT_STORE, shared=shared, now=now, randomness=randomness)
 
 
-class Store(Replication):
+class Store(Merging):
     """One store file. Reading methods never change it; writing methods are one transaction each.
 
     What docs/api.md promises for writing stands here; the rest by who uses it, each part on top of the one before:
-    ``database``, ``reading``, ``ingesting``, ``maintenance``, ``branching``, ``replication``.
+    ``database``, ``reading``, ``ingesting``, ``maintenance``, ``branching``, ``replication``, ``merging``.
 
     Errors: StoreNotFound when it is read before it exists, StoreBusy, StoreReadOnly, DiskFull, NotAStore, StoreTooNew,
     StoreTooOld, StoreDamaged. Use it as a context manager, or call ``close``.

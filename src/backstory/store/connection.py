@@ -60,7 +60,7 @@ def open_reader(path: Path) -> apsw.Connection:
     if not exists(path):
         raise errors.StoreNotFound(path)
     check_path(path)
-    _check_header(path)
+    check_header(path)
     with translated(path):
         if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
             db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
@@ -87,7 +87,7 @@ def open_writer(path: Path) -> apsw.Connection:
     """A connection that may change an existing store, or begin one in a file that is missing or empty."""
     check_path(path)
     if exists(path):
-        _check_header(path)
+        check_header(path)
     else:
         _begin_file(path)
     with translated(path):
@@ -219,7 +219,8 @@ def _prepare(db: apsw.Connection) -> None:
     db.execute(f"pragma foreign_keys = 1; pragma trusted_schema = 0; pragma cache_size = -{CACHE_KIB}")
 
 
-def _check_header(path: Path) -> None:
+def check_header(path: Path) -> None:
+    """Raise NotAStore unless a file says of itself that it is a store; only its first bytes are read."""
     try:
         with path.open("rb") as file:
             header = file.read(SQLITE_HEADER_BYTES)

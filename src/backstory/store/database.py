@@ -287,7 +287,9 @@ class Database:
         try:
             return self._write(lambda db: change(db, "source"), decided=decided)
         finally:
-            db.execute("detach database source")
+            # A disk that is full may be so here, too.
+            with connection.translated(self.path):
+                db.execute("detach database source")
 
     def _change(self, change: Callable[[apsw.Connection], T], *, decided: bool = False) -> T:
         """Write to a store that is there; unlike ``_write`` this begins none."""

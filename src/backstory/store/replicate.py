@@ -43,7 +43,7 @@ EVENTS_AT_ONCE = 2_000
 
 _SESSION = (
     "name, title, worktree, project, repository, branch, cwd, created, last_active, completed, duration_ms, cost_usd, "
-    "leaf_uid, next_seq, root"
+    "leaf_uid, leaf_at, next_seq, root"
 )
 _LOG = (
     "turn_uid, agent, native_id, path, root_chars, relpath, modified, first_hash, tail_hash, read_to, "
@@ -104,7 +104,7 @@ def copy_session(db: apsw.Connection, source: str, uid: str, folders: Moves) -> 
     decisions.write(db, uid, decided, known_turns)
     if decided.values == other.decided.values and decided.leaf == other.decided.leaf:
         _copy_count(db, source, uid, session_id)
-    _link_relatives(db, session_id, uid)
+    link_relatives(db, session_id, uid)
     for (turn_uid,) in db.execute("select uid from turns where session_id = ?", (session_id,)).fetchall():
         claims.link_run_to_log(db, session_id, str(turn_uid))
     lineage.link_copies(db, written.settle(db))
@@ -121,15 +121,19 @@ def _copy_count(db: apsw.Connection, source: str, uid: str, session_id: int) -> 
 
 def _replace(db: apsw.Connection, source: str, uid: str, known: Any) -> int:
     """Put a session as another store has it in the place of ours; returns its id."""
+    number = known and db.execute("select number from sessions where id = ?", (known[0],)).get
     if known:
         event_rows.delete_of_session(db, known[0])
         db.execute("delete from sessions where id = ?", (known[0],))
     old = _id_of(db, source, uid)
-    owned = "owner, number, native_id, parent_identity, relation"
+    owned = "owner, native_id, parent_identity, relation"
     db.execute(
-        f"insert into sessions(uid, {owned}, {_SESSION}) select uid, {owned}, {_SESSION} "
-        f"from {source}.sessions where id = ?",
-        (old,),
+        f"insert into sessions(uid, number, {owned}, {_SESSION}) "
+        # Two copies of one store may have given a number to a session each: the first to come has it here.
+        "select uid, "
+        "iif(exists (select 1 from sessions s where s.owner = o.owner and s.number = o.number), ?, number), "
+        f"{owned}, {_SESSION} from {source}.sessions o where id = ?",
+        (number, old),
     )
     session_id = db.last_insert_rowid()
     if known:
@@ -150,7 +154,7 @@ def _place_here(db: apsw.Connection, session_id: int, folders: Moves) -> None:
             )
 
 
-def _link_relatives(db: apsw.Connection, session_id: int, uid: str) -> None:
+def link_relatives(db: apsw.Connection, session_id: int, uid: str) -> None:
     """Link a session that was copied to its parent and its children, as far as they are here."""
     db.execute(
         "update sessions set parent_id = ? where parent_identity = ? and parent_id is null",

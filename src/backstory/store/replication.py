@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.conversation.tree import Point
-    from backstory.store import copies, decisions, plan, replicate, run_facts, written
+    from backstory.store import copies, decisions, merge_session, plan, replicate, run_facts, written
     from backstory.store.copies import Holder
+    from backstory.store.merge_session import MergedSession
     from backstory.store.plan import Decide, Prune, Remove, Step, StoreState
     from backstory.store.reading import Reading
     from backstory.store.replicate import Taken
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 else:
     copies = lazy_module("backstory.store.copies")
     decisions = lazy_module("backstory.store.decisions")
+    merge_session = lazy_module("backstory.store.merge_session")
     plan = lazy_module("backstory.store.plan")
     replicate = lazy_module("backstory.store.replicate")
     run_facts = lazy_module("backstory.store.run_facts")
@@ -118,16 +120,34 @@ class Replication(Branching):
             steps = plan.shared(here, there)
             self._perform(source, [step for step in steps if step.side == plan.Side.OURS])
 
-    def pull_sessions(self, source: Replication) -> int:
+    def merge_session(
+        self, source: Reading, uid: str, *, is_trusted: bool = True, elsewhere: str | None = None, owns: bool = True
+    ) -> MergedSession:
+        """Merge a session of another store into ours, or take it; each slice is a transaction.
+
+        ``elsewhere``: the store that it is said to come from. ``owns``: one that either store owns is ours then.
+        """
+        merge = merge_session.SessionMerge(uid, is_trusted=is_trusted, elsewhere=elsewhere, owns=owns)
+        while self._write_from(source, merge.slice, decided=True):
+            pass
+        if merge.pruned:
+            merge.done.turns_removed = self.prune_turns(self.session(uid), only=merge.pruned)
+        return merge.done
+
+    def pull_sessions(self, source: Replication, *, is_one_of_several: bool = False) -> int:
         """Have the sessions that another store owns as they are there; returns how many were copied.
 
-        What was decided later here is written there. What cannot be done is named when the rest is: raises
-        SessionsNotCopied, SessionDiverged, CopiesBehind.
+        What was decided later here is written there. ``is_one_of_several``: there are copies of that store which go on
+        by themselves, so of a session that differs the turns of both are kept. What cannot be done is named when the
+        rest is: raises SessionsNotCopied, SessionDiverged, CopiesBehind.
         """
         pulled = _Pulled()
         for step in self._plan(source):
             if pulled.may_try(step):
                 try:
+                    if is_one_of_several and isinstance(step, plan.Differ):
+                        pulled.copied += self.merge_session(source, step.uid, owns=False).has_changed
+                        continue
                     self._perform(source, [step])
                     pulled.copied += isinstance(step, plan.Copy)
                 except Exception as refused:
