@@ -98,6 +98,7 @@ class KnownProjects:
         read = target.stat().st_mtime_ns if here is not None else 0
         make_private_folder(self._folder)
         self._write(target, place, read)
+        return moved[1] if moved is not None and here is None else None
 
     def _write(self, target: Path, place: Place, read: int) -> None:
         """Write a note whole. ``read``: the mtime in ns of the store when it was last read."""
@@ -107,7 +108,6 @@ class KnownProjects:
         write_private(whole, os.fsencode(place.path) + file.encode(), sync=True)
         os.utime(whole, ns=(read, read))
         whole.replace(target)
-        return moved[1] if moved is not None and here is None else None
 
     def _free(self, store_id: str) -> Path:
         names = (self._folder / (f"{store_id}.{number}" if number else store_id) for number in count())
