@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from backstory.cli import output, sharing
+from backstory.cli import output, sharing, text_export
 from backstory.cli.options import json_option, sessions_argument, store_option
 from backstory.errors import SessionNotFound
 from backstory.export import exporting
@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 @sessions_argument
 @click.option("--all", "everything", is_flag=True, help="Every session of every agent.")
 @click.option(
-    "--format", "form", required=True, type=click.Choice(exporting.formats()), help="The tool whose format to write."
-)
+    "--format", "form", required=True, type=click.Choice([*text_export.FORMATS, *exporting.formats()]),
+    help="json: all that is kept, for `backstory import`; md: Markdown; else the tool whose format to write.",
+)  # fmt: skip
 @click.option(
     "-o", "--to", "target", required=True, type=click.Path(path_type=Path),
-    help="The file to write; for a format with a file per session, the folder of a project.",
+    help="The file to write (- for stdout: json, md); for a format with a file per session, the folder of a project.",
 )  # fmt: skip
 @click.option(
     "--exact", is_flag=True, help="Write what that tool would have written from its own logs, including its errors."
 )
+@click.option("--no-bytes", is_flag=True, help="json: leave out the bytes of the logs, which are most of it.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--redact", is_flag=True, help="Mask secrets, and people's names in paths, in all that is written.")
 @json_option
@@ -44,11 +46,14 @@ def command(
     form: str,
     target: Path,
     exact: bool,
+    no_bytes: bool,
     force: bool,
     redact: bool,
     as_json: bool,
 ) -> None:
-    """Write the SESSIONs (--all: every session) in the format of another tool, which reads them as its own.
+    """Write the SESSIONs (--all: every session) as JSON, as Markdown, or in the format of another tool.
+
+    JSON holds all that is kept of a session, with its bytes; `backstory import` reads it.
 
     Sessions of every agent are written, with their original times. With --exact only the tool's own sessions are
     written, as it would have done it. A tool with a file per session can continue them in that folder, with all
@@ -58,7 +63,15 @@ def command(
 
     if bool(sessions) == everything:
         raise click.UsageError("Name sessions, or use --all.")
+    _refuse_combinations(form, target, exact=exact, no_bytes=no_bytes, as_json=as_json)
     chosen, redactor = _chosen(app, sessions), sharing.redactor_of(app) if redact else None
+    if form in text_export.FORMATS:
+        text = text_export.write(
+            app, form, chosen, target, everything=everything, has_bytes=not no_bytes, force=force, redactor=redactor
+        )
+        if text is not None:
+            _print_one(text, as_json=as_json)
+        return
     if exporting.writes_folder(form):
         if exact:
             raise click.UsageError(f"--exact does not apply to {form}: its own sessions are always exported exactly.")
@@ -70,12 +83,31 @@ def command(
         form, chosen, target.absolute(), exact=exact, force=force, now=now_ms(), redactor=redactor
     )
     sharing.tell_masked(redactor)
+    _print_one(written, as_json=as_json)
+    if written.left_out and not as_json:
+        output.talk(f"{written.left_out} sessions have no log written by {form}, so they are not in the file.")
+
+
+def _refuse_combinations(form: str, target: Path, *, exact: bool, no_bytes: bool, as_json: bool) -> None:
+    """Raise UsageError for options that do not go together."""
+    is_text = form in text_export.FORMATS
+    if exact and is_text:
+        raise click.UsageError(f"--exact does not apply to {form}: it has no errors of another tool.")
+    if no_bytes and form != text_export.JSON:
+        raise click.UsageError(
+            "--no-bytes applies to --format json: no other format has the bytes of logs as they are."
+        )
+    if target == text_export.STDOUT and not is_text:
+        raise click.UsageError(f"--format {form} writes files: name one.")
+    if target == text_export.STDOUT and as_json:
+        raise click.UsageError("--json describes the file; with -o - that goes to stdout itself. Use one of the two.")
+
+
+def _print_one(written: exporting.Written, *, as_json: bool) -> None:
     if as_json:
         output.json(msgspec.to_builtins(written))
-        return
-    _print([written], as_json=False)
-    if written.left_out:
-        output.talk(f"{written.left_out} sessions have no log written by {form}, so they are not in the file.")
+    else:
+        _print([written], as_json=False)
 
 
 def _chosen(app: App, sessions: tuple[str, ...]) -> list[exporting.Chosen]:

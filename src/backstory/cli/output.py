@@ -41,6 +41,14 @@ def data(text: str = "") -> None:
     _write(text + "\n")
 
 
+def binary(pieces: Iterable[bytes]) -> None:
+    """Print data as it is: for programs, byte for byte."""
+    sys.stdout.flush()
+    for piece in pieces:
+        sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
+
+
 def raw(text: str) -> None:
     """Print data without a newline, at once."""
     _write(text)

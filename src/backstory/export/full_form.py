@@ -16,7 +16,7 @@ from backstory.derive.result_facts import exit_line
 from backstory.errors import StoreDamaged
 from backstory.ingest.record_source import record_source
 from backstory.model import Event, Hook, LogIdentity, Tool, ToolCall, ToolResult, encoded
-from backstory.store.logs import API, STREAM
+from backstory.store.logs import API, JSON, STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ class FullForms:
         event = events.get((stored.part, stored.kind))
         if event is None:
             return stored.event
-        if log.source_kind == API:
+        if log.source_kind in (API, JSON):
             return event
         event = self._whole(log, _with_call(event, stored.event))
         if isinstance(event, ToolCall) and event.tool in EDITS and log.source_kind == STREAM:

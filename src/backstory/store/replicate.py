@@ -33,7 +33,7 @@ _SESSION = (
 )
 _LOG = (
     "turn_uid, agent, native_id, path, root_chars, relpath, modified, first_hash, tail_hash, read_to, "
-    "parsed_to, frames, cwd"
+    "parsed_to, tail_seq, told_to, frames, cwd"
 )
 _LOG_TABLES = {
     "chunks": "start, length, sha256, data",
@@ -80,20 +80,20 @@ def copy_session(db: apsw.Connection, source: str, uid: str) -> None:
     other = decisions.session_states(db, source, uids=[uid]).get(uid)
     if other is None:
         raise SessionNotFound(uid)
-    session_id = _replace(db, source, uid, known)
+    session_id = replace_session(db, source, uid, known)
     if mine is None or mine.is_borrowed:
         decided, known_turns = other.decided, other.turns
     else:
         decided, known_turns = plan.fitting(plan.merge(other, mine), other), mine.turns
     decisions.write(db, uid, decided, known_turns)
     if decided.values == other.decided.values and decided.leaf == other.decided.leaf:
-        _copy_count(db, source, uid, session_id)
-    _link_relatives(db, session_id, uid)
+        copy_count(db, source, uid, session_id)
+    link_relatives(db, session_id, uid)
     for (turn_uid,) in db.execute("select uid from turns where session_id = ?", (session_id,)).fetchall():
         claims.link_run_to_log(db, session_id, str(turn_uid))
 
 
-def _copy_count(db: apsw.Connection, source: str, uid: str, session_id: int) -> None:
+def copy_count(db: apsw.Connection, source: str, uid: str, session_id: int) -> None:
     """Take over how full a session's context is, once everything is here that this is counted from."""
     db.execute(
         "update sessions set (context_chars, context_limit) = "
@@ -102,16 +102,18 @@ def _copy_count(db: apsw.Connection, source: str, uid: str, session_id: int) -> 
     )
 
 
-def _replace(db: apsw.Connection, source: str, uid: str, known: Any) -> int:
+def replace_session(db: apsw.Connection, source: str, uid: str, known: Any) -> int:
     """Put a session as another store has it in the place of ours; returns its id."""
     if known:
         event_rows.delete_of_session(db, known[0])
         db.execute("delete from sessions where id = ?", (known[0],))
     old = _id_of(db, source, uid)
-    owned = "owner, number, native_id, parent_identity, relation"
+    owned = "uid, owner, native_id, parent_identity, relation"
+    # Of two copies of a store that went on separately, two sessions may have one number: the second has none here.
+    is_taken = "exists (select 1 from main.sessions m where m.owner = s.owner and m.number = s.number)"
     db.execute(
-        f"insert into sessions(uid, {owned}, {_SESSION}) select uid, {owned}, {_SESSION} "
-        f"from {source}.sessions where id = ?",
+        f"insert into sessions(number, {owned}, {_SESSION}) select iif({is_taken}, null, number), {owned}, {_SESSION} "
+        f"from {source}.sessions s where id = ?",
         (old,),
     )
     session_id = db.last_insert_rowid()
@@ -121,7 +123,7 @@ def _replace(db: apsw.Connection, source: str, uid: str, known: Any) -> int:
     return session_id
 
 
-def _link_relatives(db: apsw.Connection, session_id: int, uid: str) -> None:
+def link_relatives(db: apsw.Connection, session_id: int, uid: str) -> None:
     """Link a session that was copied to its parent and its children, as far as they are here."""
     db.execute(
         "update sessions set parent_id = ? where parent_identity = ? and parent_id is null",
@@ -214,7 +216,7 @@ def continue_from(db: apsw.Connection, source: str, uid: str, new: Continuation)
     _copy_content(db, source, old, session_id, kind=f"'{COPY}' || replace(kind, '{COPY}', '')")
     if new.worktree is not None:
         db.execute("update sessions set worktree = ?, root = null where id = ?", (new.worktree, session_id))
-    _copy_count(db, source, uid, session_id)
+    copy_count(db, source, uid, session_id)
     return session_id
 
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.conversation.tree import Point
-    from backstory.store import copies, decisions, plan, replicate, run_facts
+    from backstory.store import copies, decisions, imported, plan, replicate, run_facts
     from backstory.store.copies import Holder
+    from backstory.store.imported import Came
     from backstory.store.plan import Decide, Prune, Remove, Step, StoreState
     from backstory.store.reading import Reading
     from backstory.store.replicate import Taken
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 else:
     copies = lazy_module("backstory.store.copies")
     decisions = lazy_module("backstory.store.decisions")
+    imported = lazy_module("backstory.store.imported")
     plan = lazy_module("backstory.store.plan")
     replicate = lazy_module("backstory.store.replicate")
     run_facts = lazy_module("backstory.store.run_facts")
@@ -193,6 +195,25 @@ class Replication(Branching):
             return True
 
         return self._write_from(source, take)
+
+    def take_imported(self, source: Reading, uid: str, path: Path, *, trusted: bool) -> Came:
+        """Take over a session of an import out of the store that it was put into; ``path``: the file it came in.
+
+        Raises StoreDamaged for one that no store could hold.
+        """
+
+        def take(db: apsw.Connection, name: str) -> Came:
+            with believed(path):
+                return imported.take(db, name, uid, path, trusted=trusted, now=self._now())
+
+        return self._write_from(source, take)
+
+    def take_removal(self, uid: str, at: int) -> bool:
+        """Have a session be removed that was removed where an import was made; gives whether one here was."""
+        found = self._write(lambda db: imported.take_removal(db, uid, at), decided=True)
+        if found is not None:
+            self._change_as(plan.Remove(plan.Side.OURS, self.session(found).uid))
+        return found is not None
 
     def logged_runs(self, store_id: str) -> list[LoggedRun]:
         """What is known of runs in sessions of another store since the agents' own logs of them were read."""

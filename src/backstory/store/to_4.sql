@@ -48,3 +48,4 @@ alter table compactions add column cost_usd real;
 alter table compactions add column duration_ms integer;
 alter table sessions add column context_chars integer;
 alter table sessions add column context_limit integer;
+alter table sessions add column imported integer;
