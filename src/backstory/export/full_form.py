@@ -132,11 +132,12 @@ def _has_lines(call: ToolCall) -> bool:
 
 
 def _with_call(event: Event, compact: Event) -> Event:
-    """What stands in another record, and the compact form remembers: a result's tool and path, a subagent's call."""
+    """What other records say, and the compact form remembers: a result's tool, path and failure, a subagent's call."""
     if isinstance(event, Hook) and isinstance(compact, Hook):
         return msgspec.structs.replace(event, tool_use_id=compact.tool_use_id)
     if isinstance(event, ToolResult) and isinstance(compact, ToolResult):
         return msgspec.structs.replace(
-            event, tool_name=compact.tool_name, tool=compact.tool, file_path=compact.file_path
-        )
+            event, tool_name=compact.tool_name, tool=compact.tool, file_path=compact.file_path,
+            is_error=compact.is_error,
+        )  # fmt: skip
     return event

@@ -137,10 +137,9 @@ class JsonExport:
         uids: dict[int, str] = {}
         forms, after = FullForms(store), (0, -1)
         while window := store.events(session_id, after=after, limit=ROWS_AT_ONCE):
-            lacking = {each.turn_id for each in window if each.turn_id is not None} - uids.keys()
-            if lacking:
-                # Those of a window are few, and the next one has most of them, too.
-                uids = dict(store.portable(partial(portable.turn_uids, ids=lacking)))
+            wanted = {each.turn_id for each in window if each.turn_id is not None}
+            if wanted - uids.keys():
+                uids = dict(store.portable(partial(portable.turn_uids, ids=wanted)))
             for stored in window:
                 if stored.seq < extent.session.next_seq:
                     yield self._event(stored, forms, uids.get(stored.turn_id or 0), extent)

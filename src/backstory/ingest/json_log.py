@@ -150,13 +150,13 @@ class _Bytes:
             self._pack(bytes(self._held[:BLOCK_BYTES]), rows)
             del self._held[:BLOCK_BYTES]
 
-    def finish(self, rows: Rows) -> tuple[bytes | None, int]:
+    def finish(self, rows: Rows) -> tuple[bytes, int]:
         """Pack what is left; gives the hash of the last bytes, and how many small chunks there are."""
         small = bool(self._held)
         if small:
             self._pack(bytes(self._held), rows)
             self._held.clear()
-        return (codec.chunk_digest(self._tail) if self.end else None), int(small)
+        return codec.chunk_digest(self._tail), int(small)
 
     def _pack(self, data: bytes, rows: Rows) -> None:
         chunk = logs.pack(self._packed_to, data)
