@@ -59,7 +59,8 @@ def command(app: App, file: Path, trust: bool, as_json: bool) -> None:
     """
     may_act(app, app.home_store)
     with _opened(file) as (opened, size):
-        done = import_json(app.workspace, opened, file, size, trusted=trust, progress=output.progress)
+        path = file if file == STDIN else file.absolute()
+        done = import_json(app.workspace, opened, path, size, trusted=trust, progress=output.progress)
     if as_json:
         output.json(imported_as_json(done))
     else:

@@ -38,12 +38,10 @@ from backstory.store.json_lines import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    import apsw
-
     from backstory.derive.secrets import Redactor
     from backstory.export.exporting import Chosen
     from backstory.store import Store, StoredEvent
-    from backstory.store.json_lines import Line, LogLine
+    from backstory.store.json_lines import Line, LogLine, SummaryLine, TurnLine
     from backstory.store.portable import Extent
 
 L = TypeVar("L")
@@ -127,7 +125,10 @@ class JsonExport:
             )
 
     def _turns(self, store: Store, session_id: int, extent: Extent) -> Iterator[bytes]:
-        for turn in _pages(store, portable.turns, session_id):
+        def page(after: int) -> list[tuple[int, TurnLine]]:
+            return store.portable(lambda db: portable.turns(db, session_id, after, ROWS_AT_ONCE))
+
+        for turn in _pages(page):
             if turn.first_seq < extent.session.next_seq:
                 last_seq = min(turn.last_seq, extent.session.next_seq - 1)
                 yield self._line(replace(turn, last_seq=last_seq), ("prompt", "answer"))
@@ -166,7 +167,10 @@ class JsonExport:
         return _encoded(EventLine(**place, **more, event=msgspec.Raw(event_to_json(compact_event(whole)))))
 
     def _summaries(self, store: Store, session_id: int, extent: Extent) -> Iterator[bytes]:
-        for summary in _pages(store, portable.summaries, session_id):
+        def page(after: int) -> list[tuple[int, SummaryLine]]:
+            return store.portable(lambda db: portable.summaries(db, session_id, after, ROWS_AT_ONCE))
+
+        for summary in _pages(page):
             if summary.after_seq < extent.session.next_seq:
                 yield self._line(summary, ("summary",))
 
@@ -179,23 +183,12 @@ class JsonExport:
         return _encoded(replace(line, **masked))
 
 
-def _pages(
-    store: Store, page: Callable[[apsw.Connection, int, int, int], list[tuple[int, L]]], session_id: int
-) -> Iterator[L]:
-    """The lines that a function of ``portable`` gives in pages."""
+def _pages(page: Callable[[int], list[tuple[int, L]]]) -> Iterator[L]:
+    """The lines of all pages; ``page`` gives those behind an id, each with its own."""
     after = 0
-    while rows := store.portable(partial(_page, page, session_id, after)):
+    while rows := page(after):
         yield from (line for _, line in rows)
         after = rows[-1][0]
-
-
-def _page(
-    page: Callable[[apsw.Connection, int, int, int], list[tuple[int, L]]],
-    session_id: int,
-    after: int,
-    db: apsw.Connection,
-) -> list[tuple[int, L]]:
-    return page(db, session_id, after, ROWS_AT_ONCE)
 
 
 def _ids(chosen: Chosen) -> list[int]:

@@ -54,7 +54,7 @@ class Imported(Struct, kw_only=True):
 def import_json(
     workspace: Workspace, file: IO[bytes], path: Path, size: int, *, trusted: bool, progress: Progress = no_progress
 ) -> Imported:
-    """Import an export into the selected store. ``path``: what it is called; ``size``: its bytes, 0 if not known.
+    """Import an export into the selected store. ``path``: where it lies; ``size``: its bytes, 0 if not known.
 
     Raises ImportRefused and ImportTooNew, before anything is written, ImportRunning, and what writing raises.
     """
