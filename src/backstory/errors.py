@@ -301,6 +301,15 @@ class ImportRefused(BackstoryError):
         super().__init__(f"{name}, line {line}: {reason[:REASON_CHARS_MAX]}. Nothing was imported.")
 
 
+class SessionNotStorable(BackstoryError):
+    """A session of an import contradicts what the store holds already."""
+
+    exit_code = 65
+
+    def __init__(self, uid: str, reason: str) -> None:
+        super().__init__(f"Session {uid} contradicts what is stored here: {reason[:REASON_CHARS_MAX]}.")
+
+
 class ImportTooNew(BackstoryError):
     """A file that was to be imported has a later format."""
 

@@ -518,6 +518,30 @@ def test_the_line_is_named(small: bytes, importer: Importer) -> None:
 BEGUN = b'{"type":"session","uid":"00000000000000000000000000","created":"2026-01-01T00:00:00Z","next_seq":'
 
 
+def test_two_sessions_with_one_log_are_refused(small: bytes, importer: Importer) -> None:
+    head, *session, end = small.splitlines()
+    uid = json.loads(session[0])["uid"].encode()
+    again = [line.replace(uid, b"0" * 26) for line in session]
+    with pytest.raises(ImportRefused, match="contradicts itself"):
+        importer(b"\n".join([head, *session, *again, end.replace(b":1", b":2")]))
+    assert untouched(importer)
+
+
+def test_a_session_that_contradicts_the_store_keeps_no_other_from_it(small: bytes, importer: Importer) -> None:
+    head, *session, end = small.splitlines()
+    uid, native_id = json.loads(session[0])["uid"].encode(), b'"native_id":"s"'
+    importer(small)
+    before = held(importer.store)
+    stranger = [line.replace(uid, b"0" * 26) for line in session]
+    other = [line.replace(uid, b"1" * 26).replace(native_id, b'"native_id":"z"') for line in session]
+    done = importer(b"\n".join([head, *stranger, *other, end.replace(b":1", b":2")]))
+    assert [each.session for each in done.failed] == ["0" * 26]
+    after = held(importer.store)
+    assert {uid: after[uid] for uid in before} == before
+    assert set(after) - set(before) == {"1" * 26}
+    assert importer.store.verify().problems == []
+
+
 @pytest.mark.parametrize(
     "line",
     [

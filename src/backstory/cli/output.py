@@ -41,11 +41,12 @@ def data(text: str = "") -> None:
     _write(text + "\n")
 
 
-def binary(pieces: Iterable[bytes]) -> None:
-    """Print data as it is: for programs, byte for byte."""
+def lines_of_json(lines: Iterable[bytes], bytes_max: int) -> None:
+    """Print lines of JSON as they come, with the same values; one that escapes would make too long stays as it is."""
     sys.stdout.flush()
-    for piece in pieces:
-        sys.stdout.buffer.write(piece)
+    for line in lines:
+        shown = harmless.clean_json(line.decode()).encode()
+        sys.stdout.buffer.write(shown if len(shown) <= bytes_max else line)
     sys.stdout.buffer.flush()
 
 

@@ -158,7 +158,7 @@ class JsonImport:
         try:
             self._staging.put(self._rows)
         except StoreDamaged as refused:
-            self._refuse(str(refused))
+            self._refuse(f"what stands up to here contradicts itself: {refused.__cause__ or refused}")
 
     def _refuse(self, reason: str) -> NoReturn:
         raise ImportRefused(self._name, self._number, reason) from None

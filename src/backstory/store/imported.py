@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from backstory import ids
-from backstory.store import claims, decisions, foreign, lineage, plan, replicate, sessions
+from backstory.store import claims, decisions, foreign, lineage, plan, replicate, sessions, turns
 from backstory.store.logs import COPY, JSON
 from backstory.store.rows import fetch, fetch_one
 
@@ -156,29 +156,50 @@ def _put(
     now: int,
 ) -> None:
     """Put a session in the place of ours, if there is one; what was decided here later stays."""
-    mine = decisions.session_states(db, uids=[known[1]]).get(known[1]) if known is not None else None
-    other = decisions.session_states(db, source, uids=[uid])[uid]
-    if known is not None and known[1] != uid:
-        decisions.forget(db, known[1])
-    session_id = replicate.replace_session(db, source, uid, (known[0], known[2], None) if known else None)
-    decided = other.decided
-    if mine is not None:
+    if known is None:
+        session_id = replicate.replace_session(db, source, uid, None)
+        _copy_decisions(db, source, uid, session_id)
+    else:
+        mine = decisions.session_states(db, uids=[known[1]])[known[1]]
+        other = decisions.session_states(db, source, uids=[uid])[uid]
+        if known[1] != uid:
+            decisions.forget(db, known[1])
+        session_id = replicate.replace_session(db, source, uid, (known[0], known[2], None))
         decided = plan.merge(other, mine) if trusted else replace(mine.decided, leaf=other.decided.leaf)
-        decided = plan.fitting(decided, other)
-    decisions.write(db, uid, decided, other.turns if mine is None else mine.turns)
+        decisions.write(db, uid, plan.fitting(decided, other), mine.turns)
     replicate.copy_count(db, source, uid, session_id)
     db.execute(
         "update sessions set imported = ?, elsewhere = ? where id = ?",
-        (now, None if trusted else str(path), session_id),
+        (now, None if trusted else str(path).encode("utf-8", "backslashreplace").decode(), session_id),
     )
     replicate.link_relatives(db, session_id, uid)
     sessions.go_on_numbering(db)
-    turn_uids = [each for (each,) in fetch(db, tuple[str], "select uid from turns where session_id = ?", (session_id,))]
     if trusted:
-        for turn_uid in turn_uids:
+        runs = fetch(db, tuple[str], "select uid from turns where session_id = ? and native_id <> ''", (session_id,))
+        for (turn_uid,) in runs:
             claims.link_run_to_log(db, session_id, turn_uid)
-    lineage.link_copies(db, turn_uids)
+    lineage.link_copies_of(db, session_id)
     foreign.check_session(db, session_id, path)
+
+
+def _copy_decisions(db: apsw.Connection, source: str, uid: str, session_id: int) -> None:
+    """Take over what was decided about a session that is new here, beside its name and its branches' names."""
+    old = int(db.execute(f"select id from {source}.sessions where uid = ?", (uid,)).get)
+    db.execute(
+        f"update sessions set leaf_seq = (select leaf_seq from {source}.sessions where id = ?) where id = ?",
+        (old, session_id),
+    )
+    db.execute(
+        "update turns set removed = o.removed from "
+        f"(select uid, removed from {source}.turns where session_id = ? and removed is not null) as o "
+        "where turns.session_id = ? and turns.uid = o.uid",
+        (old, session_id),
+    )
+    db.execute(
+        f"insert or replace into meta(key, value) select key, value from {source}.meta where key = ?",
+        (decisions.DECIDED + uid,),
+    )
+    turns.sum_up(db, session_id)
 
 
 def _decide(db: apsw.Connection, source: str, uid: str, theirs: str) -> None:

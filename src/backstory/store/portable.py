@@ -58,8 +58,7 @@ def extent(db: apsw.Connection, session_id: int) -> Extent | None:
     git_branches = fetch(
         db, tuple[str], "select branch from session_branches where session_id = ? order by branch", (session_id,)
     )
-    state = decisions.session_states(db, uids=[row["uid"]])[row["uid"]]
-    session = SessionLine(**row, branches=[name for (name,) in git_branches], decided=dict(state.decided.at))
+    session = SessionLine(**row, branches=[name for (name,) in git_branches], decided=decisions.times(db, row["uid"]))
     logs = {
         each.pop("id"): LogLine(log=number, **each)
         for number, each in enumerate(_rows(db, _LOG, "from logs where session_id = ? order by id", (session_id,)), 1)

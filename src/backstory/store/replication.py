@@ -199,12 +199,15 @@ class Replication(Branching):
     def take_imported(self, source: Reading, uid: str, path: Path, *, trusted: bool) -> Came:
         """Take over a session of an import out of the store that it was put into; ``path``: the file it came in.
 
-        Raises StoreDamaged for one that no store could hold.
+        Raises SessionNotStorable.
         """
 
         def take(db: apsw.Connection, name: str) -> Came:
-            with believed(path):
-                return imported.take(db, name, uid, path, trusted=trusted, now=self._now())
+            try:
+                with believed(path):
+                    return imported.take(db, name, uid, path, trusted=trusted, now=self._now())
+            except errors.StoreDamaged as refused:
+                raise errors.SessionNotStorable(uid, str(refused.__cause__ or refused)) from refused
 
         return self._write_from(source, take)
 

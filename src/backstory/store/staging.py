@@ -5,6 +5,8 @@ It lies in a folder that goes with it, so it is written without care for a crash
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -84,16 +86,10 @@ class Staging(Replication):
         """Write rows, and empty them. Raises StoreDamaged for rows that no store could hold."""
 
         def write(db: apsw.Connection) -> None:
-            for table, columns in _COLUMNS.items():
-                if found := rows.tables.get(table):
-                    places = ", ".join("?" * (columns.count(",") + 1))
-                    db.executemany(f"insert into {table}({columns}) values ({places})", found)
-            for session_id in dict.fromkeys(each for each, _ in rows.events):
-                event_rows.insert(db, session_id, [row for each, row in rows.events if each == session_id])
-            db.executemany("update sessions set context_chars = ?, context_limit = ? where id = ?", rows.counts)
+            with believed(self.path):
+                _write(db, rows)
 
-        with believed(self.path):
-            self._write(write)
+        self._write(write)
         rows.tables.clear()
         rows.events.clear()
         rows.counts.clear()
@@ -108,3 +104,13 @@ class Staging(Replication):
             db.execute("pragma journal_mode = off")
             db.execute("pragma synchronous = off")
         return db
+
+
+def _write(db: apsw.Connection, rows: Rows) -> None:
+    for table, columns in _COLUMNS.items():
+        if found := rows.tables.get(table):
+            places = ", ".join("?" * (columns.count(",") + 1))
+            db.executemany(f"insert into {table}({columns}) values ({places})", found)
+    for session_id, events in groupby(rows.events, key=itemgetter(0)):
+        event_rows.insert(db, session_id, [row for _, row in events])
+    db.executemany("update sessions set context_chars = ?, context_limit = ? where id = ?", rows.counts)
