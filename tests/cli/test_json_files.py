@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backstory.store import open_store
-from tests.support.machines import differences
+from tests.support.machines import claude_line, differences
 from tests.support.memory import PROGRAM
 from tests.support.portable import held
 from tests.support.shell import Shell
@@ -136,6 +136,20 @@ def test_a_reader_with_the_document_alone_finds_all_bytes(read_once: Shell, file
     restored = {hashlib.sha256(each.read_bytes()).hexdigest() for each in (tmp_path / "logs").rglob("*.jsonl")}
     assert restored <= set(written)
     assert len(restored) > 3
+
+
+def test_a_project_alone_is_exported(other: Shell, tmp_path: Path) -> None:
+    target = tmp_path / "here.jsonl"
+    assert other("export", "--here", "--format", "json", "-o", target).code == 66
+    for name, folder in (("ours", other.cwd), ("theirs", tmp_path)):
+        path = other.home / ".claude/projects/-w" / f"{name}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(claude_line("user", f"{name}-1", "hello", sessionId=name, cwd=str(folder)) + b"\n")
+    assert other("ingest").code == 0
+    assert other("export", "--here", "--all", "--format", "json", "-o", target).code == 2
+    assert other("export", "--here", "--format", "json", "-o", target).code == 0
+    found = [json.loads(line) for line in target.read_text("utf-8").splitlines()]
+    assert [each["native_id"] for each in found if each["type"] == "session"] == ["ours"]
 
 
 # files ---------------------------------------------------------------------------------------------------------------

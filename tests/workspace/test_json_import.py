@@ -6,7 +6,8 @@ import base64
 import hashlib
 import json
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 import pytest
@@ -17,8 +18,8 @@ from backstory.derive.secrets import Redactor
 from backstory.errors import ImportRefused, ImportTooNew
 from backstory.ingest import json_import
 from backstory.ingest.reindex import reindex
-from backstory.model import AssistantText, Complete, Event, ToolCall, ToolResult, UserMessage
-from backstory.store import Store, open_store
+from backstory.model import KINDS, AssistantText, Complete, Event, ToolCall, ToolResult, UserMessage
+from backstory.store import Store, json_lines, open_store
 from backstory.store.compactions import NewCompaction
 from tests.support.clock import NOW
 from tests.support.machines import SMALL, Machine, claude_log, conversation, differences, lines
@@ -27,7 +28,6 @@ from tests.support.store_machine import events, texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 LOG = claude_log("s")
 
@@ -184,6 +184,18 @@ def test_any_session_comes_back(
         importer(exported(store, has_bytes=has_bytes))
         assert differences(held(store, has_bytes=has_bytes), held(importer.store, has_bytes=has_bytes)) == []
         importer.workspace.close()
+
+
+def test_the_document_names_every_field_of_every_line() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "json-format.md").read_text("utf-8")
+    for line in get_args(json_lines.AnyLine):
+        _, _, section = document.partition(f"\n### `{line.__struct_config__.tag}`\n")
+        told = section.partition("\n## ")[0].partition("\n### ")[0]
+        assert [name for name in line.__struct_fields__ if f"`{name}`" not in told] == [], line
+    events = document.partition("The kinds and their fields")[2].partition("\n### ")[0]
+    for kind in KINDS.values():
+        row = next(each for each in events.splitlines() if f"`{kind.kind}`" in each)
+        assert [name for name in kind.__struct_fields__ if f"`{name}`" not in row] == [], kind
 
 
 # what is here already ------------------------------------------------------------------------------------------------

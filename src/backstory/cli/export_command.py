@@ -10,18 +10,22 @@ import msgspec
 
 from backstory.cli import output, sharing, text_export
 from backstory.cli.options import json_option, sessions_argument, store_option
-from backstory.errors import SessionNotFound
+from backstory.errors import NoSessionHere, SessionNotFound
 from backstory.export import exporting
+from backstory.workspace.sessions import SessionFilter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backstory.cli.app import App
 
+SESSIONS_AT_ONCE = 500
+
 
 @click.command("export")
 @sessions_argument
 @click.option("--all", "everything", is_flag=True, help="Every session of every agent.")
+@click.option("--here", is_flag=True, help="Every session of this project.")
 @click.option(
     "--format", "form", required=True, type=click.Choice([*text_export.FORMATS, *exporting.formats()]),
     help="json: all that is kept, for `backstory import`; md: Markdown; else the tool whose format to write.",
@@ -43,6 +47,7 @@ def command(
     app: App,
     sessions: tuple[str, ...],
     everything: bool,
+    here: bool,
     form: str,
     target: Path,
     exact: bool,
@@ -51,7 +56,7 @@ def command(
     redact: bool,
     as_json: bool,
 ) -> None:
-    """Write the SESSIONs (--all: every session) as JSON, as Markdown, or in the format of another tool.
+    """Write the SESSIONs (--here: this project's, --all: all) as JSON, as Markdown, or in another tool's format.
 
     JSON holds all that is kept of a session, with its bytes; `backstory import` reads it.
 
@@ -61,10 +66,10 @@ def command(
     """
     from backstory.cli.app import now_ms
 
-    if bool(sessions) == everything:
-        raise click.UsageError("Name sessions, or use --all.")
+    if bool(sessions) + everything + here != 1:
+        raise click.UsageError("Name sessions, or use --here or --all.")
     _refuse_combinations(form, target, exact=exact, no_bytes=no_bytes, as_json=as_json)
-    chosen, redactor = _chosen(app, sessions), sharing.redactor_of(app) if redact else None
+    chosen, redactor = _chosen(app, sessions, here=here), sharing.redactor_of(app) if redact else None
     if form in text_export.FORMATS:
         text = text_export.write(
             app, form, chosen, target, everything=everything, has_bytes=not no_bytes, force=force, redactor=redactor
@@ -110,8 +115,13 @@ def _print_one(written: exporting.Written, *, as_json: bool) -> None:
         _print([written], as_json=False)
 
 
-def _chosen(app: App, sessions: tuple[str, ...]) -> list[exporting.Chosen]:
-    """The named sessions; all if none was named."""
+def _chosen(app: App, sessions: tuple[str, ...], *, here: bool) -> list[exporting.Chosen]:
+    """The named sessions, or this project's; all if none was named."""
+    if here:
+        pages = app.reader.session_pages(SessionFilter(), SESSIONS_AT_ONCE)
+        sessions = tuple(each.uid for page in pages for each in page.sessions)
+        if not sessions:
+            raise NoSessionHere(app.project_folder)
     if sessions:
         return exporting.these((each.store, each.session) for each in map(app.find, sessions))
     stores = [store for store in app.stores if store.exists]
