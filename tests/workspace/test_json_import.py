@@ -22,7 +22,7 @@ from backstory.model import KINDS, AssistantText, Complete, Event, ToolCall, Too
 from backstory.store import Store, json_lines, open_store
 from backstory.store.compactions import NewCompaction
 from tests.support.clock import NOW
-from tests.support.machines import SMALL, Machine, claude_log, conversation, differences, lines
+from tests.support.machines import SMALL, Machine, claude_line, claude_log, conversation, differences, lines
 from tests.support.portable import Importer, came, exported, held
 from tests.support.store_machine import events, texts
 
@@ -335,6 +335,40 @@ def test_without_trust_a_turn_that_is_known_here_is_not_claimed(machine: Machine
     (importer.home / "store.db").write_bytes(other.store_path.read_bytes())
     assert came(importer(data, trusted=False)) == {"shared": 1}
     assert came(importer(data, trusted=True)) == {"new": 1}
+
+
+def test_without_trust_what_was_trusted_is_not_replaced(machine: Machine, importer: Importer) -> None:
+    less, more = with_records(machine, 4), with_records(machine, 8)
+    importer(less)
+    before = held(importer.store)
+    assert came(importer(more, trusted=False)) == {"trusted": 1}
+    assert held(importer.store) == before
+    assert came(importer(more)) == {"updated": 1}
+
+
+def test_without_trust_an_import_adds_to_one_without_trust(machine: Machine, importer: Importer) -> None:
+    less, more = with_records(machine, 4), with_records(machine, 8)
+    importer(less, trusted=False)
+    assert came(importer(more, trusted=False)) == {"updated": 1}
+    assert [each.events for each in importer.store.sessions()] == [8]
+    assert came(importer(more)) == {"updated": 1}
+    assert differences(held(machine.store), held(importer.store)) == []
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_without_trust_none_is_a_child_of_a_session_of_ours(small: bytes, tmp_path: Path, trusted: bool) -> None:
+    importer, own = Importer(tmp_path / "own"), Machine(tmp_path / "own")
+    importer.home.mkdir()
+    own.store = open_store(importer.home / "store.db", shared=True, now=lambda: NOW)
+    own.write(claude_log("ours"), claude_line("user", "one", "hello", sessionId="ours") + b"\n")
+    own.read("claude")
+    (parent,) = own.store.sessions()
+    claim = b'"relation":"subagent","parent":"%s","native_id":"s"' % parent.uid[10:].encode()
+    data = small.replace(b'"native_id":"s"', claim, 1)
+    uid = json.loads(small.splitlines()[1])["uid"]
+    assert came(importer(data, trusted=trusted)) == {"new": 1}
+    assert own.store.session(uid).parent_uid == (parent.uid if trusted else None)
+    own.close()
 
 
 def test_names_of_later_date_win_and_come_only_with_trust(tmp_path: Path, importer: Importer) -> None:

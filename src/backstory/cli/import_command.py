@@ -36,6 +36,7 @@ NOT_TOUCHED = {
     "differs": "each of the two has something that the other one lacks",
     "own": "it is here from its own log, or from its project",
     "removed": "it was removed here (backstory ingest --forgotten lifts that)",
+    "trusted": "an earlier import of it was trusted (--trust adds what is new)",
     "shared": "it repeats a turn that is known here from another place (--trust imports it all the same)",
 }
 """Why a session stayed as it is, or was left out."""

@@ -17,6 +17,7 @@ from backstory.store.logs import COPY, JSON
 from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     import apsw
@@ -37,6 +38,8 @@ class Came(StrEnum):
     """It is here from its own log, or from the store that owns it."""
     REMOVED = "removed"
     """A person removed it here."""
+    TRUSTED = "trusted"
+    """It says more than an earlier import that was trusted, and nobody trusted this one."""
     SHARED = "shared"
     """It repeats a turn that is known here from another place, and nobody trusted it."""
 
@@ -61,6 +64,8 @@ def take(db: apsw.Connection, source: str, uid: str, path: Path, *, trusted: boo
     if known is not None:
         says = _compared(db, source, known[0], uid)
         # What was trusted by nobody so far is by whoever imports it again with trust.
+        if says == Came.UPDATED and not trusted and known[3] is None:
+            return Came.TRUSTED
         if says != Came.UPDATED and not (says == Came.SAME and trusted and known[3] is not None):
             if says == Came.SAME and trusted:
                 _decide(db, source, known[1], uid)
@@ -69,15 +74,18 @@ def take(db: apsw.Connection, source: str, uid: str, path: Path, *, trusted: boo
     return Came.NEW if known is None else Came.UPDATED
 
 
-def take_removal(db: apsw.Connection, uid: str, at: int) -> int | None:
-    """Note that a session was removed elsewhere; returns the id of the one here that is to be removed, if any."""
-    identity = ids.session_identity(uid)
-    here: int | None = db.execute("select id from sessions where substr(uid, 11) = ?", (identity,)).get
-    if here is None:
-        db.execute("insert or ignore into forgotten(uid, at) values (?, ?)", (uid, at))
-        return None
-    newest = db.execute("select coalesce(max(started), 0) from turns where session_id = ?", (here,)).get
-    return here if _is_imported(db, here) and newest <= at else None
+def take_removals(db: apsw.Connection, removed: Iterable[tuple[str, int]]) -> list[int]:
+    """Note that sessions were removed elsewhere; returns the ids of those here that are to be removed, too."""
+    going = list[int]()
+    for uid, at in removed:
+        identity = ids.session_identity(uid)
+        here: int | None = db.execute("select id from sessions where substr(uid, 11) = ?", (identity,)).get
+        if here is None:
+            db.execute("insert or ignore into forgotten(uid, at) values (?, ?)", (uid, at))
+        elif _is_imported(db, here):
+            newest = db.execute("select coalesce(max(started), 0) from turns where session_id = ?", (here,)).get
+            going += [here] if newest <= at else []
+    return going
 
 
 def _is_imported(db: apsw.Connection, session_id: int) -> bool:
@@ -172,6 +180,8 @@ def _put(
         "update sessions set imported = ?, elsewhere = ? where id = ?",
         (now, None if trusted else str(path).encode("utf-8", "backslashreplace").decode(), session_id),
     )
+    if not trusted:
+        _part_from_ours(db, session_id)
     replicate.link_relatives(db, session_id, uid)
     sessions.go_on_numbering(db)
     if trusted:
@@ -180,6 +190,15 @@ def _put(
             claims.link_run_to_log(db, session_id, turn_uid)
     lineage.link_copies_of(db, session_id)
     foreign.check_session(db, session_id, path)
+
+
+def _part_from_ours(db: apsw.Connection, session_id: int) -> None:
+    """Have a session be no relative of one that is here from something else than an import."""
+    db.execute(
+        "update sessions set parent_identity = null, relation = null where id = ? and exists ("
+        "select 1 from sessions p where substr(p.uid, 11) = sessions.parent_identity and p.imported is null)",
+        (session_id,),
+    )
 
 
 def _copy_decisions(db: apsw.Connection, source: str, uid: str, session_id: int) -> None:

@@ -211,12 +211,22 @@ class Replication(Branching):
 
         return self._write_from(source, take)
 
-    def take_removal(self, uid: str, at: int) -> bool:
-        """Have a session be removed that was removed where an import was made; gives whether one here was."""
-        found = self._write(lambda db: imported.take_removal(db, uid, at), decided=True)
-        if found is not None:
-            self._change_as(plan.Remove(plan.Side.OURS, self.session(found).uid))
-        return found is not None
+    def take_removals(self, removed: Sequence[tuple[str, int]]) -> int:
+        """Have sessions be removed that were removed where an import was made; gives how many were here.
+
+        ``removed``: their uids, each with the time in ms.
+        """
+        from backstory.store.queue import Queue
+
+        going = [
+            self.session(each) for each in self._write(lambda db: imported.take_removals(db, removed), decided=True)
+        ]
+        if going:
+            with Queue(self.path) as queue:
+                for each in going:
+                    queue.drop(list(self.doomed(each)))
+            self.remove(*going)
+        return len(going)
 
     def logged_runs(self, store_id: str) -> list[LoggedRun]:
         """What is known of runs in sessions of another store since the agents' own logs of them were read."""

@@ -76,7 +76,7 @@ def import_json(
                 _take(store, staged, uid, path, done)
                 note(number, len(reader.uids))
         if trusted:
-            done.removed = sum(store.take_removal(uid, at) for uid, at in reader.removed)
+            done.removed = store.take_removals(reader.removed)
     derived = derive_all(workspace, progress, only_stale=True)
     done.failed += [Failed(session=each.session, reason=f"not derived: {each.reason}") for each in derived.failed]
     return done
