@@ -159,7 +159,7 @@ class StagedSession:
             line.stop_reason, line.api_latency_ms, line.duration_ms, line.input_tokens, line.output_tokens,
             line.cache_read_tokens, line.cache_write_tokens, line.cache_write_1h_tokens, line.largest_input_tokens,
             line.reasoning_tokens, line.tokens_source, line.cost_usd, line.cost_source, line.prefix_chars,
-            line.prefix_sha256, ms_of(line.removed) if self._trusted else None, size=len(line.prompt),
+            line.prefix_sha256, ms_of(line.removed) if self._trusted else None, line.context_window, size=len(line.prompt),
         )  # fmt: skip
         if line.answer is not None:
             self._rows.add("turn_texts", turn_id, line.answer, size=len(line.answer))

@@ -150,6 +150,7 @@ class TurnLine(Line, frozen=True, kw_only=True, tag="turn"):
     cache_write_1h_tokens: Count | None = None
     largest_input_tokens: Count | None = None
     reasoning_tokens: Count | None = None
+    context_window: Count | None = None
     tokens_source: str | None = None
     cost_usd: Amount | None = None
     cost_source: str | None = None

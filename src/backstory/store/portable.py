@@ -31,7 +31,7 @@ _LOG = (
 _TURN = (
     "t.id, uid, parent_uid, parent_seq, first_seq, last_seq, agent, model, native_id, prompt, answer, started, ended, "
     "outcome, stop_reason, api_latency_ms, duration_ms, input_tokens, output_tokens, cache_read_tokens, "
-    "cache_write_tokens, cache_write_1h_tokens, largest_input_tokens, reasoning_tokens, tokens_source, cost_usd, "
+    "cache_write_tokens, cache_write_1h_tokens, largest_input_tokens, reasoning_tokens, context_window, tokens_source, cost_usd, "
     "cost_source, prefix_chars, prefix_sha256, removed"
 )
 _SUMMARY = (

@@ -39,7 +39,7 @@ _COLUMNS = {
         "id, session_id, uid, parent_uid, parent_seq, first_seq, last_seq, agent, model, native_id, prompt, started, "
         "ended, outcome, stop_reason, api_latency_ms, duration_ms, input_tokens, output_tokens, cache_read_tokens, "
         "cache_write_tokens, cache_write_1h_tokens, largest_input_tokens, reasoning_tokens, tokens_source, cost_usd, "
-        "cost_source, prefix_chars, prefix_sha256, removed"
+        "cost_source, prefix_chars, prefix_sha256, removed, context_window"
     ),
     "turn_texts": "turn_id, answer",
     "branches": "session_id, name, leaf_uid, leaf_seq, created",
