@@ -338,6 +338,54 @@ def short_reason(refused: Exception) -> str:
     return next((reason for kind, reason in short.items() if isinstance(refused, kind)), in_words(refused))
 
 
+class ImportRefused(BackstoryError):
+    """A file that was to be imported is none, or is not whole. ``line``: the number of its first wrong line."""
+
+    exit_code = 65
+
+    def __init__(self, name: str, line: int, reason: str) -> None:
+        super().__init__(f"{name}, line {line}: {reason[:REASON_CHARS_MAX]}. Nothing was imported.")
+
+
+class SessionNotStorable(BackstoryError):
+    """A session of an import contradicts what the store holds already."""
+
+    exit_code = 65
+
+    def __init__(self, uid: str, reason: str) -> None:
+        super().__init__(f"Session {uid} contradicts what is stored here: {reason[:REASON_CHARS_MAX]}.")
+
+
+class ImportTooNew(BackstoryError):
+    """A file that was to be imported has a later format."""
+
+    exit_code = 76
+
+    def __init__(self, name: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{name} has format {found}; this version reads format {known}. Nothing was imported; a newer backstory "
+            "reads it."
+        )
+
+
+class FileUnreadable(BackstoryError):
+    """A file that a command was given cannot be read."""
+
+    exit_code = 66
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(f"Cannot read {path}: {detail}.")
+
+
+class ImportRunning(BackstoryError):
+    """Another process imports at this moment."""
+
+    exit_code = 75
+
+    def __init__(self) -> None:
+        super().__init__("Another import is running. Try again when it is done.")
+
+
 class FileInTheWay(BackstoryError):
     """A file that a command would write already exists with other content."""
 

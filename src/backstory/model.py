@@ -274,11 +274,15 @@ def own_line(at: int, turn_uid: str | None, name: str, body: bytes) -> bytes:
 
 
 class OwnLine(Struct, frozen=True, kw_only=True):
-    """Such a line, read back; ``event`` is empty for one that says how a turn ended."""
+    """Such a line, read back; ``event`` is empty for one that says how a turn ended.
 
-    at: int
+    The lines of an import without bytes have all ``events`` of a record instead, each with its part.
+    """
+
+    at: int | None
     turn: str | None = None
     event: msgspec.Raw = msgspec.Raw(b"")
+    events: list[tuple[int, msgspec.Raw]] = []
 
 
 PARTIAL = "partial"

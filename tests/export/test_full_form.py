@@ -11,9 +11,9 @@ import pytest
 
 from backstory.errors import StoreDamaged
 from backstory.export.full_form import FullForms
-from backstory.model import AssistantText, ToolCall, UserMessage
+from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, codec
-from tests.support.machines import Machine, claude_line, claude_log, lines
+from tests.support.machines import SMALL, Machine, claude_line, claude_log, lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,4 +108,20 @@ def test_a_record_of_many_parts_is_read_once_for_all_of_them(tmp_path: Path) -> 
     assert [each.text for each in events if isinstance(each, AssistantText)] == [f"part {n}" for n in range(PARTS)]
     assert [each.input["description"] for each in events if isinstance(each, ToolCall)] == ["x" * 500]
     assert read == [1, 2]
+    machine.close()
+
+
+def test_whether_a_result_failed_is_what_the_records_around_it_say(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    for name in SMALL:
+        machine.put(name)
+    machine.read()
+    forms, failed = FullForms(machine.store), 0
+    for session in machine.store.sessions(subagents=True):
+        for stored in machine.store.events(session):
+            whole = forms.expand(stored)
+            if isinstance(whole, ToolResult) and isinstance(stored.event, ToolResult):
+                assert whole.is_error == stored.event.is_error
+                failed += whole.is_error
+    assert failed
     machine.close()

@@ -47,7 +47,8 @@ GROUPS = {
     "Keep": {
         "ingest": "Import new and changed agent logs.",
         "restore": "Write the original logs to a folder, byte for byte.",
-        "export": "Export sessions in another tool's format.",
+        "export": "Export sessions as JSON or Markdown, or in another tool's format.",
+        "import": "Import the sessions of a JSON export.",
         "backup": "Copy the store to one file; safe while it is in use.",
         "merge": "Merge another copy of this project's store into it.",
         "rename": "Name a session.",

@@ -41,6 +41,15 @@ def data(text: str = "") -> None:
     _write(text + "\n")
 
 
+def lines_of_json(lines: Iterable[bytes], bytes_max: int) -> None:
+    """Print lines of JSON as they come, with the same values; one that escapes would make too long stays as it is."""
+    sys.stdout.flush()
+    for line in lines:
+        shown = harmless.clean_json(line.decode()).encode()
+        sys.stdout.buffer.write(shown if len(shown) <= bytes_max else line)
+    sys.stdout.buffer.flush()
+
+
 def raw(text: str) -> None:
     """Print data without a newline, at once."""
     _write(text)

@@ -16,7 +16,7 @@ from backstory.derive.result_facts import exit_line
 from backstory.errors import StoreDamaged
 from backstory.ingest.record_source import record_source
 from backstory.model import Event, Hook, LogIdentity, Tool, ToolCall, ToolResult, encoded
-from backstory.store.logs import API, STREAM
+from backstory.store.logs import API, JSON, STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ class FullForms:
         event = events.get((stored.part, stored.kind))
         if event is None:
             return stored.event
-        if log.source_kind == API:
+        if log.source_kind in (API, JSON):
             return event
         event = self._whole(log, _with_call(event, stored.event))
         if isinstance(event, ToolCall) and event.tool in EDITS and log.source_kind == STREAM:
@@ -132,11 +132,12 @@ def _has_lines(call: ToolCall) -> bool:
 
 
 def _with_call(event: Event, compact: Event) -> Event:
-    """What stands in another record, and the compact form remembers: a result's tool and path, a subagent's call."""
+    """What other records say, and the compact form remembers: a result's tool, path and failure, a subagent's call."""
     if isinstance(event, Hook) and isinstance(compact, Hook):
         return msgspec.structs.replace(event, tool_use_id=compact.tool_use_id)
     if isinstance(event, ToolResult) and isinstance(compact, ToolResult):
         return msgspec.structs.replace(
-            event, tool_name=compact.tool_name, tool=compact.tool, file_path=compact.file_path
-        )
+            event, tool_name=compact.tool_name, tool=compact.tool, file_path=compact.file_path,
+            is_error=compact.is_error,
+        )  # fmt: skip
     return event

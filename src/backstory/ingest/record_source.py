@@ -11,7 +11,7 @@ from backstory.agents.bounded import stream_reader
 from backstory.derive.facts import RecordFacts
 from backstory.ingest.unread import reader_of
 from backstory.model import LogIdentity, OwnLine, Record, SessionFacts, event_from_json
-from backstory.store.logs import API, STDERR, STREAM
+from backstory.store.logs import API, JSON, STDERR, STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -38,7 +38,7 @@ def record_source(
 
     Of a run's outputs it is the ``reader`` that both have in common, else a new one; ``turn_uid`` is the run's turn.
     """
-    if kind == API:
+    if kind in (API, JSON):
         return _OwnLines(cwd)
     if reader is not None:
         return _Stream(reader, is_error=kind == STDERR, turn_uid=turn_uid, cwd=cwd)
@@ -143,5 +143,7 @@ class _OwnLines(RecordSource):
 
     def read(self, line: bytes, seq: int) -> Record:
         own = _own_line.decode(line)
+        if own.events:
+            return Record([(part, event_from_json(bytes(each))) for part, each in own.events], own.turn, own.at)
         event = bytes(own.event)
         return Record([(0, event_from_json(event))] if event else [], own.turn, own.at)

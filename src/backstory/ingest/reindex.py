@@ -108,7 +108,7 @@ def _rederive(store: Store, session: Session, *, events_too: bool) -> None:
     store.rederive_unlogged(session.id)
     for log in store.logs(session):
         sidecars.reapply_sidecars(store, log)
-    if events_too and session.number is None:
+    if events_too and session.number is None and all(log.source_kind == FILE for log, *_ in logs):
         store.drop_turns_but(session.id, derived, {log.id: log.told_end for log, *_ in logs})
     for log, source, *_ in logs:
         if source.has_reported():

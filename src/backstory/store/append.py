@@ -366,7 +366,8 @@ def _update_ours(db: apsw.Connection, session_id: int, batch: RecordBatch, turn_
     native_id = batch.identity.native_id if run is not None and not run.is_last else ""
     running_id = schema.running_id_column()
     db.execute(
-        "update sessions set next_seq = ?, last_active = coalesce(?, last_active), leaf_seq = iif(?3, null, leaf_seq), "
+        "update sessions set next_seq = ?, imported = null, last_active = coalesce(?, last_active), "
+        "leaf_seq = iif(?3, null, leaf_seq), "
         f"leaf_at = iif(?3, coalesce(?4, leaf_at), leaf_at), {running_id} = iif(?, ?, {running_id}) where id = ?",
         (
             batch.next_seq,
@@ -422,7 +423,7 @@ def _update_session(db: apsw.Connection, session_id: int, batch: RecordBatch) ->
     db.execute(
         "update sessions set next_seq = ?, title = coalesce(?, title), cwd = coalesce(cwd, ?), "
         "branch = coalesce(?, branch), repository = coalesce(?, repository, ?), project = coalesce(project, ?), "
-        "root = coalesce(root, ?), "
+        "root = coalesce(root, ?), imported = null, "
         "last_active = max(coalesce(last_active, 0), coalesce(?, last_active, ?)) where id = ?",
         (
             batch.next_seq, facts.title, facts.cwd, facts.branch, repository_name(facts.repository),

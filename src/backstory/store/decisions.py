@@ -29,7 +29,7 @@ ALL = "1"
 def note(db: apsw.Connection, session_id: int, abouts: Iterable[str], now: int) -> None:
     """Record decisions about a session, always with a later time than the ones before."""
     uid = str(db.execute("select uid from sessions where id = ?", (session_id,)).get)
-    at = _times(db, uid)
+    at = times(db, uid)
     _set_times(db, uid, at | {about: max(now, at.get(about, 0) + 1) for about in abouts})
 
 
@@ -38,7 +38,8 @@ def forget(db: apsw.Connection, uid: str) -> None:
     db.execute("delete from meta where key = ?", (DECIDED + uid,))
 
 
-def _times(db: apsw.Connection, uid: str) -> dict[str, int]:
+def times(db: apsw.Connection, uid: str) -> dict[str, int]:
+    """When a person decided what about a session, ms."""
     found = db.execute("select value from meta where key = ?", (DECIDED + uid,)).get
     return _parsed(found)
 

@@ -84,9 +84,10 @@ def clear(db: apsw.Connection, session_id: int) -> None:
     for table in ("session_files", "session_refs"):
         db.execute(f"delete from {table} where session_id = ?", (session_id,))
     db.execute("delete from checkpoints where session_id = ? and seq is not null", (session_id,))
-    # Where a session of ours was is known from its runs, not from its records.
+    # Where a session of ours was is known from its runs, not from its records; nor do imported events say it.
     db.execute(
-        "delete from session_branches where session_id in (select id from sessions where id = ? and owner is null)",
+        "delete from session_branches where session_id in (select id from sessions where id = ?1 and owner is null) "
+        "and exists (select 1 from logs where session_id = ?1 and kind in ('file', 'copy file'))",
         (session_id,),
     )
     db.execute(

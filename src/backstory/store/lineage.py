@@ -27,6 +27,19 @@ def link_copies(db: apsw.Connection, turn_uids: Iterable[str]) -> None:
         _link(db, session_id)
 
 
+def link_copies_of(db: apsw.Connection, session_id: int) -> None:
+    """The same for the turns of a session, however many it has."""
+    sharing = fetch(
+        db,
+        tuple[int],
+        "select distinct c.session_id from turns t join turns c on c.uid = t.uid where t.session_id = ?1 "
+        "and exists (select 1 from turns where uid = t.uid and session_id <> ?1) order by 1",
+        (session_id,),
+    )
+    for (each,) in sharing:
+        _link(db, each)
+
+
 def _link(db: apsw.Connection, session_id: int) -> None:
     """Link a session that repeats another's turns to the one it shares most with, of those that precede it.
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
 FILE, STREAM, STDERR, API = "file", "stream", "stderr", "api"
+JSON = "json"
+"""The events of an imported session whose bytes were left out, as lines of JSON."""
 """Kinds of logs: an agent's own, the two outputs of a run, and what a session of ours was appended with."""
 COPY = "copy "
 """Before the kind of a log whose bytes were copied with another session's turns; its own log stays with that one."""

@@ -182,6 +182,10 @@ class Reading(Database):
         """A bound on a session's characters in a context: what its events say, and so many around each."""
         return self._read(lambda db: events.chars_at_most(db, id_of(session), around_each))
 
+    def portable(self, question: Callable[[apsw.Connection], T]) -> T:
+        """An answer of a function of ``portable``, which reads rows as lines of a JSON export."""
+        return self._read(question)
+
     def event_count(self, session: Session | int) -> int:
         """How many events a session has."""
         query = "select count(*) from events where session_id = ?"

@@ -47,7 +47,7 @@ _SESSION = (
 )
 _LOG = (
     "turn_uid, agent, native_id, path, root_chars, relpath, modified, first_hash, tail_hash, read_to, "
-    "parsed_to, frames, cwd"
+    "parsed_to, tail_seq, told_to, frames, cwd"
 )
 _LOG_TABLES = {
     "chunks": "start, length, sha256, data",
@@ -95,7 +95,7 @@ def copy_session(db: apsw.Connection, source: str, uid: str, folders: Moves) -> 
     other = decisions.session_states(db, source, uids=[uid]).get(uid)
     if other is None:
         raise SessionNotFound(uid)
-    session_id = _replace(db, source, uid, known)
+    session_id = replace_session(db, source, uid, known)
     _place_here(db, session_id, folders)
     if mine is None or mine.is_borrowed:
         decided, known_turns = other.decided, other.turns
@@ -103,14 +103,14 @@ def copy_session(db: apsw.Connection, source: str, uid: str, folders: Moves) -> 
         decided, known_turns = plan.fitting(plan.merge(other, mine), other), mine.turns
     decisions.write(db, uid, decided, known_turns)
     if decided.values == other.decided.values and decided.leaf == other.decided.leaf:
-        _copy_count(db, source, uid, session_id)
+        copy_count(db, source, uid, session_id)
     link_relatives(db, session_id, uid)
     for (turn_uid,) in db.execute("select uid from turns where session_id = ?", (session_id,)).fetchall():
         claims.link_run_to_log(db, session_id, str(turn_uid))
     lineage.link_copies(db, written.settle(db))
 
 
-def _copy_count(db: apsw.Connection, source: str, uid: str, session_id: int) -> None:
+def copy_count(db: apsw.Connection, source: str, uid: str, session_id: int) -> None:
     """Take over how full a session's context is, once everything is here that this is counted from."""
     db.execute(
         "update sessions set (context_chars, context_limit) = "
@@ -119,7 +119,7 @@ def _copy_count(db: apsw.Connection, source: str, uid: str, session_id: int) -> 
     )
 
 
-def _replace(db: apsw.Connection, source: str, uid: str, known: Any) -> int:
+def replace_session(db: apsw.Connection, source: str, uid: str, known: Any) -> int:
     """Put a session as another store has it in the place of ours; returns its id."""
     number = known and db.execute("select number from sessions where id = ?", (known[0],)).get
     if known:
@@ -251,7 +251,7 @@ def continue_from(db: apsw.Connection, source: str, uid: str, new: Continuation,
     _place_here(db, session_id, folders)
     if new.worktree is not None:
         db.execute("update sessions set worktree = ?, root = null where id = ?", (new.worktree, session_id))
-    _copy_count(db, source, uid, session_id)
+    copy_count(db, source, uid, session_id)
     return session_id
 
 

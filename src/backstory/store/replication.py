@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.conversation.tree import Point
-    from backstory.store import copies, decisions, merge_session, plan, replicate, run_facts, written
+    from backstory.store import copies, decisions, imported, merge_session, plan, replicate, run_facts, written
     from backstory.store.copies import Holder
+    from backstory.store.imported import Came
     from backstory.store.merge_session import MergedSession
     from backstory.store.plan import Decide, Prune, Remove, Step, StoreState
     from backstory.store.reading import Reading
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 else:
     copies = lazy_module("backstory.store.copies")
     decisions = lazy_module("backstory.store.decisions")
+    imported = lazy_module("backstory.store.imported")
     merge_session = lazy_module("backstory.store.merge_session")
     plan = lazy_module("backstory.store.plan")
     replicate = lazy_module("backstory.store.replicate")
@@ -240,6 +242,38 @@ class Replication(Branching):
             return True
 
         return self._write_from(source, take)
+
+    def take_imported(self, source: Reading, uid: str, path: Path, *, trusted: bool) -> Came:
+        """Take over a session of an import out of the store that it was put into; ``path``: the file it came in.
+
+        Raises SessionNotStorable.
+        """
+
+        def take(db: apsw.Connection, name: str) -> Came:
+            try:
+                with believed(path):
+                    return imported.take(db, name, uid, path, trusted=trusted, now=self._now())
+            except errors.StoreDamaged as refused:
+                raise errors.SessionNotStorable(uid, str(refused.__cause__ or refused)) from refused
+
+        return self._write_from(source, take)
+
+    def take_removals(self, removed: Sequence[tuple[str, int]]) -> int:
+        """Have sessions be removed that were removed where an import was made; gives how many were here.
+
+        ``removed``: their uids, each with the time in ms.
+        """
+        from backstory.store.queue import Queue
+
+        going = [
+            self.session(each) for each in self._write(lambda db: imported.take_removals(db, removed), decided=True)
+        ]
+        if going:
+            with Queue(self.path) as queue:
+                for each in going:
+                    queue.drop(list(self.doomed(each)))
+            self.remove(*going)
+        return len(going)
 
     def logged_runs(self, store_id: str) -> list[LoggedRun]:
         """What is known of runs in sessions of another store since the agents' own logs of them were read."""

@@ -46,6 +46,7 @@ create table sessions(
   elsewhere        text,                 -- path of the store from elsewhere that it was taken from; NULL = it was not
   context_chars    integer,              -- characters of its context since the summary in force; NULL = not known
   context_limit    integer,              -- from how many on it is summarised, when that was counted; NULL = not known
+  imported         integer,              -- when a JSON export of it was imported, ms; NULL = it was not, or more came since
   unique (owner, number)
 );
 create unique index idx_sessions_identity on sessions(substr(uid, 11));

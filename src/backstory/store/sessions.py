@@ -384,8 +384,8 @@ def origins(db: apsw.Connection, identities: Sequence[str]) -> dict[str, str | N
 def go_on_numbering(db: apsw.Connection) -> None:
     """Give no number again that a session of this store has."""
     db.execute(
-        "update meta set value = max(cast(value as integer), (select coalesce(max(number), 0) + 1 from sessions)) "
-        "where key = 'next_number'"
+        "update meta set value = max(cast(value as integer), (select coalesce(max(number), 0) + 1 from sessions "
+        "where owner = (select value from meta where key = 'store_id'))) where key = 'next_number'"
     )
 
 

@@ -49,6 +49,7 @@ alter table compactions add column cost_usd real;
 alter table compactions add column duration_ms integer;
 alter table sessions add column context_chars integer;
 alter table sessions add column context_limit integer;
+alter table sessions add column imported integer;
 alter table turns add column context_window integer;
 
 -- When it was decided where a session goes on, and when a branch's name moved with a turn.

@@ -1,0 +1,213 @@
+"""Sessions as JSON lines: all that is kept of them, in a form that any program reads. docs/json-format.md explains it.
+
+A session is written as far as it had come when its first line was written, some rows at a time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from backstory import __version__
+from backstory.bounds import iso
+from backstory.conversation.compact import compact_event
+from backstory.derive import index_text
+from backstory.export.full_form import FullForms
+from backstory.export.redacted import learn
+from backstory.ids import session_identity
+from backstory.model import encoded, event_to_json
+from backstory.store import codec, portable
+from backstory.store.json_lines import (
+    FORMAT,
+    LINE_BYTES_MAX,
+    PIECE_BYTES,
+    RANGES_AT_ONCE,
+    BytesLine,
+    End,
+    EventLine,
+    Head,
+    NumbersLine,
+    SessionEnd,
+    SidecarLine,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from backstory.derive.secrets import Redactor
+    from backstory.export.exporting import Chosen
+    from backstory.store import Store, StoredEvent
+    from backstory.store.json_lines import Line, LogLine, SummaryLine, TurnLine
+    from backstory.store.portable import Extent
+
+L = TypeVar("L")
+ROWS_AT_ONCE = 500
+SESSION_TEXTS = ("name", "title", "worktree", "project", "repository", "branch", "cwd", "root", "native_id")
+
+
+class JsonExport:
+    """Writes sessions as lines. ``redactor`` masks their secrets, and leaves the logs' bytes out."""
+
+    def __init__(self, *, has_bytes: bool, now: int, redactor: Redactor | None = None) -> None:
+        self._has_bytes = has_bytes and redactor is None
+        self._now, self._redactor = now, redactor
+        self.counts: Counter[str] = Counter()
+        """How many sessions, turns and events were written, and bytes of logs."""
+
+    def lines(self, chosen: Sequence[Chosen], *, removed: bool) -> Iterator[bytes]:
+        """All lines. ``removed``: also which sessions people removed."""
+        yield _encoded(
+            Head(
+                format=FORMAT, made_by=f"backstory {__version__}", exported=iso(self._now) or "",
+                bytes=self._has_bytes, redacted=self._redactor is not None,
+            )
+        )  # fmt: skip
+        written: set[str] = set()
+        for each in chosen:
+            ids = _ids(each)
+            if self._redactor is not None:
+                learn(self._redactor, each.store, ids)
+            for session_id in ids:
+                yield from self._session(each.store, session_id, written)
+        for each in chosen if removed else ():
+            for line in each.store.portable(portable.removed):
+                if session_identity(line.uid) not in written:
+                    written.add(session_identity(line.uid))
+                    yield _encoded(line)
+        yield _encoded(End(sessions=self.counts["sessions"]))
+
+    def _session(self, store: Store, session_id: int, written: set[str]) -> Iterator[bytes]:
+        """The lines of a session; none of one that was ``written`` already, from another store."""
+        extent = store.portable(lambda db: portable.extent(db, session_id))
+        if extent is None or session_identity(extent.session.uid) in written:
+            return
+        written.add(session_identity(extent.session.uid))
+        before = Counter(self.counts)
+        yield self._line(extent.session, SESSION_TEXTS, "branches")
+        for log_id, log in extent.logs.items():
+            yield from self._log(store, log_id, log)
+        yield from self._turns(store, session_id, extent)
+        yield from self._events(store, session_id, extent)
+        for branch in store.portable(lambda db: portable.branches(db, session_id)):
+            yield self._line(branch, ("name",))
+        yield from self._summaries(store, session_id, extent)
+        done = self.counts - before
+        yield _encoded(
+            SessionEnd(uid=extent.session.uid, turns=done["turns"], events=done["events"], bytes=done["bytes"])
+        )
+        self.counts["sessions"] += 1
+
+    def _log(self, store: Store, log_id: int, log: LogLine) -> Iterator[bytes]:
+        yield self._line(log, ("native_id", "path", "relpath", "cwd"))
+        if not self._has_bytes:
+            return
+        ranges = [
+            (each.start, each.stop, each.first_seq, each.records)
+            for each in store.seq_ranges(log_id)
+            if each.stop <= log.length
+        ]
+        for at in range(0, len(ranges), RANGES_AT_ONCE):
+            yield _encoded(NumbersLine(log=log.log, ranges=ranges[at : at + RANGES_AT_ONCE]))
+        for at in range(0, log.length, PIECE_BYTES):
+            data = store.read_log(log_id, at, min(PIECE_BYTES, log.length - at))
+            yield _encoded(BytesLine(log=log.log, start=at, sha256=codec.text_digest(data), data=data))
+        self.counts["bytes"] += log.length
+        for each in store.sidecars(log_id):
+            data = store.read_sidecar(each.id)
+            yield _encoded(
+                SidecarLine(
+                    log=log.log, name=each.name, mtime_ns=each.mtime_ns, sha256=codec.text_digest(data), data=data
+                )
+            )
+
+    def _turns(self, store: Store, session_id: int, extent: Extent) -> Iterator[bytes]:
+        def page(after: int) -> list[tuple[int, TurnLine]]:
+            return store.portable(lambda db: portable.turns(db, session_id, after, ROWS_AT_ONCE))
+
+        for turn in _pages(page):
+            if turn.first_seq < extent.session.next_seq:
+                last_seq = min(turn.last_seq, extent.session.next_seq - 1)
+                yield self._line(replace(turn, last_seq=last_seq), ("prompt", "answer"))
+                self.counts["turns"] += 1
+
+    def _events(self, store: Store, session_id: int, extent: Extent) -> Iterator[bytes]:
+        uids: dict[int, str] = {}
+        forms, after = FullForms(store), (0, -1)
+        while window := store.events(session_id, after=after, limit=ROWS_AT_ONCE):
+            wanted = {each.turn_id for each in window if each.turn_id is not None}
+            if wanted - uids.keys():
+                uids = dict(store.portable(partial(portable.turn_uids, ids=wanted)))
+            for stored in window:
+                if stored.seq < extent.session.next_seq:
+                    yield self._event(stored, forms, uids.get(stored.turn_id or 0), extent)
+                    self.counts["events"] += 1
+            after = (window[-1].seq, window[-1].part)
+
+    def _event(self, stored: StoredEvent, forms: FullForms, turn: str | None, extent: Extent) -> bytes:
+        whole = forms.expand(stored)
+        more: dict[str, Any] = {}
+        if self._redactor is not None:
+            whole = self._redactor.value(whole)
+        else:
+            more = _where(stored, extent) if self._has_bytes else {}
+            if compact_event(whole) != stored.event:
+                more["short"] = msgspec.Raw(event_to_json(stored.event))
+            if index_text.char_len(whole) != stored.char_len:
+                more["chars"] = stored.char_len
+        place: dict[str, Any] = {"seq": stored.seq, "part": stored.part, "turn": turn, "at": iso(stored.at)}
+        text = _encoded(EventLine(**place, **more, event=msgspec.Raw(event_to_json(whole))))
+        if len(text) <= LINE_BYTES_MAX:
+            return text
+        # So long an event is in the bytes of its log; what stands for it is its compact form.
+        more = {**more, "chars": index_text.char_len(whole)}
+        return _encoded(EventLine(**place, **more, event=msgspec.Raw(event_to_json(compact_event(whole)))))
+
+    def _summaries(self, store: Store, session_id: int, extent: Extent) -> Iterator[bytes]:
+        def page(after: int) -> list[tuple[int, SummaryLine]]:
+            return store.portable(lambda db: portable.summaries(db, session_id, after, ROWS_AT_ONCE))
+
+        for summary in _pages(page):
+            if summary.after_seq < extent.session.next_seq:
+                yield self._line(summary, ("summary",))
+
+    def _line(self, line: Line, texts: Iterable[str], *lists: str) -> bytes:
+        if self._redactor is None:
+            return _encoded(line)
+        mask: Callable[[str], str] = self._redactor.text
+        masked: dict[str, Any] = {name: mask(each) for name in texts if isinstance(each := getattr(line, name), str)}
+        masked |= {name: [mask(each) for each in getattr(line, name)] for name in lists}
+        return _encoded(replace(line, **masked))
+
+
+def _pages(page: Callable[[int], list[tuple[int, L]]]) -> Iterator[L]:
+    """The lines of all pages; ``page`` gives those behind an id, each with its own."""
+    after = 0
+    while rows := page(after):
+        yield from (line for _, line in rows)
+        after = rows[-1][0]
+
+
+def _ids(chosen: Chosen) -> list[int]:
+    """The sessions that were chosen, with those of their subagents, and the agents' own logs of their runs."""
+    if chosen.is_all_but:
+        left_out = frozenset(chosen.ids)
+        return [each for each in chosen.store.portable(portable.session_ids) if each not in left_out]
+    return chosen.store.portable(lambda db: portable.families(db, chosen.ids))
+
+
+def _where(stored: StoredEvent, extent: Extent) -> dict[str, Any]:
+    """Where an event's record lies, among the bytes that are written."""
+    log = extent.logs.get(stored.log_id or 0)
+    if log is None or stored.position is None or stored.length is None:
+        return {}
+    if stored.position + stored.length > log.length:
+        return {}
+    return {"log": log.log, "position": stored.position, "length": stored.length}
+
+
+def _encoded(line: Line) -> bytes:
+    return encoded(line) + b"\n"

@@ -1,0 +1,232 @@
+"""A session of an import, taken over from the store that it was put into: whether, and how. Never commits.
+
+A session that is here from its own log, or from the store that owns it, is not touched. One that came by an import is
+replaced by one that says more, and by none that says less.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from backstory import ids
+from backstory.store import claims, decisions, foreign, lineage, plan, replicate, sessions, turns
+from backstory.store.logs import COPY, JSON
+from backstory.store.rows import fetch, fetch_one
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    import apsw
+
+
+class Came(StrEnum):
+    """What came of a session of an import."""
+
+    NEW = "new"
+    UPDATED = "updated"
+    """It says more than what an earlier import said."""
+    SAME = "same"
+    LESS = "less"
+    """An earlier import said more."""
+    DIFFERS = "differs"
+    """Each of both has something that the other one lacks."""
+    OWN = "own"
+    """It is here from its own log, or from the store that owns it."""
+    REMOVED = "removed"
+    """A person removed it here."""
+    TRUSTED = "trusted"
+    """It says more than an earlier import that was trusted, and nobody trusted this one."""
+    SHARED = "shared"
+    """It repeats a turn that is known here from another place, and nobody trusted it."""
+
+
+def take(db: apsw.Connection, source: str, uid: str, path: Path, *, trusted: bool, now: int) -> Came:
+    """Take a session over, or say why not. ``path``: the file that it came in.
+
+    Without ``trusted`` it is marked as from elsewhere, its logs are copies that no log of ours is taken for, and it
+    claims none. Raises StoreDamaged.
+    """
+    identity = ids.session_identity(uid)
+    if db.execute("select exists (select 1 from forgotten where substr(uid, 11) = ?)", (identity,)).get:
+        return Came.REMOVED
+    known = fetch_one(
+        db, tuple[int, str, str | None, str | None],
+        "select id, uid, owner, elsewhere from sessions where substr(uid, 11) = ?", (identity,),
+    )  # fmt: skip
+    if known is not None and not _is_imported(db, known[0]):
+        return Came.OWN
+    if not trusted and _shares_turn(db, source, uid):
+        return Came.SHARED
+    if known is not None:
+        says = _compared(db, source, known[0], uid)
+        # What was trusted by nobody so far is by whoever imports it again with trust.
+        if says == Came.UPDATED and not trusted and known[3] is None:
+            return Came.TRUSTED
+        if says != Came.UPDATED and not (says == Came.SAME and trusted and known[3] is not None):
+            if says == Came.SAME and trusted:
+                _decide(db, source, known[1], uid)
+            return says
+    _put(db, source, uid, known, path, trusted=trusted, now=now)
+    return Came.NEW if known is None else Came.UPDATED
+
+
+def take_removals(db: apsw.Connection, removed: Iterable[tuple[str, int]]) -> list[int]:
+    """Note that sessions were removed elsewhere; returns the ids of those here that are to be removed, too."""
+    going = list[int]()
+    for uid, at in removed:
+        identity = ids.session_identity(uid)
+        here: int | None = db.execute("select id from sessions where substr(uid, 11) = ?", (identity,)).get
+        if here is None:
+            db.execute("insert or ignore into forgotten(uid, at) values (?, ?)", (uid, at))
+        elif _is_imported(db, here):
+            newest = db.execute("select coalesce(max(started), 0) from turns where session_id = ?", (here,)).get
+            going += [here] if newest <= at else []
+    return going
+
+
+def _is_imported(db: apsw.Connection, session_id: int) -> bool:
+    """Whether a session is here from an import alone: nothing of it was read from a file of this machine."""
+    return bool(
+        db.execute(
+            "select imported is not null and not exists (select 1 from logs where session_id = ?1 "
+            "and size is not null) and not exists (select 1 from log_places p join logs l on l.id = p.log_id "
+            "where l.session_id = ?1) from sessions where id = ?1",
+            (session_id,),
+        ).get
+    )
+
+
+def _shares_turn(db: apsw.Connection, source: str, uid: str) -> bool:
+    """Whether a session holds a turn that is known here from something else than an import."""
+    return bool(
+        db.execute(
+            f"select exists (select 1 from {source}.sessions o join {source}.turns t on t.session_id = o.id "
+            "join main.turns h on h.uid = t.uid join main.sessions s on s.id = h.session_id "
+            "where o.uid = ? and s.imported is null)",
+            (uid,),
+        ).get
+    )
+
+
+def _compared(db: apsw.Connection, source: str, known: int, uid: str) -> Came:
+    """Which of two says more: ours, or that of the import."""
+    other = int(db.execute(f"select id from {source}.sessions where uid = ?", (uid,)).get)
+    ours, theirs = _says_more(db, "main", known, source, other), _says_more(db, source, other, "main", known)
+    if theirs:
+        return Came.DIFFERS if ours else Came.UPDATED
+    return Came.LESS if ours else Came.SAME
+
+
+def _says_more(db: apsw.Connection, one: str, one_id: int, other: str, other_id: int) -> bool:
+    """Whether one of two has a turn, an event, a byte, a file or a summary that the other one lacks."""
+    return any(
+        db.execute(f"select exists ({question})", (one_id, other_id)).get
+        for question in (each.format(one=one, other=other) for each in _MORE)
+    )
+
+
+_TURN_OF = "coalesce((select uid from {0}.turns where id = e.turn_id), '')"
+_EVENTS_OF = (
+    f"select {_TURN_OF} as turn, count(*) as events, coalesce(sum(char_len), 0) as chars "
+    "from {0}.events e where session_id = {1} group by 1"
+)
+_KIND = f"replace(kind, '{COPY}', '')"
+_MORE = (
+    "select 1 from {one}.turns t left join {other}.turns o on o.uid = t.uid and o.session_id = ?2 "
+    "where t.session_id = ?1 and (o.uid is null or (t.outcome is not null and o.outcome is null))",
+    f"with a as ({_EVENTS_OF.format('{one}', '?1')}), b as ({_EVENTS_OF.format('{other}', '?2')}) "
+    "select 1 from a left join b using (turn) where a.events > coalesce(b.events, 0) "
+    "or (a.events = b.events and a.chars > b.chars)",
+    f"with b as (select agent, native_id, turn_uid, generation, {_KIND} as kind, read_to from {{other}}.logs "
+    f"where session_id = ?2) select 1 from {{one}}.logs a where a.session_id = ?1 and {_KIND} <> '{JSON}' "
+    f"and not exists (select 1 from b where b.agent = a.agent and b.native_id = a.native_id and b.kind = {_KIND} "
+    "and b.turn_uid is a.turn_uid and b.generation = a.generation and b.read_to >= a.read_to)",
+    "select 1 from {one}.sidecars c join {one}.logs l on l.id = c.log_id where l.session_id = ?1 and not exists ("
+    "select 1 from {other}.sidecars d join {other}.logs m on m.id = d.log_id where m.session_id = ?2 "
+    "and d.name = c.name and d.mtime_ns >= c.mtime_ns)",
+    "select 1 from {one}.compactions c where c.session_id = ?1 and not exists (select 1 from {other}.compactions d "
+    "where d.session_id = ?2 and d.after_seq = c.after_seq and d.summary = c.summary)",
+)
+
+
+def _put(
+    db: apsw.Connection,
+    source: str,
+    uid: str,
+    known: tuple[int, str, str | None, str | None] | None,
+    path: Path,
+    *,
+    trusted: bool,
+    now: int,
+) -> None:
+    """Put a session in the place of ours, if there is one; what was decided here later stays."""
+    if known is None:
+        session_id = replicate.replace_session(db, source, uid, None)
+        _copy_decisions(db, source, uid, session_id)
+    else:
+        mine = decisions.session_states(db, uids=[known[1]])[known[1]]
+        other = decisions.session_states(db, source, uids=[uid])[uid]
+        if known[1] != uid:
+            decisions.forget(db, known[1])
+        session_id = replicate.replace_session(db, source, uid, (known[0], known[2], None))
+        decided = plan.merge(other, mine) if trusted else replace(mine.decided, leaf=other.decided.leaf)
+        decisions.write(db, uid, plan.fitting(decided, other), mine.turns)
+    replicate.copy_count(db, source, uid, session_id)
+    db.execute(
+        "update sessions set imported = ?, elsewhere = ? where id = ?",
+        (now, None if trusted else str(path).encode("utf-8", "backslashreplace").decode(), session_id),
+    )
+    if not trusted:
+        _part_from_ours(db, session_id)
+    replicate.link_relatives(db, session_id, uid)
+    sessions.go_on_numbering(db)
+    if trusted:
+        runs = fetch(db, tuple[str], "select uid from turns where session_id = ? and native_id <> ''", (session_id,))
+        for (turn_uid,) in runs:
+            claims.link_run_to_log(db, session_id, turn_uid)
+    lineage.link_copies_of(db, session_id)
+    foreign.check_session(db, session_id, path)
+
+
+def _part_from_ours(db: apsw.Connection, session_id: int) -> None:
+    """Have a session be no relative of one that is here from something else than an import."""
+    db.execute(
+        "update sessions set parent_identity = null, relation = null where id = ? and exists ("
+        "select 1 from sessions p where substr(p.uid, 11) = sessions.parent_identity and p.imported is null)",
+        (session_id,),
+    )
+
+
+def _copy_decisions(db: apsw.Connection, source: str, uid: str, session_id: int) -> None:
+    """Take over what was decided about a session that is new here, beside its name and its branches' names."""
+    old = int(db.execute(f"select id from {source}.sessions where uid = ?", (uid,)).get)
+    db.execute(
+        f"update sessions set leaf_seq = (select leaf_seq from {source}.sessions where id = ?) where id = ?",
+        (old, session_id),
+    )
+    db.execute(
+        "update turns set removed = o.removed from "
+        f"(select uid, removed from {source}.turns where session_id = ? and removed is not null) as o "
+        "where turns.session_id = ? and turns.uid = o.uid",
+        (old, session_id),
+    )
+    db.execute(
+        f"insert or replace into meta(key, value) select key, value from {source}.meta where key = ?",
+        (decisions.DECIDED + uid,),
+    )
+    turns.sum_up(db, session_id)
+
+
+def _decide(db: apsw.Connection, source: str, uid: str, theirs: str) -> None:
+    """Take over what was decided later in the import about a session that is the same here."""
+    mine, other = (
+        decisions.session_states(db, uids=[uid])[uid],
+        decisions.session_states(db, source, uids=[theirs])[theirs],
+    )
+    decided = plan.fitting(plan.merge(mine, other), mine)
+    if decided != mine.decided:
+        decisions.write(db, uid, decided, other.turns)

@@ -1,0 +1,254 @@
+"""The lines of a JSON export, as values; docs/json-format.md says what they mean. Format 1.
+
+Every line is a JSON object with its ``type`` first. What has its default is left out; an absent field is null.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from backstory.bounds import INTEGER_MAX, TIME_MAX_MS
+
+FORMAT = 1
+LINE_BYTES_MAX = 32 * 1024 * 1024
+"""No line is longer, its end included: who reads one needs no more memory than this gives rise to."""
+PIECE_BYTES = 1024 * 1024
+"""So many bytes of a log at most stand in one line."""
+RANGES_AT_ONCE = 1_000
+NUMBER_MAX = 2**53
+"""The greatest number of a record, and the greatest offset: what every JSON parser reads as it stands."""
+
+Time = str
+"""ISO 8601, UTC, with milliseconds and Z."""
+Seq = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
+Offset = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
+Count = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
+Amount = Annotated[float, Meta(ge=0)]
+Uid = Annotated[str, Meta(pattern="^[0-9A-HJKMNP-TV-Z]{26}\\Z")]
+Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}\\Z")]
+
+
+class Line(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """The family of lines."""
+
+
+class Head(Line, frozen=True, kw_only=True, tag="backstory"):
+    """The first line. ``bytes``: whether the logs' bytes follow; ``redacted``: whether secrets are masked."""
+
+    format: int
+    made_by: str
+    exported: Time
+    bytes: bool
+    redacted: bool
+
+
+class SessionLine(Line, frozen=True, kw_only=True, tag="session"):
+    """A session begins; all lines up to its ``session_end`` are of it."""
+
+    uid: Uid
+    owner: Uid | None = None
+    number: Annotated[int, Meta(ge=1, le=NUMBER_MAX)] | None = None
+    name: str = ""
+    title: str | None = None
+    worktree: str = ""
+    project: str | None = None
+    repository: str | None = None
+    branch: str | None = None
+    branches: list[str] = []
+    cwd: str | None = None
+    root: str | None = None
+    created: Time
+    last_active: Time | None = None
+    completed: bool | None = None
+    duration_ms: Count | None = None
+    cost_usd: Amount | None = None
+    native_id: str | None = None
+    parent: Annotated[str, Meta(min_length=16, max_length=16)] | None = None
+    relation: str | None = None
+    leaf_turn: str | None = None
+    leaf_seq: Seq | None = None
+    next_seq: Seq
+    context_chars: Count | None = None
+    context_limit: Count | None = None
+    decided: dict[str, Count] = {}
+
+
+class LogLine(Line, frozen=True, kw_only=True, tag="log"):
+    """A log of the session; ``log`` numbers it in the file's session, from 1."""
+
+    log: Seq
+    turn: str | None = None
+    agent: str
+    kind: str
+    native_id: str
+    path: str = ""
+    root_chars: Offset | None = None
+    relpath: str = ""
+    modified: Time | None = None
+    length: Offset
+    parsed_to: Offset = 0
+    first_hash: Digest | None = None
+    tail_seq: Seq | None = None
+    generation: Seq = 1
+    cwd: str | None = None
+    told_to: Offset | None = None
+
+
+class NumbersLine(Line, frozen=True, kw_only=True, tag="numbers"):
+    """Which numbers the records of a log have: (start, stop, first_seq, records)."""
+
+    log: Seq
+    ranges: list[tuple[Offset, Offset, Seq, Seq]]
+
+
+class BytesLine(Line, frozen=True, kw_only=True, tag="bytes"):
+    """The next bytes of a log."""
+
+    log: Seq
+    start: Offset
+    sha256: Digest
+    data: bytes
+
+
+class SidecarLine(Line, frozen=True, kw_only=True, tag="sidecar"):
+    """A small file that lies beside a log."""
+
+    log: Seq
+    name: str
+    mtime_ns: Annotated[int, Meta(ge=-INTEGER_MAX, le=INTEGER_MAX)]
+    sha256: Digest
+    data: bytes
+
+
+class TurnLine(Line, frozen=True, kw_only=True, tag="turn"):
+    """A prompt and what came of it. ``answer``: the last thing that the model said."""
+
+    uid: Uid
+    parent_uid: str | None = None
+    parent_seq: Seq | None = None
+    first_seq: Seq
+    last_seq: Offset
+    agent: str
+    model: str | None = None
+    native_id: str | None = None
+    prompt: str = ""
+    answer: str | None = None
+    started: Time | None = None
+    ended: Time | None = None
+    outcome: str | None = None
+    stop_reason: str | None = None
+    api_latency_ms: Count | None = None
+    duration_ms: Count | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cache_read_tokens: Count | None = None
+    cache_write_tokens: Count | None = None
+    cache_write_1h_tokens: Count | None = None
+    largest_input_tokens: Count | None = None
+    reasoning_tokens: Count | None = None
+    context_window: Count | None = None
+    tokens_source: str | None = None
+    cost_usd: Amount | None = None
+    cost_source: str | None = None
+    prefix_chars: Count | None = None
+    prefix_sha256: str | None = None
+    removed: Time | None = None
+
+
+class EventLine(Line, frozen=True, kw_only=True, tag="event"):
+    """An event. ``event`` is its full form; ``short`` its compact form, where that is not what the rules make of it."""
+
+    seq: Seq
+    part: Offset = 0
+    turn: str | None = None
+    at: Time | None = None
+    log: Seq | None = None
+    position: Offset | None = None
+    length: Offset | None = None
+    event: msgspec.Raw
+    short: msgspec.Raw = msgspec.Raw(b"")
+    chars: Count | None = None
+
+
+class BranchLine(Line, frozen=True, kw_only=True, tag="branch"):
+    """What a person called a branch."""
+
+    name: str
+    leaf_turn: str
+    leaf_seq: Seq | None = None
+    created: Time
+
+
+class SummaryLine(Line, frozen=True, kw_only=True, tag="summary"):
+    """A summary that stands for the records up to ``after_seq``."""
+
+    after_seq: Offset
+    summary: str
+    created: Time
+    agent: str | None = None
+    undone: bool = False
+    model: str | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cache_read_tokens: Count | None = None
+    cache_write_tokens: Count | None = None
+    cost_usd: Amount | None = None
+    duration_ms: Count | None = None
+
+
+class SessionEnd(Line, frozen=True, kw_only=True, tag="session_end"):
+    """The session is whole. How many lines of these types it has."""
+
+    uid: Uid
+    turns: Offset = 0
+    events: Offset = 0
+    bytes: Offset = 0
+    """How many bytes of logs."""
+
+
+class RemovedLine(Line, frozen=True, kw_only=True, tag="removed"):
+    """A session that a person removed."""
+
+    uid: Uid
+    at: Time
+
+
+class End(Line, frozen=True, kw_only=True, tag="end"):
+    """The last line: the file is whole."""
+
+    sessions: Offset
+
+
+AnyLine = (
+    Head | SessionLine | LogLine | NumbersLine | BytesLine | SidecarLine | TurnLine | EventLine | BranchLine
+    | SummaryLine | SessionEnd | RemovedLine | End
+)  # fmt: skip
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def ms_of(text: Time | None) -> int | None:
+    """A time in ms since 1970. Raises ValueError for one that is none, or that cannot be kept.
+
+    >>> ms_of("2026-09-21T14:13:20.123Z")
+    1790000000123
+    """
+    if text is None:
+        return None
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        raise ValueError(f"{text[:40]!r} names no time zone")
+    since = at - _EPOCH
+    ms = (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000
+    if not 0 <= ms <= TIME_MAX_MS:
+        raise ValueError(f"{text[:40]!r} is before 1970 or after 9999")
+    return ms
+
+
+def decoder() -> msgspec.json.Decoder[Any]:
+    """Reads a line. It raises msgspec.DecodeError, UnicodeDecodeError and RecursionError."""
+    return msgspec.json.Decoder(AnyLine)
