@@ -151,7 +151,7 @@ def _sessions_in(agent: Agent, database: Path, copy: Path, files: list[FileStamp
         name = row_log_name(database.name, found.native_id) if found.native_id is not None else database.name
         path = f"{database.parent}{os.sep}{name}"
         if isinstance(found, UnreadRows):
-            is_whole = False
+            is_whole &= found.is_final
             yield Unread(path=path, reason=found.reason)
         else:
             yield Rows(
