@@ -14,7 +14,7 @@ import msgspec
 
 from backstory import ids
 from backstory.lazy_module import lazy_module
-from backstory.model import Turn
+from backstory.model import Relation, Turn
 from backstory.store import kinds
 from backstory.store.rows import fetch, fetch_one
 
@@ -151,7 +151,7 @@ def link_run_to_log(db: apsw.Connection, session_id: int, turn_uid: str) -> None
         db, tuple[str], "select uid from turns where session_id = ? order by first_seq, id limit 1", (own_id,)
     )
     if first is not None and first[0] != turn_uid:
-        _rename(db, first[0], turn_uid)
+        rename(db, first[0], turn_uid)
     if first is not None:
         run_facts.take(db, own_id)
         lineage.link_copies(db, [turn_uid])
@@ -161,7 +161,8 @@ def renamed(db: apsw.Connection, session_id: int, batch: RecordBatch) -> dict[st
     """The uids that turns of a batch have here, by those that their log gives them, where these differ."""
     if not batch.turns:
         return {}
-    found = _known_runs(db, batch.turns)
+    is_retold = batch.identity.relation == Relation.RETOLD
+    found = known_as(db, session_id) if is_retold else _known_runs(db, batch.turns)
     if not found:
         found = _claimed_first(db, session_id, batch)
     own = {turn.uid for turn in batch.turns}
@@ -221,11 +222,11 @@ def _claimed_first(db: apsw.Connection, session_id: int, batch: RecordBatch) -> 
     if first.uid == run:
         return {}
     # A fork may have been read before the log that it was made of.
-    _rename(db, first.uid, str(run))
+    rename(db, first.uid, str(run))
     return {first.uid: str(run)}
 
 
-def _rename(db: apsw.Connection, old: str, new: str) -> None:
+def rename(db: apsw.Connection, old: str, new: str) -> None:
     """Change the uid of a turn, wherever it is."""
     where = [int(str(found)) for (found,) in db.execute("select session_id from turns where uid = ?", (old,))]
     db.execute("update turns set uid = ? where uid = ?", (new, old))

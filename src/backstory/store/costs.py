@@ -30,6 +30,7 @@ from backstory.derive.pricing import (
 )
 from backstory.model import PARTIAL, Relation, Tokens
 from backstory.store import claims, kinds
+from backstory.store.lineage import is_later
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -286,7 +287,7 @@ from main.turns where session_id in {_IDS} order by session_id, first_seq, id
 _COPIES = f"""
 select t.id, o.session_id from main.turns t join main.turns o on o.uid = t.uid and o.id <> t.id
 join main.sessions s on s.id = t.session_id join main.sessions os on os.id = o.session_id
-where t.session_id in {_IDS} and os.uid < s.uid and (o.tokens_source is not null or o.cost_usd is not null)
+where t.session_id in {_IDS} and {is_later("os", "s")} and (o.tokens_source is not null or o.cost_usd is not null)
 """
 _CHARS = f"""
 select turn_id, sum(char_len) from main.events

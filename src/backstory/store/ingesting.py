@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.store import rederiving, run_facts, runs, sidecars, titles
+    from backstory.store import rederiving, retold, run_facts, runs, sidecars, titles
     from backstory.store.logs import ChunkMark, FileStamp, Log, SeqRange
     from backstory.store.run_facts import Unmatched
     from backstory.store.runs import RunStart
     from backstory.store.sidecars import Mark, Sidecar, SidecarBatch, StoredSidecar
 else:
     rederiving = lazy_module("backstory.store.rederiving")
+    retold = lazy_module("backstory.store.retold")
     run_facts = lazy_module("backstory.store.run_facts")
     runs = lazy_module("backstory.store.runs")
     sidecars = lazy_module("backstory.store.sidecars")
@@ -161,6 +162,14 @@ class Ingesting(Reading):
     def keep_run_facts(self, run: Unmatched, sidecar: Sidecar) -> None:
         """Keep what the agent's own log says of a run, of its events and of its turn."""
         self._change(lambda db: run_facts.keep(db, run.stream_id, sidecar, own_log=run.log_id))
+
+    def link_retold(self) -> int:
+        """Have turns that another program retold be those of the agents' own logs; returns how many are so now."""
+        nothing: list[retold.Link] = []
+        found = self._read_if_begun(retold.links, nothing)
+        if found:
+            self._change(lambda db: retold.link(db, found))
+        return len(found)
 
     def chunk_marks(self, log_id: int) -> list[ChunkMark]:
         """(start, length, sha256) of each chunk of a log."""

@@ -1,4 +1,4 @@
-"""Sessions that repeat turns of others: which was forked from which. Never commits."""
+"""Sessions that repeat turns of others: which was forked from which, and which counts them. Never commits."""
 
 from __future__ import annotations
 
@@ -12,6 +12,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import apsw
+
+IS_REPEATED = f"""(s.relation is '{Relation.RETOLD}' and exists (
+  select 1 from turns t join turns c on c.uid = t.uid join sessions o on o.id = c.session_id
+  where t.session_id = s.id and o.owner is null and o.relation is not '{Relation.RETOLD}' and not exists (
+    select 1 from turns m where m.session_id = s.id and not exists (
+      select 1 from turns h where h.session_id = o.id and h.uid = m.uid))))"""
+"""A session ``s`` that was retold, all of whose turns one agent's own log has: that one is listed."""
+
+
+def is_later(other: str, mine: str) -> str:
+    """SQL: whether the session ``mine`` comes behind ``other``, which has a turn of it, too: the one that counts it."""
+    retold = f"relation is '{Relation.RETOLD}'"
+    return f"({other}.{retold}, {other}.uid) < ({mine}.{retold}, {mine}.uid)"
 
 
 def link_copies(db: apsw.Connection, turn_uids: Iterable[str]) -> None:
@@ -34,10 +47,11 @@ def _link_fork(db: apsw.Connection, session_id: int) -> None:
     """
     original = db.execute(
         "select o.id from sessions s join turns t on t.session_id = s.id join turns c on c.uid = t.uid "
-        "join sessions o on o.id = c.session_id where s.id = ? and o.uid < s.uid and o.relation is not ? "
+        "join sessions o on o.id = c.session_id where s.id = ? and o.uid < s.uid "
+        "and coalesce(o.relation, '') not in (?, ?) "
         "and (s.relation is null or s.relation = ? and s.parent_identity is null) "
         "group by o.id order by count(*) desc, o.uid limit 1",
-        (session_id, Relation.SUBAGENT, Relation.FORK),
+        (session_id, Relation.SUBAGENT, Relation.RETOLD, Relation.FORK),
     ).fetchone()
     if original:
         db.execute(

@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from backstory.derive.index_text import Scope
-from backstory.store import codec, relevance
+from backstory.model import Relation
+from backstory.store import codec, lineage, relevance
 from backstory.store.membership import Member, Members, Reach, Row, SessionRank
 
 if TYPE_CHECKING:
@@ -285,9 +286,10 @@ class Ranker:
         """The older sessions that have the same event, as part of the same turn."""
         rows: list[tuple[Any, ...]] = self._db.execute(
             "select o.session_id from events e join sessions s on s.id = e.session_id, turns t "
-            "join sessions os on os.id = t.session_id and os.uid < s.uid "
+            f"join sessions os on os.id = t.session_id and {lineage.is_later('os', 's')} "
             "join events o on o.session_id = t.session_id and o.turn_id = t.id "
-            "where e.id = ? and t.uid = ? and o.kind = e.kind and o.at is e.at and o.data = e.data",
+            "where e.id = ? and t.uid = ? and o.kind = e.kind "
+            f"and (o.at is e.at and o.data = e.data or s.relation is '{Relation.RETOLD}')",
             (event_id, turn_uid),
         ).fetchall()
         return [session_id for (session_id,) in rows]

@@ -20,6 +20,7 @@ from backstory.derive.tally import GroupKey
 from backstory.model import PARTIAL, Relation
 from backstory.store import kinds
 from backstory.store.costs import NOTHING, PAID_COLUMNS, Costs, is_free
+from backstory.store.lineage import is_later
 from backstory.store.rows import fetch
 from backstory.store.session_filter import listed_conditions
 
@@ -345,7 +346,7 @@ select t.id, o.id, o.session_id, o.tokens_source is not null or o.cost_usd is no
   os.relation is not '{Relation.SUBAGENT}' or os.parent_id is null
 from turns t join turns o on o.uid = t.uid and o.id <> t.id
 join sessions s on s.id = t.session_id join sessions os on os.id = o.session_id
-where {{mine}} and os.uid < s.uid
+where {{mine}} and {is_later("os", "s")}
 """
 _RUNS = """
 select distinct t.id from sessions o cross join turns r on r.session_id = o.id

@@ -20,7 +20,7 @@ create temp view sessions(
   title,              -- what its agent called it
   parent_id,          -- sessions.id of the session it comes from
   parent,             -- and its uid
-  relation,           -- how it comes from there: subagent, fork, continuation; unread: nobody understands it
+  relation,           -- how it comes from there: subagent, fork, continuation; unread: nobody understands it; retold: another program's record
   turns,              -- how many turns, copies too
   events,             -- how many events
   duration_ms,        -- sum over its turns
@@ -109,7 +109,8 @@ select t.id, t.session_id,
   strftime('%Y-%m-%dT%H:%M:%fZ', t.ended / 1000.0, 'unixepoch'),
   t.uid,
   exists (select 1 from main.turns o join main.sessions os on os.id = o.session_id
-    where o.uid = t.uid and o.id <> t.id and os.uid < (select uid from main.sessions where id = t.session_id)
+    where o.uid = t.uid and o.id <> t.id and (os.relation is 'retold', os.uid) <
+      (select relation is 'retold', uid from main.sessions where id = t.session_id)
     and os.id not in (select id from temp.claimed)),
   t.parent_uid, t.parent_seq, t.first_seq, t.last_seq, t.native_id, t.outcome, t.stop_reason, t.api_latency_ms,
   t.duration_ms, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cache_write_1h_tokens,
@@ -301,7 +302,8 @@ from temp.turns t
 -- A copy that alone knows what was used is no copy of that: a review's turn is in its parent's log, too, without tokens.
 where not t.is_copy or (t.tokens_source is not null and not exists (select 1 from main.turns o
   join main.sessions os on os.id = o.session_id where o.uid = t.uid and o.tokens_source is not null and o.id <> t.id
-  and os.uid < (select uid from main.sessions where id = t.session_id) and os.id not in (select id from temp.claimed)));
+  and (os.relation is 'retold', os.uid) < (select relation is 'retold', uid from main.sessions where id = t.session_id)
+  and os.id not in (select id from temp.claimed)));
 
 -- events: One row per event: the smallest fact shown.
 create temp view events(

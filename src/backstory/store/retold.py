@@ -1,0 +1,211 @@
+"""Turns that another program ran and wrote down, and that the agent's own log has, too: counted once. Never commits.
+
+A session that was read from such a program's file holds what its terminal showed. Where the agent's log of a turn is
+here as well, the turn gets that one's uid, whichever of them came first, so that it is a copy of it: of two that hold a
+turn, the log has it. Which log that is follows from what both say: the same folder, the same prompts in the same order,
+one behind the other, from the log's first on. What a person types twice is no proof: either the session was begun while
+the log was written, and there are several prompts or a long one, or both have the same answer or the same call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct, field
+
+from backstory import ids
+from backstory.model import Relation
+from backstory.store import claims, codec, kinds, turns
+from backstory.store.rows import fetch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import apsw
+
+PROMPT_CHARS_LEAST = 60
+"""A shorter prompt is no proof by itself."""
+ANSWER_CHARS_LEAST = 40
+"""Nor is a shorter answer."""
+BEFORE_MS = 15 * 60_000
+"""So long before its agent's first record a session may have been begun: it is made, then named, then run."""
+TURNS_MAX = 50_000
+"""So many turns of a session are compared at most."""
+
+
+class Link(Struct, frozen=True):
+    """A turn that was retold, by its uid, and the uid of the same turn in the agent's own log."""
+
+    retold: str
+    logged: str
+
+
+class _Turn(Struct, frozen=True):
+    """A turn. Its fields are columns."""
+
+    id: int
+    uid: str
+    prompt: str
+    session_id: int
+    first_seq: int
+    last_seq: int
+
+    @property
+    def words(self) -> str:
+        return self.prompt.strip()
+
+
+class _Session(Struct, frozen=True):
+    """A session. Its fields are columns."""
+
+    id: int
+    cwd: str
+    created: str
+    last_active: int | None
+
+    @property
+    def began(self) -> int:
+        return ids.parse_time_ms(self.created) or 0
+
+
+class _Log(Struct, frozen=True, kw_only=True):
+    """A session of an agent's own, with its turns."""
+
+    session: _Session
+    turns: list[_Turn]
+
+
+class _Folder(Struct, kw_only=True):
+    """The logs of a folder whose turns nobody has retold yet, by their first prompts."""
+
+    logs: dict[str, list[_Session]] = field(default_factory=dict)
+    taken: set[int] = field(default_factory=set)
+
+
+def links(db: apsw.Connection) -> list[Link]:
+    """The turns that are here twice and are not linked yet."""
+    retold = fetch(
+        db,
+        _Session,
+        "select id, cwd, created, last_active from sessions where relation = ? and cwd is not null "
+        "order by created, id",
+        (Relation.RETOLD,),
+    )
+    folders: dict[str, _Folder] = {}
+    found: list[Link] = []
+    for session in retold:
+        if session.cwd not in folders:
+            folders[session.cwd] = _folder(db, session.cwd)
+        found += _Linking(db, session, folders[session.cwd]).links()
+    return found
+
+
+def link(db: apsw.Connection, found: Sequence[Link]) -> None:
+    """Have turns that were retold be those of the logs."""
+    for each in found:
+        claims.rename(db, each.retold, each.logged)
+
+
+def _folder(db: apsw.Connection, cwd: str) -> _Folder:
+    rows = fetch(
+        db,
+        tuple[int, str, str, int | None, str],
+        "select s.id, s.cwd, s.created, s.last_active, (select prompt from turns where session_id = s.id "
+        "order by first_seq, id limit 1) from sessions s where s.cwd = ? and s.owner is null "
+        f"and (s.relation is null or s.relation = '{Relation.FORK}') and exists (select 1 from turns "
+        "where session_id = s.id) and not exists (select 1 from turns t join turns r on r.uid = t.uid "
+        "join sessions o on o.id = r.session_id where t.session_id = s.id and o.relation is ?) "
+        "order by s.created, s.id",
+        (cwd, Relation.RETOLD),
+    )
+    found = _Folder()
+    for session_id, folder, created, last_active, prompt in rows:
+        found.logs.setdefault(prompt.strip(), []).append(_Session(session_id, folder, created, last_active))
+    return found
+
+
+class _Linking:
+    """Finds the logs of one session that was retold."""
+
+    def __init__(self, db: apsw.Connection, session: _Session, folder: _Folder) -> None:
+        self._db, self._session, self._folder = db, session, folder
+        self._codecs: dict[int, codec.EventCodec] = {}
+
+    def links(self) -> Iterator[Link]:
+        mine = _turns_of(self._db, self._session.id) if self._folder.logs else []
+        linked = self._linked()
+        place = 0
+        while place < len(mine):
+            log = None if mine[place].id in linked or not mine[place].words else self._log_from(mine[place:])
+            if log is None:
+                place += 1
+                continue
+            self._folder.taken.add(log.session.id)
+            yield from (Link(ours.uid, theirs.uid) for ours, theirs in zip(mine[place:], log.turns, strict=False))
+            place += len(log.turns)
+
+    def _linked(self) -> set[int]:
+        rows = fetch(
+            self._db,
+            tuple[int],
+            "select t.id from turns t where t.session_id = ? and exists (select 1 from turns o join sessions l "
+            "on l.id = o.session_id where o.uid = t.uid and o.session_id <> t.session_id and l.relation is not ?)",
+            (self._session.id, Relation.RETOLD),
+        )
+        return {turn_id for (turn_id,) in rows}
+
+    def _log_from(self, mine: list[_Turn]) -> _Log | None:
+        """The log that begins with the first of these turns, with as many of its own as follow one another here."""
+        for session in self._folder.logs.get(mine[0].words, ()):
+            if session.id in self._folder.taken or self._session.began > (session.last_active or session.began):
+                continue
+            theirs = _turns_of(self._db, session.id)
+            same = 0
+            while same < min(len(mine), len(theirs)) and mine[same].words == theirs[same].words:
+                same += 1
+            if same and self._is_proven(session, mine[:same], theirs[:same]):
+                return _Log(session=session, turns=theirs[:same])
+        return None
+
+    def _is_proven(self, log: _Session, mine: list[_Turn], theirs: list[_Turn]) -> bool:
+        if log.began - BEFORE_MS <= self._session.began:
+            # It was begun while the log was written, or right before.
+            prompts = [each.words for each in mine if each.words]
+            if len(prompts) > 1 or any(len(each) >= PROMPT_CHARS_LEAST for each in prompts):
+                return True
+        return any(self._say_the_same(*both) for both in zip(mine, theirs, strict=True))
+
+    def _say_the_same(self, mine: _Turn, theirs: _Turn) -> bool:
+        answers = fetch(
+            self._db, tuple[str], "select answer from turn_texts where turn_id in (?, ?)", (mine.id, theirs.id)
+        )
+        texts = {text.strip() for (text,) in answers}
+        if len(answers) == 2 and len(texts) == 1 and len(texts.pop()) >= ANSWER_CHARS_LEAST:
+            return True
+        return bool(self._calls(mine) & self._calls(theirs))
+
+    def _calls(self, turn: _Turn) -> set[str]:
+        """The agent's own ids of a turn's calls."""
+        sql = f"session_id = ? and seq between ? and ? and turn_id = ? and kind in {kinds.CALLS}"
+        where = (turn.session_id, turn.first_seq, turn.last_seq, turn.id)
+        found = self._db.execute(f"select data from events where {sql}", where)
+        called = (turns.unpack_event(self._db, self._codecs, data) for (data,) in found)
+        return {each.call.tool_use_id for each in map(_decoder.decode, called) if each.call.tool_use_id}
+
+
+class _Call(Struct):
+    tool_use_id: str = ""
+
+
+class _Event(Struct):
+    call: _Call = field(default_factory=_Call, name="ToolCall")
+
+
+_decoder = msgspec.json.Decoder(_Event)
+
+
+def _turns_of(db: apsw.Connection, session_id: int) -> list[_Turn]:
+    columns = ", ".join(_Turn.__struct_fields__)
+    sql = f"select {columns} from turns where session_id = ? order by first_seq, id limit ?"
+    return fetch(db, _Turn, sql, (session_id, TURNS_MAX))
