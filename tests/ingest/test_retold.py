@@ -49,8 +49,9 @@ def logged(machine: Machine, worktree: Path, *said: str | Row, at: str = "12:00:
     records = []
     for n, each in enumerate(said):
         when = datetime.fromisoformat(f"2026-03-15T{at}Z").astimezone(UTC).timestamp() + n
+        before = f"{name}-{n - 1}" if n else None
         head: Row = {
-            "sessionId": name, "cwd": str(worktree), "uuid": f"{name}-{n}", "parentUuid": f"{name}-{n - 1}" if n else None,
+            "sessionId": name, "cwd": str(worktree), "uuid": f"{name}-{n}", "parentUuid": before,
             "timestamp": datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         }  # fmt: skip
         if n % 2 == 0:

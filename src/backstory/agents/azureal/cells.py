@@ -17,6 +17,8 @@ else:
     zstandard = lazy_module("zstandard")
 
 LEVEL = 3
+WINDOW_BYTES_MAX = 32 * 1024 * 1024
+"""A frame that asks for more memory to be unpacked is none of AZUREAL's, which ask for 2 MB."""
 FRAME = bytes.fromhex("28b52ffd")
 """How a frame begins."""
 
@@ -38,7 +40,7 @@ class Cells:
 
     def __init__(self) -> None:
         self._room = SESSION_BYTES_MAX
-        self._decoder = zstandard.ZstdDecompressor(max_window_size=VALUE_BYTES_MAX)
+        self._decoder = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX)
 
     def json(self, cell: Any) -> bytes:
         """What a cell holds, whether or not it is JSON; raises TooLarge."""
