@@ -19,7 +19,7 @@ from backstory.agents.contract import UnreadableDatabase
 from backstory.export.full_form import FullForms
 from backstory.ingest.ingest import ingest
 from backstory.ingest.reindex import reindex
-from backstory.model import AssistantText, Compacted, ToolCall, ToolResult, Turn
+from backstory.model import AssistantText, Compacted, Hook, ToolCall, ToolResult, Turn
 from tests.support import azs_files
 from tests.support.azs_files import CASES, CONVERSATION, AzsFile, answer, complete, conversation, packed, prompt
 from tests.support.clock import NOW
@@ -166,7 +166,17 @@ def test_a_session_that_goes_on_gets_the_new_turn_alone(machine: Machine, path: 
     assert len(machine.store.logs()) == 1
 
 
-def test_a_summary_comes_in_without_other_records_getting_other_numbers(machine: Machine, path: Path) -> None:
+def test_a_summary_covers_what_stands_before_it(machine: Machine, path: Path) -> None:
+    file = conversation(path)
+    file.compaction(1, 13, "The parser was mended.")
+    read(machine, path)
+    events = [each.event for each in machine.store.events(sessions(machine)[0])]
+    assert [type(each).__name__ for each in events[12:15]] == ["Complete", "Compacted", "UserMessage"]
+
+
+def test_a_summary_that_comes_later_changes_no_number_and_covers_nothing_behind_it(
+    machine: Machine, path: Path
+) -> None:
     file = conversation(path)
     read(machine, path)
     before = [(each.seq, each.event) for each in machine.store.events(sessions(machine)[0])]
@@ -175,7 +185,8 @@ def test_a_summary_comes_in_without_other_records_getting_other_numbers(machine:
     read(machine, path)
     after = [(each.seq, each.event) for each in machine.store.events(sessions(machine)[0])]
     assert [each for each in after if each in before] == before
-    assert said(machine, Compacted) == [Compacted(summary="The parser was mended.")]
+    assert said(machine, Compacted) == []
+    assert Hook(name="summary", output="The parser was mended.") in said(machine, Hook)
     assert prompts(machine) == ["Mend the parser", "Run the tests", "And now?"]
     assert machine.store.verify().problems == []
 

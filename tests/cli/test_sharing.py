@@ -124,7 +124,7 @@ def test_no_secret_is_in_what_is_shown_to_others(planted: Shell, session: str, o
     assert leaked(done.err.encode()) == []
 
 
-@pytest.mark.parametrize("options", [["copilot"], ["copilot", "--exact"], ["ah"]], ids=str)
+@pytest.mark.parametrize("options", [["copilot"], ["copilot", "--exact"], ["ah"], ["azs"]], ids=str)
 def test_no_secret_is_in_an_export(planted: Shell, tmp_path: Path, options: list[str]) -> None:
     target = tmp_path / "out"
     done = planted("export", "--all", "--format", *options, "-o", target, "--redact", "--json")

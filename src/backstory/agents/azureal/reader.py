@@ -71,6 +71,8 @@ class _State(TurnState, kw_only=True):
     """The model that answers from here on, as far as it was said."""
     has_answered: bool = False
     """Whether the turn that goes on holds anything but its prompt."""
+    last_seq: int = 0
+    """The number of the last record."""
     is_in_context: bool = False
     """Whether the user messages that follow still belong to a context that began in an earlier one."""
 
@@ -99,11 +101,12 @@ class Reader(TurnFold[_State]):
         if found is None or not isinstance(row, dict):
             return Parsed(None, [(0, self.unknown.emit("not JSON"))], None)
         at = numbers.time_ms(found.timestamp) if isinstance(found.timestamp, str) else None
+        before, self._state.last_seq = self._state.last_seq, seq
         match found.table:
             case rows.EVENTS:
                 events = self._event(found, row, seq)
             case rows.COMPACTIONS:
-                events = [Compacted(summary=_text(row.get("summary")))]
+                events = [_summary(_text(row.get("summary")), is_in_place=seq == before + 1)]
             case _:
                 return Parsed(at, list(enumerate(self._fact(_text(found.table), row))), None)
         return Parsed(at, list(enumerate(events)), self._turn_at(seq) if events or self._state.turn else None)
@@ -193,6 +196,11 @@ class Reader(TurnFold[_State]):
     def _pay(self, turn: Turn, cost_usd: float | None) -> None:
         if cost_usd is not None and turn.model is not None and not turn.model.startswith(_FLAT_PRICED):
             turn.cost_usd, turn.cost_source = cost_usd, "reported"
+
+
+def _summary(text: str, *, is_in_place: bool) -> Event:
+    """A summary of all before it. One that came when what follows it was here already has a number behind that."""
+    return Compacted(summary=text) if is_in_place else Hook(name="summary", output=text)
 
 
 def _tagged(found: Line) -> tuple[str, dict[str, Any]]:
