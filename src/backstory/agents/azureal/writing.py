@@ -86,12 +86,12 @@ _PATH = """
 with recursive up(uid, upto) as (
   select ?2, ?3
   union
-  select t.parent_uid, t.parent_seq from up join turn t on t.number = ?1 and t.uid = up.uid
+  select t.parent_uid, t.parent_seq from up join turn t indexed by turn_uid on t.number = ?1 and t.uid = up.uid
     where t.parent_uid is not null
 )
 insert or ignore into path
 select t.id, iif(up.upto between t.first_seq and t.last_seq, up.upto, t.last_seq), t.last_seq
-from up join turn t on t.number = ?1 and t.uid = up.uid
+from up join turn t indexed by turn_uid on t.number = ?1 and t.uid = up.uid
 """
 _CHOSEN = """
 insert into chosen(seq, kind, data, char_len, loses)
