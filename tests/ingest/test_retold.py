@@ -192,6 +192,33 @@ def test_a_session_that_goes_on_keeps_what_was_found_and_is_listed_again(machine
     assert [turn.prompt for turn in machine.store.turns(session)] == [LONG, "And now?"]
 
 
+@pytest.mark.parametrize("order", orders())
+def test_what_goes_on_in_both_counts_once(machine: Machine, worktree: Path, order: tuple[str, str]) -> None:
+    file = retold(worktree, prompt(LONG), answer(SAID), complete())
+    logged(machine, worktree, LONG, SAID)
+    read(machine, worktree)
+    grow = {
+        "azureal": lambda: file.events(1, prompt("Go on"), answer("Yes.")),
+        "claude": lambda: logged(machine, worktree, LONG, SAID, "Go on", "Yes."),
+    }
+    for name in order:
+        grow[name]()
+        read(machine, worktree)
+    assert counted(machine) == ["claude", "claude"]
+    assert listed(machine) == [("claude", 2)]
+
+
+def test_a_turn_that_has_its_log_is_given_no_other(machine: Machine, worktree: Path) -> None:
+    other = f"{SAID} So does the writer."
+    retold(worktree, prompt(LONG), answer("Yes."), complete(), prompt("And the writer?"), answer(other), complete())
+    logged(machine, worktree, "And the writer?", other, name="second")
+    read(machine, worktree)
+    logged(machine, worktree, LONG, "Yes.", "And the writer?", "No.", name="first")
+    read(machine, worktree)
+    rows = machine.store.execute_read_only("select count(distinct uid), count(*) from turns", 9).rows
+    assert [tuple(row) for row in rows] == [(3, 5)]
+
+
 def test_reindexing_changes_nothing_of_it(machine: Machine, worktree: Path) -> None:
     retold(worktree, prompt(LONG), answer(SAID), complete())
     logged(machine, worktree, LONG, SAID)

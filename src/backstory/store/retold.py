@@ -9,6 +9,7 @@ the log was written, and there are several prompts or a long one, or both have t
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -69,13 +70,6 @@ class _Session(Struct, frozen=True):
         return ids.parse_time_ms(self.created) or 0
 
 
-class _Log(Struct, frozen=True, kw_only=True):
-    """A session of an agent's own, with its turns."""
-
-    session: _Session
-    turns: list[_Turn]
-
-
 class _Folder(Struct, kw_only=True):
     """The logs of a folder whose turns nobody has retold yet, by their first prompts."""
 
@@ -133,40 +127,48 @@ class _Linking:
         self._codecs: dict[int, codec.EventCodec] = {}
 
     def links(self) -> Iterator[Link]:
-        mine = _turns_of(self._db, self._session.id) if self._folder.logs else []
         linked = self._linked()
+        if not (self._folder.logs or linked):
+            return
+        mine = _turns_of(self._db, self._session.id)
         place = 0
         while place < len(mine):
-            log = None if mine[place].id in linked or not mine[place].words else self._log_from(mine[place:])
-            if log is None:
-                place += 1
-                continue
-            self._folder.taken.add(log.session.id)
-            yield from (Link(ours.uid, theirs.uid) for ours, theirs in zip(mine[place:], log.turns, strict=False))
-            place += len(log.turns)
+            log_id = linked.get(mine[place].id)
+            rest = mine[place:] if log_id is not None else _until(linked, mine[place:])
+            theirs = self._log_from(rest) if log_id is None else self._behind(log_id, rest, linked)
+            place += log_id is not None or not theirs
+            yield from (Link(ours.uid, each.uid) for ours, each in zip(mine[place:], theirs, strict=False))
+            place += len(theirs)
 
-    def _linked(self) -> set[int]:
+    def _linked(self) -> dict[int, int]:
+        """The turns that are linked already, each with the session whose turn it is."""
         rows = fetch(
             self._db,
-            tuple[int],
-            "select t.id from turns t where t.session_id = ? and exists (select 1 from turns o join sessions l "
-            "on l.id = o.session_id where o.uid = t.uid and o.session_id <> t.session_id and l.relation is not ?)",
+            tuple[int, int],
+            "select t.id, min(l.id) from turns t join turns o on o.uid = t.uid and o.session_id <> t.session_id "
+            "join sessions l on l.id = o.session_id where t.session_id = ? and l.relation is not ? and l.owner is null "
+            "group by t.id",
             (self._session.id, Relation.RETOLD),
         )
-        return {turn_id for (turn_id,) in rows}
+        return dict(rows)
 
-    def _log_from(self, mine: list[_Turn]) -> _Log | None:
-        """The log that begins with the first of these turns, with as many of its own as follow one another here."""
+    def _behind(self, log_id: int, mine: list[_Turn], linked: dict[int, int]) -> list[_Turn]:
+        """The turns of a log that came since the first of these was linked, as far as the next ones are the same."""
+        theirs = _turns_of(self._db, log_id)
+        at = next((place for place, each in enumerate(theirs, start=1) if each.uid == mine[0].uid), len(theirs))
+        return theirs[at : at + _same(_until(linked, mine[1:]), theirs[at:])]
+
+    def _log_from(self, mine: list[_Turn]) -> list[_Turn]:
+        """The turns of a log that begins with the first of these, as far as they are the same."""
         for session in self._folder.logs.get(mine[0].words, ()):
             if session.id in self._folder.taken or self._session.began > (session.last_active or session.began):
                 continue
             theirs = _turns_of(self._db, session.id)
-            same = 0
-            while same < min(len(mine), len(theirs)) and mine[same].words == theirs[same].words:
-                same += 1
+            same = _same(mine, theirs)
             if same and self._is_proven(session, mine[:same], theirs[:same]):
-                return _Log(session=session, turns=theirs[:same])
-        return None
+                self._folder.taken.add(session.id)
+                return theirs[:same]
+        return []
 
     def _is_proven(self, log: _Session, mine: list[_Turn], theirs: list[_Turn]) -> bool:
         if log.began - BEFORE_MS <= self._session.began:
@@ -203,6 +205,17 @@ class _Event(Struct):
 
 
 _decoder = msgspec.json.Decoder(_Event)
+
+
+def _until(linked: dict[int, int], mine: list[_Turn]) -> list[_Turn]:
+    """The first of these turns, up to one that is linked."""
+    return list(takewhile(lambda each: each.id not in linked, mine))
+
+
+def _same(mine: list[_Turn], theirs: list[_Turn]) -> int:
+    """With how many of the same prompts both begin."""
+    pairs = zip(mine, theirs, strict=False)
+    return sum(1 for _ in takewhile(lambda both: both[0].words == both[1].words != "", pairs))
 
 
 def _turns_of(db: apsw.Connection, session_id: int) -> list[_Turn]:

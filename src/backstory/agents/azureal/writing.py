@@ -294,7 +294,7 @@ class _File:
             "where t.number = ? and p.upto >= t.last_seq order by t.first_seq, t.id",
             (staged,),
         )
-        for turn_id, seq, outcome, duration_ms, cost_usd in found.fetchall():
+        for turn_id, seq, outcome, duration_ms, cost_usd in found:
             last = _Ending()
             if outcome in (Outcome.COMPLETED, Outcome.FAILED):
                 success = outcome == Outcome.COMPLETED
