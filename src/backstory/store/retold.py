@@ -9,7 +9,7 @@ the log was written, and there are several prompts or a long one, or both have t
 
 from __future__ import annotations
 
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -130,15 +130,23 @@ class _Linking:
         linked = self._linked()
         if not (self._folder.logs or linked):
             return
-        mine = _turns_of(self._db, self._session.id)
+        before: _Turn | None = None
+        for is_linked, some in groupby(_turns_of(self._db, self._session.id), key=lambda each: each.id in linked):
+            mine = list(some)
+            if is_linked:
+                before = mine[-1]
+                continue
+            behind = self._behind(linked[before.id], before, mine) if before is not None else []
+            yield from _paired(mine, behind)
+            yield from self._among(mine[len(behind) :])
+
+    def _among(self, mine: list[_Turn]) -> Iterator[Link]:
+        """Of turns of which none is linked those that begin a log, with what follows in it."""
         place = 0
         while place < len(mine):
-            log_id = linked.get(mine[place].id)
-            rest = mine[place:] if log_id is not None else _until(linked, mine[place:])
-            theirs = self._log_from(rest) if log_id is None else self._behind(log_id, rest, linked)
-            place += log_id is not None or not theirs
-            yield from (Link(ours.uid, each.uid) for ours, each in zip(mine[place:], theirs, strict=False))
-            place += len(theirs)
+            theirs = self._log_from(mine[place:]) if mine[place].words in self._folder.logs else []
+            yield from _paired(mine[place:] if theirs else [], theirs)
+            place += len(theirs) or 1
 
     def _linked(self) -> dict[int, int]:
         """The turns that are linked already, each with the session whose turn it is."""
@@ -152,11 +160,11 @@ class _Linking:
         )
         return dict(rows)
 
-    def _behind(self, log_id: int, mine: list[_Turn], linked: dict[int, int]) -> list[_Turn]:
-        """The turns of a log that came since the first of these was linked, as far as the next ones are the same."""
+    def _behind(self, log_id: int, before: _Turn, mine: list[_Turn]) -> list[_Turn]:
+        """The turns of a log that follow one which is linked, as far as they are the same as these."""
         theirs = _turns_of(self._db, log_id)
-        at = next((place for place, each in enumerate(theirs, start=1) if each.uid == mine[0].uid), len(theirs))
-        return theirs[at : at + _same(_until(linked, mine[1:]), theirs[at:])]
+        at = next((place for place, each in enumerate(theirs, start=1) if each.uid == before.uid), len(theirs))
+        return theirs[at : at + _same(mine, theirs[at:])]
 
     def _log_from(self, mine: list[_Turn]) -> list[_Turn]:
         """The turns of a log that begins with the first of these, as far as they are the same."""
@@ -207,9 +215,8 @@ class _Event(Struct):
 _decoder = msgspec.json.Decoder(_Event)
 
 
-def _until(linked: dict[int, int], mine: list[_Turn]) -> list[_Turn]:
-    """The first of these turns, up to one that is linked."""
-    return list(takewhile(lambda each: each.id not in linked, mine))
+def _paired(mine: list[_Turn], theirs: list[_Turn]) -> Iterator[Link]:
+    return (Link(retold=ours.uid, logged=each.uid) for ours, each in zip(mine, theirs, strict=False))
 
 
 def _same(mine: list[_Turn], theirs: list[_Turn]) -> int:
