@@ -31,6 +31,7 @@ ROOMS = {
     "projects": "projects",
     "ingest": "work", "runs": "work", "search": "work", "export": "work",
     "workspace": "workspace",
+    "chronicle": "reports",
     "cli": "faces",
 }  # fmt: skip
 MAY_IMPORT = {
@@ -41,7 +42,8 @@ MAY_IMPORT = {
     "projects": {"nouns", "pure", "store", "projects"},
     "work": {"nouns", "pure", "store", "agents", "projects", "work"},
     "workspace": {"nouns", "pure", "store", "agents", "projects", "work", "workspace"},
-    "faces": {"nouns", "pure", "store", "agents", "projects", "work", "workspace", "faces"},
+    "reports": {"nouns", "pure", "store", "work", "workspace", "reports"},
+    "faces": {"nouns", "pure", "store", "agents", "projects", "work", "workspace", "reports", "faces"},
 }
 IMPURE = {"os", "io", "pathlib", "time", "random", "socket", "subprocess"}
 HOMES: dict[str, str | tuple[str, ...]] = {

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backstory import __version__, errors
-from backstory.cli import COMMANDS, HIDDEN
+from backstory.cli import COMMANDS
 from backstory.cli.call_view import SHOWN_CHARS_MAX
 from backstory.cli.search_command import NOTHING_FOUND
 from backstory.search.query import find
@@ -815,12 +815,17 @@ def test_every_command_explains_itself(bare: Shell, command: str) -> None:
     assert done.out.startswith(f"Usage: python -m backstory {command}")
 
 
-def test_help_lists_every_command_once_but_those_of_another_tools_names(bare: Shell) -> None:
+@pytest.mark.parametrize("words", [("/chronicle", "cost"), ("/reindex",), ("/chronicle", "reindex")])
+def test_a_slash_before_the_commands_that_another_tool_writes_so_means_the_same(bare: Shell, words: tuple[str]) -> None:
+    assert bare(*words, "--help").out == bare(words[0][1:], *words[1:], "--help").out.replace(words[0][1:], words[0], 1)
+    assert bare("/list").code == 2
+
+
+def test_help_lists_every_command_once(bare: Shell) -> None:
     done = bare("--help")
     listed = [line.split()[0] for line in done.out.splitlines() if re.match("  [a-z]+  ", line)]
-    assert sorted([*listed, *HIDDEN]) == sorted(COMMANDS)
+    assert sorted(listed) == sorted(COMMANDS)
     assert "--steer" not in done.out
-    assert all(bare(name, "--help").code == 0 for name in HIDDEN)
 
 
 def test_without_a_command_the_newest_sessions_here_are_shown(bare: Shell) -> None:

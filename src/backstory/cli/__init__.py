@@ -22,6 +22,7 @@ GROUPS = {
         "search": "Search prompts, answers, commands and output.",
         "show": "Show a session turn by turn.",
         "stats": "Sum up sessions: turns, tokens, cost, time worked.",
+        "chronicle": "Report from history: what agents used and cost.",
         "sql": "Query the store with read-only SQL.",
     },
     "Run": {
@@ -60,10 +61,10 @@ GROUPS = {
         "help": "Show the help of a command.",
     },
 }
-"""The commands that help shows, by what they are for."""
-HIDDEN = {"chronicle": "Commands for the whole history."}
-"""Commands of another tool's names: they work, and help does not show them."""
-COMMANDS = {name: about for group in (*GROUPS.values(), HIDDEN) for name, about in group.items()}
+"""The commands, by what they are for."""
+COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
+SLASHED = {f"/{name}": name for name in ("chronicle", "reindex")}
+"""As people type these in another tool."""
 CLICKS_LEAST_COLUMNS = 52
 NO_TEXT = 64
 INTERRUPTED = 130
@@ -101,9 +102,10 @@ class Commands(Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        name = SLASHED.get(cmd_name, cmd_name)
+        if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"backstory.cli.{cmd_name}_command").command
+        command: click.Command = importlib.import_module(f"backstory.cli.{name}_command").command
         return command
 
     def invoke(self, ctx: click.Context) -> object:

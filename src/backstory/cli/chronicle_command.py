@@ -1,4 +1,4 @@
-"""``backstory chronicle``: commands for the whole history."""
+"""``backstory chronicle``: reports from history."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import importlib
 
 import click
 
-COMMANDS = {"reindex": "Import, then rebuild the index and all derived tables."}
+COMMANDS = {
+    "cost": "cost_report_command",
+    "reindex": "reindex_command",
+}
+"""The module of each, imported when it is asked for."""
 
 
 class _Family(click.Group):
@@ -18,10 +22,10 @@ class _Family(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"backstory.cli.{cmd_name}_command").command
+        command: click.Command = importlib.import_module(f"backstory.cli.{COMMANDS[cmd_name]}").command
         return command
 
 
 @click.group("chronicle", cls=_Family)
 def command() -> None:
-    """Commands for the whole history."""
+    """Report from history: what agents used and cost, computed here without a model."""

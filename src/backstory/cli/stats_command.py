@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from backstory.cli import output
+from backstory.cli.counting import counting
 from backstory.cli.filters import filter_options
 from backstory.cli.list_remarks import report_elsewhere, report_runs, why_no_sessions
 from backstory.cli.options import json_option, moment, store_option
@@ -18,15 +17,11 @@ from backstory.workspace.sessions import SessionFilter
 from backstory.workspace.stats import StatsQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from backstory.cli.app import App
     from backstory.store.session_filter import SessionFilter as Chosen
 
 TOOL = "tool"
 GROUPS = ("day", "project", "model", "agent", TOOL, "branch")
-PROGRESS_S = 0.4
-"""What takes longer shows how far it is."""
 
 
 @click.command("stats")
@@ -72,7 +67,7 @@ def _print_line(app: App, wanted: SessionFilter) -> None:
 
 
 def _print_turns(app: App, query: StatsQuery, *, as_json: bool) -> None:
-    with _progress("Counting turns") as report:
+    with counting("Counting turns") as report:
         found = app.reader.stats(query, report)
     _print_remarks(app, query, is_empty=not found.total.sessions, as_json=as_json)
     if as_json:
@@ -85,7 +80,7 @@ def _print_turns(app: App, query: StatsQuery, *, as_json: bool) -> None:
 
 def _print_tools(app: App, wanted: SessionFilter, *, as_json: bool) -> None:
     query = StatsQuery(wanted=wanted)
-    with _progress("Counting calls") as report:
+    with counting("Counting calls") as report:
         found = app.reader.tool_stats(query, report)
     _print_remarks(app, query, is_empty=False, as_json=as_json)
     if as_json:
@@ -105,19 +100,3 @@ def _print_remarks(app: App, query: StatsQuery, *, is_empty: bool, as_json: bool
         report_elsewhere(app)
         if is_empty:
             output.talk(why_no_sessions(app, query.wanted))
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show how far it is, on a terminal, once it takes long."""
-    began = time.monotonic()
-    bars: list[Callable[[int, int], None]] = []
-    with ExitStack() as shown:
-
-        def report(done: int, total: int) -> None:
-            if not bars and output.is_watched() and time.monotonic() - began > PROGRESS_S:
-                bars.append(shown.enter_context(output.progress(what)))
-            for each in bars:
-                each(done, total)
-
-        yield report

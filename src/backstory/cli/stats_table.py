@@ -9,7 +9,7 @@ from backstory.cli import output
 from backstory.workspace.stats import used
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from backstory.derive.pricing import Cost
     from backstory.derive.tally import Figures
@@ -28,11 +28,10 @@ NAMES = {"day": "no date", "model": "no model"}
 def print_turns(stats: Stats) -> None:
     """Print the sums, and what is not known of them."""
     if stats.query.by is None:
-        _print_summary(stats.total)
+        print_summary(stats.total)
     else:
-        _print_groups(stats)
-    if remark := _unknown(stats):
-        output.talk(remark)
+        output.pages(group_lines(stats, head=stats.query.by))
+    print_unknown(stats.total, stats.undated)
 
 
 def print_tools(stats: ToolStats) -> None:
@@ -41,33 +40,47 @@ def print_tools(stats: ToolStats) -> None:
         (each.tool or output.UNKNOWN, f"{each.calls:,}", f"{each.failed:,}", f"{each.sessions:,}")
         for each in stats.tools
     ]
-    _print_table(("TOOL", "CALLS", "FAILED", "SESSIONS"), rows, [each.calls for each in stats.tools])
+    output.pages(_table(("TOOL", "CALLS", "FAILED", "SESSIONS"), rows, [each.calls for each in stats.tools]))
 
 
-def _print_summary(total: Figures) -> None:
-    kinds = ((total.input, "input"), (total.output, "output"), (total.cache_read, "cache read"))
-    tokens = [f"{_tokens(count)} {name}" for count, name in (*kinds, (total.cache_write, "cache write"))]
-    lines = {
-        "Sessions": f"{total.sessions:,}",
-        "Turns": f"{total.turns:,}",
-        "Tokens": " · ".join(tokens),
-        "Cost": money(total.cost),
-        "Time": output.duration(total.duration_ms) or output.UNKNOWN,
-    }
-    for name, value in lines.items():
+def print_summary(total: Figures) -> None:
+    """Print the sums of everything, a line each."""
+    for name, value in summary(total):
         output.data(f"{output.style(f'{name:<8}', dim=True)}  {value}")
 
 
-def _print_groups(stats: Stats) -> None:
-    by = stats.query.by or ""
-    rows = [(_name(stats, each), *_cells(each.figures)) for each in stats.groups]
+def summary(total: Figures) -> Iterator[tuple[str, str]]:
+    """The sums of everything: what each is called, and its value."""
+    yield "Sessions", f"{total.sessions:,}"
+    yield "Turns", f"{total.turns:,}"
+    kinds = ((total.input, "input"), (total.output, "output"), (total.cache_read, "cache read"))
+    tokens = [f"{_tokens(count)} {name}" for count, name in (*kinds, (total.cache_write, "cache write"))]
+    yield "Tokens", " · ".join(tokens)
+    yield "Cost", money(total.cost)
+    yield "Time", output.duration(total.duration_ms) or output.UNKNOWN
+
+
+def group_lines(stats: Stats, *, head: str, name: Callable[[StatsGroup], str] | None = None) -> list[str]:
+    """A table with a line for each group, and their sum; ``head`` stands above what ``name`` returns for each."""
+    heads, *rows = group_cells(stats, head=head.upper(), name=name)
     measure = [each.figures.cost.low_usd or 0.0 for each in stats.groups]
     if not any(measure):
         measure = [used(each.figures) or each.figures.turns for each in stats.groups]
-    if len(rows) > 1:
-        # A session may be in several groups, so the sum is no sum of the column.
-        rows.append(("Total", *_cells(stats.total)))
-    _print_table((by.upper(), *HEADS), rows, measure)
+    return _table(heads, rows, measure)
+
+
+def group_cells(
+    stats: Stats, *, head: str, name: Callable[[StatsGroup], str] | None = None
+) -> Iterator[tuple[str, ...]]:
+    """The cells of that table: the heads, each group, and the sum, which is no sum of a column.
+
+    A session may be in several groups.
+    """
+    yield (head, *HEADS)
+    for each in stats.groups:
+        yield (name(each) if name else _name(stats, each), *_cells(each.figures))
+    if len(stats.groups) > 1:
+        yield ("Total", *_cells(stats.total))
 
 
 def _name(stats: Stats, group: StatsGroup) -> str:
@@ -87,7 +100,7 @@ def _cells(figures: Figures) -> tuple[str, ...]:
     )
 
 
-def _print_table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], measure: Sequence[float]) -> None:
+def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], measure: Sequence[float]) -> list[str]:
     """A table with numbers to the right; on a terminal with bars of a measure, which the last rows may not have."""
     everything = [heads, *rows]
     widths = [max(output.columns(output.clean(row[n])) for row in everything) for n in range(len(heads))]
@@ -106,7 +119,7 @@ def _print_table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], measur
             lines.append(f"{line}  {output.style(_bar(measure[number - 1] / most, bar), fg='cyan')}".rstrip())
         else:
             lines.append(line.rstrip())
-    output.pages(lines)
+    return lines
 
 
 def _layout(widths: list[int]) -> Sequence[int]:
@@ -160,12 +173,12 @@ def short(count: int) -> str:
     return f"{value:,.{digits}f}{unit}"
 
 
-def _unknown(stats: Stats) -> str:
-    """What is not known of turns, in a sentence."""
-    total = stats.total
+def print_unknown(total: Figures, undated: int) -> None:
+    """Print what is not known of turns, in a sentence, if anything is not."""
     facts = [("tokens", total.without_tokens), ("cost", total.without_cost), ("duration", total.without_duration)]
     said = [f"{name} of {output.counted(count, 'turn')}" for name, count in facts if count]
     sentences = [f"Not known, and not in the sums: {', '.join(said)}."] if said else []
-    if stats.undated:
-        sentences.append(f"{output.counted(stats.undated, 'turn')} without a time left out.")
-    return " ".join(sentences)
+    if undated:
+        sentences.append(f"{output.counted(undated, 'turn')} without a time left out.")
+    if sentences:
+        output.talk(" ".join(sentences))

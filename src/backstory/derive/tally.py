@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class GroupKey(Struct, frozen=True, kw_only=True):
-    """What the turns of a group have in common: ``value`` is a day, model, agent, tool, project's name or branch.
+    """What the turns of a group have in common.
+
+    ``value``: a day, model, agent, tool, branch, a session's uid, or the name of a repository (owner/name) or project.
 
     ``project``: the key of the project that a branch or a name is of. None where something is not known.
     """
@@ -31,7 +33,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     """What some turns come to. A sum is over what is known, None where nothing is; ``without_…`` counts the rest.
 
     ``turns`` and ``duration_ms`` are without those of subagents, whose work is part of a turn; tokens and costs are
-    with them. ``cost.high_usd`` is what a lower bound may come to, where that can be estimated of every turn.
+    with them. ``cost.high_usd`` is what a lower bound may come to, where that can be estimated of every turn;
+    ``reported_usd`` the part of ``cost.low_usd`` that agents said, ``computed_usd`` the part that prices say.
     """
 
     sessions: int
@@ -41,6 +44,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     cache_read: int | None
     cache_write: int | None
     cost: Cost
+    reported_usd: float | None
+    computed_usd: float | None
     duration_ms: int | None
     without_tokens: int
     without_cost: int
@@ -57,7 +62,8 @@ class Group(Struct, kw_only=True):
     cache_read: int | None = None
     cache_write: int | None = None
     kinds: set[Kind] = field(default_factory=set)
-    lows: list[float] = field(default_factory=list)
+    reported: list[float] = field(default_factory=list)
+    computed: list[float] = field(default_factory=list)
     highs: list[float] = field(default_factory=list)
     without_high: int = 0
     duration_ms: int | None = None
@@ -88,7 +94,7 @@ class Group(Struct, kw_only=True):
         if low is None:
             self.without_cost += 1
         else:
-            self.lows.append(low)
+            (self.reported if cost.kind is Kind.EXACT else self.computed).append(low)
         if high is None:
             self.without_high += 1
         else:
@@ -120,6 +126,8 @@ class Group(Struct, kw_only=True):
             cache_read=_kept(self.cache_read),
             cache_write=_kept(self.cache_write),
             cost=self._cost,
+            reported_usd=exact_sum(self.reported) if self.reported else None,
+            computed_usd=exact_sum(self.computed) if self.computed else None,
             duration_ms=_kept(self.duration_ms),
             without_tokens=self.without_tokens,
             without_cost=self.without_cost,
@@ -128,7 +136,7 @@ class Group(Struct, kw_only=True):
 
     @property
     def _cost(self) -> Cost:
-        cost = summed(self.kinds, self.lows)
+        cost = summed(self.kinds, [*self.reported, *self.computed])
         high = exact_sum(self.highs) if cost.low_usd is not None and not self.without_high else None
         return Cost(kind=cost.kind, usd=cost.usd, low_usd=cost.low_usd, high_usd=high)
 
@@ -153,7 +161,8 @@ class Tally(Struct, kw_only=True):
         for each in self.groups.values():
             whole.sessions |= each.sessions
             whole.kinds |= each.kinds
-            whole.lows += each.lows
+            whole.reported += each.reported
+            whole.computed += each.computed
             whole.highs += each.highs
             for name in _SUMMED:
                 setattr(whole, name, _added((getattr(whole, name), getattr(each, name))))

@@ -251,11 +251,11 @@ class Reading(Database):
         table, wanted = costs.price_table(self.prices_file), [id_of(each) for each in sessions]
         return self._read(lambda db: costs.Costs(db, table, estimates=False).sessions(wanted))
 
-    def add_turns(self, asked: Asked, tally: Tally, number: int) -> None:
-        """Add the turns that count here to a tally, one time each; see stats.add_turns. Raises ConfigBroken."""
+    def add_turns(self, asked: Asked, tallies: Sequence[Tally], number: int) -> None:
+        """Add the turns that count here to each tally, one time; see stats.add_turns. Raises ConfigBroken."""
         from backstory.store import stats  # few commands count
 
-        self._counted(lambda db, known: stats.add_turns(db, known, asked, tally, number), None)
+        self._counted(lambda db, known: stats.add_turns(db, known, asked, tallies, number), None)
 
     def add_tool_calls(self, asked: Asked, tools: dict[str, ToolCalls], number: int) -> None:
         """Add the calls that count here, by tool; see tool_stats.add_calls. Raises ConfigBroken, StoreDamaged."""

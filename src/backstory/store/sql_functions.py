@@ -18,6 +18,7 @@ from backstory import errors
 from backstory.conversation.tree import Point, Tree
 from backstory.derive import shell_parse
 from backstory.derive.index_text import searchable
+from backstory.derive.naming import main_folder
 from backstory.derive.pricing import UNKNOWN
 from backstory.model import Event, event_from_json, event_to_json
 from backstory.store import kinds, rederiving, turns
@@ -51,9 +52,14 @@ def register(db: apsw.Connection, full_form: FullForm | None, value_bytes_max: i
     add("replace", replace, 3, deterministic=True)
     for name, trimmed in (("trim", str.strip), ("ltrim", str.lstrip), ("rtrim", str.rstrip)):
         add(name, _trimming(trimmed), 2, deterministic=True)
+    add("main_folder", _main_folder, 1, deterministic=True)
     _OfEvents(db, full_form).register()
     _OfTurns(db).register()
     add("turn_cost", _TurnCosts(db, prices).field, 3)
+
+
+def _main_folder(path: Any) -> Any:
+    return main_folder(path) if isinstance(path, str) else path
 
 
 class _TurnCosts:

@@ -25,7 +25,7 @@ from backstory.store.rows import fetch
 from backstory.store.session_filter import listed_conditions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import tzinfo
 
     import apsw
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from backstory.derive.tally import Group, Tally
     from backstory.store.session_filter import ListFilter
 
-By = Literal["day", "project", "model", "agent", "branch"]
-"""What turns can be grouped by."""
+By = Literal["day", "project", "repository", "model", "agent", "branch", "session"]
+"""What turns can be grouped by; a subagent's are its listed session's."""
 SLOT_MS = 900_000
 """Clocks are changed at full quarters of an hour, so that all of one is on the same day."""
 ROWS_AT_ONCE = 20_000
@@ -44,14 +44,14 @@ PARTS_READ, PARTS_COMPARED = 4, 20
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """What is counted. ``zone``: where days begin; None: the system's.
+    """What is counted, in which groupings; None: all of it as one. ``zone``: where days begin; None: the system's.
 
     ``but_sessions`` and ``but_turns``: uids of what counts in another store. ``is_estimated``: also what a lower bound
     may come to; ``report`` receives how many turns were read, of how many.
     """
 
     wanted: ListFilter
-    by: By | None = None
+    groupings: tuple[By | None, ...] = (None,)
     zone: tzinfo | None = None
     but_sessions: frozenset[str] = frozenset()
     but_turns: frozenset[str] = frozenset()
@@ -95,10 +95,10 @@ class Members(NamedTuple):
     root_of: Mapping[int, int]
 
 
-def add_turns(db: apsw.Connection, costs: Costs, asked: Asked, tally: Tally, number: int) -> None:
-    """Add the turns of a store. ``number`` tells its sessions apart from those of other stores."""
+def add_turns(db: apsw.Connection, costs: Costs, asked: Asked, tallies: Sequence[Tally], number: int) -> None:
+    """Add the turns of a store to the tally of each grouping. ``number`` tells its sessions from other stores'."""
     members = members_of(db, costs, asked)
-    _Adding(db, costs, asked, tally, members, number).add()
+    _Adding(db, costs, asked, tallies, members, number).add()
 
 
 def uids(db: apsw.Connection, costs: Costs, asked: Asked) -> frozenset[str]:
@@ -150,7 +150,8 @@ def _roots(db: apsw.Connection, asked: Asked, tops: Collection[int]) -> dict[int
         recent = f"s.last_active >= ? or {_UNDATED} or s.id in (select value from json_each(?))"
         conditions.append(f"({recent})")
         values += [asked.wanted.since, kinds.json_list(sorted(tops))]
-    needed = ", ".join(f"s.{name}" if asked.by in ("project", "branch") else "null" for name in Root._fields[5:])
+    has_places = not {"project", "repository", "branch"}.isdisjoint(asked.groupings)
+    needed = ", ".join(f"s.{name}" if has_places else "null" for name in Root._fields[5:])
     rows = db.execute(
         f"select s.id, s.uid, s.last_active, s.cost_usd, s.duration_ms, {needed} from sessions s "
         f"where {' and '.join(conditions)}",
@@ -163,11 +164,13 @@ class _Adding:
     """Adds the turns of one store."""
 
     def __init__(
-        self, db: apsw.Connection, costs: Costs, asked: Asked, tally: Tally, members: Members, number: int
+        self, db: apsw.Connection, costs: Costs, asked: Asked, tallies: Sequence[Tally], members: Members, number: int
     ) -> None:
-        self._db, self._costs, self._asked, self._tally = db, costs, asked, tally
+        self._db, self._costs, self._asked, self._tallies = db, costs, asked, tallies
         self._roots, self._root_of, self._number = *members, number << 48
-        self._groups = _Groups(asked, tally, members.roots)
+        self._groupings = [
+            _Groups(by, asked.zone, tally, members.roots) for by, tally in zip(asked.groupings, tallies, strict=True)
+        ]
         self._of_how_many = int(db.execute("select count(*) from sessions").get)
 
     def add(self) -> None:
@@ -185,35 +188,40 @@ class _Adding:
             is_own = row[0] == root and row[1] not in self._counted
             if is_ranged and not self._is_in_time(row[5], is_own):
                 continue
-            group = self._groups.of_turn(root, row[3], row[4], row[5])
-            group.sessions.add(self._number | root)
-            if is_own:
-                group.add_turn(row[2])
+            groups = self._groups_of(root, row)
+            for group in groups:
+                group.sessions.add(self._number | root)
+                if is_own:
+                    group.add_turn(row[2])
             if row[1] in self._paid:
                 continue
             if is_estimated and row[12] == PARTIAL:
                 partial.append(row)
             else:
-                self._add_usage(group, row, 0)
+                self._add_usage(groups, row, 0)
         self._add_partial(partial)
         self._add_without_turns(self._roots.keys() - has_turns)
 
-    def _add_usage(self, group: Group, row: tuple[Any, ...], chars: int) -> None:
+    def _groups_of(self, root: int, row: tuple[Any, ...]) -> list[Group]:
+        return [each.of_turn(root, row[3], row[4], row[5]) for each in self._groupings]
+
+    def _add_usage(self, groups: list[Group], row: tuple[Any, ...], chars: int) -> None:
         cost = self._costs.of_row(row, chars, row[0] in self._included)
         if row[4] is not None or not is_free(None, cost):
-            group.add_cost(cost)
-            group.add_tokens(row[6], row[7], row[8], row[9])
+            for group in groups:
+                group.add_cost(cost)
+                group.add_tokens(row[6], row[7], row[8], row[9])
 
     def _add_partial(self, rows: list[tuple[Any, ...]]) -> None:
         """Add turns whose output was not counted to its end, with how much the model wrote in them."""
         chars = self._costs.chars({row[0] for row in rows}) if rows else {}
         for row in rows:
-            group = self._groups.of_turn(self._root_of[row[0]], row[3], row[4], row[5])
-            self._add_usage(group, row, chars.get(row[1], 0))
+            self._add_usage(self._groups_of(self._root_of[row[0]], row), row, chars.get(row[1], 0))
 
     def _is_in_time(self, started: int | None, is_own: bool) -> bool:
         if started is None:
-            self._tally.undated += is_own
+            for tally in self._tallies:
+                tally.undated += is_own
             return False
         return self._asked.includes(started)
 
@@ -253,9 +261,10 @@ class _Adding:
             at = root.last_active or None
             if self._asked.is_ranged and (at is None or not self._asked.includes(at)):
                 continue
-            group = self._groups.of_turn(each, None, None, at)
-            group.sessions.add(self._number | each)
-            group.add_marked(cost_of(NOTHING, None, reported=root.cost_usd), root.duration_ms)
+            for groups in self._groupings:
+                group = groups.of_turn(each, None, None, at)
+                group.sessions.add(self._number | each)
+                group.add_marked(cost_of(NOTHING, None, reported=root.cost_usd), root.duration_ms)
 
 
 class Copy(NamedTuple):
@@ -290,10 +299,10 @@ def elsewhere_among(db: apsw.Connection, uids: Collection[str]) -> set[int]:
 
 
 class _Groups:
-    """Which group a turn is in."""
+    """Which group a turn is in, in one grouping."""
 
-    def __init__(self, asked: Asked, tally: Tally, roots: Mapping[int, _RootRow]) -> None:
-        self._by, self._zone, self._tally, self._roots = asked.by, asked.zone, tally, roots
+    def __init__(self, by: By | None, zone: tzinfo | None, tally: Tally, roots: Mapping[int, _RootRow]) -> None:
+        self._by, self._zone, self._tally, self._roots = by, zone, tally, roots
         self._known: dict[object, Group] = {}
         self._places: dict[tuple[str | None, ...], GroupKey] = {}
         self._names: dict[str, str] = {}
@@ -315,8 +324,10 @@ class _Groups:
         match self._by:
             case "day":
                 return GroupKey(value=None if fact is None else self._day(fact * SLOT_MS))
-            case "project" | "branch":
+            case "project" | "repository" | "branch":
                 return self._place(Root._make(self._roots[fact]))
+            case "session":
+                return GroupKey(value=Root._make(self._roots[fact]).uid)
         return GroupKey(value=fact)
 
     def _day(self, ms: int) -> str | None:
@@ -335,7 +346,9 @@ class _Groups:
         name = project_name(session.project, session.repository, session.root, session.cwd)
         if project:
             name = self._names.setdefault(project, name)
-        value = name if self._by == "project" else session.branch
+        if self._by == "repository" and session.repository:
+            return GroupKey(value=session.repository)
+        value = session.branch if self._by == "branch" else name
         return GroupKey(value=value or None, project=project, project_name=name or None)
 
 

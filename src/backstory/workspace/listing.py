@@ -75,6 +75,13 @@ class Listing:
         running = self._running()
         return self.values([store], [(store, session)], running, running, everywhere=False)[0]
 
+    def sessions_of(self, uids: Sequence[str]) -> tuple[ListedSession, ...]:
+        """These sessions, each from the store that wins, in this order; without those that no store has."""
+        stores, running = self.stores(everywhere=True), self._running()
+        holders = ((next((store for store in stores if store.has(uid)), None), uid) for uid in uids)
+        found = [(store, store.session(uid)) for store, uid in holders if store is not None]
+        return self.values(stores, found, running, running, everywhere=True)
+
     def labels(self, uids: Sequence[str]) -> dict[str, str]:
         """What commands take for each of these sessions in any folder: so much of its uid as is its own."""
         return _labels(self.stores(everywhere=True), uids)

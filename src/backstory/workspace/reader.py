@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from backstory.projects.registry import KnownProjects
     from backstory.runs.live import LiveRun
     from backstory.store import Session, Store
+    from backstory.store.stats import By
     from backstory.workspace.contexts import SessionContext
     from backstory.workspace.entries import Entry, Form, OutlineEntry
     from backstory.workspace.listing import Listing
@@ -99,6 +100,14 @@ class Reader:
 
         return count_turns(self._listing, query, report)
 
+    def stats_by(
+        self, query: StatsQuery, groupings: Sequence[By | None], report: Callable[[int, int], None] = _no_progress
+    ) -> tuple[Stats, ...]:
+        """The same in several groupings, for which turns are read once; None: all of them as one."""
+        from backstory.workspace.stats import count_turns_by
+
+        return count_turns_by(self._listing, query, groupings, report)
+
     def tool_stats(self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress) -> ToolStats:
         """How often tools were called in listed sessions, each call once; ``report``: (done, total) sessions."""
         from backstory.workspace.stats import count_calls
@@ -108,6 +117,10 @@ class Reader:
     def session(self, store: Store, session: Session) -> ListedSession:
         """One session that was found in a store, as it is listed."""
         return self._listing.session(store, session)
+
+    def sessions_of(self, uids: Sequence[str]) -> tuple[ListedSession, ...]:
+        """These sessions as the list of every project has them, in this order; without those that are not here."""
+        return self._listing.sessions_of(uids)
 
     def labels(self, uids: Sequence[str]) -> dict[str, str]:
         """What commands take for each of these sessions in any folder: so much of its uid as is its own."""

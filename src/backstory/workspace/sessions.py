@@ -33,6 +33,12 @@ class SessionFilter(ListFilter, frozen=True, kw_only=True):
         """Whether sessions of the place are left out that a list shows unasked."""
         return any((*self.shared.values(), self.title))
 
+    @property
+    def is_chosen(self) -> bool:
+        """Whether only some sessions of the machine are asked for, whenever they were."""
+        asked = (value for name, value in self.shared.items() if name not in ("since", "until"))
+        return not self.everywhere or any((*asked, self.title))
+
 
 class Page(Struct, frozen=True, kw_only=True):
     """Which part of a list: so many sessions (0: all), from the top or behind one that was listed.

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backstory.bounds import iso
 from backstory.derive.tally import Figures, Group, GroupKey, Tally
 from backstory.store.stats import Asked, By
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import tzinfo
 
     from backstory.store import Store
@@ -69,9 +70,21 @@ class ToolStats(Struct, frozen=True, kw_only=True):
 
 def count_turns(listing: Listing, query: StatsQuery, report: Callable[[int, int], None]) -> Stats:
     """Count the turns of the sessions that are listed."""
-    tally = Tally()
-    for number, (store, asked) in enumerate(_asked(listing, query, report)):
-        store.add_turns(asked, tally, number)
+    (found,) = count_turns_by(listing, query, (query.by,), report)
+    return found
+
+
+def count_turns_by(
+    listing: Listing, query: StatsQuery, groupings: Sequence[By | None], report: Callable[[int, int], None]
+) -> tuple[Stats, ...]:
+    """Count the same turns in several groupings, reading them once."""
+    tallies = [Tally() for _ in groupings]
+    for number, (store, asked) in enumerate(_asked(listing, query, groupings, report)):
+        store.add_turns(asked, tallies, number)
+    return tuple(_stats(replace(query, by=by), tally) for by, tally in zip(groupings, tallies, strict=True))
+
+
+def _stats(query: StatsQuery, tally: Tally) -> Stats:
     groups = [StatsGroup(key=key, figures=group.figures) for key, group in tally.groups.items()]
     groups.sort(key=_by_day if query.by == "day" else _by_cost)
     whole = groups[0].figures if len(groups) == 1 else tally.whole.figures
@@ -82,7 +95,7 @@ def count_turns(listing: Listing, query: StatsQuery, report: Callable[[int, int]
 def count_calls(listing: Listing, query: StatsQuery, report: Callable[[int, int], None]) -> ToolStats:
     """Count the calls of tools in the sessions that are listed."""
     tools: dict[str, ToolCalls] = {}
-    for number, (store, asked) in enumerate(_asked(listing, query, report)):
+    for number, (store, asked) in enumerate(_asked(listing, query, (None,), report)):
         store.add_tool_calls(asked, tools, number)
     found = [
         ToolFigures(
@@ -96,14 +109,16 @@ def count_calls(listing: Listing, query: StatsQuery, report: Callable[[int, int]
     return ToolStats(query=query, tools=tuple(found), sessions=len(sessions))
 
 
-def _asked(listing: Listing, query: StatsQuery, report: Callable[[int, int], None]) -> list[tuple[Store, Asked]]:
+def _asked(
+    listing: Listing, query: StatsQuery, groupings: Sequence[By | None], report: Callable[[int, int], None]
+) -> list[tuple[Store, Asked]]:
     """What each store is asked for. What a better store has is counted there."""
     found, sessions, turns = list[tuple["Store", Asked]](), frozenset[str](), frozenset[str]()
     stores = listing.stores(everywhere=query.wanted.everywhere)
     for store in stores:
         wanted = listing.filter_of(store, query.wanted)
         asked = Asked(
-            wanted=wanted, by=query.by, zone=query.zone, but_sessions=sessions, but_turns=turns,
+            wanted=wanted, groupings=tuple(groupings), zone=query.zone, but_sessions=sessions, but_turns=turns,
             is_estimated=query.is_estimated, report=report,
         )  # fmt: skip
         found.append((store, asked))

@@ -1,0 +1,106 @@
+"""A cost report as text and as Markdown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from backstory.chronicle.cost import GROUPINGS
+from backstory.cli import output, stats_table
+from backstory.export.safe_markdown import plain
+from backstory.workspace.stats import Stats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from backstory.chronicle.cost import CostReport
+    from backstory.store.stats import By
+    from backstory.workspace.sessions import SessionFilter
+    from backstory.workspace.stats import StatsGroup
+
+MOST_SHOWN = 10
+"""So many groups are shown, except of days; --json has all."""
+
+
+def print_text(report: CostReport) -> None:
+    """Print the sums, then a table of each grouping."""
+    lines = [output.style(f"Cost {window(report.query.wanted)}", bold=True)]
+    lines += [f"{output.style(f'{name:<8}', dim=True)}  {value}" for name, value in _summary(report)]
+    for by in GROUPINGS:
+        shown = _shown(report, by)
+        lines += ["", *stats_table.group_lines(shown, head=by, name=lambda each: _name(report, by, each))]  # noqa: B023
+        lines += [output.style(each, dim=True) for each in _left_out(report, by)]
+    output.pages(lines)
+    stats_table.print_unknown(report.total, report.undated)
+
+
+def print_markdown(report: CostReport) -> None:
+    """Print the same as Markdown."""
+    output.pages(_markdown(report))
+
+
+def _markdown(report: CostReport) -> Iterator[str]:
+    yield f"# Cost {window(report.query.wanted)}"
+    yield ""
+    yield from (f"- {name}: {plain(value)}" for name, value in _summary(report))
+    for by in GROUPINGS:
+        yield from ("", f"## By {by}", "")
+        heads, *rows = stats_table.group_cells(
+            _shown(report, by),
+            head=by.capitalize(),
+            name=lambda each: plain(_name(report, by, each)),  # noqa: B023
+        )
+        yield from _table(heads, rows)
+        yield from (f"\n{each}" for each in _left_out(report, by))
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A table of Markdown: the first column to the left, the others to the right."""
+    yield f"| {' | '.join(heads)} |"
+    yield "|:--|" + "--:|" * (len(heads) - 1)
+    for row in rows:
+        cells = (each.replace("|", r"\|") for each in row)
+        yield f"| {' | '.join(cells)} |"
+
+
+def window(wanted: SessionFilter) -> str:
+    """The time that a report is about, in words: ``from 2026-01-01 to 2026-01-30 18:00``."""
+    since, until = wanted.since, wanted.until
+    if since is None and until is None:
+        return "of all time"
+    begin = "" if since is None else f"from {output.local(since)}"
+    end = "until now" if until is None else f"to {output.local(until)}"
+    return f"{begin} {end}".strip()
+
+
+def _summary(report: CostReport) -> Iterator[tuple[str, str]]:
+    total = report.total
+    yield from stats_table.summary(total)
+    known = [
+        (total.reported_usd, "reported by agents"), (total.computed_usd, "computed from tokens and prices")
+    ]  # fmt: skip
+    said = [f"{output.dollars(usd)} {how}" for usd, how in known if usd is not None]
+    if total.without_cost:
+        said.append(f"{output.counted(total.without_cost, 'turn')} unknown")
+    if said:
+        yield "Known", " · ".join(said)
+
+
+def _shown(report: CostReport, by: By) -> Stats:
+    groups = report.groups[by]
+    shown = groups if by == "day" else groups[:MOST_SHOWN]
+    return Stats(query=replace(report.query, by=by), total=report.total, groups=shown, undated=report.undated)
+
+
+def _left_out(report: CostReport, by: By) -> list[str]:
+    more = len(report.groups[by]) - MOST_SHOWN
+    return [] if by == "day" or more <= 0 else [f"{more:,} more: --json"]
+
+
+def _name(report: CostReport, by: By, group: StatsGroup) -> str:
+    value = group.key.value
+    if by != "session" or value is None:
+        return value or stats_table.NAMES.get(by, output.UNKNOWN)
+    session = report.dearest.get(value)
+    return value if session is None else f"{session.label} {session.heading}".strip()
