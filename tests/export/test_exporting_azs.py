@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 from backstory import agents
 from backstory.cli import cli
+from backstory.conversation.tree import Point
 from backstory.errors import CannotWrite, FileInTheWay
 from backstory.export.exporting import Written, everything, export
 from backstory.ingest.ingest import ingest
@@ -231,6 +232,21 @@ def test_of_several_branches_the_current_one_is_there(machine: Machine, target: 
     prompts = [each["UserMessage"]["content"] for each in load(target) if "UserMessage" in each]
     assert prompts == ["Hello", "Tell me about Python"]
     assert done.reduced["branches"] == 1
+
+
+def test_what_stands_behind_a_record_that_was_checked_out_is_left_out(store: Store, target: Path) -> None:
+    session = store.create_session(worktree="/w")
+    store.append_events(session, [UserMessage(content="q"), AssistantText(text="a"), AssistantText(text="b")])
+    store.append_events(session, [Complete(success=True)])
+    first, *_ = store.turns(session)
+    seqs = {each.event.text: each.seq for each in store.events(session) if isinstance(each.event, AssistantText)}
+    store.checkout(session, Point(first.uid, seqs["a"]))
+    done = written(store, target)
+    assert load(target) == [{"UserMessage": {"content": "q"}}, {"AssistantText": {"text": "a"}}]
+    assert done.reduced["branches"] == 1
+    store.checkout(session, Point(first.uid, seqs["b"]))
+    done = written(store, target, force=True)
+    assert (len(load(target)), "branches" in done.reduced) == (4, False)
 
 
 # there and back -----------------------------------------------------------------------------------------------

@@ -93,6 +93,11 @@ insert or ignore into path
 select t.id, iif(up.upto between t.first_seq and t.last_seq, up.upto, t.last_seq), t.last_seq
 from up join turn t indexed by turn_uid on t.number = ?1 and t.uid = up.uid
 """
+_WHOLE = """
+update path set upto = last_seq where upto < last_seq and not exists (
+  select 1 from event e where e.number = ? and e.turn_id = path.turn_id and e.seq > path.upto and e.kind is not null)
+"""
+"""A turn that is left where it says nothing more is whole."""
 _CHOSEN = """
 insert into chosen(seq, kind, data, char_len, loses)
 select e.seq, e.kind, e.data, e.char_len, e.loses from event e left join path p on p.turn_id = e.turn_id
@@ -105,6 +110,11 @@ select count(*) from turn t where t.number = ?1 and t.removed is null
   and t.id not in (select turn_id from path)
   and not exists (select 1 from turn c where c.number = ?1 and c.parent_uid = t.uid and c.removed is null)
 """
+_RESTS_LEFT = """
+select count(*) from path p join turn t on t.number = ?1 and t.id = p.turn_id where p.upto < p.last_seq
+  and not exists (select 1 from turn c where c.number = ?1 and c.parent_uid = t.uid and c.parent_seq > p.upto)
+"""
+"""What stands in a turn behind the record that it is left at is a branch, too, where no turn follows it."""
 
 
 def write(path: Path, sources: Iterable[ExportSource], *, exact: bool) -> StoreContent:
@@ -251,6 +261,7 @@ class _File:
         self._db.execute("delete from path")
         self._db.execute("delete from chosen")
         self._db.execute(_PATH, (staged, *self._leaf(session)))
+        self._db.execute(_WHOLE, (staged,))
         self._add_prompts(staged)
         ending = self._add_endings(staged)
         self._db.execute(_CHOSEN, (staged,))
@@ -318,11 +329,8 @@ class _File:
         """Add up what is not in the file."""
         lost = "select loses, count(*) from chosen where loses is not null group by loses"
         self.reduced.update(dict(self._db.execute(lost).fetchall()))
-        cut = self._db.execute("select count(*) from path where upto < last_seq").fetchone()[0]
-        self.reduced["branches"] += self._db.execute(_BRANCHES_LEFT, (staged,)).fetchone()[0]
-        if cut and not self.reduced["branches"]:
-            # What stands behind a fork inside a turn is left out without a turn of its own.
-            self.reduced["branches"] += cut
+        for left_out in (_BRANCHES_LEFT, _RESTS_LEFT):
+            self.reduced["branches"] += self._db.execute(left_out, (staged,)).fetchone()[0]
         times, tokens = self._db.execute(
             "select sum(has_times), sum(has_tokens) from turn t join path p on p.turn_id = t.id where t.number = ?",
             (staged,),
