@@ -264,7 +264,7 @@ def test_a_file_of_any_name_is_read_where_it_is_given(machine: Machine, path: Pa
     conversation(given)
     read(machine, path, given)
     (session,) = sessions(machine)
-    assert session.cwd is None
+    assert session.cwd == str(azs_files.WORKTREE), "as the process said that it ran"
     assert prompts(machine) == ["Mend the parser", "Run the tests"]
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 LONG = "Please mend the parser so that it reads files with more than one document in them"
 SAID = "The parser reads every document of a file now, and a test holds that."
 BEGAN = "2026-03-15 12:00:00"
+CODEX_CALL = "call_21909_1_0"
+"""A call in the recorded log."""
 CONTEXT = "<azureal-session-context>\n## User\nfirst\n</azureal-session-context>\n\n"
 Row = dict[str, Any]
 
@@ -138,6 +140,20 @@ def test_a_call_of_the_same_id_is_proof(machine: Machine, worktree: Path) -> Non
     logged(machine, worktree, "go on", {"id": "toolu_77", "name": "Bash", "input": {"command": "make"}}, at="17:00:00")
     read(machine, worktree)
     assert counted(machine) == ["claude"]
+
+
+def test_a_log_of_codex_is_known_by_a_call_too(machine: Machine, worktree: Path, tmp_path: Path) -> None:
+    machine.put("codex/tools")
+    read(machine, worktree, "codex")
+    folder = "/home/dev/runs/codex-tools/work"
+    file = AzsFile(tmp_path / "copy.azs")
+    file.events(
+        file.session(created="2026-11-21 21:15:44"), azs_files.init("gpt-5.5", folder), prompt("Do the work."),
+        call("Bash", CODEX_CALL, command="ls"), complete(0, 0.0),
+    )  # fmt: skip
+    chosen = [agents.load("azureal")]
+    ingest(machine.store, chosen, environ={}, home=machine.home, now=NOW, places=[file.path])
+    assert counted(machine) == ["codex"]
 
 
 @pytest.mark.parametrize(

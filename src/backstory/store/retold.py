@@ -105,12 +105,12 @@ def _folder(db: apsw.Connection, cwd: str) -> _Folder:
     rows = fetch(
         db,
         tuple[int, str, str, int | None, str],
-        "select s.id, s.cwd, s.created, s.last_active, (select prompt from turns where session_id = s.id "
-        "order by first_seq, id limit 1) from sessions s where s.cwd = ? and s.owner is null "
-        f"and (s.relation is null or s.relation = '{Relation.FORK}') and exists (select 1 from turns "
-        "where session_id = s.id) and not exists (select 1 from turns t join turns r on r.uid = t.uid "
-        "join sessions o on o.id = r.session_id where t.session_id = s.id and o.relation is ?) "
-        "order by s.created, s.id",
+        # A log is linked from its first turn on, or not at all.
+        "select s.id, s.cwd, s.created, s.last_active, t.prompt from sessions s join turns t on t.id = "
+        "(select id from turns where session_id = s.id order by first_seq, id limit 1) "
+        f"where s.cwd = ? and s.owner is null and (s.relation is null or s.relation = '{Relation.FORK}') "
+        "and not exists (select 1 from turns r join sessions o on o.id = r.session_id "
+        "where r.uid = t.uid and o.relation is ?) order by s.created, s.id",
         (cwd, Relation.RETOLD),
     )
     found = _Folder()

@@ -174,7 +174,10 @@ class Reader(TurnFold[_State]):
 
     def _begun(self, kind: str, body: dict[str, Any]) -> Event:
         """A new process, or another model: what it says of the model counts for the turn that it begins."""
-        model, turn = _text(body.get("model")), self._state.turn
+        model, turn, session = _text(body.get("model")), self._state.turn, self._state.session
+        if session.cwd is None and kind == "Init":
+            # A file that lies in no worktree does not say by its place where it was written.
+            session.cwd = _text(body.get("cwd")) or None
         if model not in _NO_MODELS:
             self._state.model = model
             if turn is not None and not self._state.has_answered and kind == "Init":
