@@ -224,6 +224,15 @@ def test_what_goes_on_in_both_counts_once(machine: Machine, worktree: Path, orde
     assert listed(machine) == [("claude", 2)]
 
 
+def test_where_nothing_came_nothing_is_looked_for_or_written(machine: Machine, worktree: Path) -> None:
+    retold(worktree, prompt(LONG), answer(SAID), complete())
+    read(machine, worktree)
+    before = machine.store_path.read_bytes()
+    assert machine.store.link_retold() == 0
+    assert read(machine, worktree).total("logs_read") == 0
+    assert machine.store_path.read_bytes() == before
+
+
 def test_a_turn_that_has_its_log_is_given_no_other(machine: Machine, worktree: Path) -> None:
     other = f"{SAID} So does the writer."
     retold(worktree, prompt(LONG), answer("Yes."), complete(), prompt("And the writer?"), answer(other), complete())

@@ -165,11 +165,11 @@ class Ingesting(Reading):
 
     def link_retold(self) -> int:
         """Have turns that another program retold be those of the agents' own logs; returns how many are so now."""
-        nothing: list[retold.Link] = []
-        found = self._read_if_begun(retold.links, nothing)
-        if found:
-            self._change(lambda db: retold.link(db, found))
-        return len(found)
+        found = self._read_if_begun(retold.links, None)
+        if found is None:
+            return 0
+        self._change(lambda db: retold.link(db, found))
+        return len(found.turns)
 
     def chunk_marks(self, log_id: int) -> list[ChunkMark]:
         """(start, length, sha256) of each chunk of a log."""

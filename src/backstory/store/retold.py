@@ -21,7 +21,7 @@ from backstory.store import claims, codec, kinds, turns
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import apsw
 
@@ -33,6 +33,10 @@ BEFORE_MS = 15 * 60_000
 """So long before its agent's first record a session may have been begun: it is made, then named, then run."""
 TURNS_MAX = 50_000
 """So many turns of a session are compared at most."""
+
+
+LINKED = "linked"
+"""The key in ``meta`` of the newest turn, by its id, when links were looked for."""
 
 
 class Link(Struct, frozen=True):
@@ -77,8 +81,18 @@ class _Folder(Struct, kw_only=True):
     taken: set[int] = field(default_factory=set)
 
 
-def links(db: apsw.Connection) -> list[Link]:
-    """The turns that are here twice and are not linked yet."""
+class Links(Struct, frozen=True):
+    """Turns that are here twice and are not linked yet, among all up to this one, by its id."""
+
+    newest: int
+    turns: list[Link]
+
+
+def links(db: apsw.Connection) -> Links | None:
+    """The turns to be linked; None where no turn has come since they were looked for, or nothing is retold."""
+    newest = db.execute("select max(id) from turns").get
+    if newest is None or db.execute("select value from meta where key = ?", (LINKED,)).get == str(newest):
+        return None
     retold = fetch(
         db,
         _Session,
@@ -86,19 +100,22 @@ def links(db: apsw.Connection) -> list[Link]:
         "order by created, id",
         (Relation.RETOLD,),
     )
+    if not retold:
+        return None
     folders: dict[str, _Folder] = {}
     found: list[Link] = []
     for session in retold:
         if session.cwd not in folders:
             folders[session.cwd] = _folder(db, session.cwd)
         found += _Linking(db, session, folders[session.cwd]).links()
-    return found
+    return Links(newest, found)
 
 
-def link(db: apsw.Connection, found: Sequence[Link]) -> None:
+def link(db: apsw.Connection, found: Links) -> None:
     """Have turns that were retold be those of the logs."""
-    for each in found:
+    for each in found.turns:
         claims.rename(db, each.retold, each.logged)
+    db.execute("insert or replace into meta(key, value) values (?, ?)", (LINKED, str(found.newest)))
 
 
 def _folder(db: apsw.Connection, cwd: str) -> _Folder:
