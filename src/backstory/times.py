@@ -1,4 +1,4 @@
-"""Times as people write them: ``yesterday``, ``3 days``, ``last week``, ``monday 9:30``, ``nov 3``, ISO 8601.
+"""Times as people write them: ``yesterday``, ``workday``, ``3 days``, ``last week``, ``monday 9:30``, ISO 8601.
 
 What is said covers a span: a day, a week, a month, a year, or one moment. The clock is an argument; its zone, or the
 system's where it names none, is the one that days begin in.
@@ -19,6 +19,8 @@ _WEEKDAY = lazy_regex(
     r"(?:(?:last|this|on) )?(?:(mon)(?:day)?|(tue)(?:s|sday)?|(wed)(?:nesday)?|(thu)(?:r|rs|rsday)?|(fri)(?:day)?"
     r"|(sat)(?:urday)?|(sun)(?:day)?)"
 )
+_DAYS_SINCE_WORKDAY = {0: 3, 6: 2}
+"""How long ago the last working day was on a Monday and on a Sunday; on other days it was the day before."""
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = (
     r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
@@ -89,6 +91,8 @@ def _day(words: str, now: datetime) -> Span | None:
         return now, now
     if words in ("today", "yesterday", "day before yesterday", "the day before yesterday"):
         return _days(today - timedelta(days=0 if words == "today" else 1 if words == "yesterday" else 2))
+    if words in ("workday", "last workday"):
+        return _days(today - timedelta(days=_DAYS_SINCE_WORKDAY.get(today.weekday(), 1)))
     if named := _WEEKDAY.fullmatch(words):
         day = _WEEKDAYS.index(next(each for each in named.groups() if each))
         # Of today's own weekday the one a week ago is meant: today is called so.

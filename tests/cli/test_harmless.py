@@ -245,6 +245,8 @@ SCRIPT: list[dict[str, Any]] = [
 SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "ingest": [(), ("--explain",), ("--json", "--explain"), ("-a", EVIL_NAME)],
     "reindex": [(), ("--force",), ("--json",)],
+    "chronicle standup": [("--since", "2020"), ("--since", "2020", "--md"), ("--since", "2020", "--json"),
+                          ("--explain",), ("--repo", EVIL_NAME)],
     "chronicle cost": [("--since", "2020"), ("--since", "2020", "--md"), ("--since", "2020", "--json"),
                        ("--repo", EVIL_NAME), ("--explain", "--repo", EVIL_NAME)],
     "chronicle reindex": [()],

@@ -354,10 +354,16 @@ def at(year: int, month: int, day: int, hour: int = 0, minute: int = 0) -> int:
         ("nov 3", at(2026, 11, 3), at(2026, 11, 4)),
         ("3rd of December", at(2025, 12, 3), at(2025, 12, 4)),
         ("february 2025", at(2025, 2, 1), at(2025, 3, 1)),
+        ("workday", at(2026, 11, 20), at(2026, 11, 21)),
     ],
 )
 def test_days_and_longer_have_a_beginning_and_an_end(text: str, begin: int, end: int) -> None:
     assert (times.since(text, NOW), times.until(text, NOW)) == (begin, end)
+
+
+@pytest.mark.parametrize(("today", "workday"), [(23, 20), (24, 23), (27, 26), (28, 27), (29, 27)])
+def test_the_last_workday_is_before_today_and_of_no_weekend(today: int, workday: int) -> None:
+    assert times.since("workday", NOW.replace(day=today)) == at(2026, 11, workday)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ GROUPS = {
         "search": "Search prompts, answers, commands and output.",
         "show": "Show a session turn by turn.",
         "stats": "Sum up sessions: turns, tokens, cost, time worked.",
-        "chronicle": "Report from history: what agents used and cost.",
+        "chronicle": "Report from history: what was worked on, what it cost.",
         "sql": "Query the store with read-only SQL.",
     },
     "Run": {

@@ -7,6 +7,7 @@ import importlib
 import click
 
 COMMANDS = {
+    "standup": "standup_command",
     "cost": "cost_report_command",
     "reindex": "reindex_command",
 }
@@ -28,4 +29,4 @@ class _Family(click.Group):
 
 @click.group("chronicle", cls=_Family)
 def command() -> None:
-    """Report from history: what agents used and cost, computed here without a model."""
+    """Report from history: what was worked on, what agents used and cost. No model is asked."""

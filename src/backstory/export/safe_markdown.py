@@ -15,7 +15,7 @@ from backstory.lazy_regex import lazy_regex
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-QUIET = "\u200b"
+QUIET = "&ZeroWidthSpace;"
 """Between a sign and the word that it would act on; nobody sees it."""
 HEADINGS_BELOW = 3
 """The headings of an answer stand so many levels lower, below those of the page."""

@@ -64,6 +64,8 @@ class StoredRef(Struct, frozen=True):
     repository: str | None
     seq: int
     turn_id: int | None
+    created_at: int | None
+    """When that was, in ms since 1970."""
 
 
 def refs_of(db: apsw.Connection, session_id: int) -> list[StoredRef]:
@@ -71,7 +73,7 @@ def refs_of(db: apsw.Connection, session_id: int) -> list[StoredRef]:
     return fetch(
         db,
         StoredRef,
-        "select ref_type, ref_value, host, repository, seq, turn_id from session_refs where session_id = ? "
+        "select ref_type, ref_value, host, repository, seq, turn_id, created_at from session_refs where session_id = ? "
         "order by seq, id",
         (session_id,),
     )

@@ -75,6 +75,10 @@ class Listing:
         running = self._running()
         return self.values([store], [(store, session)], running, running, everywhere=False)[0]
 
+    def places(self, wanted: SessionFilter) -> list[tuple[Store, Session]]:
+        """All sessions of the list with the stores that they are read from, in its order."""
+        return list(self._merged(self.stores(everywhere=wanted.everywhere), wanted, Page(limit=0), None))
+
     def sessions_of(self, uids: Sequence[str]) -> tuple[ListedSession, ...]:
         """These sessions, each from the store that wins, in this order; without those that no store has."""
         stores, running = self.stores(everywhere=True), self._running()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from backstory.workspace.targets import Branch, Target
     from backstory.workspace.transcript import ListedTurn, Transcript
     from backstory.workspace.trees import Comparison, SessionTree
+    from backstory.workspace.work import SessionWork
 
 
 def _ignore(_remark: str) -> None:
@@ -107,6 +108,12 @@ class Reader:
         from backstory.workspace.stats import count_turns_by
 
         return count_turns_by(self._listing, query, groupings, report)
+
+    def work(self, wanted: SessionFilter) -> tuple[SessionWork, ...]:
+        """What was done in the sessions that were active in some time, each turn once, the last active first."""
+        from backstory.workspace.work import done_in
+
+        return done_in(self._listing, wanted)
 
     def tool_stats(self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress) -> ToolStats:
         """How often tools were called in listed sessions, each call once; ``report``: (done, total) sessions."""

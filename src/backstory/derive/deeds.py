@@ -1,0 +1,179 @@
+"""What a tool call does that a person would report: an edit, a commit, a pull request, a run of tests. Pure.
+
+Only what a command's words surely say counts. Of a shell command whose parts are joined the result is that of the last
+part that runs, so only that one is known to have failed or not.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backstory.derive import shell_parse
+from backstory.lazy_regex import lazy_regex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from backstory.model import ToolCall
+
+
+class DeedKind(StrEnum):
+    """What was done."""
+
+    EDIT = "edit"
+    COMMIT = "commit"
+    PULL_REQUEST = "pull request"
+    TEST = "test"
+    BUILD = "build"
+    LINT = "lint"
+
+
+CHECKS = frozenset({DeedKind.TEST, DeedKind.BUILD, DeedKind.LINT})
+"""What succeeds or fails."""
+
+
+class Deed(Struct, frozen=True, kw_only=True):
+    """One thing done. ``text``: the command's words, or the path of a file."""
+
+    kind: DeedKind
+    text: str
+
+
+_TESTERS = frozenset({"pytest", "py.test", "tox", "nox", "jest", "vitest", "mocha", "rspec", "phpunit", "ctest", "ava"})
+_LINTERS = frozenset(
+    {"ruff", "mypy", "flake8", "pylint", "pyright", "eslint", "golangci-lint", "shellcheck", "rubocop", "swiftlint"}
+)
+_COMPILERS = frozenset({"tsc", "xcodebuild", "webpack", "msbuild"})
+_RUNNERS = frozenset({"npx", "bunx", "uvx", "poetry", "uv", "pdm", "hatch", "pipenv", "bundle", "rye"})
+"""Programs that run another one, behind the word ``run`` or ``exec`` or without it."""
+_VERBS: dict[str, dict[str, DeedKind]] = {
+    "go": {"test": DeedKind.TEST, "build": DeedKind.BUILD, "vet": DeedKind.LINT},
+    "cargo": {"test": DeedKind.TEST, "nextest": DeedKind.TEST, "build": DeedKind.BUILD, "check": DeedKind.BUILD,
+              "clippy": DeedKind.LINT},
+    "swift": {"test": DeedKind.TEST, "build": DeedKind.BUILD},
+    "dotnet": {"test": DeedKind.TEST, "build": DeedKind.BUILD},
+    "mix": {"test": DeedKind.TEST, "compile": DeedKind.BUILD, "credo": DeedKind.LINT},
+    "deno": {"test": DeedKind.TEST, "lint": DeedKind.LINT, "check": DeedKind.BUILD},
+    "mvn": {"test": DeedKind.TEST, "verify": DeedKind.TEST, "package": DeedKind.BUILD, "compile": DeedKind.BUILD},
+    "gradle": {"test": DeedKind.TEST, "check": DeedKind.TEST, "build": DeedKind.BUILD, "assemble": DeedKind.BUILD},
+    "docker": {"build": DeedKind.BUILD},
+    "make": {"test": DeedKind.TEST, "tests": DeedKind.TEST, "check": DeedKind.TEST, "lint": DeedKind.LINT,
+             "build": DeedKind.BUILD, "all": DeedKind.BUILD},
+}  # fmt: skip
+_VERBS |= {"gradlew": _VERBS["gradle"], "mvnw": _VERBS["mvn"], "just": _VERBS["make"], "mise": _VERBS["make"]}
+_SCRIPT_RUNNERS = frozenset({"npm", "yarn", "pnpm", "bun"})
+_SCRIPTS = {
+    "test": DeedKind.TEST, "build": DeedKind.BUILD, "compile": DeedKind.BUILD, "lint": DeedKind.LINT,
+    "typecheck": DeedKind.LINT,
+}  # fmt: skip
+
+
+def commands_of(call: ToolCall) -> list[Deed]:
+    """What the shell command of a call does, in order; nothing of another tool.
+
+    >>> from backstory.model import ToolCall
+    >>> commands_of(ToolCall(tool_name="Bash", tool="SHELL", input={"command": "cd x && uv run pytest -q"}))
+    [Deed(kind=<DeedKind.TEST: 'test'>, text='uv run pytest -q')]
+    """
+    given: dict[str, Any] = call.input if isinstance(call.input, dict) else {}
+    script = shell_parse.script_of(given)
+    if script is None or not shell_parse.is_shell(call.tool_name, call.tool):
+        return []
+    found = []
+    for simple in shell_parse.simple_commands(script):
+        kind = _kind(simple.words)
+        if kind is not None:
+            found.append(Deed(kind=kind, text=" ".join(word or "…" for word in simple.words)))
+    return found
+
+
+_FAILURES = lazy_regex(
+    r"\b[1-9]\d* (?:tests? |specs? |checks? )?(?:failed|failing|failures?|errors?)\b"
+    r"|^(?:--- )?FAIL\b|^FAILED\b|^BUILD FAILED|\*\* BUILD FAILED|\berror(?: TS\d+|\[E\d+\])?:|^make: \*\*\*|^npm ERR!",
+    re.MULTILINE,
+)
+TAIL_CHARS = 4_000
+"""So much of the end of an output is looked at for its verdict."""
+
+
+def succeeded(is_error: bool | None, output: str | None) -> bool | None:
+    """Whether a check went well; None where nobody knows.
+
+    A pipe such as ``pytest | tail`` hides how the program ended, so that its last words count, too.
+
+    >>> succeeded(False, "2 failed, 30 passed"), succeeded(False, "30 passed, 0 failed"), succeeded(True, "30 passed")
+    (False, True, False)
+    """
+    if is_error or (output is not None and _FAILURES.search(output, max(0, len(output) - TAIL_CHARS))):
+        return False
+    return None if is_error is None else True
+
+
+def _kind(words: Sequence[str | None]) -> DeedKind | None:
+    program, *rest = _run_by(words) or [None]
+    if program is None:
+        return None
+    name = program.rpartition("/")[2]
+    plain = list(_plain(rest))
+    match name:
+        case "git":
+            return DeedKind.COMMIT if shell_parse.git_words(rest)[1] == "commit" and "--dry-run" not in rest else None
+        case "gh":
+            return DeedKind.PULL_REQUEST if plain[:2] == ["pr", "create"] else None
+        case "glab":
+            return DeedKind.PULL_REQUEST if plain[:2] == ["mr", "create"] else None
+        case "cmake":
+            return DeedKind.BUILD if "--build" in rest else None
+    if name in _TESTERS:
+        return DeedKind.TEST
+    if name in _LINTERS:
+        return DeedKind.LINT
+    if name in _COMPILERS:
+        return DeedKind.TEST if "test" in plain else DeedKind.BUILD
+    if name in _SCRIPT_RUNNERS:
+        return _script(plain)
+    verbs = _VERBS.get(name)
+    if verbs is None:
+        return None
+    if name == "make" and not plain:
+        return DeedKind.BUILD
+    return next((verbs[word] for word in plain if word in verbs), None)
+
+
+def _run_by(words: Sequence[str | None]) -> list[str | None]:
+    """The words of the program that really runs: behind ``uv run``, ``python -m`` or ``npx``."""
+    left = list(words)
+    while left and left[0] is not None:
+        name = left[0].rpartition("/")[2]
+        if name.startswith("python") and left[1:2] == ["-m"]:
+            left = left[2:]
+        elif name in _RUNNERS:
+            left = _behind(left[1:])
+        elif name == "timeout":
+            left = _behind(left[1:])[1:]
+        else:
+            break
+    return left
+
+
+def _behind(words: list[str | None]) -> list[str | None]:
+    """The words behind options and the word ``run`` or ``exec``."""
+    while words and (words[0] in ("run", "exec") or (words[0] or "").startswith("-")):
+        words = words[1:]
+    return words
+
+
+def _plain(words: Sequence[str | None]) -> Iterator[str]:
+    return (word for word in words if word is not None and not word.startswith("-"))
+
+
+def _script(plain: list[str]) -> DeedKind | None:
+    """What a script of a package does, by its name: ``test``, ``test:unit``, ``run build``."""
+    names = plain[1:] if plain[:1] == ["run"] else plain
+    first = names[0] if names else ""
+    name = re.split("[:-]", first, maxsplit=1)[0]
+    return _SCRIPTS.get(name)

@@ -1,0 +1,169 @@
+"""``chronicle standup``: what was worked on, and how far it is, by logs of Claude Code."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.support.shell import Shell
+
+pytestmark = pytest.mark.slow
+
+DAY = ("--since", "2026-05-04", "--until", "2026-05-04")
+SESSION = "3f2b8f5e-5a6b-4d5c-9d8f-0a1b2c3d4e5f"
+OTHER = "4f2b8f5e-5a6b-4d5c-9d8f-0a1b2c3d4e5f"
+EDIT = ("Edit", {"file_path": "/p/src/a.py", "old_string": "a", "new_string": "b"}, "done", False)
+COMMIT = ("Bash", {"command": "git commit -qam 'Fix the parser'"}, "[main 1a2b3c4] Fix the parser", False)
+TESTS = ("Bash", {"command": "pytest -q"}, "3 passed", False)
+FAILING = ("Bash", {"command": "pytest -q | tail"}, "1 failed, 2 passed", False)
+PULL = ("Bash", {"command": "gh pr create --fill"}, "https://github.com/o/r/pull/12", False)
+Step = tuple[str, dict[str, Any], str, bool]
+
+
+class Log:
+    """A log of Claude Code that is written turn by turn."""
+
+    def __init__(self, session: str = SESSION, branch: str = "main", cwd: str = "/p") -> None:
+        self.session, self._branch, self._cwd, self._lines = session, branch, cwd, list[str]()
+        self._at = 0
+
+    def turn(
+        self, prompt: str, *steps: Step, answer: str = "All done.", at: str = "2026-05-04T10", stop: bool = True
+    ) -> Log:
+        """A prompt with calls, their results, and an answer ('' for none)."""
+        self._add("user", prompt, at)
+        for name, given, output, is_error in steps:
+            call = {"type": "tool_use", "id": f"c{self._at}", "name": name, "input": given}
+            self._add("assistant", [call], at)
+            result = {"type": "tool_result", "tool_use_id": call["id"], "content": output, "is_error": is_error}
+            self._add("user", [result], at)
+        if answer:
+            self._add("assistant", [{"type": "text", "text": answer}], at, stop_reason="end_turn" if stop else None)
+        return self
+
+    def _add(self, kind: str, content: Any, at: str, **message: Any) -> None:
+        self._at += 1
+        if kind == "assistant":
+            usage = {"input_tokens": 500, "output_tokens": 1000}
+            message |= {"id": f"m{self._at}", "model": "claude-opus-4-5-20251101", "usage": usage}
+        record = {
+            "type": kind, "sessionId": self.session, "uuid": f"{self.session[:2]}{self._at}", "cwd": self._cwd,
+            "parentUuid": f"{self.session[:2]}{self._at - 1}" if self._at > 1 else None, "gitBranch": self._branch,
+            "version": "2.1.100", "timestamp": f"{at}:{self._at // 60:02}:{self._at % 60:02}.000Z",
+            "message": {"role": kind, "content": content, **message},
+        }  # fmt: skip
+        self._lines.append(json.dumps(record) + "\n")
+
+    def put(self, bare: Shell) -> None:
+        path = bare.home / ".claude" / "projects" / "p" / f"{self.session}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(self._lines))
+
+
+def reported(bare: Shell, *words: str) -> list[dict[str, Any]]:
+    done = bare("chronicle", "standup", "--json", *(words or DAY), TZ="UTC")
+    assert done.code == 0, done.err
+    return [item | {"place": place} for place in done.json()["places"] for item in place["items"]]
+
+
+def item(bare: Shell, log: Log, *words: str) -> dict[str, Any]:
+    log.put(bare)
+    assert bare("ingest").code == 0
+    (found,) = reported(bare, *words)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("steps", "answer", "expected"),
+    [
+        ((EDIT, TESTS, COMMIT), "ok", "done"),
+        ((EDIT, PULL), "ok", "done"),
+        ((), "It is a parser.", "done"),
+        ((TESTS,), "They pass.", "done"),
+        ((EDIT, TESTS), "ok", "in progress"),
+        ((COMMIT, EDIT), "ok", "in progress"),
+        ((EDIT, COMMIT), "", "in progress"),
+        ((EDIT, FAILING), "One fails.", "stuck"),
+        ((FAILING,), "One fails.", "stuck"),
+        ((FAILING, EDIT), "Fixed, I think.", "in progress"),
+        ((EDIT, FAILING, EDIT, TESTS, COMMIT), "ok", "done"),
+        ((EDIT, (*COMMIT[:3], True)), "The hook refused.", "in progress"),
+    ],
+)
+def test_how_far_a_session_is(bare: Shell, steps: tuple[Step, ...], answer: str, expected: str) -> None:
+    assert item(bare, Log().turn("go", *steps, answer=answer))["status"] == expected
+
+
+def test_a_turn_that_the_person_stopped_is_stuck_until_the_next_one_is_answered(bare: Shell) -> None:
+    log = Log().turn("go", EDIT, answer="").turn("[Request interrupted by user]", answer="")
+    assert item(bare, log)["status"] == "stuck"
+    log.turn("and now?", COMMIT)
+    assert item(bare, log)["status"] == "done"
+
+
+def test_an_item_says_what_was_asked_what_came_of_it_and_what_it_cost(bare: Shell) -> None:
+    log = Log().turn("Fix the parser", EDIT, TESTS, COMMIT, PULL).turn("thanks", answer="Shall I merge it?")
+    found = item(bare, log)
+    assert (found["asked"], found["turns"], found["asked_at"]) == ("Fix the parser", 2, "2026-05-04T10:00:01.000Z")
+    assert (found["files"], found["commits"]) == (["src/a.py"], 1)
+    assert [(each["kind"], each["ok"]) for each in found["checks"]] == [("test", True)]
+    assert ("pr", "2026-05-04T10:00:08.000Z") in [(each["type"], each["as_of"]) for each in found["refs"]]
+    assert found["low_usd"] == pytest.approx(6 * (500 * 5 + 1000 * 25) / 1e6)
+    assert found["place"]["branch"] == "main"
+
+
+def test_only_turns_of_the_time_count_and_what_came_after_it_does_not(bare: Shell) -> None:
+    log = Log().turn("before", EDIT, at="2026-05-03T10").turn("in it", at="2026-05-04T10")
+    log.turn("after", COMMIT, at="2026-05-05T10")
+    found = item(bare, log)
+    assert (found["asked"], found["turns"], found["files"], found["commits"]) == ("in it", 1, [], 0)
+    # The edit of the day before is not committed at the end of this one.
+    assert found["status"] == "in progress"
+
+
+def test_a_copy_of_a_session_adds_nothing(bare: Shell) -> None:
+    log = Log().turn("go", EDIT)
+    log.put(bare)
+    copied = bare.home / ".claude" / "projects" / "p" / f"{OTHER}.jsonl"
+    copied.write_text((copied.parent / f"{SESSION}.jsonl").read_text().replace(f'"{SESSION}"', f'"{OTHER}"'))
+    assert bare("ingest").code == 0
+    assert len(reported(bare)) == 1
+
+
+def test_sessions_stand_under_their_repository_and_branch_the_last_active_first(bare: Shell) -> None:
+    Log().turn("one").put(bare)
+    Log(OTHER, branch="fix/x", cwd="/q").turn("two", at="2026-05-04T11").put(bare)
+    assert bare("ingest").code == 0
+    found = [(each["place"]["project"], each["place"]["branch"], each["asked"]) for each in reported(bare)]
+    assert found == [("/q", "fix/x", "two"), ("/p", "main", "one")]
+    printed = bare("chronicle", "standup", *DAY, TZ="UTC").out
+    places = [printed.index(each) for each in ("q · fix/x", "Asked: two", "p · main", "Asked: one")]
+    assert places == sorted(places)
+
+
+def test_it_is_about_the_last_day_unless_told(bare: Shell) -> None:
+    Log().turn("long ago").put(bare)
+    assert bare("ingest").code == 0
+    done = bare("chronicle", "standup", TZ="UTC")
+    assert (done.code, done.out) == (0, "")
+    assert "--since 2026-05-04" in done.err
+
+
+def test_the_rule_is_printed(bare: Shell) -> None:
+    printed = bare("chronicle", "standup", "--explain").out
+    assert all(f"{each}:" in printed for each in ("done", "stuck", "in progress"))
+
+
+def test_markdown_names_records_without_linking_them_and_hides_nothing(bare: Shell) -> None:
+    log = Log().turn("See #60 of @octocat <b>now</b>", EDIT)
+    log.put(bare)
+    assert bare("ingest").code == 0
+    for words in (("chronicle", "standup", "--md", *DAY), ("show", "--md", SESSION)):
+        printed = bare(*words, TZ="UTC").out
+        assert "#&ZeroWidthSpace;60" in printed
+        assert "@&ZeroWidthSpace;octocat" in printed
+        assert "\\u200b" not in printed
+        assert "<b>" not in printed
