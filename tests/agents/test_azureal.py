@@ -287,12 +287,18 @@ def as_itself(event: Any) -> bytes:
     return json.dumps(event).encode()
 
 
+def over_lines(event: Any) -> bytes:
+    return json.dumps(event, indent=1).encode()
+
+
 def in_two_frames(event: Any) -> bytes:
     text = json.dumps(event).encode()
     return b"".join(zstandard.ZstdCompressor().compress(part) for part in (text[:9], text[9:]))
 
 
-@pytest.mark.parametrize("write", [as_itself, in_two_frames, json.dumps], ids=["as bytes", "in two frames", "as text"])
+@pytest.mark.parametrize(
+    "write", [as_itself, over_lines, in_two_frames, json.dumps], ids=["bytes", "lines", "frames", "text"]
+)
 def test_an_event_is_read_however_its_cell_is_packed(
     machine: Machine, path: Path, write: Callable[[Any], bytes | str]
 ) -> None:
@@ -303,8 +309,12 @@ def test_an_event_is_read_however_its_cell_is_packed(
 
 
 @pytest.mark.parametrize(
-    "cell", [b"\x28\xb5\x2f\xfd\x00\x58\x19", b"no json", packed({"Novel": {"x": 1}}), packed([1]), packed(7)],
-    ids=["damaged", "no JSON", "unknown", "a list", "a number"],
+    "cell",
+    [
+        b"\x28\xb5\x2f\xfd\x00\x58\x19", b"no json", packed({"Novel": {"x": 1}}), packed([1]), packed(7),
+        packed({"UserMessage": None}), packed({"UserMessage": {"text": "x"}}),
+    ],
+    ids=["damaged", "no JSON", "unknown", "a list", "a number", "nothing in it", "without its text"],
 )  # fmt: skip
 def test_a_cell_that_says_nothing_is_kept_and_counted_and_costs_no_other(
     machine: Machine, path: Path, cell: bytes

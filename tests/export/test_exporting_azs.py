@@ -313,6 +313,26 @@ def test_what_was_read_from_such_a_file_is_written_row_by_row_as_it_was(
     assert load(target) == before
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "update events set data = x'00' where seq = 13", "update events set data = cast('{' as blob)",
+        "update events set char_len = 'long', kind = x'ff'", "update sessions set created = 7, worktree = x'00'",
+        "update compactions set after_seq = 'x', summary = x'ff', created = 1.5",
+        """update events set data = cast('{"Complete":{"duration_ms":[1],"cost_usd":1e999}}' as blob)""",
+    ],
+    ids=["no frame", "no JSON", "other types", "no times", "a bad summary", "a bad end"],
+)  # fmt: skip
+def test_odd_rows_keep_nothing_from_being_written(machine: Machine, target: Path, tmp_path: Path, sql: str) -> None:
+    file = azs_files.conversation(tmp_path / "worktree" / ".azureal" / "sessions.azs")
+    file.compaction(1, 3, "All.")
+    file.run(sql)
+    chosen = [agents.load("azureal")]
+    ingest(machine.store, chosen, environ={"PWD": str(tmp_path / "worktree")}, home=machine.home, now=NOW)
+    done = written(machine.store, target)
+    assert (done.rows["sessions"], done.rows["events"]) == (1, 18)
+
+
 def test_exactly_is_what_was_read_from_such_files_alone(machine: Machine, target: Path, tmp_path: Path) -> None:
     azs_files.conversation(tmp_path / "worktree" / ".azureal" / "sessions.azs")
     read_azs(machine, tmp_path / "worktree")

@@ -50,6 +50,10 @@ _NO_MODELS = ("", "unknown", "codex")
 """What stands for a model where none is known."""
 _FLAT_PRICED = ("gpt-", "codex")
 """Models whose turns it prices itself."""
+_NEEDED = {
+    "UserMessage": "content", "AssistantText": "text", "ToolCall": "tool_name", "ToolResult": "content",
+    "Plan": "content", "Command": "name", "ModelSwitch": "model",
+}  # fmt: skip
 _DIGEST_CHARS = 8
 _PATH_MAX = 1_000
 
@@ -128,7 +132,10 @@ class Reader(TurnFold[_State]):
         return []
 
     def _event(self, found: Line, row: dict[str, Any], seq: int) -> list[Event]:
-        kind, body = _tagged(found)
+        kind, body = tagged(found)
+        if not isinstance(body.get(_NEEDED.get(kind, "")), str) and kind in _NEEDED:
+            # What lacks its text is skipped there.
+            return [self.unknown.emit(f"{kind} without {_NEEDED[kind]}")]
         if kind == "UserMessage":
             return self._user(_text(body.get("content")), row, seq)
         self._state.is_in_context = False
@@ -206,7 +213,7 @@ def _summary(text: str, *, is_in_place: bool) -> Event:
     return Compacted(summary=text) if is_in_place else Hook(name="summary", output=text)
 
 
-def _tagged(found: Line) -> tuple[str, dict[str, Any]]:
+def tagged(found: Line) -> tuple[str, dict[str, Any]]:
     """The kind of an event and what it holds."""
     value = _decoded(found)
     if isinstance(value, str):

@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
+from backstory import ids
 from backstory.agents.azureal.cells import Cells
 from backstory.agents.azureal.places import VERSION
 from backstory.agents.contract import SessionRows, UnreadableDatabase, UnreadRows
 from backstory.agents.foreign import TooLarge, left_out, opened
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from backstory.agents.foreign import ForeignDatabase, Row
@@ -211,6 +212,8 @@ def _value(value: Any) -> Any:
 def _iso(at: Any) -> str | None:
     """A time as SQLite writes it, which is in UTC, as RFC 3339."""
     text = _plain(at).strip()
+    if ids.parse_time_ms(text) is not None:
+        return text
     return f"{text.replace(' ', 'T')}Z" if len(text) == len("2026-03-15 12:00:00") and text[10] == " " else None
 
 

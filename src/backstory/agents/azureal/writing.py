@@ -20,9 +20,10 @@ from msgspec import Struct
 from backstory import ids
 from backstory.agents.azureal import cells, rows, told
 from backstory.agents.azureal.places import NAME, VERSION
-from backstory.agents.azureal.reader import Line, record
+from backstory.agents.azureal.reader import Line, record, tagged
 from backstory.agents.contract import StoreContent
 from backstory.agents.lines import LineReader
+from backstory.bounds import INTEGER_MAX
 from backstory.model import Outcome, UserMessage, event_from_json
 
 if TYPE_CHECKING:
@@ -364,12 +365,12 @@ class _File:
             row = line.row if isinstance(line.row, dict) else {}
             match line.table:
                 case rows.SESSION:
-                    created = row.get("created") if isinstance(row.get("created"), str) else created
+                    created = _text(row.get("created")) or created
                 case rows.WORKTREE:
-                    known[rows.WORKTREE] = row.get("value") or ""
+                    known[rows.WORKTREE] = _text(row.get("value")) or ""
                 case rows.COMPACTIONS:
-                    at = row.get("created")
-                    self._compaction(session.number, row.get("after_seq") or 0, str(row.get("summary") or ""), at)
+                    after, at = _number(row.get("after_seq")), _text(row.get("created"))
+                    self._compaction(session.number, int(after), _text(row.get("summary")) or "", at)
                 case rows.EVENTS:
                     self._kept_event(session.number, line, row)
                     ending = _after(ending, line, str(row.get("kind")))
@@ -380,13 +381,13 @@ class _File:
         )
 
     def _kept_event(self, number: int, line: Line, row: dict[str, Any]) -> None:
-        kind, char_len = str(row.get("kind") or ""), row.get("char_len")
+        kind, seq, char_len = _text(row.get("kind")) or "", int(_number(row.get("seq"))), row.get("char_len")
         # What was no event there is the same bytes here.
         is_odd = isinstance(line.bytes, str)
         data = base64.b64decode(line.bytes) if is_odd else self._encoder.packed(bytes(line.event))
         self._db.execute(
             "insert or ignore into main.events(session_id, seq, kind, data, char_len) values (?, ?, ?, ?, ?)",
-            (number, row.get("seq"), kind, data, char_len if isinstance(char_len, int) else 0),
+            (number, seq, kind, data, int(_number(char_len))),
         )
 
 
@@ -402,9 +403,19 @@ def _lines(log: KeptLog) -> Iterator[Line]:
 def _after(ending: _Ending, line: Line, kind: str) -> _Ending:
     """The badge after one more event."""
     if kind == "Complete":
-        body = msgspec.json.decode(line.event, type=dict[str, Any]).get("Complete") or {}
-        return _Ending(int(body.get("success") is True), body.get("duration_ms") or 0, body.get("cost_usd") or 0.0)
+        _, body = tagged(line)
+        duration_ms, cost_usd = int(_number(body.get("duration_ms"))), float(_number(body.get("cost_usd")))
+        return _Ending(int(body.get("success") is True), duration_ms, cost_usd)
     return _Ending() if kind in told.CONTENT_KINDS else ending
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: Any) -> int | float:
+    """A number that a column holds; 0 for anything else."""
+    return value if isinstance(value, int | float) and abs(value) <= INTEGER_MAX else 0
 
 
 def _when(at: Any) -> str | None:
