@@ -243,6 +243,7 @@ def test_the_files_of_all_worktrees_of_a_repository_are_found(
 ) -> None:
     worktree = tmp_path / "linked" / "feat-a"
     linked(path, worktree)
+    (path.parent.parent / ".git" / "worktrees" / "being-made").mkdir()
     conversation(path)
     other = AzsFile(worktree / ".azureal" / "sessions.azs")
     other.events(other.session("feat-a"), prompt("In the other"))

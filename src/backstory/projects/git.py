@@ -8,6 +8,7 @@ A bare repository is its own root, shared by the worktrees that are linked to it
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -76,14 +77,13 @@ def worktrees(folder: Path) -> list[Path]:
     root = shared_root(folder)
     if root is None:
         return []
-    found = []
-    try:
+    found: list[Path] = []
+    # One without worktrees has no such folder; of a worktree that is being made not all is there.
+    with suppress(OSError, ValueError):
         common = root if _is_bare(root) else _common_dir(root / ".git")
         for each in sorted(islice((common / "worktrees").iterdir(), WORKTREES_MAX)):
-            found.append((each / (each / "gitdir").read_text("utf-8").strip()).parent)
-    except (OSError, ValueError):
-        # One without worktrees has no such folder; of one that is being made not all is there.
-        pass
+            with suppress(OSError, ValueError):
+                found.append((each / (each / "gitdir").read_text("utf-8").strip()).parent)
     return found
 
 

@@ -33,8 +33,6 @@ BEFORE_MS = 15 * 60_000
 """So long before its agent's first record a session may have been begun: it is made, then named, then run."""
 TURNS_MAX = 50_000
 """So many turns of a session are compared at most."""
-
-
 LINKED = "linked"
 """The key in ``meta`` of the newest turn, by its id, when links were looked for."""
 
