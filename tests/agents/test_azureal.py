@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import zstandard
+from click.testing import CliRunner
 
 from backstory import agents
 from backstory.agents import foreign
 from backstory.agents.azureal.log import Databases
 from backstory.agents.contract import UnreadableDatabase
+from backstory.cli import cli
+from backstory.cli.session_head import RETOLD
 from backstory.export.full_form import FullForms
 from backstory.ingest.ingest import ingest
 from backstory.ingest.reindex import reindex
@@ -128,6 +131,16 @@ def test_nothing_of_it_claims_to_be_the_full_form(machine: Machine, path: Path) 
     forms = FullForms(machine.store)
     found = [forms.expand(each) for each in machine.store.events(sessions(machine)[0])]
     assert [each.is_compact for each in found if isinstance(each, ToolCall | ToolResult)] == [True] * 10
+
+
+@pytest.mark.parametrize("options", [[], ["--full"]], ids=["short", "full"])
+def test_show_says_that_there_is_no_more_of_calls_and_results(machine: Machine, path: Path, options: list[str]) -> None:
+    conversation(path)
+    read(machine, path)
+    (session,) = sessions(machine)
+    machine.store.close()
+    done = CliRunner().invoke(cli, ["--store", str(machine.store_path), "show", session.uid, *options])
+    assert (done.exit_code, RETOLD in done.output) == (0, True)
 
 
 def test_a_cost_that_it_made_up_itself_is_not_believed(machine: Machine, path: Path) -> None:
